@@ -1,0 +1,45 @@
+/**
+ * The errors a user can act on.
+ *
+ * A message reads `Cannot <do what> <to what>: <what was found>, expected <what>`: sentence case, no
+ * final period, values quoted. Remedies go into `hints`, one sentence each. The command line maps
+ * `kind` to an exit code and prints message and hints; every other exception is a defect of ours.
+ */
+
+/** What went wrong, in the user's terms; one exit code each. */
+export type ErrorKind = "usage" | "data" | "environment" | "numerical";
+
+/** Base of all errors that are the user's to mend. Not thrown itself. */
+export abstract class ParscaleError extends Error {
+  /** Which exit code the command line answers with. */
+  abstract readonly kind: ErrorKind;
+  /** Remedies, most likely first; empty when none is known. */
+  readonly hints: readonly string[];
+
+  /** Builds an error from its one-line message, remedies and the error that caused it. */
+  constructor(message: string, options: { hints?: readonly string[]; cause?: unknown } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = this.constructor.name;
+    this.hints = options.hints ?? [];
+  }
+}
+
+/** The request makes no sense: unknown flag, value out of range, missing argument (exit code 2). */
+export class UsageError extends ParscaleError {
+  readonly kind = "usage" as const;
+}
+
+/** A checkpoint, tokenizer or row cannot be read or contradicts itself (exit code 3). */
+export class DataError extends ParscaleError {
+  readonly kind = "data" as const;
+}
+
+/** A device, library, permission or memory is missing (exit code 4). */
+export class EnvironmentError extends ParscaleError {
+  readonly kind = "environment" as const;
+}
+
+/** A loss or tensor is not finite, or a self-check failed (exit code 5). */
+export class NumericalError extends ParscaleError {
+  readonly kind = "numerical" as const;
+}

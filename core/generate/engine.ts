@@ -1,0 +1,107 @@
+/**
+ * Runs a model on a device: token ids in, logits or log-probabilities out.
+ *
+ * Holds one compiled program per combination of sizes and head, with the small tensors it exchanges.
+ * Devices make the second program of a model cheap (weights are shared), so sizes follow the work
+ * instead of being padded to a few fixed shapes.
+ */
+import type { Program } from "../graph/types.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/parscale.ts";
+import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../runtime/device.ts";
+import { KvCache } from "./kv_cache.ts";
+
+/** Programs kept ready; the least recently used is dropped. */
+const MAX_PROGRAMS = 64;
+
+/** One step of a batch. */
+export interface ForwardInput {
+  /** T token ids for each of the B sequences. */
+  readonly ids: readonly ArrayLike<number>[];
+  /** Tokens each sequence already has in the cache. */
+  readonly start: readonly number[];
+  /** Tokens to compute results for, as b·T + t. */
+  readonly select: readonly number[];
+  /** For the `score` head: the token whose log-probability is asked, per selected token. */
+  readonly targets?: readonly number[];
+}
+
+interface Prepared {
+  readonly executable: Executable;
+  readonly inputs: ReadonlyMap<string, DeviceTensor>;
+  readonly outputs: ReadonlyMap<string, DeviceTensor>;
+}
+
+/** A model ready to run. */
+export class Engine {
+  readonly device: Device;
+  readonly config: ModelConfig;
+  readonly #weights: Weights;
+  readonly #prepared = new Map<string, Promise<Prepared>>();
+
+  /** `weights` must hold every parameter of the model. */
+  constructor(device: Device, config: ModelConfig, weights: Weights) {
+    this.device = device;
+    this.config = config;
+    this.#weights = weights;
+  }
+
+  /** An empty KV cache for `batch` sequences of up to `slots` tokens. */
+  createCache(batch: number, slots: number): KvCache {
+    return new KvCache(this.device, this.config, batch, slots);
+  }
+
+  /**
+   * Appends tokens to the sequences of a cache and returns the program's outputs by name: see
+   * `buildForward`. Arrays may be views that the next call overwrites.
+   */
+  async forward(
+    cache: KvCache,
+    input: ForwardInput,
+    options: ForwardOptions = { head: "logits" },
+  ): Promise<ReadonlyMap<string, HostArray>> {
+    const tokens = input.ids[0]!.length;
+    const sizes: ForwardSizes = {
+      batch: cache.batch,
+      tokens,
+      capacity: cache.capacity,
+      selected: input.select.length,
+    };
+    const prepared = await this.#prepare(sizes, options);
+    const { device } = this;
+    const write = (name: string, data: ArrayLike<number>) =>
+      device.write(prepared.inputs.get(name)!, data);
+    const ids = new Int32Array(cache.batch * tokens);
+    input.ids.forEach((row, b) => ids.set(row, b * tokens));
+    write("ids", ids);
+    write("start", input.start);
+    write("select", input.select);
+    if (input.targets) write("targets", input.targets);
+    const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);
+    await prepared.executable.run(bindings);
+    return new Map([...prepared.outputs].map(([name, tensor]) => [name, device.read(tensor)]));
+  }
+
+  /** The forward program for these sizes, as built, for planning. */
+  program(sizes: ForwardSizes, options: ForwardOptions = { head: "logits" }): Program {
+    return buildForward(this.config, sizes, options);
+  }
+
+  #prepare(sizes: ForwardSizes, options: ForwardOptions): Promise<Prepared> {
+    const key = JSON.stringify([sizes, options]);
+    const ready = this.#prepared.get(key) ?? this.#compile(this.program(sizes, options));
+    this.#prepared.delete(key);
+    this.#prepared.set(key, ready); // now the most recently used
+    if (this.#prepared.size > MAX_PROGRAMS) {
+      this.#prepared.delete(this.#prepared.keys().next().value!);
+    }
+    return ready;
+  }
+
+  async #compile(program: Program): Promise<Prepared> {
+    const executable = await this.device.compile(program, this.#weights);
+    const allocate = (values: Program["inputs"]) =>
+      new Map([...values].map(([name, type]) => [name, this.device.allocate(type)]));
+    return { executable, inputs: allocate(program.inputs), outputs: allocate(program.outputs) };
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Keys and values of the tokens seen so far, for B sequences and all their streams.
+ *
+ * Tensors are [rows, K, S, D] with row = p·B + b; layer 0 has one row per sequence, since all streams
+ * see the same keys and values there. Slot s of a row is the token at position s. Capacity grows in
+ * buckets, because attention reads every slot of the bucket, used or not.
+ */
+import type { Device, DeviceTensor } from "../runtime/device.ts";
+import type { ModelConfig } from "../model/config.ts";
+
+/** Capacity is a multiple of this many slots. */
+const BUCKET = 128;
+
+/** Smallest bucket that holds this many slots. */
+export function bucketFor(slots: number): number {
+  return Math.max(1, Math.ceil(slots / BUCKET)) * BUCKET;
+}
+
+/** KV cache of a batch of sequences. */
+export class KvCache {
+  /** B */
+  readonly batch: number;
+  /** S */
+  readonly capacity: number;
+  /** State tensors by the names the forward program uses. */
+  readonly tensors: ReadonlyMap<string, DeviceTensor>;
+  readonly #device: Device;
+  readonly #config: ModelConfig;
+
+  /** An empty cache with room for `slots` tokens per sequence, rounded up to a bucket. */
+  constructor(device: Device, config: ModelConfig, batch: number, slots: number) {
+    this.#device = device;
+    this.#config = config;
+    this.batch = batch;
+    this.capacity = bucketFor(slots);
+    const tensors = new Map<string, DeviceTensor>();
+    for (let layer = 0; layer < config.numHiddenLayers; layer++) {
+      const shape = [this.#rows(layer), config.numKeyValueHeads, this.capacity, config.headDim];
+      for (const kind of ["keys", "values"]) {
+        tensors.set(`${kind}.${layer}`, device.allocate({ dtype: "f32", shape }));
+      }
+    }
+    this.tensors = tensors;
+  }
+
+  /** A cache of another size whose sequence b continues sequence `from[b]` of this one. */
+  rearranged(from: readonly number[], slots: number, used: number): KvCache {
+    const target = new KvCache(this.#device, this.#config, from.length, slots);
+    target.copyFrom(this, from.map((source, b) => [source, b]), used);
+    return target;
+  }
+
+  /** Copies the first `used` slots of sequences of another cache: pairs of source, target. */
+  copyFrom(source: KvCache, pairs: readonly (readonly [number, number])[], used: number): void {
+    const { numKeyValueHeads: K, headDim: D, streams: P } = this.#config;
+    for (const [name, tensor] of this.tensors) {
+      const perStream = tensor.shape[0]! === P * this.batch ? P : 1;
+      for (let p = 0; p < perStream; p++) {
+        for (const [from, to] of pairs) {
+          this.#device.copy(source.tensors.get(name)!, tensor, {
+            sourceOffset: (p * source.batch + from) * K * source.capacity * D,
+            sourceStride: source.capacity * D,
+            targetOffset: (p * this.batch + to) * K * this.capacity * D,
+            targetStride: this.capacity * D,
+            width: used * D,
+            height: K,
+          });
+        }
+      }
+    }
+  }
+
+  #rows(layer: number): number {
+    return layer === 0 ? this.batch : this.batch * this.#config.streams;
+  }
+}

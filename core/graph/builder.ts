@@ -1,0 +1,104 @@
+/**
+ * Writes a program node by node.
+ *
+ * Ops are applied through the typed functions that `primitives.ts` and `core/ops` export; they call
+ * `apply` here, which runs the shape rule at once, so a shape mistake is reported where it was made.
+ */
+import {
+  type Attributes,
+  formatType,
+  type Node,
+  type Op,
+  type Program,
+  type TensorType,
+  type Value,
+} from "./types.ts";
+
+/** Collects nodes and names; `build` returns the finished program. */
+export class Builder {
+  readonly #name: string;
+  readonly #nodes: Node[] = [];
+  readonly #inputs = new Map<string, Value>();
+  readonly #parameters = new Map<string, Value>();
+  readonly #state = new Map<string, Value>();
+  readonly #updates = new Map<string, Value>();
+  readonly #outputs = new Map<string, Value>();
+  #nextId = 0;
+
+  /** Starts an empty program; the name appears in messages and profiles. */
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Declares a tensor that is given at every run. */
+  input(name: string, type: TensorType): Value {
+    return this.#declare(this.#inputs, name, type);
+  }
+
+  /** Declares a weight. Asking for the same name again returns the same value (tied weights). */
+  parameter(name: string, type: TensorType): Value {
+    return this.#parameters.get(name) ?? this.#declare(this.#parameters, name, type);
+  }
+
+  /** Declares a tensor that lives on between runs. */
+  state(name: string, type: TensorType): Value {
+    return this.#declare(this.#state, name, type);
+  }
+
+  /** Makes `value` the new content of a state tensor, in the state's own memory. */
+  update(name: string, value: Value): void {
+    const state = this.#state.get(name);
+    if (!state) throw new TypeError(`Cannot update "${name}": no such state in ${this.#name}`);
+    if (formatType(state) !== formatType(value)) {
+      throw new TypeError(
+        `Cannot update "${name}": found ${formatType(value)}, expected ${formatType(state)}`,
+      );
+    }
+    this.#updates.set(name, value);
+  }
+
+  /** Names a result. */
+  output(name: string, value: Value): void {
+    if (this.#outputs.has(name)) throw new TypeError(`Cannot name output "${name}" twice`);
+    this.#outputs.set(name, value);
+  }
+
+  /** Appends a node and returns its outputs, shapes inferred. */
+  apply<A extends Attributes>(op: Op<A>, inputs: readonly Value[], attributes: A): Value[] {
+    const outputs = op.infer(inputs, attributes).map((type) => this.#value(type));
+    this.#nodes.push({ op, inputs, attributes, outputs });
+    return outputs;
+  }
+
+  /** `apply` for an op with one output. */
+  apply1<A extends Attributes>(op: Op<A>, inputs: readonly Value[], attributes: A): Value {
+    const [output, ...rest] = this.apply(op, inputs, attributes);
+    if (!output || rest.length) throw new TypeError(`Cannot take one output of "${op.name}"`);
+    return output;
+  }
+
+  /** The finished program. */
+  build(): Program {
+    return {
+      name: this.#name,
+      inputs: this.#inputs,
+      parameters: this.#parameters,
+      state: this.#state,
+      updates: this.#updates,
+      outputs: this.#outputs,
+      nodes: this.#nodes,
+    };
+  }
+
+  #declare(kind: Map<string, Value>, name: string, type: TensorType): Value {
+    const taken = [this.#inputs, this.#parameters, this.#state].some((map) => map.has(name));
+    if (taken) throw new TypeError(`Cannot declare "${name}" twice in ${this.#name}`);
+    const value = this.#value(type);
+    kind.set(name, value);
+    return value;
+  }
+
+  #value({ dtype, shape }: TensorType): Value {
+    return { id: this.#nextId++, dtype, shape };
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Program → program transformations that keep the meaning.
+ *
+ * A device calls `prepare`: model ops it cannot run whole are expanded into simpler ones, equal nodes
+ * (the causal mask of every layer, say) are computed once, and nodes nobody reads are dropped.
+ */
+import { Builder } from "./builder.ts";
+import type { Node, Op, Program, Value } from "./types.ts";
+
+/** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
+export function prepare(program: Program, runs: (op: Op) => boolean): Program {
+  return dropUnread(shareEqual(expand(program, runs)));
+}
+
+/**
+ * Replaces every op that `runs` refuses by its decomposition, repeatedly.
+ * @throws {TypeError} when a refused op is a primitive
+ */
+export function expand(program: Program, runs: (op: Op) => boolean): Program {
+  let current = program;
+  while (current.nodes.some((node) => !runs(node.op))) {
+    current = rebuild(current, (g, node, inputs) => {
+      if (runs(node.op)) return g.apply(node.op, inputs, node.attributes);
+      if (!node.op.decompose) throw new TypeError(`Cannot run primitive "${node.op.name}"`);
+      return node.op.decompose(g, inputs, node.attributes);
+    });
+  }
+  return current;
+}
+
+/** Computes nodes with the same op, inputs and attributes once. */
+export function shareEqual(program: Program): Program {
+  const seen = new Map<string, readonly Value[]>();
+  return rebuild(program, (g, node, inputs) => {
+    // A node that writes into its input is an action, not a value: two of them are not one.
+    if (node.op.memory === "required") return g.apply(node.op, inputs, node.attributes);
+    const ids = inputs.map((value) => value.id).join();
+    const key = `${node.op.name}(${ids})${JSON.stringify(node.attributes)}`;
+    const outputs = seen.get(key) ?? g.apply(node.op, inputs, node.attributes);
+    seen.set(key, outputs);
+    return outputs;
+  });
+}
+
+/** Drops nodes that reach no output and no update. */
+export function dropUnread(program: Program): Program {
+  const read = new Set([...program.outputs.values(), ...program.updates.values()]);
+  const kept: Node[] = [];
+  for (const node of program.nodes.toReversed()) {
+    if (!node.outputs.some((value) => read.has(value))) continue;
+    node.inputs.forEach((value) => read.add(value));
+    kept.push(node);
+  }
+  return { ...program, nodes: kept.toReversed() };
+}
+
+/** Copies a program, letting `visit` decide what each node becomes. */
+function rebuild(
+  program: Program,
+  visit: (g: Builder, node: Node, inputs: readonly Value[]) => readonly Value[],
+): Program {
+  const g = new Builder(program.name);
+  const renamed = new Map<Value, Value>();
+  const get = (old: Value) => {
+    const value = renamed.get(old);
+    if (!value) {
+      throw new TypeError(`Cannot rewrite ${program.name}: value ${old.id} has no origin`);
+    }
+    return value;
+  };
+  for (const [name, value] of program.inputs) renamed.set(value, g.input(name, value));
+  for (const [name, value] of program.parameters) renamed.set(value, g.parameter(name, value));
+  for (const [name, value] of program.state) renamed.set(value, g.state(name, value));
+  for (const node of program.nodes) {
+    const outputs = visit(g, node, node.inputs.map(get));
+    node.outputs.forEach((old, i) => renamed.set(old, outputs[i]!));
+  }
+  for (const [name, value] of program.updates) g.update(name, get(value));
+  for (const [name, value] of program.outputs) g.output(name, get(value));
+  return g.build();
+}

@@ -1,0 +1,93 @@
+/**
+ * The list of tensors a model consists of: names as in the checkpoint, shapes from the config.
+ *
+ * The one place that knows the names. Whoever reads, writes, initialises, counts or trains
+ * parameters goes through this list. Its order is the order in which files are written.
+ */
+import type { ModelConfig } from "./config.ts";
+
+/** One tensor of a checkpoint. */
+export interface ParameterSpec {
+  /** Name in the checkpoint, for example `model.layers.0.self_attn.q_proj.weight`. */
+  readonly name: string;
+  readonly shape: readonly number[];
+  /** True for prefixes and aggregator: what ParScale adds to a plain model. */
+  readonly introduced: boolean;
+}
+
+/** Every tensor of the model, in file order. A tied output matrix is not listed. */
+export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
+  const specs: ParameterSpec[] = [];
+  const backbone = (name: string, ...shape: number[]) =>
+    specs.push({ name, shape, introduced: false });
+  const introduced = (name: string, ...shape: number[]) =>
+    specs.push({ name, shape, introduced: true });
+
+  const { hiddenSize: C, intermediateSize: F, vocabSize: V, headDim: D } = config;
+  const { numAttentionHeads: H, numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
+
+  backbone("model.embed_tokens.weight", V, C);
+  for (let layer = 0; layer < config.numHiddenLayers; layer++) {
+    const at = `model.layers.${layer}`;
+    backbone(`${at}.input_layernorm.weight`, C);
+    backbone(`${at}.self_attn.q_proj.weight`, H * D, C);
+    backbone(`${at}.self_attn.k_proj.weight`, K * D, C);
+    backbone(`${at}.self_attn.v_proj.weight`, K * D, C);
+    backbone(`${at}.self_attn.o_proj.weight`, C, H * D);
+    if (config.attentionBias) {
+      backbone(`${at}.self_attn.q_proj.bias`, H * D);
+      backbone(`${at}.self_attn.k_proj.bias`, K * D);
+      backbone(`${at}.self_attn.v_proj.bias`, K * D);
+    }
+    if (config.outputBias) backbone(`${at}.self_attn.o_proj.bias`, C);
+    if (config.family === "qwen3") {
+      backbone(`${at}.self_attn.q_norm.weight`, D);
+      backbone(`${at}.self_attn.k_norm.weight`, D);
+    }
+    if (P > 1) {
+      introduced(`${at}.self_attn.prefix_k`, P, K, M, D);
+      introduced(`${at}.self_attn.prefix_v`, P, K, M, D);
+    }
+    backbone(`${at}.post_attention_layernorm.weight`, C);
+    backbone(`${at}.mlp.gate_proj.weight`, F, C);
+    backbone(`${at}.mlp.up_proj.weight`, F, C);
+    backbone(`${at}.mlp.down_proj.weight`, C, F);
+  }
+  backbone("model.norm.weight", C);
+  if (P > 1) {
+    introduced("model.aggregate_layer.0.weight", C, P * C);
+    introduced("model.aggregate_layer.0.bias", C);
+    introduced("model.aggregate_layer.2.weight", P, C);
+    introduced("model.aggregate_layer.2.bias", P);
+  }
+  if (!config.tieWordEmbeddings) backbone("lm_head.weight", V, C);
+  return specs;
+}
+
+/** Number of elements in a tensor of this shape. */
+export function elementCount(shape: readonly number[]): number {
+  return shape.reduce((product, size) => product * size, 1);
+}
+
+/** Parameter counts, by the groups the paper reports. */
+export interface ParameterCounts {
+  readonly total: number;
+  /** Prefixes and aggregator. */
+  readonly introduced: number;
+  /** Embedding table, and output matrix when it is not tied. */
+  readonly embedding: number;
+}
+
+/** Counts parameters exactly as the table of the ParScale paper does. */
+export function countParameters(config: ModelConfig): ParameterCounts {
+  let total = 0, introduced = 0, embedding = 0;
+  for (const spec of parameterSpecs(config)) {
+    const count = elementCount(spec.shape);
+    total += count;
+    if (spec.introduced) introduced += count;
+    if (spec.name === "model.embed_tokens.weight" || spec.name === "lm_head.weight") {
+      embedding += count;
+    }
+  }
+  return { total, introduced, embedding };
+}

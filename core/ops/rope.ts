@@ -1,0 +1,81 @@
+/**
+ * rope: rotary position embedding. Element i of a head pairs with element i + D/2 and both turn by the
+ * angle position · θ^(−2i/D):
+ *
+ *   y[i]       = x[i] cos − x[i + D/2] sin
+ *   y[i + D/2] = x[i + D/2] cos + x[i] sin
+ *
+ * The tables are computed once per program from the positions and shared by all layers. Angles are
+ * f32 even in a bf16 model; narrower frequencies visibly change the logits.
+ *
+ * Kernel: forward/rope.
+ */
+import type { Builder } from "../graph/builder.ts";
+import {
+  add,
+  cast,
+  concat,
+  constant,
+  cos,
+  mul,
+  reshape,
+  sin,
+  slice,
+  sub,
+} from "../graph/primitives.ts";
+import { formatType, type Value } from "../graph/types.ts";
+import { modelOp } from "./define.ts";
+
+/** Cosines and sines for each position, [R, T, D/2] each. */
+export interface RopeTables {
+  readonly cos: Value;
+  readonly sin: Value;
+}
+
+/** positions [R, T] i32 → tables for heads of size `headDim` */
+export function ropeTables(
+  g: Builder,
+  positions: Value,
+  headDim: number,
+  theta: number,
+): RopeTables {
+  const [R, T] = positions.shape;
+  const half = headDim / 2;
+  const { fround } = Math;
+  // Rounded step by step as the reference does in f32, so that late positions agree too.
+  const frequencies = Array.from(
+    { length: half },
+    (_, i) => fround(1 / fround(theta ** fround(2 * i / headDim))),
+  );
+  const column = reshape(g, cast(g, positions, "f32"), [R!, T!, 1]);
+  const angles = mul(g, column, constant(g, frequencies));
+  return { cos: cos(g, angles), sin: sin(g, angles) };
+}
+
+export const ropeOp = modelOp<Record<never, never>>({
+  name: "rope",
+  infer([x, cosines, sines]) {
+    const [R, T, , D] = x!.shape;
+    const expected = [R, T, D! / 2].join();
+    if (cosines!.shape.join() !== expected || sines!.shape.join() !== expected) {
+      throw new TypeError(`Cannot rotate ${formatType(x!)} by ${formatType(cosines!)}`);
+    }
+    return [x!];
+  },
+  decompose(g, [x, cosines, sines]) {
+    const [R, T, , D] = x!.shape as [number, number, number, number];
+    const c = reshape(g, cosines!, [R, T, 1, D / 2]);
+    const s = reshape(g, sines!, [R, T, 1, D / 2]);
+    const low = slice(g, x!, -1, 0, D / 2);
+    const high = slice(g, x!, -1, D / 2, D);
+    return [concat(g, [
+      sub(g, mul(g, low, c), mul(g, high, s)),
+      add(g, mul(g, high, c), mul(g, low, s)),
+    ], -1)];
+  },
+});
+
+/** x [R, T, heads, D], tables [R, T, D/2] → [R, T, heads, D] */
+export function rope(g: Builder, x: Value, tables: RopeTables): Value {
+  return g.apply1(ropeOp, [x, tables.cos, tables.sin], {});
+}

@@ -1,0 +1,88 @@
+/**
+ * What every device offers: plan a program, compile it, keep tensors, run.
+ *
+ * Everything above `core/runtime` sees only this file. A device owns the memory of its tensors;
+ * programs never allocate results, they write into the tensors bound to their output names.
+ */
+import type { MemoryPlan } from "../graph/memory_plan.ts";
+import type { Program, TensorType } from "../graph/types.ts";
+
+/** Devices that can be asked for by name. */
+export type DeviceName = "reference" | "cpu";
+
+/** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
+export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;
+
+/** A tensor in host memory. */
+export interface HostTensor extends TensorType {
+  readonly data: HostArray;
+}
+
+/** A tensor that lies densely, little-endian, in a file. */
+export interface FileTensor extends TensorType {
+  readonly path: string;
+  /** Byte position of the first element. */
+  readonly offset: number;
+}
+
+/** Weights of a model by parameter name; a device stores them as suits it. */
+export type Weights = ReadonlyMap<string, HostTensor | FileTensor>;
+
+/** A tensor a device keeps. Only the device that made it knows what is inside. */
+export type DeviceTensor = TensorType;
+
+/** What a program works on in one run: every input, state and output by name. */
+export type Bindings = ReadonlyMap<string, DeviceTensor>;
+
+/** A program made ready for a device. */
+export interface Executable {
+  /**
+   * Runs once; resolves when all outputs and state updates are written.
+   * @throws {TypeError} when a name is not bound or a bound tensor has another type
+   */
+  run(bindings: Bindings): Promise<void>;
+}
+
+/** A rectangle of elements moved inside or between tensors, as `cuMemcpy2D` does. */
+export interface CopyRegion {
+  readonly sourceOffset: number;
+  readonly sourceStride: number;
+  readonly targetOffset: number;
+  readonly targetStride: number;
+  /** Elements per row. */
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Runs programs. */
+export interface Device {
+  readonly name: DeviceName;
+  /** Exact bytes the program needs with these weights, before anything is allocated. */
+  plan(program: Program, weights: Weights): MemoryPlan;
+  /** Makes a program runnable; its weights stay fixed from here on. */
+  compile(program: Program, weights: Weights): Promise<Executable>;
+  /** A zeroed tensor. */
+  allocate(type: TensorType): DeviceTensor;
+  /** Overwrites a tensor from host memory. */
+  write(tensor: DeviceTensor, data: ArrayLike<number>): void;
+  /** The elements of a tensor; may be a view that the next run overwrites. */
+  read(tensor: DeviceTensor): HostArray;
+  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void;
+  /** Frees everything the device holds; neither it nor its tensors may be used afterwards. */
+  close(): void;
+}
+
+/** Checks that everything a program exchanges is bound with the right type. */
+export function checkBindings(program: Program, bindings: Bindings): void {
+  for (const values of [program.inputs, program.state, program.outputs]) {
+    for (const [name, { dtype, shape }] of values) {
+      const bound = bindings.get(name);
+      if (bound?.dtype === dtype && bound.shape.join() === shape.join()) continue;
+      const found = bound ? `${bound.dtype}[${bound.shape.join(", ")}]` : "nothing";
+      throw new TypeError(
+        `Cannot run ${program.name}: found ${found} bound to "${name}", ` +
+          `expected ${dtype}[${shape.join(", ")}]`,
+      );
+    }
+  }
+}

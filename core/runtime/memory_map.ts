@@ -1,0 +1,85 @@
+/**
+ * Memory outside the JavaScript heap: files mapped read-only, and zeroed pages that can be returned.
+ *
+ * A mapped checkpoint costs no copy and no memory until its pages are read. What surprises: nothing
+ * here is collected; whoever maps must unmap, and an address used after that is a crash.
+ */
+import { EnvironmentError } from "../errors.ts";
+
+const SYMBOLS = {
+  mmap: { parameters: ["pointer", "usize", "i32", "i32", "i32", "i64"], result: "pointer" },
+  munmap: { parameters: ["pointer", "usize"], result: "i32" },
+  open: { parameters: ["buffer", "i32"], result: "i32" },
+  close: { parameters: ["i32"], result: "i32" },
+} as const;
+
+const LIBC: Readonly<Partial<Record<typeof Deno.build.os, string>>> = {
+  linux: "libc.so.6",
+  darwin: "libSystem.B.dylib",
+};
+
+const [READ, WRITE] = [1, 2];
+const [SHARED, PRIVATE] = [1, 2];
+const ANONYMOUS = Deno.build.os === "darwin" ? 0x1000 : 0x20;
+const FAILED = 2n ** 64n - 1n;
+
+let libc: Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] | undefined;
+
+function symbols(): Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] {
+  const name = LIBC[Deno.build.os];
+  if (!name) throw new EnvironmentError(`Cannot map memory on ${Deno.build.os}`);
+  return libc ??= Deno.dlopen(name, SYMBOLS).symbols;
+}
+
+/** A range of mapped memory. */
+export class MemoryMap {
+  readonly address: Deno.PointerObject;
+  readonly byteLength: number;
+
+  private constructor(address: Deno.PointerObject, byteLength: number) {
+    this.address = address;
+    this.byteLength = byteLength;
+  }
+
+  /** Zeroed pages. Throws `EnvironmentError` when the system has none left. */
+  static allocate(byteLength: number): MemoryMap {
+    return MemoryMap.#map(byteLength, READ | WRITE, PRIVATE | ANONYMOUS, -1, "memory");
+  }
+
+  /** A whole file, read-only. */
+  static file(path: string): MemoryMap {
+    const byteLength = Deno.statSync(path).size;
+    const descriptor = symbols().open(new TextEncoder().encode(`${path}\0`), 0);
+    if (descriptor < 0) throw new EnvironmentError(`Cannot open "${path}" to map it`);
+    try {
+      return MemoryMap.#map(byteLength, READ, SHARED, descriptor, `"${path}"`);
+    } finally {
+      symbols().close(descriptor);
+    }
+  }
+
+  static #map(byteLength: number, protection: number, flags: number, file: number, what: string) {
+    const address = symbols().mmap(null, BigInt(byteLength), protection, flags, file, 0n);
+    if (!address || Deno.UnsafePointer.value(address) === FAILED) {
+      throw new EnvironmentError(`Cannot map ${what}: ${byteLength} bytes are not available`, {
+        hints: ["close other programs, or use a smaller model or --weights q8"],
+      });
+    }
+    return new MemoryMap(address, byteLength);
+  }
+
+  /** The address of a byte. */
+  at(offset: number): Deno.PointerObject {
+    return Deno.UnsafePointer.offset(this.address, offset)!;
+  }
+
+  /** The memory as a buffer; not to be touched after `unmap`. */
+  buffer(offset = 0, byteLength: number = this.byteLength - offset): ArrayBuffer {
+    return Deno.UnsafePointerView.getArrayBuffer(this.at(offset), byteLength);
+  }
+
+  /** Returns the memory to the system. */
+  unmap(): void {
+    symbols().munmap(this.address, BigInt(this.byteLength));
+  }
+}

@@ -1,0 +1,214 @@
+/**
+ * The slice of ONNX Runtime's C API that the cpu device uses, as TypeScript functions.
+ *
+ * The API is a table of function pointers that only ever grows, so a slot number is as stable as a
+ * name. Every call that returns a status throws when it is set. What surprises: the runtime keeps raw
+ * addresses, and `Deno.UnsafePointer.of` keeps nothing alive, so whoever makes a tensor from memory
+ * must hold that memory for as long as the tensor is used.
+ */
+import { openOnnxRuntime } from "./library.ts";
+
+/** Version of the API table asked for; any version up to the library's own is served. */
+const API_VERSION = 22;
+
+/** Element types as ONNX numbers them. */
+export const ONNX_TYPE = { f32: 1, u8: 2, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
+
+/** Element types of tensors handed to ONNX Runtime. */
+export type OnnxType = keyof typeof ONNX_TYPE;
+
+/** An address owned by ONNX Runtime. */
+export type Handle = Deno.PointerObject;
+
+type Parameter = "pointer" | "buffer" | "i32" | "usize";
+
+/** Slot and parameters of each function that returns a status; all results come through pointers. */
+const FUNCTIONS = {
+  CreateEnv: [3, ["i32", "buffer", "buffer"]],
+  CreateSessionFromArray: [8, ["pointer", "buffer", "usize", "pointer", "buffer"]],
+  CreateSessionOptions: [10, ["buffer"]],
+  SetSessionLogSeverityLevel: [22, ["pointer", "i32"]],
+  SetSessionGraphOptimizationLevel: [23, ["pointer", "i32"]],
+  SetIntraOpNumThreads: [24, ["pointer", "i32"]],
+  CreateTensorWithDataAsOrtValue: [49, [
+    "pointer",
+    "pointer",
+    "usize",
+    "buffer",
+    "usize",
+    "i32",
+    "buffer",
+  ]],
+  CreateCpuMemoryInfo: [69, ["i32", "i32", "buffer"]],
+  AddSessionConfigEntry: [130, ["pointer", "buffer", "buffer"]],
+  CreateIoBinding: [134, ["pointer", "buffer"]],
+  BindInput: [136, ["pointer", "buffer", "pointer"]],
+  BindOutput: [137, ["pointer", "buffer", "pointer"]],
+  AddInitializer: [150, ["pointer", "buffer", "pointer"]],
+} as const satisfies Record<string, readonly [number, readonly Parameter[]]>;
+
+const RELEASE = {
+  Status: 93,
+  Session: 95,
+  Value: 96,
+  SessionOptions: 100,
+  IoBinding: 135,
+} as const;
+const RUN_WITH_BINDING = 133;
+const GET_ERROR_MESSAGE = 2;
+
+type FunctionName = keyof typeof FUNCTIONS;
+type Argument = Deno.PointerValue | BufferSource | number | bigint;
+type StatusCall = (...args: Argument[]) => Deno.PointerValue;
+
+/** A text as the zero-terminated bytes C expects. */
+export function cString(text: string): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(`${text}\0`);
+}
+
+function bindSlot(
+  table: Deno.UnsafePointerView,
+  slot: number,
+  definition: Deno.ForeignFunction,
+): StatusCall {
+  const pointer = table.getPointer<Deno.ForeignFunction>(slot * 8)!;
+  const bound = new Deno.UnsafeFnPointer(pointer, definition);
+  return bound.call.bind(bound) as unknown as StatusCall;
+}
+
+/** The opened API; one per process, see `onnxApi`. */
+export class OnnxApi {
+  readonly #call: Record<FunctionName, StatusCall>;
+  readonly #release: Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
+  readonly #run: (...args: Argument[]) => Promise<Deno.PointerValue>;
+  readonly #errorMessage: (status: Handle) => Deno.PointerValue;
+  readonly #memoryInfo: Handle;
+  readonly #environment: Handle;
+
+  /** Loads the library. Throws `EnvironmentError` when that is not possible. */
+  constructor() {
+    const base = new Deno.UnsafePointerView(openOnnxRuntime());
+    const getApi = new Deno.UnsafeFnPointer(base.getPointer(0)!, {
+      parameters: ["u32"],
+      result: "pointer",
+    });
+    const table = new Deno.UnsafePointerView(getApi.call(API_VERSION)!);
+    const bind = (slot: number, parameters: readonly Parameter[], result: "pointer" | "void") =>
+      bindSlot(table, slot, { parameters: [...parameters], result });
+    this.#call = Object.fromEntries(
+      Object.entries(FUNCTIONS).map(([name, [slot, list]]) => [name, bind(slot, list, "pointer")]),
+    ) as Record<FunctionName, StatusCall>;
+    this.#release = Object.fromEntries(
+      Object.entries(RELEASE).map(([name, slot]) => [name, bind(slot, ["pointer"], "void")]),
+    ) as Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
+    this.#run = bindSlot(table, RUN_WITH_BINDING, {
+      parameters: ["pointer", "pointer", "pointer"],
+      result: "pointer",
+      nonblocking: true,
+    }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
+    this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
+    const errorsOnly = 3;
+    this.#environment = this.#create("CreateEnv", errorsOnly, cString("parscale"));
+    const [arena, defaultMemory] = [1, 0];
+    this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
+  }
+
+  /** Options every session starts from. */
+  sessionOptions(threads: number): Handle {
+    const options = this.#create("CreateSessionOptions");
+    const [errorsOnly, allOptimizations] = [3, 99];
+    this.#check("SetSessionLogSeverityLevel", options, errorsOnly);
+    this.#check("SetSessionGraphOptimizationLevel", options, allOptimizations);
+    this.#check("SetIntraOpNumThreads", options, threads);
+    return options;
+  }
+
+  /** Sets a session option that has only a text key. */
+  configure(options: Handle, key: string, value: string): void {
+    this.#check("AddSessionConfigEntry", options, cString(key), cString(value));
+  }
+
+  /** Gives sessions an initializer that lies in memory of ours. The value must outlive them. */
+  addInitializer(options: Handle, name: string, value: Handle): void {
+    this.#check("AddInitializer", options, cString(name), value);
+  }
+
+  /** Loads a model from the bytes of an ONNX file. */
+  session(model: Uint8Array<ArrayBuffer>, options: Handle): Handle {
+    return this.#create(
+      "CreateSessionFromArray",
+      this.#environment,
+      model,
+      BigInt(model.length),
+      options,
+    );
+  }
+
+  /** A tensor over existing memory, which the caller keeps alive and in place. */
+  tensor(
+    address: Deno.PointerValue,
+    bytes: number,
+    shape: readonly number[],
+    type: OnnxType,
+  ): Handle {
+    return this.#create(
+      "CreateTensorWithDataAsOrtValue",
+      this.#memoryInfo,
+      address,
+      BigInt(bytes),
+      BigInt64Array.from(shape, BigInt),
+      BigInt(shape.length),
+      ONNX_TYPE[type],
+    );
+  }
+
+  /** A set of named inputs and outputs for `run`. */
+  binding(session: Handle): Handle {
+    return this.#create("CreateIoBinding", session);
+  }
+
+  /** Binds an input; a later call for the same name replaces it. */
+  bindInput(binding: Handle, name: Uint8Array<ArrayBuffer>, value: Handle): void {
+    this.#check("BindInput", binding, name, value);
+  }
+
+  /** Binds an output; a later call for the same name replaces it. */
+  bindOutput(binding: Handle, name: Uint8Array<ArrayBuffer>, value: Handle): void {
+    this.#check("BindOutput", binding, name, value);
+  }
+
+  /** Runs on another thread, so timers and signals go on. */
+  async run(session: Handle, binding: Handle): Promise<void> {
+    this.#throwIfSet("RunWithBinding", await this.#run(session, null, binding));
+  }
+
+  /** Frees an object made by this API. */
+  release(kind: keyof typeof RELEASE, handle: Handle): void {
+    this.#release[kind](handle);
+  }
+
+  #create(name: FunctionName, ...args: Argument[]): Handle {
+    const out = new BigUint64Array(1);
+    this.#check(name, ...args, out);
+    return Deno.UnsafePointer.create(out[0]!)!;
+  }
+
+  #check(name: FunctionName, ...args: Argument[]): void {
+    this.#throwIfSet(name, this.#call[name](...args));
+  }
+
+  #throwIfSet(name: string, status: Deno.PointerValue): void {
+    if (!status) return;
+    const text = this.#errorMessage(status);
+    const message = text ? Deno.UnsafePointerView.getCString(text) : "no message";
+    this.#release.Status(status);
+    throw new Error(`ONNX Runtime failed in ${name}: ${message}`);
+  }
+}
+
+let api: OnnxApi | undefined;
+
+/** The API of this process, loaded at the first call. */
+export function onnxApi(): OnnxApi {
+  return api ??= new OnnxApi();
+}

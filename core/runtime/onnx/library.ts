@@ -1,0 +1,60 @@
+/**
+ * Finds and opens the ONNX Runtime library that npm:onnxruntime-node ships.
+ *
+ * Only the shared library is used, never the package's JavaScript binding (it copies every output and
+ * blocks the event loop). What surprises: the library carries a telemetry client that writes into the
+ * user's home when it is loaded, unless ORT_DISABLE_TELEMETRY is set before. This is the one module
+ * that loads it, and it sets the variable first.
+ */
+import { createRequire } from "node:module";
+import { EnvironmentError } from "../../errors.ts";
+
+/** Folder and file name of the library inside the package, per platform. */
+const LIBRARY: Readonly<Record<string, string>> = {
+  "linux-x86_64": "linux/x64/libonnxruntime.so.1",
+  "linux-aarch64": "linux/arm64/libonnxruntime.so.1",
+  "darwin-aarch64": "darwin/arm64/libonnxruntime.1.30.0.dylib",
+  "windows-x86_64": "win32/x64/onnxruntime.dll",
+  "windows-aarch64": "win32/arm64/onnxruntime.dll",
+};
+
+/** Path of the library for this platform. Throws `EnvironmentError` when there is none. */
+export function onnxRuntimePath(): string {
+  const platform = `${Deno.build.os}-${Deno.build.arch}`;
+  const file = LIBRARY[platform];
+  if (!file) {
+    throw new EnvironmentError(
+      `Cannot use device "cpu": ONNX Runtime ships no library for ${platform}`,
+      { hints: ["use --device reference (slow)"] },
+    );
+  }
+  try {
+    const entry = createRequire(import.meta.url).resolve("onnxruntime-node");
+    return `${entry.slice(0, entry.lastIndexOf("/dist/"))}/bin/napi-v6/${file}`;
+  } catch (cause) {
+    throw new EnvironmentError(
+      `Cannot use device "cpu": the package onnxruntime-node is not installed`,
+      { hints: ["run `deno install` in the project folder"], cause },
+    );
+  }
+}
+
+const SYMBOLS = { OrtGetApiBase: { parameters: [], result: "pointer" } } as const;
+
+/** Loads the library and returns `OrtApiBase`. The library stays loaded until the process ends. */
+export function openOnnxRuntime(): Deno.PointerObject {
+  Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
+  const path = onnxRuntimePath();
+  let base: Deno.PointerValue;
+  try {
+    base = Deno.dlopen(path, SYMBOLS).symbols.OrtGetApiBase();
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new EnvironmentError(`Cannot load "${path}": ${reason}`, {
+      hints: ["ONNX Runtime needs glibc 2.28 or later and libstdc++ on Linux"],
+      cause,
+    });
+  }
+  if (!base) throw new EnvironmentError(`Cannot load "${path}": OrtGetApiBase returned nothing`);
+  return base;
+}

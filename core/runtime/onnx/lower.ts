@@ -1,0 +1,175 @@
+/**
+ * Program → ONNX model, written once for all sizes.
+ *
+ * What depends on sizes (targets of a reshape, an index range) becomes an input that is bound once per
+ * executable instead of a number in the model. Programs of one model that differ only in batch, tokens
+ * or capacity therefore lower to equal bytes, and the device runs them on one session with one copy of
+ * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
+ * cost a second session, never a wrong result.
+ */
+import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
+import type { OnnxType } from "./capi.ts";
+import { RULES } from "./lowering_rules.ts";
+import { OnnxModel } from "./model.ts";
+
+/** How matrices of linear layers are stored. */
+export type MatrixFormat =
+  | { readonly kind: "f32" }
+  | { readonly kind: "q8" | "q4"; readonly block: number };
+
+/**
+ * How a weight is given to a session. `stored`: the bytes of the checkpoint; `f32`: widened; `matrix`:
+ * f32 that the session packs and never reads again; `blocks` and `scales`: quantised.
+ */
+export type WeightForm = "stored" | "f32" | "matrix" | "blocks" | "scales";
+
+/** One initializer of the model; one weight may be needed in two forms. */
+export interface WeightUse {
+  /** Name of the parameter. */
+  readonly parameter: string;
+  readonly form: WeightForm;
+  readonly type: OnnxType;
+  readonly shape: Shape;
+}
+
+/** What lowering needs to know about weights. */
+export interface LoweringOptions {
+  /** Stored element type of a parameter. */
+  readonly storedType: (parameter: string) => OnnxType;
+  readonly matrices: MatrixFormat;
+}
+
+/** A tensor that depends on the sizes of a program, bound as an input. */
+export interface SizeInput {
+  readonly type: "i64" | "i32";
+  readonly data: readonly number[];
+}
+
+/** A program as ONNX Runtime takes it. */
+export interface Lowered {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Initializers by name. */
+  readonly weights: ReadonlyMap<string, WeightUse>;
+  /** Inputs bound once per executable. */
+  readonly sizes: ReadonlyMap<string, SizeInput>;
+}
+
+/** Whether the lowering knows an op; others are expanded first. */
+export function lowers(op: Op): boolean {
+  return op.name in RULES;
+}
+
+/** Name under which the new content of a state tensor leaves the model. */
+export function updateName(state: string): string {
+  return `new.${state}`;
+}
+
+/** Lowers a prepared program, one that consists of ops which `lowers` accepts. */
+export function lower(program: Program, options: LoweringOptions): Lowered {
+  const lowering = new Lowering(program, options);
+  return lowering.run();
+}
+
+/** A program on its way to ONNX; what the rules of `lowering_rules.ts` work with. */
+export class Lowering {
+  readonly model = new OnnxModel();
+  readonly options: LoweringOptions;
+  readonly #program: Program;
+  readonly #names = new Map<Value, string>();
+  readonly #parameters = new Map<Value, string>();
+  readonly #weights = new Map<string, WeightUse>();
+  readonly #sizes = new Map<string, SizeInput>();
+  /** Names of things made at most once: constants and casts. */
+  readonly #made = new Map<string, string>();
+
+  constructor(program: Program, options: LoweringOptions) {
+    this.#program = program;
+    this.options = options;
+    for (const [name, value] of program.parameters) this.#parameters.set(value, name);
+  }
+
+  run(): Lowered {
+    const { model } = this;
+    const { inputs, state, updates, outputs, nodes } = this.#program;
+    for (const [name, value] of [...inputs, ...state]) {
+      this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
+    }
+    const leaving: [string, Value][] = [...outputs];
+    for (const [name, value] of updates) leaving.push([updateName(name), value]);
+    const results = new Map(leaving.map(([name, value]) => [value, name]));
+    for (const node of nodes) {
+      const [value] = node.outputs as [Value];
+      const output = results.get(value) ?? `v${value.id}`;
+      RULES[node.op.name]!(this, node, output);
+      this.#names.set(value, output);
+    }
+    for (const [name, value] of leaving) {
+      const source = this.get(value);
+      if (source !== name) model.node("Identity", [source], {}, { output: name });
+      model.output(name, value.dtype as OnnxType, value.shape.length);
+    }
+    return { bytes: model.finish(), weights: this.#weights, sizes: this.#sizes };
+  }
+
+  /** Name of a value; a parameter is declared as plain f32. */
+  get(value: Value): string {
+    const known = this.#names.get(value);
+    if (known) return known;
+    if (!this.isParameter(value)) throw new TypeError(`Cannot lower value ${value.id}: no origin`);
+    return this.weight(value, "f32", "f32", value.shape);
+  }
+
+  /** Names of all inputs of a node. */
+  operands(node: Node): string[] {
+    return node.inputs.map((value) => this.get(value));
+  }
+
+  /** Whether a value is a weight, whose form a rule may choose. */
+  isParameter(value: Value): boolean {
+    return this.#parameters.has(value);
+  }
+
+  /** Stored element type of a parameter. */
+  storedType(value: Value): OnnxType {
+    return this.options.storedType(this.#parameters.get(value)!);
+  }
+
+  /** Declares a weight in some form and returns the initializer's name. */
+  weight(value: Value, form: WeightForm, type: OnnxType, shape: Shape): string {
+    const parameter = this.#parameters.get(value)!;
+    const name = `${parameter}#${form}`;
+    if (!this.#weights.has(name)) this.model.weight(name, type, shape);
+    this.#weights.set(name, { parameter, form, type, shape });
+    return name;
+  }
+
+  /** An i64 constant that is the same for all sizes. */
+  longs(...values: number[]): string {
+    const name = `longs.${values.join("_")}`;
+    return this.#once(
+      name,
+      () => this.model.constant(name, "i64", [values.length], BigInt64Array.from(values, BigInt)),
+    );
+  }
+
+  /** A tensor as i64, which some operators insist on. */
+  asLong(name: string): string {
+    return this.#once(`long.${name}`, () => this.model.node("Cast", [name], { to: 7 }));
+  }
+
+  /**
+   * An input that is bound once per executable. Equal ones are not shared: whether two are equal
+   * may depend on the sizes, and would make the model depend on them too.
+   */
+  size(input: SizeInput): string {
+    const name = `size.${this.#sizes.size}`;
+    this.#sizes.set(name, input);
+    return this.model.input(name, input.type, 1);
+  }
+
+  #once(key: string, make: () => string): string {
+    const made = this.#made.get(key) ?? make();
+    this.#made.set(key, made);
+    return made;
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * One rule per op: which ONNX operators compute it.
+ *
+ * Primitives map almost one to one. Of the model ops only those are here for which ONNX Runtime has a
+ * faster whole; attention is not among them, since its plain decomposition beats the library's fused
+ * operators on the CPU (the query heads of one key head become rows of a single product).
+ */
+import type { Node, Shape, Value } from "../../graph/types.ts";
+import type { OnnxType } from "./capi.ts";
+import type { Lowering } from "./lower.ts";
+
+type Rule = (l: Lowering, node: Node, output: string) => void;
+
+const CONTRIB = "com.microsoft";
+const TO_THE_END = Number.MAX_SAFE_INTEGER;
+
+/** An operator with the same operands and no attributes. */
+function same(type: string): Rule {
+  return (l, node, output) => l.model.node(type, l.operands(node), {}, { output });
+}
+
+const matmul: Rule = (l, node, output) => {
+  const { transposeA, transposeB } = node.attributes as Record<string, boolean>;
+  const operands = l.operands(node);
+  if (!transposeA && !transposeB) l.model.node("MatMul", operands, {}, { output });
+  else {
+    const attributes = { transA: Number(transposeA), transB: Number(transposeB) };
+    l.model.node("FusedMatMul", operands, attributes, { output, domain: CONTRIB });
+  }
+};
+
+/** `Gemm` packs a constant matrix when the session is made; quantised matrices have their own op. */
+const linear: Rule = (l, node, output) => {
+  const [x, weight, bias] = node.inputs as [Value, Value, Value?];
+  const [N, K] = weight.shape as [number, number];
+  const format = l.options.matrices;
+  const biases = bias ? [l.get(bias)] : [];
+  if (!l.isParameter(weight) || format.kind === "f32") {
+    const matrix = l.isParameter(weight)
+      ? l.weight(weight, "matrix", "f32", weight.shape)
+      : l.get(weight);
+    l.model.node("Gemm", [l.get(x), matrix, ...biases], { transB: 1 }, { output });
+    return;
+  }
+  const bits = format.kind === "q8" ? 8 : 4;
+  const blocks = Math.ceil(K / format.block);
+  const packed = l.weight(weight, "blocks", "u8", [N, blocks, format.block * bits / 8]);
+  const scales = l.weight(weight, "scales", "f32", [N * blocks]);
+  const optional = bias ? ["", "", ...biases] : [];
+  // Level 4 also rounds the activations of each block to 8 bits: several times faster.
+  const attributes = { N, K, bits, block_size: format.block, accuracy_level: 4 };
+  const inputs = [l.get(x), packed, scales, ...optional];
+  l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
+};
+
+/** The table stays as the checkpoint stores it (and in its file); only the rows read are widened. */
+const embedding: Rule = (l, node, output) => {
+  const [table, ids] = node.inputs as [Value, Value];
+  if (!l.isParameter(table)) return gather(l, { ...node, attributes: { axis: 0 } }, output);
+  const type = l.storedType(table);
+  const stored = l.weight(table, "stored", type, table.shape);
+  if (type === "f32") l.model.node("Gather", [stored, l.get(ids)], {}, { output });
+  else {
+    const rows = l.model.node("Gather", [stored, l.get(ids)]);
+    l.model.node("Cast", [rows], { to: 1 }, { output });
+  }
+};
+
+const rmsNorm: Rule = (l, node, output) => {
+  const epsilon = { float: node.attributes.epsilon as number };
+  l.model.node("RMSNormalization", l.operands(node), { axis: -1, epsilon }, { output });
+};
+
+const rope: Rule = (l, node, output) => {
+  const [x] = node.inputs as [Value];
+  const [R, T, heads, D] = x.shape as [number, number, number, number];
+  const [name, cos, sin] = l.operands(node) as [string, string, string];
+  const flat: Shape = [R, T, heads * D];
+  const rows = l.model.node("Reshape", [name, l.size({ type: "i64", data: flat })]);
+  const rotated = l.model.node("RotaryEmbedding", [rows, cos, sin], { num_heads: heads });
+  l.model.node("Reshape", [rotated, l.size({ type: "i64", data: x.shape })], {}, { output });
+};
+
+const silu: Rule = (l, node, output) => {
+  l.model.node("Swish", l.operands(node), {}, { output });
+};
+
+const swiglu: Rule = (l, node, output) => {
+  const [gate, up] = l.operands(node) as [string, string];
+  l.model.node("Mul", [l.model.node("Swish", [gate]), up], {}, { output });
+};
+
+const tokenLogprobs: Rule = (l, node, output) => {
+  const [logits, targets] = l.operands(node) as [string, string];
+  const axes = l.longs(-1);
+  const logSumExp = l.model.node("ReduceLogSumExp", [logits, axes], { keepdims: 0 });
+  const column = l.model.node("Unsqueeze", [targets, axes]);
+  const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
+  const chosen = l.model.node("Squeeze", [picked, axes]);
+  l.model.node("Sub", [chosen, logSumExp], {}, { output });
+};
+
+const cast: Rule = (l, node, output) => {
+  const to =
+    { f32: 1, i32: 6, bool: 9, bf16: 16, f16: 10 }[node.attributes.dtype as OnnxType & "f32"];
+  l.model.node("Cast", l.operands(node), { to }, { output });
+};
+
+const constant: Rule = (l, node, output) => {
+  const { dtype, shape, data } = node.attributes as {
+    dtype: "f32" | "i32";
+    shape: Shape;
+    data: number[];
+  };
+  const values = dtype === "f32" ? Float32Array.from(data) : Int32Array.from(data);
+  l.model.constant(output, dtype, shape, values);
+};
+
+const iota: Rule = (l, node, output) => {
+  const data = Array.from({ length: node.attributes.length as number }, (_, i) => i);
+  l.model.node("Identity", [l.size({ type: "i32", data })], {}, { output });
+};
+
+function reduction(type: string): Rule {
+  return (l, node, output) => {
+    const axes = l.longs(node.attributes.axis as number);
+    l.model.node(type, [...l.operands(node), axes], { keepdims: 1 }, { output });
+  };
+}
+
+const argmax: Rule = (l, node, output) => {
+  const axis = node.attributes.axis as number;
+  const index = l.model.node("ArgMax", l.operands(node), { axis, keepdims: 1 });
+  l.model.node("Cast", [index], { to: 6 }, { output });
+};
+
+function toShape(type: string): Rule {
+  return (l, node, output) => {
+    const shape = l.size({ type: "i64", data: node.outputs[0]!.shape });
+    l.model.node(type, [...l.operands(node), shape], {}, { output });
+  };
+}
+
+const transpose: Rule = (l, node, output) => {
+  l.model.node("Transpose", l.operands(node), { perm: node.attributes.order as number[] }, {
+    output,
+  });
+};
+
+const slice: Rule = (l, node, output) => {
+  const { axis, start, end } = node.attributes as Record<string, number>;
+  // A tail has no end of its own, so that its length may vary.
+  const last = start! > 0 && end === node.inputs[0]!.shape[axis!] ? TO_THE_END : end!;
+  const bounds = [l.longs(start!), l.longs(last), l.longs(axis!)];
+  l.model.node("Slice", [...l.operands(node), ...bounds], {}, { output });
+};
+
+function alongAxis(type: string): Rule {
+  return (l, node, output) => {
+    const axis = node.attributes.axis as number;
+    l.model.node(type, l.operands(node), { axis }, { output });
+  };
+}
+
+const gather = alongAxis("Gather");
+
+const takeLast: Rule = (l, node, output) => {
+  const [x, indices] = l.operands(node) as [string, string];
+  const column = l.model.node("Unsqueeze", [indices, l.longs(-1)]);
+  const picked = l.model.node("GatherElements", [x, column], { axis: -1 });
+  l.model.node("Squeeze", [picked, l.longs(-1)], {}, { output });
+};
+
+/** Copies nothing when the output is bound to the memory of the buffer. */
+const writeSlots: Rule = (l, node, output) => {
+  const [buffer, update, start] = l.operands(node) as [string, string, string];
+  l.model.node("TensorScatter", [buffer, update, l.asLong(start)], { axis: 2 }, { output });
+};
+
+/** Rules by op name. */
+export const RULES: Readonly<Record<string, Rule>> = {
+  linear,
+  embedding,
+  rms_norm: rmsNorm,
+  rope,
+  softmax: (l, node, output) => l.model.node("Softmax", l.operands(node), { axis: -1 }, { output }),
+  silu,
+  swiglu,
+  token_logprobs: tokenLogprobs,
+
+  add: same("Add"),
+  sub: same("Sub"),
+  mul: same("Mul"),
+  div: same("Div"),
+  less_equal: same("LessOrEqual"),
+  select: same("Where"),
+  exp: same("Exp"),
+  log: same("Log"),
+  sqrt: same("Sqrt"),
+  sin: same("Sin"),
+  cos: same("Cos"),
+  sigmoid: same("Sigmoid"),
+  cast,
+  constant,
+  iota,
+  sum: reduction("ReduceSum"),
+  max: reduction("ReduceMax"),
+  argmax,
+  matmul,
+  reshape: toShape("Reshape"),
+  broadcast: toShape("Expand"),
+  transpose,
+  slice,
+  concat: alongAxis("Concat"),
+  gather,
+  take_last: takeLast,
+  write_slots: writeSlots,
+};

@@ -1,0 +1,100 @@
+/**
+ * Writes an ONNX model: nodes, inputs, outputs, small constants and placeholders for weights.
+ *
+ * Inputs and outputs are declared with their rank but no sizes: a model is written once for all sizes
+ * (see `lower.ts`). Field numbers are those of onnx.proto.
+ */
+import { ONNX_TYPE, type OnnxType } from "./capi.ts";
+import { onnxRuntimePath } from "./library.ts";
+import { Message } from "./protobuf.ts";
+
+const IR_VERSION = 10;
+const OPSETS = [["", 24], ["com.microsoft", 1]] as const;
+
+/** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
+export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
+
+/** A model under construction. Tensors are named by strings, as in ONNX. */
+export class OnnxModel {
+  readonly #graph = new Message();
+  readonly #file = onnxRuntimePath().split("/").at(-1)!;
+  #nodes = 0;
+
+  /** Adds a node and returns the name of its output. */
+  node(
+    type: string,
+    inputs: readonly string[],
+    attributes: Readonly<Record<string, NodeAttribute>> = {},
+    { domain = "", output = `n${this.#nodes}` } = {},
+  ): string {
+    const node = new Message();
+    inputs.forEach((name) => node.bytes(1, name));
+    node.bytes(2, output).bytes(3, `${type}.${this.#nodes++}`).bytes(4, type);
+    for (const [name, value] of Object.entries(attributes)) node.bytes(5, attribute(name, value));
+    if (domain) node.bytes(7, domain);
+    this.#graph.bytes(1, node);
+    return output;
+  }
+
+  /** Adds a constant whose elements are stored in the model. */
+  constant(name: string, type: OnnxType, shape: readonly number[], data: ArrayBufferView): string {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    this.#graph.bytes(5, tensor(name, type, shape).bytes(9, bytes));
+    return name;
+  }
+
+  /**
+   * Declares a weight that is given as an initializer when the session is made. The format wants a
+   * file that exists even so; it names the library, which does, and nothing is read from it.
+   */
+  weight(name: string, type: OnnxType, shape: readonly number[]): string {
+    const external = 1;
+    const location = new Message().bytes(1, "location").bytes(2, this.#file);
+    this.#graph.bytes(5, tensor(name, type, shape).bytes(13, location).integer(14, external));
+    return name;
+  }
+
+  /** Declares an input of any size. */
+  input(name: string, type: OnnxType, rank: number): string {
+    this.#graph.bytes(11, valueInfo(name, type, rank));
+    return name;
+  }
+
+  /** Declares an output of any size. */
+  output(name: string, type: OnnxType, rank: number): void {
+    this.#graph.bytes(12, valueInfo(name, type, rank));
+  }
+
+  /** The bytes of the ONNX file. */
+  finish(): Uint8Array<ArrayBuffer> {
+    const model = new Message().integer(1, IR_VERSION).bytes(2, "parscale");
+    model.bytes(7, this.#graph.bytes(2, "program"));
+    for (const [domain, version] of OPSETS) {
+      model.bytes(8, new Message().bytes(1, domain).integer(2, version));
+    }
+    return model.finish();
+  }
+}
+
+function tensor(name: string, type: OnnxType, shape: readonly number[]): Message {
+  const message = new Message();
+  shape.forEach((size) => message.integer(1, size));
+  return message.integer(2, ONNX_TYPE[type]).bytes(8, name);
+}
+
+function valueInfo(name: string, type: OnnxType, rank: number): Message {
+  const shape = new Message();
+  for (let axis = 0; axis < rank; axis++) shape.bytes(1, new Message());
+  const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, shape);
+  return new Message().bytes(1, name).bytes(2, new Message().bytes(1, tensorType));
+}
+
+function attribute(name: string, value: NodeAttribute): Message {
+  const message = new Message().bytes(1, name);
+  const [float, int, text, ints] = [1, 2, 3, 7];
+  if (typeof value === "number") return message.integer(3, value).integer(20, int);
+  if (typeof value === "string") return message.bytes(4, value).integer(20, text);
+  if ("float" in value) return message.float(2, value.float).integer(20, float);
+  value.forEach((item) => message.integer(8, item));
+  return message.integer(20, ints);
+}

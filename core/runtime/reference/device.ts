@@ -1,0 +1,140 @@
+/**
+ * The reference device: primitives in plain TypeScript, in f64 or f32, slow and obvious.
+ *
+ * It expands every model op to its reference meaning and runs inside the arena that the memory plan
+ * lays out, so each of its results also proves the plan.
+ */
+import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
+import { prepare } from "../../graph/rewrite.ts";
+import {
+  type DType,
+  elementBytes,
+  elementCount,
+  type Program,
+  type TensorType,
+  type Value,
+} from "../../graph/types.ts";
+import {
+  type Bindings,
+  checkBindings,
+  type CopyRegion,
+  type Device,
+  type DeviceTensor,
+  type Executable,
+  type HostArray,
+  type HostTensor,
+  type Weights,
+} from "../device.ts";
+import { copyHostRegion } from "../host_copy.ts";
+import { weightValues } from "../weights.ts";
+import { EVALUATE, type Operand } from "./evaluate.ts";
+
+/** Arithmetic of the reference: `f64` rounds nothing, `f32` rounds every stored result. */
+export type Precision = "f64" | "f32";
+
+/** See the head of this file. */
+export class ReferenceDevice implements Device {
+  readonly name = "reference";
+  readonly #precision: Precision;
+
+  /** Makes a device that computes f32 tensors in the given precision. */
+  constructor(precision: Precision = "f64") {
+    this.#precision = precision;
+  }
+
+  plan(program: Program, _weights?: Weights): MemoryPlan {
+    return planMemory(prepare(program, (op) => !op.decompose), { bytesOf: (t) => this.#bytes(t) });
+  }
+
+  compile(program: Program, weights: Weights): Promise<Executable> {
+    const prepared = prepare(program, (op) => !op.decompose);
+    const plan = planMemory(prepared, { bytesOf: (dtype) => this.#bytes(dtype) });
+    const arena = new ArrayBuffer(plan.sections.temporaries);
+    const fixed = new Map<Value, Operand>();
+    for (const [name, value] of prepared.parameters) {
+      const weight = weights.get(name);
+      if (!weight) throw new TypeError(`Cannot compile ${program.name}: no weight "${name}"`);
+      const tensor = this.allocate(value);
+      tensor.data.set(weightValues(weight));
+      fixed.set(value, tensor);
+    }
+    for (const node of prepared.nodes) {
+      for (const value of node.outputs) {
+        const { section, offset } = plan.placements.get(value)!;
+        if (section !== "temporaries") continue;
+        fixed.set(value, { shape: value.shape, data: this.#array(value, arena, offset) });
+      }
+    }
+    return Promise.resolve({ run: (bindings) => run(prepared, plan, fixed, bindings) });
+  }
+
+  allocate(type: TensorType): HostTensor {
+    const { dtype, shape } = type;
+    const buffer = new ArrayBuffer(elementCount(shape) * this.#bytes(dtype));
+    return { dtype, shape, data: this.#array(type, buffer, 0) };
+  }
+
+  write(tensor: DeviceTensor, data: ArrayLike<number>): void {
+    (tensor as HostTensor).data.set(data);
+  }
+
+  read(tensor: DeviceTensor): HostArray {
+    return (tensor as HostTensor).data;
+  }
+
+  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
+    copyHostRegion((source as HostTensor).data, (target as HostTensor).data, region);
+  }
+
+  close(): void {}
+
+  #bytes(dtype: DType): number {
+    return dtype === "f32" && this.#precision === "f64" ? 8 : elementBytes(dtype);
+  }
+
+  #array({ dtype, shape }: TensorType, buffer: ArrayBuffer, offset: number): HostArray {
+    const count = elementCount(shape);
+    if (dtype === "i32") return new Int32Array(buffer, offset, count);
+    if (dtype === "bool") return new Uint8Array(buffer, offset, count);
+    if (dtype !== "f32") throw new TypeError(`Cannot compute in ${dtype}, expected f32`);
+    if (this.#precision === "f64") return new Float64Array(buffer, offset, count);
+    return new Float32Array(buffer, offset, count);
+  }
+}
+
+function run(
+  program: Program,
+  plan: MemoryPlan,
+  fixed: ReadonlyMap<Value, Operand>,
+  bindings: Bindings,
+): Promise<void> {
+  checkBindings(program, bindings);
+  const bound = new Map<Value, Operand>();
+  for (const values of [program.inputs, program.state, program.outputs]) {
+    for (const [name, value] of values) bound.set(value, bindings.get(name) as HostTensor);
+  }
+  // A value that shares a bound tensor's memory (an update, a view of an input) is found by its place.
+  const byPlace = new Map<string, Operand>();
+  for (const [value, operand] of [...fixed, ...bound]) byPlace.set(placeOf(plan, value), operand);
+  const operandOf = (value: Value): Operand => {
+    const known = fixed.get(value) ?? bound.get(value);
+    if (known) return known;
+    return { shape: value.shape, data: byPlace.get(placeOf(plan, value))!.data };
+  };
+  for (const node of program.nodes) {
+    const evaluate = EVALUATE[node.op.name];
+    if (!evaluate) throw new TypeError(`Cannot evaluate "${node.op.name}": not a primitive`);
+    evaluate(operandOf(node.outputs[0]!), node.inputs.map(operandOf), node.attributes);
+  }
+  for (const [name, value] of program.outputs) { // two names may stand for one value
+    const target = bindings.get(name) as HostTensor;
+    const source = operandOf(value).data;
+    if (target.data !== source) target.data.set(source);
+  }
+  return Promise.resolve();
+}
+
+function placeOf(plan: MemoryPlan, value: Value): string {
+  const { section, offset } = plan.placements.get(value)!;
+  return `${section}@${offset}`;
+}

@@ -1,0 +1,220 @@
+/**
+ * The meaning of every primitive, as plain loops.
+ *
+ * This file judges all other devices, so it is written to be read, not to be fast: one function per
+ * primitive, results stored into arrays the caller allocated. In f64 mode all `f32` tensors are
+ * Float64Array and nothing is rounded.
+ */
+import type { Attributes, Shape } from "../../graph/types.ts";
+import type { HostArray } from "../device.ts";
+
+/** A tensor under evaluation. */
+export interface Operand {
+  readonly shape: Shape;
+  readonly data: HostArray;
+}
+
+type Evaluate = (out: Operand, inputs: readonly Operand[], attributes: Attributes) => void;
+
+/** Distance in elements between neighbours along each axis of a dense tensor. */
+export function stridesOf(shape: Shape): number[] {
+  const strides = new Array<number>(shape.length).fill(1);
+  for (let axis = shape.length - 2; axis >= 0; axis--) {
+    strides[axis] = strides[axis + 1]! * shape[axis + 1]!;
+  }
+  return strides;
+}
+
+/**
+ * Visits every element of `shape` in order with the matching flat index into tensors whose strides
+ * are given (0 along a broadcast axis).
+ */
+function walk(
+  shape: Shape,
+  strides: readonly (readonly number[])[],
+  visit: (flat: number, indices: readonly number[]) => void,
+): void {
+  const count = shape.reduce((product, size) => product * size, 1);
+  const position = new Array<number>(shape.length).fill(0);
+  const indices = strides.map(() => 0);
+  for (let flat = 0; flat < count; flat++) {
+    visit(flat, indices);
+    for (let axis = shape.length - 1; axis >= 0; axis--) {
+      position[axis]!++;
+      strides.forEach((stride, i) => indices[i]! += stride[axis]!);
+      if (position[axis]! < shape[axis]!) break;
+      strides.forEach((stride, i) => indices[i]! -= stride[axis]! * shape[axis]!);
+      position[axis] = 0;
+    }
+  }
+}
+
+/** Strides that read `from` as if it had been broadcast to `to`. */
+function broadcastStrides(from: Shape, to: Shape): number[] {
+  const own = stridesOf(from);
+  const missing = to.length - from.length;
+  return to.map((_, axis) => {
+    const at = axis - missing;
+    return at < 0 || from[at] === 1 ? 0 : own[at]!;
+  });
+}
+
+function elementwise(f: (...x: number[]) => number): Evaluate {
+  return (out, inputs) => {
+    const strides = inputs.map((x) => broadcastStrides(x.shape, out.shape));
+    walk(out.shape, strides, (flat, at) => {
+      out.data[flat] = f(...inputs.map((x, i) => x.data[at[i]!]!));
+    });
+  };
+}
+
+/** Folds one axis; `step` gets the accumulator, the element and its index along the axis. */
+function fold(
+  initial: number,
+  step: (accumulator: number, element: number) => number,
+): Evaluate {
+  return (out, [x], { axis }) => {
+    const stride = stridesOf(x!.shape);
+    const size = x!.shape[axis as number]!;
+    walk(out.shape, [stride.map((s, i) => i === axis ? 0 : s)], (flat, [at]) => {
+      let accumulator = initial;
+      for (let i = 0; i < size; i++) {
+        accumulator = step(accumulator, x!.data[at! + i * stride[axis as number]!]!);
+      }
+      out.data[flat] = accumulator;
+    });
+  };
+}
+
+const argmax: Evaluate = (out, [x], { axis }) => {
+  const stride = stridesOf(x!.shape);
+  const size = x!.shape[axis as number]!;
+  walk(out.shape, [stride.map((s, i) => i === axis ? 0 : s)], (flat, [at]) => {
+    let best = 0;
+    const get = (i: number) => x!.data[at! + i * stride[axis as number]!]!;
+    for (let i = 1; i < size; i++) if (get(i) > get(best)) best = i;
+    out.data[flat] = best;
+  });
+};
+
+const matmul: Evaluate = (out, [a, b], { transposeA, transposeB }) => {
+  const [m, n] = out.shape.slice(-2) as [number, number];
+  const k = a!.shape.at(transposeA ? -2 : -1)!;
+  const batch = out.shape.slice(0, -2);
+  const matrixStrides = (x: Operand) => {
+    const leading = broadcastStrides(x.shape.slice(0, -2), batch);
+    const matrix = x.shape.at(-1)! * x.shape.at(-2)!;
+    return leading.map((stride) => stride * matrix);
+  };
+  const [aRow, aColumn] = transposeA ? [1, m] : [k, 1];
+  const [bRow, bColumn] = transposeB ? [1, k] : [n, 1];
+  walk(batch, [matrixStrides(a!), matrixStrides(b!)], (flat, [atA, atB]) => {
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let total = 0;
+        for (let l = 0; l < k; l++) {
+          const x = a!.data[atA! + i * aRow! + l * aColumn!]!;
+          total += x * b!.data[atB! + l * bRow! + j * bColumn!]!;
+        }
+        out.data[(flat * m + i) * n + j] = total;
+      }
+    }
+  });
+};
+
+const copy: Evaluate = (out, [x]) => {
+  if (out.data !== x!.data) out.data.set(x!.data);
+};
+
+const transpose: Evaluate = (out, [x], { order }) => {
+  const strides = stridesOf(x!.shape);
+  const permuted = (order as number[]).map((axis) => strides[axis]!);
+  walk(out.shape, [permuted], (flat, [at]) => out.data[flat] = x!.data[at!]!);
+};
+
+const broadcast: Evaluate = (out, [x]) => {
+  walk(out.shape, [broadcastStrides(x!.shape, out.shape)], (flat, [at]) => {
+    out.data[flat] = x!.data[at!]!;
+  });
+};
+
+const slice: Evaluate = (out, [x], { axis, start }) => {
+  const strides = stridesOf(x!.shape);
+  const first = (start as number) * strides[axis as number]!;
+  walk(out.shape, [strides], (flat, [at]) => out.data[flat] = x!.data[first + at!]!);
+};
+
+const concat: Evaluate = (out, inputs, { axis }) => {
+  const strides = stridesOf(out.shape);
+  let first = 0;
+  for (const x of inputs) {
+    walk(x.shape, [strides], (flat, [at]) => out.data[first + at!] = x.data[flat]!);
+    first += x.shape[axis as number]! * strides[axis as number]!;
+  }
+};
+
+const gather: Evaluate = (out, [x, indices], { axis }) => {
+  const size = x!.shape[axis as number]!;
+  const inner = stridesOf(x!.shape)[axis as number]!;
+  const outer = x!.data.length / (size * inner);
+  let at = 0;
+  for (let o = 0; o < outer; o++) {
+    for (const index of indices!.data) {
+      if (index < 0 || index >= size) throw new RangeError(`Cannot gather ${index} of ${size}`);
+      for (let i = 0; i < inner; i++) out.data[at++] = x!.data[(o * size + index) * inner + i]!;
+    }
+  }
+};
+
+const takeLast: Evaluate = (out, [x, indices]) => {
+  const size = x!.shape.at(-1)!;
+  indices!.data.forEach((index, i) => out.data[i] = x!.data[i * size + index]!);
+};
+
+const writeSlots: Evaluate = (out, [buffer, update, start]) => {
+  copy(out, [buffer!], {});
+  const [R, K, T, D] = update!.shape as [number, number, number, number];
+  const S = out.shape[2]!;
+  for (let r = 0; r < R; r++) {
+    const first = start!.data[r]!;
+    if (first < 0 || first + T > S) {
+      throw new RangeError(`Cannot write slots ${first}+${T} of ${S}`);
+    }
+    for (let k = 0; k < K; k++) {
+      for (let i = 0; i < T * D; i++) {
+        out.data[((r * K + k) * S + first) * D + i] = update!.data[(r * K + k) * T * D + i]!;
+      }
+    }
+  }
+};
+
+/** How each primitive is computed. */
+export const EVALUATE: Readonly<Record<string, Evaluate>> = {
+  add: elementwise((a, b) => a! + b!),
+  sub: elementwise((a, b) => a! - b!),
+  mul: elementwise((a, b) => a! * b!),
+  div: elementwise((a, b) => a! / b!),
+  less_equal: elementwise((a, b) => a! <= b! ? 1 : 0),
+  select: elementwise((condition, a, b) => condition ? a! : b!),
+  exp: elementwise((x) => Math.exp(x!)),
+  log: elementwise((x) => Math.log(x!)),
+  sqrt: elementwise((x) => Math.sqrt(x!)),
+  sin: elementwise((x) => Math.sin(x!)),
+  cos: elementwise((x) => Math.cos(x!)),
+  sigmoid: elementwise((x) => 1 / (1 + Math.exp(-x!))),
+  cast: elementwise((x) => x!),
+  constant: (out, _, { data }) => out.data.set(data as number[]),
+  iota: (out) => out.data.forEach((_, i) => out.data[i] = i),
+  sum: fold(0, (total, x) => total + x),
+  max: fold(-Infinity, Math.max),
+  argmax,
+  matmul,
+  reshape: copy,
+  transpose,
+  broadcast,
+  slice,
+  concat,
+  gather,
+  take_last: takeLast,
+  write_slots: writeSlots,
+};

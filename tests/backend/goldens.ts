@@ -1,0 +1,88 @@
+/** The seven golden models: where they lie, what is expected of them, how closely. */
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { readHeader } from "../../core/checkpoint/safetensors.ts";
+import { Engine } from "../../core/generate/engine.ts";
+import type { Device } from "../../core/runtime/device.ts";
+import { weightValues } from "../../core/runtime/weights.ts";
+
+const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+
+/** Folder names under `fixtures/models` and `fixtures/golden`. */
+export const GOLDEN_NAMES = [
+  "qwen2-p1-tied-f32",
+  "qwen2-p1-untied-bf16",
+  "qwen2-p2-tied-f32",
+  "qwen2-p2-untied-bf16",
+  "qwen2-p4-untied-f32",
+  "qwen3-p1-tied-f32",
+  "qwen3-p2-untied-f32",
+] as const;
+
+/** Largest allowed absolute differences in float32. */
+export const TOLERANCE = {
+  logits: 1e-4,
+  trace: 1e-4,
+  weights: 2e-5,
+  loss: 1e-5,
+  tokenLoss: 1e-4,
+  beamScore: 1e-5,
+} as const;
+
+/** Folder of a golden checkpoint. */
+export function modelFolder(name: string): string {
+  return `${FIXTURES}models/${name}`;
+}
+
+/** A golden model on a device. */
+export async function openGolden(name: string, device: Device): Promise<Engine> {
+  const { config, tensors } = await openCheckpoint(modelFolder(name));
+  return new Engine(device, config, tensors);
+}
+
+interface Search {
+  readonly beams: number;
+  readonly prompt: number[];
+  readonly max_new_tokens: number;
+  readonly length_penalty: number;
+  readonly eos: number | null;
+  readonly outputs: { ids: number[]; score: number }[];
+}
+
+/** The parts of `expected.json` that concern inference. */
+export interface Expected {
+  readonly cases: Record<string, { ids: number[][]; loss?: number; left_padding?: number[] }>;
+  readonly greedy: {
+    readonly prompts: number[][];
+    readonly outputs: number[][];
+    readonly with_eos: { eos: number; prompt: number[]; output: number[] };
+  };
+  readonly beam: Search[];
+}
+
+/** Expected values of a golden model. */
+export async function readExpected(name: string): Promise<Expected> {
+  return JSON.parse(await Deno.readTextFile(`${FIXTURES}golden/${name}/expected.json`));
+}
+
+/** Expected tensors of a golden model, widened to float32. */
+export async function readExpectedTensors(name: string): Promise<Map<string, Float32Array>> {
+  const path = `${FIXTURES}golden/${name}/expected.safetensors`;
+  const header = await readHeader(path);
+  const tensors = new Map<string, Float32Array>();
+  for (const { name, dtype, shape, offset } of header.entries) {
+    const type = dtype === "F32" ? "f32" : "bf16";
+    tensors.set(name, weightValues({ dtype: type, shape, path, offset }));
+  }
+  return tensors;
+}
+
+/** Largest absolute difference; NaN counts as infinite. */
+export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  if (actual.length !== expected.length) return Infinity;
+  let worst = 0;
+  for (let i = 0; i < expected.length; i++) {
+    const difference = Math.abs(actual[i]! - expected[i]!);
+    worst = difference <= worst ? worst : Number.isNaN(difference) ? Infinity : difference;
+  }
+  return worst;
+}
