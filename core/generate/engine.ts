@@ -75,6 +75,10 @@ export class Engine {
     input.ids.forEach((row, b) => ids.set(row, b * tokens));
     write("ids", ids);
     write("start", input.start);
+    write(
+      "positions",
+      Int32Array.from(ids, (_, i) => input.start[Math.floor(i / tokens)]! + i % tokens),
+    );
     write("select", input.select);
     if (input.targets) write("targets", input.targets);
     const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);

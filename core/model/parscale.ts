@@ -13,7 +13,7 @@
  * With P = 1 there are no prefixes and no aggregator, and this is a plain Qwen model.
  */
 import { Builder } from "../graph/builder.ts";
-import { add, argmax, constant, gather, iota, reshape, transpose } from "../graph/primitives.ts";
+import { argmax, gather, reshape, transpose } from "../graph/primitives.ts";
 import type { DType, Program, Value } from "../graph/types.ts";
 import { silu } from "../ops/activation.ts";
 import { mixStreams, streamWeights } from "../ops/aggregate.ts";
@@ -53,8 +53,8 @@ export interface ForwardOptions {
 /**
  * Builds the forward program.
  *
- * Inputs: `ids` [B, T], `start` [B], `select` [N] (flat index b·T + t), all i32; for `score` also
- * `targets` [N]. State: `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0.
+ * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
+ * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` also `targets` [N]. State: `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights.
  */
 export function buildForward(
@@ -69,7 +69,7 @@ export function buildForward(
   const ids = g.input("ids", { dtype: "i32", shape: [B, T] });
   const start = g.input("start", { dtype: "i32", shape: [B] });
   const chosen = g.input("select", { dtype: "i32", shape: [N] });
-  const positions = add(g, reshape(g, start, [B, 1]), reshape(g, iota(g, T), [1, T]));
+  const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
 
   const tables = ropeTables(g, positions, config.headDim, config.ropeTheta);
   const forRows = new Map([[B, { start, tables }]]);

@@ -8,6 +8,7 @@ import { EnvironmentError } from "../errors.ts";
 
 const SYMBOLS = {
   mmap: { parameters: ["pointer", "usize", "i32", "i32", "i32", "i64"], result: "pointer" },
+  madvise: { parameters: ["pointer", "usize", "i32"], result: "i32" },
   munmap: { parameters: ["pointer", "usize"], result: "i32" },
   open: { parameters: ["buffer", "i32"], result: "i32" },
   close: { parameters: ["i32"], result: "i32" },
@@ -21,6 +22,8 @@ const LIBC: Readonly<Partial<Record<typeof Deno.build.os, string>>> = {
 const [READ, WRITE] = [1, 2];
 const [SHARED, PRIVATE] = [1, 2];
 const ANONYMOUS = Deno.build.os === "darwin" ? 0x1000 : 0x20;
+const DONT_NEED = 4;
+const HUGE_PAGES = 14;
 const FAILED = 2n ** 64n - 1n;
 
 let libc: Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] | undefined;
@@ -43,7 +46,10 @@ export class MemoryMap {
 
   /** Zeroed pages. Throws `EnvironmentError` when the system has none left. */
   static allocate(byteLength: number): MemoryMap {
-    return MemoryMap.#map(byteLength, READ | WRITE, PRIVATE | ANONYMOUS, -1, "memory");
+    const map = MemoryMap.#map(byteLength, READ | WRITE, PRIVATE | ANONYMOUS, -1, "memory");
+    // A hint that fails harmlessly where it is unknown; first touches are several times faster with it.
+    if (Deno.build.os === "linux") symbols().madvise(map.address, BigInt(byteLength), HUGE_PAGES);
+    return map;
   }
 
   /** A whole file, read-only. */
@@ -76,6 +82,13 @@ export class MemoryMap {
   /** The memory as a buffer; not to be touched after `unmap`. */
   buffer(offset = 0, byteLength: number = this.byteLength - offset): ArrayBuffer {
     return Deno.UnsafePointerView.getArrayBuffer(this.at(offset), byteLength);
+  }
+
+  /** Lets go of the resident pages of a mapped file; a later read brings them back. */
+  forgetPages(): void {
+    if (Deno.build.os === "linux") {
+      symbols().madvise(this.address, BigInt(this.byteLength), DONT_NEED);
+    }
   }
 
   /** Returns the memory to the system. */

@@ -24,8 +24,6 @@ export function quantize(
   { codes, scales }: Quantized,
 ): void {
   const zero = 1 << (bits - 1);
-  const largest = 2 * zero - 1;
-  const perByte = 8 / bits;
   let at = 0;
   for (let row = 0; row < rows; row++) {
     for (let start = 0; start < columns; start += block) {
@@ -34,14 +32,17 @@ export function quantize(
       const scale = blockScale(values, first, length, zero);
       const inverse = scale === 0 ? 0 : 1 / scale;
       scales[at] = scale;
-      const target = at++ * block / perByte;
-      for (let i = 0; i < block; i++) {
-        const x = i < length ? values[first + i]! : 0;
-        const code = Math.min(largest, Math.max(0, Math.round(x * inverse) + zero));
+      const target = at++ * block * bits / 8;
+      for (let i = 0; i < length; i++) {
+        // x / s lies in [−z, z]; adding z and a half makes truncation round to nearest.
+        const rounded = (values[first + i]! * inverse + zero + 0.5) | 0;
+        const code = rounded < 2 * zero ? rounded : 2 * zero - 1;
         if (bits === 8) codes[target + i] = code;
-        else if (i % 2 === 0) codes[target + (i >> 1)] = code;
-        else codes[target + (i >> 1)]! |= code << 4;
+        else if ((i & 1) === 0) codes[target + (i >> 1)] = code | zero << 4;
+        else codes[target + (i >> 1)] = codes[target + (i >> 1)]! & 15 | code << 4;
       }
+      if (bits === 8) codes.fill(zero, target + length, target + block);
+      else codes.fill(zero | zero << 4, target + ((length + 1) >> 1), target + block / 2);
     }
   }
 }

@@ -6,13 +6,13 @@
  * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
 import type { FileTensor, HostTensor, Weights } from "../device.ts";
-import { elementCount, tensorBytes } from "../../graph/types.ts";
+import { elementBytes, elementCount, tensorBytes } from "../../graph/types.ts";
 import { MemoryMap } from "../memory_map.ts";
-import { weightValues } from "../weights.ts";
+import { hostBytes, widenInto } from "../weights.ts";
 import { type Handle, type OnnxApi, type OnnxType } from "./capi.ts";
 import { onnxRuntimePath } from "./library.ts";
 import type { Lowered, MatrixFormat, WeightUse } from "./lower.ts";
-import { quantize, type Quantized } from "./quantize.ts";
+import { quantize } from "./quantize.ts";
 
 /** Options of `openSession`. */
 export interface SessionOptions {
@@ -70,6 +70,14 @@ const ONNX_BYTES: Readonly<Record<OnnxType, number>> = {
   bool: 1,
 };
 
+/** Elements widened at a time while quantising. */
+const QUANTIZE_ELEMENTS = 1 << 20;
+
+interface QuantizedMemory {
+  readonly codes: MemoryMap;
+  readonly scales: MemoryMap;
+}
+
 /** The memory behind the initializers of one session. */
 class WeightMemory {
   readonly #api: OnnxApi;
@@ -81,7 +89,7 @@ class WeightMemory {
   readonly #packed: MemoryMap[] = [];
   readonly #arrays: ArrayBufferView[] = [];
   readonly #values: Handle[] = [];
-  readonly #quantized = new Map<string, { codes: MemoryMap; scales: MemoryMap }>();
+  readonly #quantized = new Map<string, QuantizedMemory>();
 
   constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat) {
     this.#api = api;
@@ -102,6 +110,7 @@ class WeightMemory {
   /** Returns what packing has made superfluous. */
   dropPacked(): void {
     for (const map of this.#packed.splice(0)) map.unmap();
+    for (const map of this.#files.values()) map.forgetPages();
   }
 
   close(): void {
@@ -120,7 +129,8 @@ class WeightMemory {
     }
     const map = MemoryMap.allocate(weightBytes(use));
     (use.form === "matrix" ? this.#packed : this.#kept).push(map);
-    this.#widen(weight, new Float32Array(map.buffer()));
+    const target = new Float32Array(map.buffer(0, weightBytes(use)));
+    widenInto(target, this.#bytes(weight), weight.dtype);
     return map.address;
   }
 
@@ -135,41 +145,43 @@ class WeightMemory {
     return Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
   }
 
-  #widen(weight: HostTensor | FileTensor, target: Float32Array): void {
-    if (!("path" in weight) || weight.dtype !== "bf16" || weight.offset % 2 !== 0) {
-      target.set(weightValues(weight));
-      return;
-    }
-    // Straight from the mapped file, without a copy in between.
-    const file = this.#file(weight.path).buffer(weight.offset, tensorBytes(weight));
-    const source = new Uint16Array(file);
-    const bits = new Uint32Array(target.buffer, target.byteOffset, target.length);
-    for (let i = 0; i < bits.length; i++) bits[i] = source[i]! << 16;
+  /** The stored bytes of a weight from some element on; no copy is made. */
+  #bytes(weight: HostTensor | FileTensor, element = 0): Uint8Array {
+    const start = element * elementBytes(weight.dtype);
+    if (!("path" in weight)) return hostBytes(weight).subarray(start);
+    const length = tensorBytes(weight) - start;
+    return new Uint8Array(this.#file(weight.path).buffer(weight.offset + start, length));
   }
 
-  #quantize(
-    use: WeightUse,
-    weight: HostTensor | FileTensor,
-  ): { codes: MemoryMap; scales: MemoryMap } {
+  #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
     const known = this.#quantized.get(use.parameter);
     if (known) return known;
     if (this.#matrices.kind === "f32") throw new TypeError("Cannot quantise to f32");
     const { kind, block } = this.#matrices;
     const bits = kind === "q8" ? 8 : 4;
     const [rows, columns] = weight.shape as [number, number];
-    const blocks = rows * Math.ceil(columns / block);
-    const codes = MemoryMap.allocate(blocks * block * bits / 8);
-    const scales = MemoryMap.allocate(blocks * 4);
-    this.#kept.push(codes, scales);
-    const values = new Float32Array(rows * columns);
-    this.#widen(weight, values);
-    const target: Quantized = {
-      codes: new Uint8Array(codes.buffer()),
-      scales: new Float32Array(scales.buffer()),
+    const blocksPerRow = Math.ceil(columns / block);
+    const rowBytes = blocksPerRow * block * bits / 8;
+    const made = {
+      codes: MemoryMap.allocate(rows * rowBytes),
+      scales: MemoryMap.allocate(rows * blocksPerRow * 4),
     };
-    quantize(values, rows, columns, bits, block, target);
-    const made = { codes, scales };
+    this.#kept.push(made.codes, made.scales);
     this.#quantized.set(use.parameter, made);
+    const codes = new Uint8Array(made.codes.buffer());
+    const scales = new Float32Array(made.scales.buffer());
+    // A few rows at a time, so that the widened matrix never exists as a whole.
+    const step = Math.max(1, Math.floor(QUANTIZE_ELEMENTS / columns));
+    const buffer = new Float32Array(Math.min(step, rows) * columns);
+    for (let row = 0; row < rows; row += step) {
+      const count = Math.min(step, rows - row);
+      const values = buffer.subarray(0, count * columns);
+      widenInto(values, this.#bytes(weight, row * columns), weight.dtype);
+      quantize(values, count, columns, bits, block, {
+        codes: codes.subarray(row * rowBytes),
+        scales: scales.subarray(row * blocksPerRow),
+      });
+    }
     return made;
   }
 }

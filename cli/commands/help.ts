@@ -1,0 +1,100 @@
+/** `parscale help [TOPIC]`: a command's complete help, or one of the topics as a table. */
+import { fullHelp, programHelp } from "../flags/help.ts";
+import { environmentName } from "../flags/table.ts";
+import { PLAIN } from "../output/color.ts";
+import { EXIT_CODES } from "../output/exit_codes.ts";
+import { openReport } from "../output/report.ts";
+import { writeText } from "../output/sink.ts";
+import type { Row } from "../output/table.ts";
+import { defineCommand, flagsOf } from "./define.ts";
+import { commands, loadAll } from "./mod.ts";
+
+const FORMAT_ROWS: readonly Row[] = [
+  { format: "table", meaning: "for reading; boxed on a terminal, plain text in a pipe" },
+  { format: "json", meaning: "one document with schema, config, seed, device and results" },
+  { format: "jsonl", meaning: "one object per line, each written as soon as it is known" },
+  { format: "csv", meaning: "header and records, numbers unrounded" },
+  { format: "md", meaning: "a Markdown table" },
+];
+
+/** Variables that are no flag's. */
+const VARIABLES: readonly Row[] = [
+  { variable: "PARSCALE_CACHE", meaning: "folder for cached files, instead of the XDG one" },
+  { variable: "PARSCALE_TRACE", meaning: "1 adds the trace to an error" },
+  { variable: "NO_COLOR", meaning: "non-empty turns colour off" },
+  { variable: "FORCE_COLOR", meaning: "non-empty and not 0 turns colour on without a terminal" },
+  { variable: "TERM", meaning: "dumb turns colour off" },
+  { variable: "CI", meaning: "non-empty turns the redrawn progress line off" },
+];
+
+async function environmentRows(): Promise<readonly Row[]> {
+  const loaded = await loadAll();
+  const users = new Map<string, { flag: string; commands: string[] }>();
+  for (const command of loaded) {
+    for (const [flag, definition] of Object.entries(flagsOf(command))) {
+      const variable = environmentName(flag, definition);
+      if (variable === undefined) continue;
+      const commands = users.get(variable)?.commands ?? [];
+      users.set(variable, { flag, commands: [...commands, command.name] });
+    }
+  }
+  const flagRows = [...users].map(([variable, { flag, commands }]) => {
+    const where = commands.length === loaded.length ? "" : ` of ${commands.join(", ")}`;
+    return { variable, meaning: `--${flag}${where}` };
+  });
+  return [...VARIABLES, ...flagRows];
+}
+
+async function presetRows(): Promise<readonly Row[]> {
+  return (await loadAll()).flatMap((command) =>
+    Object.entries(command.presets ?? {}).map(([preset, { summary, values }]) => ({
+      command: command.name,
+      preset,
+      meaning: summary,
+      values: Object.entries(values).map(([name, value]) => `--${name} ${value}`).join(" "),
+    }))
+  );
+}
+
+const TOPICS: Readonly<Record<string, () => Promise<readonly Row[]> | readonly Row[]>> = {
+  "exit-codes": () => EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })),
+  formats: () => FORMAT_ROWS,
+  environment: environmentRows,
+  presets: presetRows,
+};
+
+/** The command. */
+export const command = defineCommand({
+  name: "help",
+  summary: "Explain a command or a topic",
+  description: "Without a topic, lists the commands. A command's name gives the same text as its " +
+    "--help. The topics are tables and honour --format.",
+  examples: [
+    { text: "Everything about a command", line: "parscale help completions" },
+    { text: "What an exit code means", line: "parscale help exit-codes" },
+    { text: "The same for a program", line: "parscale help exit-codes --json" },
+  ],
+  arguments: [{
+    name: "TOPIC",
+    summary: "A command or a topic",
+    choices: [...Object.keys(TOPICS), ...commands.map(({ name }) => name)],
+  }],
+  flags: {},
+  async run(values, io, invocation) {
+    const [topic] = values.arguments;
+    const paint = values.out === undefined ? io.palette("stdout") : PLAIN;
+    const options = { width: Math.min(io.width(), 100), paint };
+    const entry = commands.find(({ name }) => name === topic);
+    if (topic === undefined || entry !== undefined) {
+      const text = entry === undefined
+        ? programHelp(commands, options)
+        : fullHelp((await entry.load()).command, options);
+      writeText(io, text, values.out, values.overwrite);
+      return;
+    }
+    const rows = await TOPICS[topic]!();
+    using report = openReport(io, invocation, { schema: "parscale.help/1", plain: true });
+    for (const row of rows) report.row(row);
+    await report.finish();
+  },
+});

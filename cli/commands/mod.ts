@@ -1,0 +1,29 @@
+/**
+ * The registry: one line per command, each loaded only when it is chosen.
+ *
+ * The specifiers are literal so that a compiled program contains the files; a command is called by
+ * its whole name only.
+ */
+import type { Command } from "./define.ts";
+
+/** A command that may be loaded. */
+export interface CommandEntry {
+  readonly name: string;
+  readonly summary: string;
+  load(): Promise<{ readonly command: Command }>;
+}
+
+/** In the order in which help lists them. */
+export const commands: readonly CommandEntry[] = [
+  { name: "help", summary: "Explain a command or a topic", load: () => import("./help.ts") },
+  {
+    name: "completions",
+    summary: "Print completions for a shell",
+    load: () => import("./completions.ts"),
+  },
+];
+
+/** All commands with their tables, for help topics and completions. */
+export async function loadAll(): Promise<Command[]> {
+  return await Promise.all(commands.map(async (entry) => (await entry.load()).command));
+}

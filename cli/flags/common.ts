@@ -1,0 +1,192 @@
+/**
+ * Flags that many commands share: the common ones, which the frame adds to every command, and the
+ * engine ones, which a command spreads into its own table. A command that redefines a common flag
+ * (as `convert` does with `--out`) replaces it.
+ */
+import type { FlagTable } from "./table.ts";
+
+/** Result formats, in the order of `help formats`. */
+export const FORMATS = ["table", "json", "jsonl", "csv", "md"] as const;
+
+/** One of the result formats. */
+export type Format = typeof FORMATS[number];
+
+/** Understood by every command. */
+export const commonFlags = {
+  help: {
+    type: "switch",
+    letter: "h",
+    group: "Common",
+    configurable: false,
+    summary: "Show help; -h is short, --help is complete",
+    details: "Help wins over every other flag on the line, so it may be added to any command.",
+  },
+  version: {
+    type: "switch",
+    letter: "V",
+    group: "Common",
+    configurable: false,
+    summary: "Show the version",
+    details: "Prints the name and the version on stdout.",
+  },
+  quiet: {
+    type: "count",
+    max: 2,
+    letter: "q",
+    group: "Common",
+    summary: "Show result and errors only; twice: errors only",
+    details: "Once: no progress, notes or warnings. Twice: the result is not printed on stdout " +
+      "either, only the exit code, files and errors remain.",
+  },
+  verbose: {
+    type: "count",
+    max: 2,
+    letter: "v",
+    group: "Common",
+    summary: "Show what is being done; twice: traces of errors",
+    details: "PARSCALE_TRACE=1 also adds the trace to an error.",
+  },
+  format: {
+    type: "choice",
+    choices: FORMATS,
+    default: "table",
+    group: "Common",
+    summary: "Format of the result",
+    details: "See `parscale help formats`. Only json and jsonl are stable between releases.",
+  },
+  json: {
+    type: "shorthand",
+    sets: "format",
+    value: "json",
+    group: "Common",
+    summary: "Same as --format json",
+    details: "One document on stdout; an error is one object on stderr.",
+  },
+  jsonl: {
+    type: "shorthand",
+    sets: "format",
+    value: "jsonl",
+    group: "Common",
+    summary: "Same as --format jsonl",
+    details: "One object per line, each written as soon as it is known.",
+  },
+  out: {
+    type: "path",
+    letter: "o",
+    placeholder: "PATH|-",
+    group: "Common",
+    summary: "Write the result to a file instead of stdout",
+    defaultText: "stdout",
+    details: "The file appears complete or not at all. An existing one is only replaced with " +
+      "--overwrite. A path of - is stdout.",
+  },
+  overwrite: {
+    type: "switch",
+    group: "Common",
+    configurable: false,
+    summary: "Replace existing output",
+    details: "Nothing is ever replaced without it.",
+  },
+  color: {
+    type: "choice",
+    choices: ["auto", "always", "never"],
+    default: "auto",
+    group: "Common",
+    summary: "When to use colour",
+    details: "auto: on a terminal, unless NO_COLOR is non-empty or TERM is dumb; FORCE_COLOR " +
+      "turns it on elsewhere.",
+  },
+  progress: {
+    type: "switch",
+    default: true,
+    group: "Common",
+    summary: "Redraw a progress line on a terminal",
+    details: "Without it, and whenever CI is set, progress comes as plain lines.",
+  },
+  config: {
+    type: "path",
+    group: "Common",
+    configurable: false,
+    placeholder: "FILE",
+    summary: "Read flags from a JSON file",
+    details: "Keys are the long flag names of the command; comments are allowed. A document " +
+      "printed with --json is a valid file too. Flags and environment win over it.",
+  },
+  preset: {
+    type: "string",
+    group: "Common",
+    placeholder: "NAME",
+    summary: "Start from a named set of flags",
+    details: "See `parscale help presets`. Everything else wins over a preset except defaults.",
+  },
+  "dry-run": {
+    type: "switch",
+    group: "Common",
+    configurable: false,
+    summary: "Validate, resolve and print the plan; touch nothing",
+    details: "With --json the output is a valid --config file that also tells where each value " +
+      "comes from.",
+  },
+} as const satisfies FlagTable;
+
+/** Added by commands that run a model. */
+export const engineFlags = {
+  adapter: {
+    type: "path",
+    group: "Engine",
+    summary: "Introduced tensors to lay over a plain backbone",
+    details: "A folder or safetensors file written by `convert --introduced-only` or by training " +
+      "with --train-params introduced.",
+  },
+  device: {
+    type: "choice",
+    choices: ["auto", "cpu", "reference"],
+    default: "auto",
+    group: "Engine",
+    summary: "Where to compute",
+    details:
+      "auto takes the fastest device that is present. reference is plain TypeScript: slow, " +
+      "and the measure for all others.",
+  },
+  dtype: {
+    type: "choice",
+    choices: ["f32"],
+    default: "f32",
+    group: "Engine",
+    summary: "Element type to compute in",
+    details: "Stored weights of another type are converted when they are read.",
+  },
+  threads: {
+    type: "int",
+    letter: "j",
+    min: 1,
+    max: 1024,
+    group: "Engine",
+    summary: "Threads to compute with",
+    defaultText: "all cores",
+    details: "Applies to devices that compute on the processor.",
+  },
+  seed: {
+    type: "int",
+    min: 0,
+    max: Number.MAX_SAFE_INTEGER,
+    default: 0,
+    group: "Engine",
+    summary: "Seed of every random choice",
+    details: "The same seed, input and device give the same result. It is always reported.",
+  },
+  deterministic: {
+    type: "switch",
+    group: "Engine",
+    summary: "Only use kernels whose sums have a fixed order",
+    details: "Two runs then agree bit for bit on the same device, at some cost in speed.",
+  },
+  "memory-limit": {
+    type: "size",
+    min: 1,
+    group: "Engine",
+    summary: "Refuse plans that need more memory",
+    defaultText: "no limit",
+    details: "Checked against the plan before anything is computed.",
+  },
+} as const satisfies FlagTable;

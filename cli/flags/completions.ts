@@ -1,0 +1,220 @@
+/**
+ * Completion scripts for four shells, generated from the tables.
+ *
+ * The scripts are static text: completing never starts the program. Words offered are command
+ * names, long flags, choices after a flag that has them, and paths after a flag that takes one.
+ */
+import { type Command, flagsOf } from "../commands/define.ts";
+import { isNegatable, takesValue } from "./table.ts";
+
+/** Shells that are served. */
+export const SHELLS = ["bash", "zsh", "fish", "powershell"] as const;
+
+/** One of them. */
+export type Shell = typeof SHELLS[number];
+
+interface FlagWords {
+  readonly name: string;
+  readonly letter: string | undefined;
+  readonly summary: string;
+  readonly kind: "none" | "path" | "choice" | "text";
+  readonly choices: readonly string[];
+}
+
+interface CommandWords {
+  readonly name: string;
+  readonly summary: string;
+  readonly flags: readonly FlagWords[];
+  /** Words for the first positional argument. */
+  readonly arguments: readonly string[];
+}
+
+function wordsOf(command: Command): CommandWords {
+  const flags = Object.entries(flagsOf(command)).map(([name, flag]): FlagWords => ({
+    name: isNegatable(flag) ? `no-${name}` : name,
+    letter: flag.letter,
+    summary: flag.summary,
+    kind: !takesValue(flag)
+      ? "none"
+      : flag.type === "path" || flag.type === "choice"
+      ? flag.type
+      : "text",
+    choices: flag.type === "choice" ? flag.choices : [],
+  }));
+  const first = command.arguments?.[0]?.choices ?? [];
+  return { name: command.name, summary: command.summary, flags, arguments: first };
+}
+
+/** Command and flag spellings that precede a value of the given kind. */
+function spellingsOf(flag: FlagWords): string[] {
+  return flag.letter === undefined ? [`--${flag.name}`] : [`-${flag.letter}`, `--${flag.name}`];
+}
+
+function bash(commands: readonly CommandWords[]): string {
+  const cases = commands.map((command) => {
+    const values = command.flags.filter((flag) => flag.kind !== "none").map((flag) => {
+      const reply = {
+        choice: `COMPREPLY=($(compgen -W "${flag.choices.join(" ")}" -- "$word"))`,
+        path: `compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word"))`,
+        text: "COMPREPLY=()",
+        none: "",
+      }[flag.kind];
+      return `        ${spellingsOf(flag).join("|")}) ${reply}; return ;;`;
+    });
+    const flags = command.flags.map((flag) => `--${flag.name}`).join(" ");
+    return `    ${command.name})
+      case "$previous" in
+${values.join("\n")}
+      esac
+      flags="${flags}"
+      words="${command.arguments.join(" ")}" ;;`;
+  });
+  const names = commands.map(({ name }) => name).join("|");
+  return `# bash completion of parscale; load with: source <(parscale completions bash)
+_parscale() {
+  local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}"
+  local command="" flags="--help --version" words="${names.replaceAll("|", " ")}" i
+  # The shell splits --flag=value into three words.
+  if [[ "$word" == "=" ]]; then word=""
+  elif [[ "$previous" == "=" ]]; then previous="\${COMP_WORDS[COMP_CWORD-2]}"; fi
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "\${COMP_WORDS[i]}" in ${names}) command="\${COMP_WORDS[i]}"; break ;; esac
+  done
+  case "$command" in
+${cases.join("\n")}
+  esac
+  if [[ "$word" == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$word"))
+  elif [[ -n "$words" ]]; then
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+  else
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen -f -- "$word"))
+  fi
+}
+complete -F _parscale parscale
+`;
+}
+
+function zsh(commands: readonly CommandWords[]): string {
+  // Brackets and colons separate the parts of a specification; quotes end the word.
+  const plain = (text: string) =>
+    text.replace(/[[\]:\\]/g, (character) => `\\${character}`).replaceAll("'", "'\\''");
+  const action = (flag: FlagWords) =>
+    ({
+      none: "",
+      text: `:${flag.name}: `,
+      path: `:${flag.name}:_files`,
+      choice: `:${flag.name}:(${flag.choices.join(" ")})`,
+    })[flag.kind];
+  const cases = commands.map((command) => {
+    const specs = command.flags.flatMap((flag) =>
+      spellingsOf(flag).map((spelling) => {
+        const equals = flag.kind !== "none" && spelling.startsWith("--") ? "=" : "";
+        return `        '*${spelling}${equals}[${plain(flag.summary)}]${action(flag)}'`;
+      })
+    );
+    const rest = command.arguments.length === 0
+      ? "'*:file:_files'"
+      : `'1:argument:(${command.arguments.join(" ")})'`;
+    return `    ${command.name})
+      _arguments \\
+${specs.join(" \\\n")} \\
+        ${rest} ;;`;
+  });
+  const list = commands.map(({ name, summary }) => `    '${name}:${plain(summary)}'`);
+  return `#compdef parscale
+# zsh completion of parscale; save as _parscale in a folder of $fpath
+_parscale() {
+  local -a commands
+  commands=(
+${list.join("\n")}
+  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command="\${words[2]}"
+  shift words
+  (( CURRENT-- ))
+  case "$command" in
+${cases.join("\n")}
+  esac
+}
+compdef _parscale parscale
+`;
+}
+
+function fish(commands: readonly CommandWords[]): string {
+  const quote = (text: string) => `'${text.replace(/['\\]/g, (character) => `\\${character}`)}'`;
+  const lines = [
+    "# fish completion of parscale; save as ~/.config/fish/completions/parscale.fish",
+    "complete -c parscale -f",
+  ];
+  for (const command of commands) {
+    const first = `complete -c parscale -n __fish_use_subcommand -a ${command.name}`;
+    lines.push(`${first} -d ${quote(command.summary)}`);
+    const seen = `-n ${quote(`__fish_seen_subcommand_from ${command.name}`)}`;
+    for (const flag of command.flags) {
+      const letter = flag.letter === undefined ? "" : ` -s ${flag.letter}`;
+      const value = {
+        none: "",
+        text: " -x",
+        path: " -r -F",
+        choice: ` -x -a ${quote(flag.choices.join(" "))}`,
+      }[flag.kind];
+      const name = `-l ${flag.name}${letter}${value} -d ${quote(flag.summary)}`;
+      lines.push(`complete -c parscale ${seen} ${name}`);
+    }
+    const words = command.arguments.length === 0
+      ? "-F"
+      : `-a ${quote(command.arguments.join(" "))}`;
+    lines.push(`complete -c parscale ${seen} ${words}`);
+  }
+  return lines.join("\n") + "\n";
+}
+
+function powershell(commands: readonly CommandWords[]): string {
+  const quote = (text: string) => `'${text.replaceAll("'", "''")}'`;
+  const list = (words: readonly string[]) => `@(${words.map(quote).join(", ")})`;
+  const tables = commands.map((command) => {
+    const choices = command.flags.filter((flag) => flag.kind === "choice").flatMap((flag) =>
+      spellingsOf(flag).map((spelling) => `${quote(spelling)} = ${list(flag.choices)}`)
+    );
+    const flags = list(command.flags.map((flag) => `--${flag.name}`));
+    return `    ${quote(command.name)} = @{
+      flags = ${flags}
+      words = ${list(command.arguments)}
+      choices = @{ ${choices.join("; ")} }
+    }`;
+  });
+  return `# PowerShell completion of parscale; add its output to $PROFILE
+Register-ArgumentCompleter -Native -CommandName parscale -ScriptBlock {
+  param($word, $ast, $position)
+  $commands = [ordered]@{
+${tables.join("\n")}
+  }
+  $typed = @($ast.CommandElements | Select-Object -Skip 1 | ForEach-Object { $_.ToString() })
+  if ($word -ne '' -and $typed.Count -gt 0) { $typed = @($typed | Select-Object -SkipLast 1) }
+  $command = $typed | Where-Object { $commands.Contains($_) } | Select-Object -First 1
+  if ($null -eq $command) {
+    $words = @($commands.Keys)
+  } else {
+    $table = $commands[$command]
+    $previous = $typed[-1]
+    if ($table.choices.ContainsKey($previous)) { $words = $table.choices[$previous] }
+    elseif ($word -like '-*') { $words = $table.flags }
+    else { $words = $table.words }
+  }
+  $words | Where-Object { $_ -like "$word*" } | ForEach-Object {
+    [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
+  }
+}
+`;
+}
+
+/** The script for a shell. */
+export function completionScript(shell: Shell, commands: readonly Command[]): string {
+  const generate = { bash, zsh, fish, powershell }[shell];
+  return generate(commands.map(wordsOf));
+}

@@ -1,0 +1,31 @@
+/**
+ * Misuse of the command line, collected instead of thrown one by one.
+ *
+ * Parsing and resolving push `Problem`s; whoever ends the collection throws one `MisuseError`. Its
+ * message joins all of them, the error writer prints each on its own line.
+ */
+import { UsageError } from "../../core/errors.ts";
+
+/** One thing wrong with the request, in the house form, with its remedy when one is known. */
+export interface Problem {
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** Every problem of one request; exit code 2. */
+export class MisuseError extends UsageError {
+  /** The problems in the order in which they were found; never empty. */
+  readonly problems: readonly Problem[];
+
+  /** Joins messages and hints; equal hints are given once. */
+  constructor(problems: readonly Problem[]) {
+    const hints = problems.flatMap((problem) => problem.hint ?? []);
+    super(problems.map((problem) => problem.message).join("; "), { hints: [...new Set(hints)] });
+    this.problems = problems;
+  }
+}
+
+/** Throws when there is anything to report. */
+export function throwIfAny(problems: readonly Problem[]): void {
+  if (problems.length > 0) throw new MisuseError(problems);
+}

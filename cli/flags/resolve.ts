@@ -1,0 +1,240 @@
+/**
+ * From what was typed to the values a command runs with.
+ *
+ * Sources, strongest first: flag, environment (`PARSCALE_*`), `--config` file, `--preset`, default.
+ * Out: typed values for `run`, the same values under their long names (a valid `--config`), and
+ * the origin of each. All problems of all sources are thrown at once; help and version never get
+ * this far.
+ */
+import { readConfig } from "./config_file.ts";
+import { type Problem, throwIfAny } from "./misuse.ts";
+import { nearest, suggestionHint } from "./suggest.ts";
+import type { ParsedArgs } from "./parse.ts";
+import {
+  camelCase,
+  type ConfigValue,
+  environmentName,
+  type Flag,
+  type FlagTable,
+  isList,
+} from "./table.ts";
+import { BadValue, readValue } from "./values.ts";
+
+/** Where a value came from. */
+export type Origin = "flag" | "environment" | "config" | "preset" | "default";
+
+/** A named set of flag values. */
+export interface Preset {
+  readonly summary: string;
+  readonly values: Readonly<Record<string, ConfigValue>>;
+}
+
+/** An argument that is not a flag. */
+export interface Argument {
+  /** As usage lines show it, for instance `FILE`. */
+  readonly name: string;
+  readonly summary: string;
+  readonly required?: boolean;
+  /** Takes all remaining arguments; only the last may. */
+  readonly repeated?: boolean;
+  readonly choices?: readonly string[];
+}
+
+/** The parts of a command that resolving needs. */
+export interface Resolvable {
+  readonly name: string;
+  readonly arguments?: readonly Argument[];
+  readonly presets?: Readonly<Record<string, Preset>>;
+}
+
+/** Everything a command runs with. */
+export interface Resolution {
+  /** By camelCase name, with the positional arguments under `arguments`. */
+  readonly values: Readonly<Record<string, unknown>>;
+  /** By long name, only flags that a configuration may set; `null` is "not set". */
+  readonly config: Readonly<Record<string, ConfigValue>>;
+  readonly origins: Readonly<Record<string, Origin>>;
+}
+
+/** One source: what it holds by long name, and how messages call an entry of it. */
+interface Source {
+  readonly origin: Origin;
+  readonly entries: ReadonlyMap<string, unknown>;
+  readonly label: (name: string) => string;
+}
+
+function flagSource(parsed: ParsedArgs, table: FlagTable): Source {
+  const entries = new Map<string, unknown>();
+  for (const [name, texts] of parsed.given) {
+    entries.set(name, isList(table[name]!) ? texts : texts[0]);
+  }
+  return { origin: "flag", entries, label: (name) => `"--${name}"` };
+}
+
+function environmentSource(table: FlagTable, env: (name: string) => string | undefined): Source {
+  const entries = new Map<string, unknown>();
+  for (const [name, flag] of Object.entries(table)) {
+    const variable = environmentName(name, flag);
+    const text = variable === undefined ? undefined : env(variable);
+    if (text !== undefined && text !== "") entries.set(name, text);
+  }
+  const label = (name: string) => `environment variable ${environmentName(name, table[name]!)}`;
+  return { origin: "environment", entries, label };
+}
+
+/** Takes flag values by long name from a configuration or preset; reports keys that are no flags. */
+function keyedSource(
+  origin: "config" | "preset",
+  where: string,
+  content: Readonly<Record<string, unknown>>,
+  table: FlagTable,
+  problems: Problem[],
+): Source {
+  const keys = Object.keys(table).filter((key) => table[key]!.configurable !== false);
+  const entries = new Map<string, unknown>();
+  for (const [key, value] of Object.entries(content)) {
+    if (!keys.includes(key)) {
+      const message =
+        `Cannot use key "${key}" of ${where}: found no such flag that can be set there`;
+      problems.push({ message, hint: suggestionHint(key, keys, "keys are the long flag names") });
+    } else if (value !== null) {
+      const flag = table[key]!;
+      if (flag.type !== "shorthand") entries.set(key, value);
+      else if (value === true) entries.set(flag.sets, flag.value);
+    }
+  }
+  return { origin, entries, label: (name) => `key "${name}" of ${where}` };
+}
+
+function checkArguments(
+  positionals: readonly string[],
+  command: Resolvable,
+  problems: Problem[],
+) {
+  const expected = command.arguments ?? [];
+  const required = expected.filter((argument) => argument.required);
+  if (positionals.length < required.length) {
+    const missing = required[positionals.length]!;
+    const wanted = missing.choices === undefined
+      ? missing.summary
+      : `one of ${missing.choices.join(", ")}`;
+    const message = `Cannot run "${command.name}": found no ${missing.name}, expected ${wanted}`;
+    problems.push({ message });
+  }
+  const repeated = expected.at(-1)?.repeated === true;
+  positionals.forEach((text, index) => {
+    const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
+    if (argument === undefined) {
+      const wanted = expected.length === 0 ? "only flags" : `at most ${expected.length} arguments`;
+      problems.push({
+        message: `Cannot use argument "${text}": found one more, expected ${wanted}`,
+      });
+    } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
+      const expected = `one of ${argument.choices.join(", ")}`;
+      const message = `Cannot use ${argument.name}: found "${text}", expected ${expected}`;
+      problems.push({ message, ...didYouMean(text, argument.choices) });
+    }
+  });
+}
+
+/** Only the nearest name: the message already lists all of them. */
+function didYouMean(text: string, names: readonly string[]): { hint?: string } {
+  const near = nearest(text, names);
+  return near === undefined ? {} : { hint: `did you mean \`${near}\`?` };
+}
+
+/** The strongest source's value for each flag, with what is wrong with it. */
+class Resolver {
+  readonly found = new Map<string, { value: ConfigValue; origin: Origin }>();
+
+  constructor(readonly table: FlagTable, readonly problems: Problem[]) {}
+
+  /** Reads every entry of a source, also those a stronger one hides: a typo there is still one. */
+  add(source: Source) {
+    for (const [name, raw] of source.entries) {
+      const flag = this.table[name]!;
+      try {
+        const value = readValue(flag, raw);
+        if (!this.found.has(name)) this.found.set(name, { value, origin: source.origin });
+      } catch (error) {
+        if (!(error instanceof BadValue)) throw error;
+        const message = `Cannot use ${source.label(name)}: ${error.message}`;
+        const choices = flag.type === "choice" ? flag.choices : [];
+        this.problems.push({ message, ...didYouMean(String(raw), choices) });
+        this.found.set(name, { value: null, origin: source.origin });
+      }
+    }
+  }
+
+  /** Text of a flag, for `config` and `preset`, which decide on further sources. */
+  text(name: string): string | undefined {
+    const value = this.found.get(name)?.value;
+    return typeof value === "string" ? value : undefined;
+  }
+}
+
+function presetValues(command: Resolvable, name: string, problems: Problem[]) {
+  const presets = command.presets ?? {};
+  if (Object.hasOwn(presets, name)) return presets[name]!.values;
+  const hint = suggestionHint(name, Object.keys(presets), "`parscale help presets` lists them") ??
+    `"${command.name}" has no presets`;
+  problems.push({ message: `Cannot use preset "${name}": found no such preset`, hint });
+  return {};
+}
+
+function defaultOf(flag: Flag): ConfigValue {
+  if (flag.type === "switch") return flag.default ?? false;
+  if (flag.type === "count") return 0;
+  if (isList(flag)) {
+    return ("default" in flag ? flag.default as readonly string[] : undefined) ?? [];
+  }
+  return ("default" in flag ? flag.default as string | number : undefined) ?? null;
+}
+
+/** Resolves a parsed line against all sources, or throws every problem at once. */
+export async function resolve(
+  parsed: ParsedArgs,
+  table: FlagTable,
+  command: Resolvable,
+  env: (name: string) => string | undefined,
+): Promise<Resolution> {
+  const problems = [...parsed.problems];
+  checkArguments(parsed.positionals, command, problems);
+  const resolver = new Resolver(table, problems);
+  resolver.add(flagSource(parsed, table));
+  resolver.add(environmentSource(table, env));
+  const file = resolver.text("config");
+  if (file !== undefined) {
+    // What is wrong so far is worth more than a complaint about the file alone.
+    const content = await readConfig(file, command.name).catch((error) => {
+      throwIfAny(problems);
+      throw error;
+    });
+    resolver.add(keyedSource("config", `config "${file}"`, content, table, problems));
+  }
+  const preset = resolver.text("preset");
+  if (preset !== undefined) {
+    const content = presetValues(command, preset, problems);
+    resolver.add(keyedSource("preset", `preset "${preset}"`, content, table, problems));
+  }
+
+  const values: Record<string, unknown> = { arguments: parsed.positionals };
+  const config: Record<string, ConfigValue> = {};
+  const origins: Record<string, Origin> = {};
+  for (const [name, flag] of Object.entries(table)) {
+    if (flag.type === "shorthand") continue;
+    const { value, origin } = resolver.found.get(name) ??
+      { value: defaultOf(flag), origin: "default" as const };
+    const absent = value === null || (Array.isArray(value) && value.length === 0);
+    if (flag.required && absent && !resolver.found.has(name)) {
+      const message = `Cannot run "${command.name}": found no "--${name}", expected one`;
+      problems.push({ message });
+    }
+    values[camelCase(name)] = value ?? undefined;
+    if (flag.configurable === false) continue;
+    config[name] = value;
+    origins[name] = origin;
+  }
+  throwIfAny(problems);
+  return { values, config, origins };
+}

@@ -1,0 +1,162 @@
+/**
+ * The flag table: what a command declares about each of its flags, and the types that follow.
+ *
+ * Parser, help, configuration files, environment, completions and tests all read this one table;
+ * its keys are the long names. `Values` turns a table into what `run` receives: `max-tokens` of
+ * type `int` becomes `values.maxTokens: number`. A flag without `default` and `required` may be
+ * `undefined`; a list never is, an absent list is empty.
+ */
+
+interface FlagBase {
+  /** One line, sentence case, no final period. */
+  readonly summary: string;
+  /** What the one line leaves out, in full sentences; shown by `--help`. */
+  readonly details: string;
+  /** Heading in `--help`; flags without one stand under "Flags". */
+  readonly group?: string;
+  /** Single letter; the few that exist are `h V v q o P j`. */
+  readonly letter?: string;
+  /** Name of the value in usage lines: `PATH`, `N`; derived from the type when absent. */
+  readonly placeholder?: string;
+  /** Unit of a bare number, for help: `tokens`, `seconds`. */
+  readonly unit?: string;
+  /** Absence is misuse. */
+  readonly required?: true;
+  /** What an absent value means, for help: "all cores". */
+  readonly defaultText?: string;
+  /** `false`: belongs to one invocation, so neither environment nor configuration may set it. */
+  readonly configurable?: false;
+}
+
+interface ListOption {
+  /** Collects repetitions; `comma` also splits each value at commas. */
+  readonly list?: "comma" | "repeat";
+}
+
+/** Allowed numbers; `above` and `below` exclude their bound. */
+export interface Range {
+  readonly min?: number;
+  readonly max?: number;
+  readonly above?: number;
+  readonly below?: number;
+}
+
+/** Free text or a path; `-` as a path is stdin or stdout. */
+export interface TextFlag extends FlagBase, ListOption {
+  readonly type: "string" | "path";
+  readonly default?: string | readonly string[];
+}
+
+/** A number: `size` resolves to bytes, `duration` to seconds; lists of `int` take ranges. */
+export interface NumericFlag extends FlagBase, ListOption, Range {
+  readonly type: "int" | "number" | "size" | "duration";
+  readonly default?: number | readonly number[];
+}
+
+/** One of a closed set of words. */
+export interface ChoiceFlag extends FlagBase, ListOption {
+  readonly type: "choice";
+  readonly choices: readonly string[];
+  readonly default?: string | readonly string[];
+}
+
+/** On or off; one that is on by default is turned off by `--no-<name>`. */
+export interface SwitchFlag extends FlagBase {
+  readonly type: "switch";
+  readonly default?: boolean;
+}
+
+/** A switch whose repetitions count, up to `max`: `-v -v`. */
+export interface CountFlag extends FlagBase {
+  readonly type: "count";
+  readonly max: number;
+}
+
+/** A short spelling of another flag with one of its values: `--json` is `--format json`. */
+export interface ShorthandFlag extends FlagBase {
+  readonly type: "shorthand";
+  readonly sets: string;
+  readonly value: string;
+}
+
+/** One entry of a table. */
+export type Flag = TextFlag | NumericFlag | ChoiceFlag | SwitchFlag | CountFlag | ShorthandFlag;
+
+/** Flags by long name in kebab case. */
+export type FlagTable = Readonly<Record<string, Flag>>;
+
+type CamelCase<S extends string> = S extends `${infer Head}-${infer Tail}`
+  ? `${Head}${Capitalize<CamelCase<Tail>>}`
+  : S;
+
+type Scalar<F> = F extends { type: "choice"; choices: readonly (infer C)[] } ? C
+  : F extends { type: "string" | "path" } ? string
+  : number;
+
+type Value<F> = F extends { type: "switch" } ? boolean
+  : F extends { type: "count" } ? number
+  : F extends { list: string } ? readonly Scalar<F>[]
+  : F extends { default: string | number } | { required: true } ? Scalar<F>
+  : Scalar<F> | undefined;
+
+/** What a table resolves to: camelCase names, typed values. */
+export type Values<T extends FlagTable> = {
+  readonly [
+    K in keyof T as T[K] extends { type: "shorthand" } ? never : CamelCase<K & string>
+  ]: Value<T[K]>;
+};
+
+/** A value as it stands in a configuration; `null` is "not set". */
+export type ConfigValue = string | number | boolean | null | readonly (string | number)[];
+
+/** `max-tokens` → `maxTokens`. */
+export function camelCase(name: string): string {
+  return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** `max-tokens` → `PARSCALE_MAX_TOKENS`; nothing for flags that only the command line sets. */
+export function environmentName(name: string, flag: Flag): string | undefined {
+  if (flag.configurable === false || flag.type === "shorthand") return undefined;
+  return `PARSCALE_${name.replaceAll("-", "_").toUpperCase()}`;
+}
+
+/** Whether the flag consumes a value on the command line. */
+export function takesValue(flag: Flag): boolean {
+  return flag.type !== "switch" && flag.type !== "count" && flag.type !== "shorthand";
+}
+
+/** Whether `--no-<name>` exists. */
+export function isNegatable(flag: Flag): boolean {
+  return flag.type === "switch" && flag.default === true;
+}
+
+/** Whether several values are collected. */
+export function isList(flag: Flag): boolean {
+  return "list" in flag && flag.list !== undefined;
+}
+
+const PLACEHOLDERS = {
+  string: "TEXT",
+  path: "PATH",
+  int: "N",
+  number: "X",
+  size: "SIZE",
+  duration: "TIME",
+} as const;
+
+/** Whether the choices are too many to stand in a usage line. */
+export function hasManyChoices(flag: Flag): boolean {
+  return flag.type === "choice" && flag.choices.join("|").length > 40;
+}
+
+/** The value's name in usage lines: `N`, `PATH,…`, `a|b`; empty for switches. */
+export function placeholder(flag: Flag): string {
+  if (flag.type === "switch" || flag.type === "count" || flag.type === "shorthand") return "";
+  const own = flag.placeholder ??
+    (flag.type !== "choice"
+      ? PLACEHOLDERS[flag.type]
+      : hasManyChoices(flag)
+      ? "NAME"
+      : flag.choices.join("|"));
+  return flag.list === "comma" ? `${own},…` : own;
+}

@@ -1,0 +1,215 @@
+/**
+ * The command line from arguments to exit code.
+ *
+ * In: arguments and an `Io`. Out: a promise of the exit code; everything else went through `io`.
+ * There is one catch for everything, so the runtime's own error text never reaches a user. Help and
+ * version load the command file at most, and are answered before any value is looked at.
+ */
+import { type Command, flagsOf } from "./commands/define.ts";
+import { type CommandEntry, commands } from "./commands/mod.ts";
+import { commonFlags, type Format } from "./flags/common.ts";
+import { MisuseError } from "./flags/misuse.ts";
+import { consumedAfter, parse, type ParsedArgs } from "./flags/parse.ts";
+import { suggestionHint } from "./flags/suggest.ts";
+import type { FlagTable } from "./flags/table.ts";
+import type { ColorMode } from "./output/color.ts";
+import type { Invocation } from "./output/document.ts";
+import { exitCode } from "./output/exit_codes.ts";
+import {
+  ClosedPipeError,
+  Io,
+  MissingInputError,
+  processSystem,
+  type Settings,
+} from "./output/io.ts";
+import { VERSION } from "./version.ts";
+
+/** What the top-level catch must know before, and possibly without, a resolved command line. */
+interface Frame {
+  readonly registry: readonly CommandEntry[];
+  io: Io;
+  json: boolean;
+  command: Command | undefined;
+}
+
+/** Runs one command line over a registry of commands. */
+export async function main(
+  args: readonly string[],
+  io: Io,
+  registry: readonly CommandEntry[] = commands,
+): Promise<number> {
+  const frame = openFrame(args, io, registry);
+  try {
+    return await dispatch(args, frame);
+  } catch (error) {
+    if (error instanceof ClosedPipeError) return exitCode("done");
+    const { renderError, reportOf } = await import("./output/errors.ts");
+    const { settings } = frame.io;
+    const paint = frame.io.palette("stderr");
+    const trace = settings.verbose >= 2 || frame.io.env("PARSCALE_TRACE") === "1";
+    frame.io.redraw("");
+    if (error instanceof MissingInputError && frame.command !== undefined && !frame.json) {
+      const { shortHelp } = await import("./flags/help.ts");
+      frame.io.writeError(shortHelp(frame.command, { width: helpWidth(io), paint }) + "\n");
+    }
+    frame.io.writeError(renderError(error, { paint, json: frame.json, trace }));
+    return reportOf(error).code;
+  }
+}
+
+/** Reads the common flags leniently, so that misuse, too, is shown as the user asked. */
+function openFrame(args: readonly string[], io: Io, registry: readonly CommandEntry[]): Frame {
+  const { given } = parse(args, commonFlags);
+  const read = (name: string) => given.get(name)?.[0] ?? io.env(`PARSCALE_${name.toUpperCase()}`);
+  const color = read("color");
+  const settings: Settings = {
+    color: color === "always" || color === "never" ? color : "auto",
+    quiet: Number(read("quiet")) || 0,
+    verbose: Number(read("verbose")) || 0,
+    progress: read("progress") !== "false",
+  };
+  const format = read("format");
+  const json = format === "json" || format === "jsonl";
+  return { registry, io: io.with(settings), json, command: undefined };
+}
+
+function helpWidth(io: Io): number {
+  return Math.min(io.width(), 100);
+}
+
+/** Index of the command's name: the first argument that is neither a flag nor a flag's value. */
+function commandIndex(args: readonly string[]): number {
+  const common: FlagTable = commonFlags;
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i]!;
+    if (arg === "--") return -1;
+    if (!arg.startsWith("-")) return i;
+    const flag = arg.startsWith("--")
+      ? common[arg.slice(2)]
+      : Object.values(common).find((flag) => arg === `-${flag.letter}`);
+    if (flag !== undefined) i += consumedAfter(flag, args[i + 1]);
+  }
+  return -1;
+}
+
+async function dispatch(args: readonly string[], frame: Frame): Promise<number> {
+  const index = commandIndex(args);
+  if (index < 0) return await withoutCommand(args, frame);
+  const name = args[index]!;
+  const entry = frame.registry.find((entry) => entry.name === name);
+  if (entry === undefined) {
+    const names = frame.registry.map((entry) => entry.name);
+    const hint = suggestionHint(name, names, "`parscale help` lists the commands");
+    const message = `Cannot run "${name}": found no such command`;
+    throw new MisuseError([hint === undefined ? { message } : { message, hint }]);
+  }
+  const { command } = await entry.load();
+  frame.command = command;
+  const table = flagsOf(command);
+  const parsed = parse(args.toSpliced(index, 1), table);
+  if (parsed.help !== undefined) return await showHelp(command, parsed.help, frame.io);
+  if (parsed.given.has("version")) return showVersion(frame.io);
+  return await runCommand(command, table, parsed, frame);
+}
+
+/** `--help` and `--version` alone; anything else lacks a command. */
+async function withoutCommand(args: readonly string[], frame: Frame): Promise<number> {
+  const parsed = parse(args, commonFlags);
+  const { programHelp } = await import("./flags/help.ts");
+  const width = helpWidth(frame.io);
+  if (parsed.help !== undefined) {
+    frame.io.write(programHelp(frame.registry, { width, paint: frame.io.palette("stdout") }));
+    return exitCode("done");
+  }
+  if (parsed.given.has("version")) return showVersion(frame.io);
+  if (args.length > 0) {
+    const missing = {
+      message: "Cannot run: found no command, expected one",
+      hint: `known: ${frame.registry.map((entry) => entry.name).join(", ")}`,
+    };
+    throw new MisuseError([...parsed.problems, missing]);
+  }
+  frame.io.writeError(programHelp(frame.registry, { width, paint: frame.io.palette("stderr") }));
+  return exitCode("usage");
+}
+
+function showVersion(io: Io): number {
+  io.write(`parscale ${VERSION}\n`);
+  return exitCode("done");
+}
+
+async function showHelp(command: Command, form: "short" | "full", io: Io): Promise<number> {
+  const { fullHelp, shortHelp } = await import("./flags/help.ts");
+  const options = { width: helpWidth(io), paint: io.palette("stdout") };
+  io.write(form === "short" ? shortHelp(command, options) : fullHelp(command, options));
+  return exitCode("done");
+}
+
+async function runCommand(
+  command: Command,
+  table: FlagTable,
+  parsed: ParsedArgs,
+  frame: Frame,
+): Promise<number> {
+  const startedAt = new Date();
+  const startedMs = frame.io.system.now();
+  const { resolve } = await import("./flags/resolve.ts");
+  const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
+  const values = resolution.values as unknown as Parameters<Command["run"]>[0];
+  const controller = new AbortController();
+  frame.io = frame.io.with({
+    color: values.color as ColorMode,
+    quiet: values.quiet as number,
+    verbose: values.verbose as number,
+    progress: values.progress as boolean,
+  }, controller.signal);
+  const format = values.format as Format;
+  frame.json = format === "json" || format === "jsonl";
+  const invocation: Invocation = {
+    command: command.name,
+    startedAt,
+    startedMs,
+    format,
+    out: "out" in command.flags ? undefined : values.out as string | undefined,
+    overwrite: values.overwrite as boolean,
+    config: resolution.config,
+    origins: resolution.origins,
+  };
+  if (values.dryRun) {
+    const lines = await command.plan?.(values, frame.io) ?? [];
+    const { showPlan } = await import("./output/plan.ts");
+    showPlan(frame.io, invocation, table, lines);
+    return exitCode("done");
+  }
+  const release = command.savesOnInterrupt ? await interruptOnSignals(controller) : () => {};
+  try {
+    const code = await command.run(values, frame.io, invocation);
+    controller.signal.throwIfAborted();
+    return code ?? exitCode("done");
+  } finally {
+    release();
+  }
+}
+
+/** The first signal lets the command save; the second ends the program at once. */
+async function interruptOnSignals(controller: AbortController): Promise<() => void> {
+  const { Interrupted } = await import("./output/errors.ts");
+  const listeners = (["SIGINT", "SIGTERM"] as const).map((signal) => {
+    const listener = () => {
+      if (controller.signal.aborted) {
+        Deno.exit(exitCode(signal === "SIGINT" ? "interrupted" : "terminated"));
+      }
+      controller.abort(new Interrupted(signal));
+    };
+    Deno.addSignalListener(signal, listener);
+    return { signal, listener };
+  });
+  return () => {
+    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
+  };
+}
+
+/** Runs the process's own arguments and ends it. */
+export async function runProcess(): Promise<never> {
+  Deno.exit(await main(Deno.args, new Io(processSystem())));
+}

@@ -1,0 +1,77 @@
+/**
+ * Result documents: what `--json` prints around the results, and JSON that programs can trust.
+ *
+ * Keys are `snake_case`, absent is `null`, and a number that is not finite is an error with its
+ * path, never a `null` or a `NaN` that some readers accept. `config` holds long flag names, so the
+ * document can be passed to `--config`.
+ */
+import { NumericalError } from "../../core/errors.ts";
+import type { Format } from "../flags/common.ts";
+import type { Origin } from "../flags/resolve.ts";
+import type { ConfigValue } from "../flags/table.ts";
+import { VERSION } from "../version.ts";
+
+/** One run of one command: what it was asked and when. */
+export interface Invocation {
+  readonly command: string;
+  readonly startedAt: Date;
+  /** Reading of `System.now` at the start. */
+  readonly startedMs: number;
+  readonly format: Format;
+  /** Where the result goes; undefined is stdout. Never set when the command has its own `--out`. */
+  readonly out: string | undefined;
+  readonly overwrite: boolean;
+  readonly config: Readonly<Record<string, ConfigValue>>;
+  readonly origins: Readonly<Record<string, Origin>>;
+}
+
+/** What a document says besides its results. */
+export interface DocumentHead {
+  /** Name and major version of the layout: `parscale.score/1`. */
+  readonly schema: string;
+  readonly seed?: number | undefined;
+  readonly device?: string | undefined;
+}
+
+/** Wraps results in the common head; the order of keys is the order of reading. */
+export function buildDocument(
+  invocation: Invocation,
+  head: DocumentHead,
+  durationMs: number,
+  results: unknown,
+): Record<string, unknown> {
+  return {
+    schema: head.schema,
+    version: VERSION,
+    command: invocation.command,
+    config: invocation.config,
+    seed: head.seed ?? invocation.config.seed ?? null,
+    device: head.device ?? null,
+    started_at: invocation.startedAt.toISOString(),
+    duration_s: Math.round(durationMs) / 1000,
+    results,
+  };
+}
+
+/** Numeric arrays become plain ones, `undefined` becomes `null`, and all numbers are checked. */
+function jsonReady(value: unknown, path: string): unknown {
+  if (value === undefined || value === null) return null;
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new NumericalError(
+      `Cannot write "${path}" as JSON: found ${value}, expected a finite number`,
+    );
+  }
+  if (typeof value !== "object" || "toJSON" in value) return value;
+  const items = ArrayBuffer.isView(value) ? Array.from(value as unknown as number[]) : value;
+  if (Array.isArray(items)) return items.map((item, i) => jsonReady(item, `${path}[${i}]`));
+  return Object.fromEntries(
+    Object.entries(items).map((
+      [key, item],
+    ) => [key, jsonReady(item, path ? `${path}.${key}` : key)]),
+  );
+}
+
+/** One JSON text without line breaks, or an indented one. */
+export function toJson(value: unknown, indent = 0): string {
+  return JSON.stringify(jsonReady(value, ""), null, indent);
+}

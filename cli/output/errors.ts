@@ -1,0 +1,111 @@
+/**
+ * From an exception to what the user reads and the exit code.
+ *
+ * A `ParscaleError` prints its message, its causes and its hints. Anything else is a defect of ours,
+ * except the few runtime errors that are plainly the machine's: a permission this build lacks,
+ * memory that ran out. With JSON output the error is one object on stderr instead.
+ */
+import { ParscaleError } from "../../core/errors.ts";
+import { MisuseError } from "../flags/misuse.ts";
+import { VERSION } from "../version.ts";
+import type { Palette } from "./color.ts";
+import { exitCode, type ExitKind } from "./exit_codes.ts";
+
+/** SIGINT or SIGTERM reached a command that saves; thrown once it has. */
+export class Interrupted extends Error {
+  /** `hints` tell how to go on, for instance the resume command. */
+  constructor(readonly signal: "SIGINT" | "SIGTERM", readonly hints: readonly string[] = []) {
+    super(signal === "SIGINT" ? "Interrupted" : "Terminated");
+  }
+}
+
+/** An exception in the user's terms. */
+export interface ErrorReport {
+  readonly code: number;
+  readonly kind: ExitKind;
+  /** One line each; several only for misuse. */
+  readonly messages: readonly string[];
+  readonly hints: readonly string[];
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s*\n\s*/g, " ").trim();
+}
+
+/** The message, then its causes after colons, innermost last; nothing is said twice. */
+function withCauses(error: Error): string {
+  let text = oneLine(error.message);
+  for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
+    const message = oneLine(cause.message);
+    if (message !== "" && !text.includes(message)) text += `: ${message}`;
+  }
+  return text;
+}
+
+function describe(error: unknown): Omit<ErrorReport, "code"> {
+  if (error instanceof MisuseError) {
+    const messages = error.problems.map((problem) => problem.message);
+    return { kind: error.kind, messages, hints: error.hints };
+  }
+  if (error instanceof ParscaleError) {
+    return { kind: error.kind, messages: [withCauses(error)], hints: error.hints };
+  }
+  if (error instanceof Interrupted) {
+    const kind = error.signal === "SIGINT" ? "interrupted" : "terminated";
+    return { kind, messages: [error.message], hints: error.hints };
+  }
+  if (error instanceof Deno.errors.NotCapable) {
+    const message = `Cannot run: found no permission, ${oneLine(error.message).split(",")[0]}`;
+    const hint = "run with `deno run -A mod.ts`, or rebuild with `deno task compile`, " +
+      "which grants what parscale needs";
+    return { kind: "environment", messages: [message], hints: [hint] };
+  }
+  if (error instanceof Deno.errors.PermissionDenied) {
+    return {
+      kind: "environment",
+      messages: [`Cannot access a file: ${oneLine(error.message)}`],
+      hints: ["check the owner and mode of the file and its folder"],
+    };
+  }
+  if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
+    const message = `Cannot allocate memory: ${oneLine(error.message)}`;
+    return { kind: "environment", messages: [message], hints: ["use a smaller batch or model"] };
+  }
+  const found = error instanceof Error
+    ? `${error.name}: ${withCauses(error)}`
+    : oneLine(String(error));
+  return {
+    kind: "defect",
+    messages: [`Cannot continue: found a defect in parscale ${VERSION}, ${found}`],
+    hints: ["please report it with the trace, which PARSCALE_TRACE=1 adds to this message"],
+  };
+}
+
+/** What an exception means for the user. */
+export function reportOf(error: unknown): ErrorReport {
+  const description = describe(error);
+  return { code: exitCode(description.kind), ...description };
+}
+
+/** The text for stderr. */
+export function renderError(
+  error: unknown,
+  options: { readonly paint: Palette; readonly json: boolean; readonly trace: boolean },
+): string {
+  const { code, kind, messages, hints } = reportOf(error);
+  if (options.json) {
+    return JSON.stringify({ error: { code, kind, message: messages.join("; "), hints } }) + "\n";
+  }
+  const { paint } = options;
+  const lines = messages.map((message) => `${paint.error("error:")} ${message}`);
+  if (hints.length > 0) lines.push("", ...hints.map((hint) => `${paint.hint("hint:")} ${hint}`));
+  if (options.trace && error instanceof Error) {
+    lines.push("", ...traces(error));
+  }
+  return lines.join("\n") + "\n";
+}
+
+function traces(error: Error): string[] {
+  const own = error.stack ?? error.message;
+  return error.cause instanceof Error ? [own, "caused by:", ...traces(error.cause)] : [own];
+}

@@ -1,0 +1,223 @@
+/**
+ * The one way a command touches its streams, environment and clock.
+ *
+ * In: the outside world as `System` (the process's own, or one that a test captures) and the
+ * settings of this invocation. stdout has no other owner: no code calls `console.log`. Writes are
+ * synchronous, so that a row is out before the next is computed, and a reader that has gone shows
+ * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
+ */
+import { DataError, UsageError } from "../../core/errors.ts";
+import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
+
+/** The streams of a process. */
+export type StreamName = "stdin" | "stdout" | "stderr";
+
+/** The world outside: replaced as a whole in tests. */
+export interface System {
+  /** Writes all bytes or throws. */
+  write(stream: "stdout" | "stderr", bytes: Uint8Array): void;
+  stdin(): ReadableStream<Uint8Array>;
+  isTerminal(stream: StreamName): boolean;
+  env(name: string): string | undefined;
+  /** Columns of the terminal; undefined where there is none. */
+  columns(): number | undefined;
+  /** Milliseconds from a clock that never jumps. */
+  now(): number;
+}
+
+/** What the common flags decide for all output. */
+export interface Settings {
+  readonly color: ColorMode;
+  readonly quiet: number;
+  readonly verbose: number;
+  readonly progress: boolean;
+}
+
+/** Settings before any flag is read. */
+export const DEFAULT_SETTINGS: Settings = { color: "auto", quiet: 0, verbose: 0, progress: true };
+
+/** Input was to come from a terminal: the caller shows short help instead of waiting in silence. */
+export class MissingInputError extends UsageError {}
+
+/** Whoever read stdout has gone; not an error, the program ends quietly. */
+export class ClosedPipeError extends Error {}
+
+const encoder = new TextEncoder();
+const CLEAR_LINE = "\r\x1b[2K";
+
+/** Streams, environment and settings of one invocation. */
+export class Io {
+  readonly system: System;
+  readonly settings: Settings;
+  /** Aborted by the first SIGINT or SIGTERM where the command asked to save; see `main`. */
+  readonly interruption: AbortSignal;
+  readonly #seen: Set<string>;
+  #live = "";
+
+  /** Usually built once by the entry point; `with` derives the others. */
+  constructor(
+    system: System,
+    settings: Settings = DEFAULT_SETTINGS,
+    interruption: AbortSignal = new AbortController().signal,
+    seen: Set<string> = new Set(),
+  ) {
+    this.system = system;
+    this.settings = settings;
+    this.interruption = interruption;
+    this.#seen = seen;
+  }
+
+  /** The same world under other settings. */
+  with(settings: Settings, interruption: AbortSignal = this.interruption): Io {
+    return new Io(this.system, settings, interruption, this.#seen);
+  }
+
+  /** Value of an environment variable. */
+  env(name: string): string | undefined {
+    return this.system.env(name);
+  }
+
+  /** Whether a person looks at the stream. */
+  isTerminal(stream: StreamName): boolean {
+    return this.system.isTerminal(stream);
+  }
+
+  /** Columns for text meant for reading: the terminal's, 80 elsewhere, never below 40. */
+  width(): number {
+    return Math.max(40, this.system.columns() ?? 80);
+  }
+
+  /** Colours of a stream. */
+  palette(stream: "stdout" | "stderr"): Palette {
+    const { color } = this.settings;
+    return palette(wantsColor(color, this.isTerminal(stream), (name) => this.env(name)));
+  }
+
+  /** Writes result text to stdout as it is; silent under `-q -q`. */
+  write(text: string): void {
+    if (this.settings.quiet < 2) this.#emit("stdout", text);
+  }
+
+  /** Writes to stderr as it is: errors only, since no setting silences it. */
+  writeError(text: string): void {
+    this.#emit("stderr", text);
+  }
+
+  /** Says what will happen and how to silence it; the same message is given once. */
+  warn(message: string, hint?: string): void {
+    if (this.settings.quiet > 0 || this.#seen.has(message)) return;
+    this.#seen.add(message);
+    const paint = this.palette("stderr");
+    const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${hint}`;
+    this.writeError(`${paint.warning("warning:")} ${message}${more}\n`);
+  }
+
+  /** A line on stderr for the reader's comfort; silent under `-q`. */
+  note(message: string): void {
+    if (this.settings.quiet === 0) this.writeError(`${message}\n`);
+  }
+
+  /** A line on stderr under `-v`. */
+  detail(message: string): void {
+    if (this.settings.verbose > 0) this.note(message);
+  }
+
+  /** Shows a line that the next one replaces; for progress on a terminal. Empty removes it. */
+  redraw(line: string): void {
+    this.#put("stderr", (this.#live === "" ? "" : CLEAR_LINE) + line);
+    this.#live = line;
+  }
+
+  /** Lines of the file at `path`, or of stdin for `-`, without their ends. */
+  async *readLines(path = "-"): AsyncGenerator<string> {
+    let rest = "";
+    for await (const text of this.#decode(path)) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop()!;
+      for (const line of lines) yield line.replace(/\r$/, "");
+    }
+    if (rest !== "") yield rest.replace(/\r$/, "");
+  }
+
+  /** Whole text of the file at `path`, or of stdin for `-`. */
+  async readText(path = "-"): Promise<string> {
+    let text = "";
+    for await (const part of this.#decode(path)) text += part;
+    return text;
+  }
+
+  async *#decode(path: string): AsyncGenerator<string> {
+    const name = path === "-" ? "stdin" : `"${path}"`;
+    if (path === "-" && this.isTerminal("stdin")) {
+      throw new MissingInputError("Cannot read stdin: found a terminal, expected a pipe or file");
+    }
+    try {
+      const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
+      // The cast bridges a difference between two library versions of the same stream type.
+      const decoder = new TextDecoderStream("utf-8", { fatal: true });
+      yield* bytes.pipeThrough(decoder as ReadableWritablePair<string, Uint8Array>);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotCapable) throw error;
+      if (error instanceof TypeError) {
+        throw new DataError(`Cannot read ${name}: found bytes that are not UTF-8, expected text`);
+      }
+      if (error instanceof Deno.errors.NotFound) {
+        throw new DataError(`Cannot read ${name}: found no such file`);
+      }
+      if (error instanceof Deno.errors.IsADirectory) {
+        throw new DataError(`Cannot read ${name}: found a folder, expected a file`);
+      }
+      throw error;
+    }
+  }
+
+  /** Keeps the live line below what is written. */
+  #emit(stream: "stdout" | "stderr", text: string): void {
+    const live = this.#live;
+    if (live !== "") this.redraw("");
+    this.#put(stream, text);
+    if (live !== "" && text.endsWith("\n")) this.redraw(live);
+  }
+
+  #put(stream: "stdout" | "stderr", text: string): void {
+    if (text === "") return;
+    try {
+      this.system.write(stream, encoder.encode(text));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+      if (stream === "stdout") throw new ClosedPipeError("stdout was closed", { cause: error });
+    }
+  }
+}
+
+/** The process's own streams, environment and clock. */
+export function processSystem(): System {
+  const streams = { stdin: Deno.stdin, stdout: Deno.stdout, stderr: Deno.stderr };
+  return {
+    write(stream, bytes) {
+      for (let written = 0; written < bytes.length;) {
+        written += streams[stream].writeSync(bytes.subarray(written));
+      }
+    },
+    stdin: () => Deno.stdin.readable,
+    isTerminal: (stream) => streams[stream].isTerminal(),
+    env(name) {
+      try {
+        return Deno.env.get(name);
+      } catch (error) {
+        // A build without this permission has no environment; it can still report its errors.
+        if (error instanceof Deno.errors.NotCapable) return undefined;
+        throw error;
+      }
+    },
+    columns() {
+      try {
+        // Some pseudo-terminals report a width of zero.
+        return Deno.consoleSize().columns || undefined;
+      } catch {
+        return undefined;
+      }
+    },
+    now: () => performance.now(),
+  };
+}

@@ -1,0 +1,116 @@
+/**
+ * Writes the result of a command in the format that was asked for.
+ *
+ * A command adds rows as they become known, or hands one object to `finish`. JSON lines and CSV go
+ * out row by row; a table, a JSON document and Markdown need all rows and go out at the end.
+ * Opened with `using`, an unfinished report leaves no file behind.
+ */
+import { buildDocument, type DocumentHead, type Invocation, toJson } from "./document.ts";
+import { PLAIN } from "./color.ts";
+import type { Io } from "./io.ts";
+import { openSink, type Sink } from "./sink.ts";
+import {
+  boxedTable,
+  type Column,
+  columnsOf,
+  csvLine,
+  markdownTable,
+  plainTable,
+  type Row,
+} from "./table.ts";
+
+/** What a command says about its result. */
+export interface ReportOptions extends DocumentHead {
+  /** Columns of table, Markdown and CSV; the keys of the rows when absent. */
+  readonly columns?: readonly Column[];
+  /** Keep the plain table even on a terminal, as help does to start fast. */
+  readonly plain?: boolean;
+}
+
+/** A result being written. */
+export class Report implements Disposable {
+  readonly #rows: Row[] = [];
+  #columns: readonly Column[] | undefined;
+  readonly #sink: Sink;
+
+  /** See `openReport`. */
+  constructor(
+    readonly io: Io,
+    readonly invocation: Invocation,
+    readonly options: ReportOptions,
+  ) {
+    this.#columns = options.columns;
+    this.#sink = openSink(io, invocation.out, invocation.overwrite);
+  }
+
+  /** Adds a row. */
+  row(row: Row): void {
+    const { format } = this.invocation;
+    if (format === "jsonl") this.#sink.write(toJson(row) + "\n");
+    else if (format === "csv") this.#csv(row);
+    else this.#rows.push(row);
+  }
+
+  /** Completes the result. `results` replaces the rows in a document: one object, or none. */
+  async finish(results?: Row): Promise<void> {
+    const { format } = this.invocation;
+    if (format === "json") {
+      const duration = this.io.system.now() - this.invocation.startedMs;
+      const content = results ?? this.#rows;
+      const document = buildDocument(this.invocation, this.options, duration, content);
+      this.#sink.write(toJson(document, 2) + "\n");
+    } else if (results !== undefined && (format === "jsonl" || format === "csv")) {
+      this.row(results);
+    } else if (format === "table" || format === "md") {
+      this.#sink.write(await this.#table(results));
+    }
+    this.#sink.commit();
+  }
+
+  /** Text that only belongs under a readable table: a remark, a total. */
+  remark(text: string): void {
+    if (this.invocation.format === "table") this.#sink.write(text + "\n");
+  }
+
+  /** Gives up an unfinished report. */
+  [Symbol.dispose](): void {
+    this.#sink.abandon();
+  }
+
+  #csv(row: Row): void {
+    if (this.#rows.length === 0) {
+      this.#columns ??= columnsOf([row]);
+      this.#sink.write(csvLine(this.#columns.map(({ key }) => key)));
+      this.#rows.push(row);
+    }
+    this.#sink.write(csvLine(this.#columns!.map(({ key }) => row[key])));
+  }
+
+  /** One object is shown upright, a field per line, unless columns were given for it. */
+  async #table(results: Row | undefined): Promise<string> {
+    const upright = results !== undefined && this.#columns === undefined;
+    const rows = upright
+      ? Object.entries(results).map(([field, value]) => ({ field, value: showField(value) }))
+      : results === undefined
+      ? this.#rows
+      : [results];
+    const columns = this.#columns ?? columnsOf(rows);
+    if (this.invocation.format === "md") return markdownTable(columns, rows);
+    if (!this.#sink.isTerminal || this.options.plain) return plainTable(columns, rows);
+    const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
+    return await boxedTable(columns, rows, this.io.width(), paint);
+  }
+}
+
+function showField(value: unknown): unknown {
+  return typeof value === "number" && !Number.isInteger(value)
+    ? String(Number(value.toPrecision(6)))
+    : typeof value === "number"
+    ? String(value)
+    : value;
+}
+
+/** Opens the result of an invocation; refuses an existing file before anything is computed. */
+export function openReport(io: Io, invocation: Invocation, options: ReportOptions): Report {
+  return new Report(io, invocation, options);
+}

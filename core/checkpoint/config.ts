@@ -1,0 +1,264 @@
+/**
+ * `config.json` to `ModelConfig` and back: the only place that knows the names on disk.
+ *
+ * Comes in: the JSON object of a Qwen2, Qwen2.5, Qwen3 or ParScale folder. Goes out: a checked
+ * `ModelConfig`, or the JSON of a converted folder, which keeps every field of its source. A field
+ * that is missing has the default of the official ParScale class, which is not always the value used
+ * in the paper: smoothing falls back to 0.01, not to 0.1.
+ */
+import { DataError } from "../errors.ts";
+import type { Family, ModelConfig, WeightType } from "../model/config.ts";
+import { isObject, type JsonObject, show } from "./files.ts";
+
+const MODEL_TYPES: Readonly<Record<string, Family>> = {
+  qwen2: "qwen2",
+  qwen2_parscale: "qwen2",
+  qwen3: "qwen3",
+  qwen3_parscale: "qwen3",
+};
+
+const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
+  f32: "float32",
+  bf16: "bfloat16",
+  f16: "float16",
+};
+
+const ARCHITECTURE: Readonly<Record<Family, string>> = { qwen2: "Qwen2", qwen3: "Qwen3" };
+
+/** Where transformers finds the official code when no copy lies in the folder. */
+const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
+
+/** Limits that keep a damaged file from asking for absurd work. */
+const MAX_SIZE = 2 ** 31 - 1;
+const MAX_LAYERS = 4096;
+const MAX_STREAMS = 1024;
+
+/** Checks a parsed `config.json`; `path` names the file in messages. */
+export function parseConfig(json: JsonObject, path: string): ModelConfig {
+  const fields = new Fields(json, path);
+  const modelType = readModelType(fields);
+  const family = MODEL_TYPES[modelType]!;
+  refuseUnsupported(fields);
+
+  const hiddenSize = fields.integer("hidden_size", 4096);
+  const numAttentionHeads = fields.integer("num_attention_heads", 32);
+  const numKeyValueHeads = json.num_key_value_heads === null
+    ? numAttentionHeads
+    : fields.integer("num_key_value_heads", 32);
+  if (numAttentionHeads % numKeyValueHeads !== 0) {
+    throw fields.error("num_key_value_heads", `a divisor of the ${numAttentionHeads} query heads`);
+  }
+  const attentionBias = family === "qwen3" && fields.boolean("attention_bias", false);
+  return {
+    family,
+    vocabSize: fields.integer("vocab_size", 151936),
+    hiddenSize,
+    intermediateSize: fields.integer("intermediate_size", 22016),
+    numHiddenLayers: fields.integer("num_hidden_layers", 32, 1, MAX_LAYERS),
+    numAttentionHeads,
+    numKeyValueHeads,
+    headDim: readHeadDim(fields, hiddenSize, numAttentionHeads),
+    rmsNormEps: fields.positive("rms_norm_eps", 1e-6),
+    ropeTheta: readRopeTheta(fields),
+    maxPositionEmbeddings: fields.integer("max_position_embeddings", 32768),
+    tieWordEmbeddings: fields.boolean("tie_word_embeddings", false),
+    attentionBias: family === "qwen2" || attentionBias,
+    outputBias: attentionBias,
+    dtype: readDtype(fields),
+    eosTokenIds: parseTokenIds(json.eos_token_id, "eos_token_id", path),
+    ...readStreams(fields, modelType),
+  };
+}
+
+function readModelType(fields: Fields): string {
+  const modelType = fields.json.model_type;
+  if (typeof modelType === "string" && Object.hasOwn(MODEL_TYPES, modelType)) return modelType;
+  const hints = typeof modelType === "string" && modelType.includes("moe")
+    ? ["Mixtures of experts have no ParScale form; use a dense Qwen2, Qwen2.5 or Qwen3 model"]
+    : ["Qwen2.5 models carry model_type qwen2"];
+  throw fields.error("model_type", Object.keys(MODEL_TYPES).join(", "), hints);
+}
+
+/** Refuses by name whatever would silently be computed wrongly. */
+function refuseUnsupported(fields: Fields): void {
+  const { json } = fields;
+  if (fields.boolean("use_sliding_window", false)) {
+    throw fields.error("use_sliding_window", "false: sliding-window attention is not supported", [
+      "Set use_sliding_window to false if the model was trained with full attention",
+    ]);
+  }
+  if (json.layer_types !== undefined && json.layer_types !== null) {
+    const types = json.layer_types;
+    if (!Array.isArray(types) || types.some((type) => type !== "full_attention")) {
+      throw fields.error("layer_types", '"full_attention" in every layer');
+    }
+  }
+  for (const key of ["num_experts", "num_local_experts"]) {
+    if (json[key] !== undefined && json[key] !== null && json[key] !== 0) {
+      throw fields.error(key, "a dense model: mixtures of experts are not supported");
+    }
+  }
+  if (json.quantization_config !== undefined && json.quantization_config !== null) {
+    throw fields.error("quantization_config", "weights in float32, bfloat16 or float16", [
+      "Use the checkpoint this one was quantized from",
+    ]);
+  }
+  if ((json.hidden_act ?? "silu") !== "silu") throw fields.error("hidden_act", '"silu"');
+}
+
+function readHeadDim(fields: Fields, hiddenSize: number, heads: number): number {
+  if (fields.json.head_dim === null || fields.json.head_dim === undefined) {
+    if (hiddenSize % heads !== 0) {
+      throw fields.error("hidden_size", `a multiple of the ${heads} query heads, or head_dim`);
+    }
+    if (hiddenSize / heads % 2 !== 0) {
+      throw fields.error("hidden_size", `an even head size, found ${hiddenSize / heads}`);
+    }
+    return hiddenSize / heads;
+  }
+  const headDim = fields.integer("head_dim", 128);
+  if (headDim % 2 !== 0) throw fields.error("head_dim", "an even number, as rotary pairs need");
+  return headDim;
+}
+
+/** Newer writers keep theta and scaling in one object, `rope_parameters`; older ones in two fields. */
+function readRopeTheta(fields: Fields): number {
+  for (const key of ["rope_scaling", "rope_parameters"]) {
+    const scaling = fields.json[key] ?? {};
+    if (!isObject(scaling)) throw fields.error(key, "an object or null");
+    const type = scaling.rope_type ?? scaling.type ?? "default";
+    if (type !== "default" || (scaling.partial_rotary_factor ?? 1) !== 1) {
+      throw fields.error(key, 'rope_type "default": scaled rotary embeddings are not supported', [
+        `Set ${key} to null to run within the original context length`,
+      ]);
+    }
+  }
+  const parameters = fields.json.rope_parameters;
+  if (!isObject(parameters)) return fields.positive("rope_theta", 10000);
+  const theta = parameters.rope_theta ?? fields.json.rope_theta;
+  if (typeof theta !== "number" || !(theta > 0) || !Number.isFinite(theta)) {
+    throw fields.error("rope_parameters", "a positive rope_theta in it");
+  }
+  return theta;
+}
+
+function readDtype(fields: Fields): WeightType {
+  const key = fields.json.dtype === undefined ? "torch_dtype" : "dtype";
+  const name = fields.json[key] ?? "float32";
+  for (const type of Object.keys(TORCH_DTYPE) as WeightType[]) {
+    if (name === TORCH_DTYPE[type] || name === `torch.${TORCH_DTYPE[type]}`) return type;
+  }
+  throw fields.error(key, Object.values(TORCH_DTYPE).join(", "));
+}
+
+function readStreams(
+  fields: Fields,
+  modelType: string,
+): Pick<ModelConfig, "streams" | "prefixTokens" | "smoothing"> {
+  const streams = fields.integer("parscale_n", 1, 1, MAX_STREAMS);
+  if (streams > 1 && !modelType.endsWith("_parscale")) {
+    throw fields.error("parscale_n", `1 in a model of type ${show(modelType)}`, [
+      `Set model_type to ${show(modelType + "_parscale")} if the folder holds a ParScale model`,
+    ]);
+  }
+  return {
+    streams,
+    prefixTokens: fields.integer("parscale_n_tokens", 48, streams > 1 ? 1 : 0),
+    smoothing: fields.fraction("parscale_attn_smooth", 0.01),
+  };
+}
+
+/** One id, a list of ids, or null for none. */
+export function parseTokenIds(value: unknown, key: string, path: string): number[] {
+  const ids = value === undefined || value === null ? [] : Array.isArray(value) ? value : [value];
+  if (ids.every((id) => Number.isSafeInteger(id) && id >= 0)) return ids;
+  throw new DataError(
+    `Cannot read "${path}": found ${key} ${show(value)}, expected a token id or a list of them`,
+  );
+}
+
+/** Reads fields of known types and words the complaint when one is wrong. */
+class Fields {
+  constructor(readonly json: JsonObject, readonly path: string) {}
+
+  integer(key: string, fallback: number, low = 1, high = MAX_SIZE): number {
+    const value = this.json[key] ?? fallback;
+    if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) {
+      return value as number;
+    }
+    throw this.error(key, `an integer from ${low} to ${high}`);
+  }
+
+  /** A finite number above zero. */
+  positive(key: string, fallback: number): number {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "number" && value > 0 && Number.isFinite(value)) return value;
+    throw this.error(key, "a positive number");
+  }
+
+  /** A number from 0 to 1, both included. */
+  fraction(key: string, fallback: number): number {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "number" && value >= 0 && value <= 1) return value;
+    throw this.error(key, "a number from 0 to 1");
+  }
+
+  boolean(key: string, fallback: boolean): boolean {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "boolean") return value;
+    throw this.error(key, "true or false");
+  }
+
+  error(key: string, expected: string, hints: string[] = []): DataError {
+    return new DataError(
+      `Cannot read "${this.path}": found ${key} ${show(this.json[key])}, expected ${expected}`,
+      { hints },
+    );
+  }
+}
+
+/**
+ * The `config.json` of a folder that holds `config`, keeping every other field of `source`.
+ *
+ * Several streams give a ParScale config, one stream gives back the plain Qwen one. With `localCode`
+ * the official Python files lie in the folder, so `auto_map` names them instead of a hub repository.
+ */
+export function configToJson(
+  config: ModelConfig,
+  source: JsonObject,
+  options: { localCode?: boolean } = {},
+): JsonObject {
+  const json: JsonObject = { ...source };
+  useOldNames(json, config);
+  for (const key of ["auto_map", "parscale_n", "parscale_n_tokens", "parscale_attn_smooth"]) {
+    delete json[key];
+  }
+  const suffix = config.streams > 1 ? "ParScale" : "";
+  const architecture = `${ARCHITECTURE[config.family]}${suffix}ForCausalLM`;
+  json.architectures = [architecture];
+  json.model_type = config.streams > 1 ? `${config.family}_parscale` : config.family;
+  if (config.streams === 1) return json;
+
+  // The official code knows Qwen2 only.
+  if (config.family === "qwen2") {
+    const at = options.localCode ? "" : HUB_CODE;
+    json.auto_map = {
+      AutoConfig: `${at}configuration_qwen2_parscale.Qwen2ParScaleConfig`,
+      AutoModelForCausalLM: `${at}modeling_qwen2_parscale.${architecture}`,
+    };
+  }
+  json.parscale_n = config.streams;
+  json.parscale_n_tokens = config.prefixTokens;
+  json.parscale_attn_smooth = config.smoothing;
+  return json;
+}
+
+/** Writes the spellings that both old and new readers understand. */
+function useOldNames(json: JsonObject, config: ModelConfig): void {
+  if (json.rope_parameters !== undefined) {
+    delete json.rope_parameters;
+    json.rope_theta = config.ropeTheta;
+  }
+  delete json.dtype;
+  json.torch_dtype = TORCH_DTYPE[config.dtype];
+}

@@ -1,0 +1,97 @@
+/**
+ * Makes a folder appear complete or not at all.
+ *
+ * Files are written into a hidden folder beside the target, which takes the target's name at the end
+ * by a rename. Whatever fails or is interrupted before removes the hidden folder and leaves an older
+ * target as it was.
+ */
+import { basename, dirname, join, resolve } from "node:path";
+import { UsageError } from "../errors.ts";
+import { ioError } from "./files.ts";
+
+/** Throws unless a folder may be put at `path`: nothing there, an empty folder, or `overwrite`. */
+export async function requireFreeTarget(path: string, overwrite: boolean): Promise<void> {
+  try {
+    const info = await Deno.lstat(path);
+    if (!info.isDirectory) {
+      throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+    }
+    if (overwrite) return;
+    for await (const _ of Deno.readDir(path)) {
+      throw new UsageError(`Cannot write folder "${path}": found a folder, expected a free name`, {
+        hints: ["Choose another --out, or replace the folder with --overwrite"],
+      });
+    }
+  } catch (error) {
+    if ((error as { code?: string }).code === "ENOENT") return;
+    throw ioError("write folder", path, error);
+  }
+}
+
+/**
+ * Lets `fill` write into a temporary folder and then gives it the name `target`.
+ *
+ * Parents are created. With `overwrite` an existing folder stays in place until the new one is
+ * complete, and is removed afterwards.
+ */
+export async function writeFolder<T>(
+  target: string,
+  options: { overwrite?: boolean; signal?: AbortSignal },
+  fill: (partial: string) => Promise<T>,
+): Promise<T> {
+  const path = resolve(target);
+  const sibling = (label: string) => join(dirname(path), `.${basename(path)}.${label}-${Deno.pid}`);
+  const partial = sibling("partial"), replaced = sibling("replaced");
+
+  await requireFreeTarget(path, options.overwrite ?? false);
+  try {
+    await removeIfExists(partial); // left by a crashed process of the same id
+    await Deno.mkdir(partial, { recursive: true });
+    const result = await fill(partial);
+    options.signal?.throwIfAborted();
+    await requireFreeTarget(path, options.overwrite ?? false);
+    await syncFolder(partial);
+    await swap(partial, path, replaced);
+    await syncFolder(dirname(path));
+    return result;
+  } catch (error) {
+    await removeIfExists(partial).catch(() => {}); // the first error is the one to report
+    throw ioError("write folder", target, error);
+  }
+}
+
+/** Renames `partial` to `path`, moving what is there out of the way and back on failure. */
+async function swap(partial: string, path: string, replaced: string): Promise<void> {
+  let moved = true;
+  try {
+    await Deno.rename(path, replaced);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    moved = false;
+  }
+  try {
+    await Deno.rename(partial, path);
+  } catch (error) {
+    if (moved) await Deno.rename(replaced, path);
+    throw error;
+  }
+  if (moved) await removeIfExists(replaced);
+}
+
+async function removeIfExists(path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** Makes new names in a folder survive a power cut; not every file system offers it. */
+async function syncFolder(path: string): Promise<void> {
+  try {
+    using folder = await Deno.open(path);
+    await folder.sync();
+  } catch {
+    // The files themselves are on the disk already; only their names may be late.
+  }
+}

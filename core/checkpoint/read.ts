@@ -1,0 +1,65 @@
+/**
+ * Reads weights of an opened checkpoint: raw, widened to float32, or only scanned for NaN.
+ *
+ * Nothing is cached and no file stays open between calls.
+ */
+import { NumericalError } from "../errors.ts";
+import { readError, readExactly } from "./files.ts";
+import type { Checkpoint, StoredTensor } from "./open.ts";
+import { ELEMENT_BYTES, findNonFinite, widen } from "./widen.ts";
+
+/** Bytes scanned at a time; a multiple of every element size. */
+const CHUNK_BYTES = 4 << 20;
+
+/** The bytes of a tensor as stored. */
+export async function readTensorBytes(tensor: StoredTensor): Promise<Uint8Array<ArrayBuffer>> {
+  using file = openFile(tensor.path);
+  const bytes = new Uint8Array(tensor.byteLength);
+  await readExactly(file, tensor.path, tensor.offset, bytes);
+  return bytes;
+}
+
+/** The values of a tensor, widened to float32. */
+export async function readTensor(tensor: StoredTensor): Promise<Float32Array<ArrayBuffer>> {
+  return widen(await readTensorBytes(tensor), tensor.dtype);
+}
+
+/** Throws a `NumericalError` that names the first weight that is NaN or infinite. */
+export async function checkFinite(checkpoint: Checkpoint): Promise<void> {
+  const buffer = new Uint8Array(CHUNK_BYTES);
+  for (const tensor of checkpoint.tensors.values()) {
+    using file = openFile(tensor.path);
+    for (let start = 0; start < tensor.byteLength; start += CHUNK_BYTES) {
+      const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, tensor.byteLength - start));
+      await readExactly(file, tensor.path, tensor.offset + start, chunk);
+      requireFinite(tensor, start, chunk);
+    }
+  }
+}
+
+/** Throws when a chunk that starts at byte `start` of `tensor` holds a NaN or an infinity. */
+export function requireFinite(
+  tensor: StoredTensor,
+  start: number,
+  chunk: Uint8Array<ArrayBuffer>,
+): void {
+  const position = findNonFinite(chunk, tensor.dtype);
+  if (position < 0) return;
+  const size = ELEMENT_BYTES[tensor.dtype];
+  const value = widen(chunk.slice(position * size, (position + 1) * size), tensor.dtype)[0];
+  throw new NumericalError(
+    `Cannot use tensor "${tensor.name}" of "${tensor.path}": found ${value} at index ${
+      start / size + position
+    } of shape [${tensor.shape}], expected finite values`,
+    { hints: ["The checkpoint is damaged or its training diverged; take an earlier one"] },
+  );
+}
+
+/** Opens a weight file for reading. */
+export function openFile(path: string): Deno.FsFile {
+  try {
+    return Deno.openSync(path);
+  } catch (error) {
+    throw readError(path, error);
+  }
+}

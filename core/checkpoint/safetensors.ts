@@ -1,0 +1,196 @@
+/**
+ * The safetensors container: eight bytes of header length, a JSON header, then the data.
+ *
+ * Reading checks everything before a single weight is touched, as the format's own library does:
+ * each tensor lies inside the file, its bytes match type and shape, and together they cover the data
+ * section without gap or overlap. Offsets handed out are counted from the start of the file, not, as
+ * in the header, from the end of the header.
+ */
+import { DataError } from "../errors.ts";
+import { elementCount } from "../model/parameters.ts";
+import { isObject, parseJsonObject, readError, readExactly, show } from "./files.ts";
+
+/** Bits per element. Types below a byte exist, so bytes would not do. */
+const BITS: Readonly<Record<string, number>> = {
+  F4: 4,
+  F6_E2M3: 6,
+  F6_E3M2: 6,
+  BOOL: 8,
+  U8: 8,
+  I8: 8,
+  F8_E5M2: 8,
+  F8_E4M3: 8,
+  F8_E8M0: 8,
+  F8_E4M3FNUZ: 8,
+  F8_E5M2FNUZ: 8,
+  I16: 16,
+  U16: 16,
+  F16: 16,
+  BF16: 16,
+  I32: 32,
+  U32: 32,
+  F32: 32,
+  I64: 64,
+  U64: 64,
+  F64: 64,
+  C64: 64,
+};
+
+/** The limit of the reference implementation; a larger length means that this is another format. */
+const MAX_HEADER_BYTES = 100_000_000;
+
+/** One tensor as the header describes it. */
+export interface HeaderEntry {
+  readonly name: string;
+  /** As written in the header, for example `BF16`. */
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** Position of the first byte in the file. */
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** A validated header. */
+export interface SafetensorsHeader {
+  /** In the order of the data section. */
+  readonly entries: readonly HeaderEntry[];
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Position of the first data byte in the file. */
+  readonly dataOffset: number;
+}
+
+/** Reads and validates the header of a safetensors file. */
+export async function readHeader(path: string): Promise<SafetensorsHeader> {
+  let file: Deno.FsFile;
+  try {
+    file = await Deno.open(path);
+  } catch (error) {
+    throw readError(path, error);
+  }
+  using _ = file;
+  const info = await file.stat();
+  if (!info.isFile) throw new DataError(`Cannot read "${path}": found no regular file`);
+  if (info.size < 8) {
+    throw new DataError(
+      `Cannot read "${path}": found ${info.size} bytes, expected a safetensors file`,
+      { hints: ["The file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+    );
+  }
+  const prefix = new Uint8Array(8);
+  await readExactly(file, path, 0, prefix);
+  const length = new DataView(prefix.buffer).getBigUint64(0, true);
+  if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
+    throw new DataError(
+      `Cannot read "${path}": found a header length of ${length} in a file of ${info.size} bytes, expected a safetensors file`,
+      { hints: ["The file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+    );
+  }
+  const header = new Uint8Array(Number(length));
+  await readExactly(file, path, 8, header);
+  return parseHeader(header, path, info.size);
+}
+
+/** Validates header bytes against the length of the file they come from. */
+export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
+  const dataOffset = 8 + bytes.length;
+  const { __metadata__: metadata = {}, ...tensors } = parseJsonObject(bytes, path);
+  if (!isObject(metadata) || Object.values(metadata).some((value) => typeof value !== "string")) {
+    throw new DataError(
+      `Cannot read "${path}": found ${show(metadata)} as __metadata__, expected strings`,
+    );
+  }
+  const entries = Object.entries(tensors)
+    .map(([name, value]) => parseEntry(name, value, path, dataOffset))
+    .sort((a, b) => a.offset - b.offset || a.byteLength - b.byteLength);
+
+  let end = dataOffset;
+  for (const entry of entries) {
+    if (entry.offset !== end) {
+      throw tensorError(
+        path,
+        entry.name,
+        `starts at byte ${entry.offset}`,
+        `byte ${end}, where the tensor before it ends`,
+      );
+    }
+    end += entry.byteLength;
+    if (end > fileSize) {
+      throw tensorError(
+        path,
+        entry.name,
+        `ends at byte ${end} of a file of ${fileSize} bytes`,
+        "a complete file",
+        ["The file was cut short; copy or download it again"],
+      );
+    }
+  }
+  if (end !== fileSize) {
+    throw new DataError(
+      `Cannot read "${path}": found ${fileSize} bytes, expected ${end} from its header`,
+    );
+  }
+  return { entries, metadata: metadata as Record<string, string>, dataOffset };
+}
+
+function parseEntry(name: string, value: unknown, path: string, dataOffset: number): HeaderEntry {
+  if (!isObject(value)) {
+    throw tensorError(path, name, show(value), "an object with dtype, shape and data_offsets");
+  }
+  const { dtype, shape, data_offsets: offsets } = value;
+  const bits = typeof dtype === "string" && Object.hasOwn(BITS, dtype) ? BITS[dtype] : undefined;
+  if (bits === undefined) {
+    throw tensorError(path, name, `dtype ${show(dtype)}`, "a safetensors dtype");
+  }
+  if (!isSizeList(shape) || !Number.isSafeInteger(elementCount(shape) * 8)) {
+    throw tensorError(path, name, `shape ${show(shape)}`, "a list of non-negative integers");
+  }
+  if (!isSizeList(offsets) || offsets.length !== 2 || offsets[1]! < offsets[0]!) {
+    throw tensorError(path, name, `data_offsets ${show(offsets)}`, "[begin, end]");
+  }
+  const byteLength = offsets[1]! - offsets[0]!;
+  if (byteLength * 8 !== elementCount(shape) * bits) {
+    throw tensorError(
+      path,
+      name,
+      `${byteLength} bytes`,
+      `${elementCount(shape) * bits / 8} for ${dtype} of shape [${shape}]`,
+    );
+  }
+  return { name, dtype: dtype as string, shape, offset: dataOffset + offsets[0]!, byteLength };
+}
+
+function isSizeList(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 0);
+}
+
+function tensorError(
+  path: string,
+  name: string,
+  found: string,
+  expected: string,
+  hints: string[] = [],
+): DataError {
+  return new DataError(
+    `Cannot read tensor ${show(name)} of "${path}": found ${found}, expected ${expected}`,
+    { hints },
+  );
+}
+
+/** Header length and header of a file that holds these tensors in this order, padded to 8 bytes. */
+export function encodeHeader(
+  tensors: readonly Pick<HeaderEntry, "name" | "dtype" | "shape" | "byteLength">[],
+): Uint8Array<ArrayBuffer> {
+  let begin = 0;
+  const fields = tensors.map(({ name, dtype, shape, byteLength }) => {
+    const entry = { dtype, shape, data_offsets: [begin, begin += byteLength] };
+    return `${JSON.stringify(name)}:${JSON.stringify(entry)}`;
+  });
+  // Without `format` the official loader refuses the file.
+  const json = `{${['"__metadata__":{"format":"pt"}', ...fields].join(",")}}`;
+  const text = new TextEncoder().encode(json);
+  const padded = Math.ceil(text.length / 8) * 8;
+  const bytes = new Uint8Array(8 + padded).fill(0x20, 8 + text.length);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(padded), true);
+  bytes.set(text, 8);
+  return bytes;
+}

@@ -1,0 +1,248 @@
+/**
+ * Writes weight files by streaming: memory stays at three buffers whatever the size of the model.
+ *
+ * Comes in: tensors in file order, each with its bytes in another file, in memory or made on demand.
+ * Goes out: `model.safetensors`, or shards with an index. While one piece is read and another is
+ * written by the system's threads, the piece between them is inspected here (hashed, scanned), so
+ * the three costs overlap instead of adding up.
+ */
+import type { WeightType } from "../model/config.ts";
+import { ioError, readExactly } from "./files.ts";
+import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
+import { openFile } from "./read.ts";
+import { encodeHeader } from "./safetensors.ts";
+import { HEADER_DTYPE } from "./widen.ts";
+
+/** Bytes per piece; a multiple of every element size. */
+const PIECE_BYTES = 8 << 20;
+
+/** Bytes after which the system is asked to begin writing to the disk. */
+const FLUSH_BYTES = 128e6;
+
+/** The usual limit of a shard. */
+export const DEFAULT_SHARD_BYTES = 5e9;
+
+/** Produces the bytes of a tensor from byte `start` on; `start` and length are whole elements. */
+export type ByteGenerator = (start: number, length: number) => Uint8Array<ArrayBuffer>;
+
+/** A tensor to be written. */
+export interface OutputTensor {
+  readonly name: string;
+  readonly dtype: WeightType;
+  readonly shape: readonly number[];
+  readonly byteLength: number;
+  /** A stored tensor is copied byte for byte. */
+  readonly source: StoredTensor | Uint8Array<ArrayBuffer> | ByteGenerator;
+}
+
+/** What happens on the way. */
+export interface StreamOptions {
+  /** Sees every piece, in order, before it is written. */
+  inspect?(tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>): void;
+  signal?: AbortSignal;
+}
+
+/**
+ * Writes tensors into an existing folder and returns the names of the files.
+ *
+ * Shards are filled in order; a tensor that would pass `maxShardBytes` starts the next one. Every
+ * file has reached the disk when this returns.
+ */
+export async function writeWeights(
+  folder: string,
+  tensors: readonly OutputTensor[],
+  options: StreamOptions & { maxShardBytes?: number } = {},
+): Promise<string[]> {
+  const shards = planShards(tensors, options.maxShardBytes ?? DEFAULT_SHARD_BYTES);
+  const files: string[] = [];
+  const weightMap: Record<string, string> = {};
+  for (const [i, shard] of shards.entries()) {
+    const file = shards.length === 1 ? WEIGHTS_FILE : shardName(i + 1, shards.length);
+    await writeSafetensors(`${folder}/${file}`, shard, options);
+    files.push(file);
+    for (const { name } of shard) weightMap[name] = file;
+  }
+  if (shards.length > 1) {
+    const total_size = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
+    await writeJson(`${folder}/${INDEX_FILE}`, { metadata: { total_size }, weight_map: weightMap });
+    files.push(INDEX_FILE);
+  }
+  return files;
+}
+
+/** Splits tensors into shards of at most `maxBytes`, except where a single tensor is larger. */
+export function planShards<T extends { readonly byteLength: number }>(
+  tensors: readonly T[],
+  maxBytes: number,
+): T[][] {
+  const shards: T[][] = [[]];
+  let filled = 0;
+  for (const tensor of tensors) {
+    if (filled > 0 && filled + tensor.byteLength > maxBytes) {
+      shards.push([]);
+      filled = 0;
+    }
+    shards.at(-1)!.push(tensor);
+    filled += tensor.byteLength;
+  }
+  return shards;
+}
+
+function shardName(index: number, count: number): string {
+  const digits = (value: number) => String(value).padStart(5, "0");
+  return `model-${digits(index)}-of-${digits(count)}.safetensors`;
+}
+
+/** Writes one safetensors file and waits until it is on the disk. */
+export async function writeSafetensors(
+  path: string,
+  tensors: readonly OutputTensor[],
+  options: StreamOptions = {},
+): Promise<void> {
+  const header = tensors.map((tensor) => ({ ...tensor, dtype: HEADER_DTYPE[tensor.dtype] }));
+  await writeDurably(path, async (file) => {
+    await writeAll(file, encodeHeader(header));
+    using flusher = new Flusher(path);
+    const write = async (piece: Uint8Array) => {
+      await writeAll(file, piece);
+      flusher.wrote(piece.length);
+    };
+    await streamTensors(tensors, { ...options, write });
+    await flusher.idle();
+  });
+}
+
+/** Sends data to the disk while more is being written, so that the last sync has little to do. */
+class Flusher {
+  /** A handle of its own: operations on one handle wait for each other. */
+  readonly #file: Deno.FsFile;
+  #unsynced = 0;
+  #syncing: Promise<void> | undefined;
+
+  constructor(path: string) {
+    this.#file = Deno.openSync(path);
+  }
+
+  wrote(bytes: number): void {
+    this.#unsynced += bytes;
+    if (this.#syncing !== undefined || this.#unsynced < FLUSH_BYTES) return;
+    this.#unsynced = 0;
+    // An error shows again in the last sync, which reports it.
+    this.#syncing = this.#file.syncData().catch(() => {}).then(() => this.#syncing = undefined);
+  }
+
+  async idle(): Promise<void> {
+    await this.#syncing;
+  }
+
+  [Symbol.dispose]() {
+    this.#file.close();
+  }
+}
+
+/** Writes a JSON document and waits until it is on the disk. */
+export async function writeJson(path: string, value: unknown): Promise<void> {
+  const text = new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
+  await writeDurably(path, (file) => writeAll(file, text));
+}
+
+/** Copies a file as it is and waits until the copy is on the disk. */
+export async function copyFile(from: string, to: string): Promise<void> {
+  using source = openFile(from);
+  const buffer = new Uint8Array(1 << 20);
+  await writeDurably(to, async (file) => {
+    for (let count; (count = await source.read(buffer)) !== null;) {
+      await writeAll(file, buffer.subarray(0, count));
+    }
+  });
+}
+
+async function writeDurably(
+  path: string,
+  write: (file: Deno.FsFile) => Promise<void>,
+): Promise<void> {
+  try {
+    using file = await Deno.open(path, { write: true, create: true, truncate: true });
+    await write(file);
+    await file.sync();
+  } catch (error) {
+    throw ioError("write", path, error);
+  }
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+}
+
+/** Passes the bytes of all tensors, piece by piece and in order, to `inspect` and `write`. */
+export async function streamTensors(
+  tensors: readonly OutputTensor[],
+  options: StreamOptions & { write?: (piece: Uint8Array<ArrayBuffer>) => Promise<void> },
+): Promise<void> {
+  const pieces = [...cutIntoPieces(tensors)];
+  const largest = pieces.reduce((size, piece) => Math.max(size, piece.length), 0);
+  // A buffer is free again when its write is done, two pieces after its read began.
+  const buffers = [0, 1, 2].map(() => new Uint8Array(largest));
+  using files = new OpenFiles();
+  const read = (i: number) =>
+    i < pieces.length ? readPiece(pieces[i]!, buffers[i % 3]!, files) : undefined;
+
+  let reading = read(0);
+  let writing: Promise<void> | undefined;
+  try {
+    for (let i = 0; i < pieces.length; i++) {
+      options.signal?.throwIfAborted();
+      const bytes = (await reading)!;
+      reading = read(i + 1);
+      options.inspect?.(pieces[i]!.tensor, pieces[i]!.start, bytes);
+      await writing;
+      writing = options.write?.(bytes);
+    }
+    await writing;
+  } finally {
+    // After an error one read and one write may still be under way, on files about to be closed.
+    await Promise.allSettled([reading, writing]);
+  }
+}
+
+interface Piece {
+  readonly tensor: OutputTensor;
+  readonly start: number;
+  readonly length: number;
+}
+
+function* cutIntoPieces(tensors: readonly OutputTensor[]): Generator<Piece> {
+  for (const tensor of tensors) {
+    for (let start = 0; start < tensor.byteLength; start += PIECE_BYTES) {
+      yield { tensor, start, length: Math.min(PIECE_BYTES, tensor.byteLength - start) };
+    }
+  }
+}
+
+/** Begins to read a piece; not `async`, as code after an `await` would wait for the inspection. */
+function readPiece(
+  { tensor: { source }, start, length }: Piece,
+  buffer: Uint8Array<ArrayBuffer>,
+  files: OpenFiles,
+): Promise<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer> {
+  if (typeof source === "function") return source(start, length);
+  if (source instanceof Uint8Array) return source.subarray(start, start + length);
+  const into = buffer.subarray(0, length);
+  return readExactly(files.get(source.path), source.path, source.offset + start, into)
+    .then(() => into);
+}
+
+/** The files tensors are read from, each opened once. */
+class OpenFiles {
+  readonly #files = new Map<string, Deno.FsFile>();
+
+  get(path: string): Deno.FsFile {
+    let file = this.#files.get(path);
+    if (file === undefined) this.#files.set(path, file = openFile(path));
+    return file;
+  }
+
+  [Symbol.dispose]() {
+    for (const file of this.#files.values()) file.close();
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * Beam search for one prompt, by the rules of Hugging Face transformers (early stopping off).
+ *
+ * Each step ranks K = max(2, 1 + end tokens) · beams candidates. A candidate that ends in an end token
+ * leaves the open set, and becomes a finished sequence only if it ranks among the first `beams`. A
+ * finished score is the sum of log-probabilities divided by (new tokens)^penalty. The search ends when
+ * `beams` sequences are finished and the best open one cannot beat the worst of them any more.
+ *
+ * Beams are sequences of one batch; moving a beam moves its rows in all P streams.
+ */
+import { NumericalError } from "../errors.ts";
+import type { HostArray } from "../runtime/device.ts";
+import type { Engine } from "./engine.ts";
+import type { KvCache } from "./kv_cache.ts";
+import { checkTokens, prefill } from "./prefill.ts";
+
+/** How to search. */
+export interface BeamOptions {
+  readonly beams: number;
+  readonly maxTokens: number;
+  readonly lengthPenalty: number;
+  readonly eosTokenIds: readonly number[];
+}
+
+/** A finished sequence. */
+export interface BeamResult {
+  /** New tokens, end token included. */
+  readonly tokens: number[];
+  /** Sum of log-probabilities / length^penalty. */
+  readonly score: number;
+  readonly reason: "eos" | "length";
+}
+
+interface Hypothesis {
+  readonly tokens: readonly number[];
+  readonly sum: number;
+}
+
+interface Candidate {
+  readonly beam: number;
+  readonly token: number;
+  readonly sum: number;
+}
+
+/** Searches; results best first, `beams` of them. Throws `DataError` for an unusable prompt. */
+export async function beamSearch(
+  engine: Engine,
+  prompt: readonly number[],
+  options: BeamOptions,
+): Promise<BeamResult[]> {
+  const { beams, lengthPenalty, eosTokenIds } = options;
+  checkTokens(engine.config, prompt, "continue a prompt");
+  const { vocabSize, maxPositionEmbeddings } = engine.config;
+  const room = maxPositionEmbeddings - prompt.length;
+  const maxTokens = Math.min(options.maxTokens, room);
+  const perStep = Math.max(2, 1 + eosTokenIds.length) * beams;
+  const finished: BeamResult[] = [];
+  const finish = (tokens: readonly number[], sum: number, reason: "eos" | "length") => {
+    finished.push({ tokens: [...tokens], score: sum / tokens.length ** lengthPenalty, reason });
+    finished.sort((a, b) => b.score - a.score);
+    finished.length = Math.min(finished.length, beams);
+  };
+
+  const first = engine.createCache(1, prompt.length + 1);
+  let outputs = await prefill(engine, first, prompt);
+  let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
+  const caches = new CachePair(first, beams, prompt.length);
+  for (let length = 1; length <= maxTokens; length++) {
+    const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep);
+    const next: { hypothesis: Hypothesis; from: number }[] = [];
+    candidates.forEach(({ beam, token, sum }, rank) => {
+      const tokens = [...open[beam]!.tokens, token];
+      if (length === maxTokens) {
+        if (rank < beams) finish(tokens, sum, eosTokenIds.includes(token) ? "eos" : "length");
+      } else if (eosTokenIds.includes(token)) {
+        if (rank < beams) finish(tokens, sum, "eos");
+      } else if (next.length < beams) next.push({ hypothesis: { tokens, sum }, from: beam });
+    });
+    const best = next[0]?.hypothesis;
+    if (!best) break;
+    const worst = finished.length === beams ? finished.at(-1)!.score : -Infinity;
+    if (best.sum / length ** lengthPenalty <= worst) break;
+    open = next.map(({ hypothesis }) => hypothesis);
+    const used = prompt.length + length - 1;
+    const cache = caches.select(next.map(({ from }) => from), used);
+    const rows = Array.from({ length: beams }, (_, b) => b);
+    outputs = await engine.forward(cache, {
+      ids: rows.map((b) => [(open[b] ?? open[0]!).tokens.at(-1)!]),
+      start: rows.map(() => used),
+      select: rows,
+    });
+  }
+  return finished;
+}
+
+/** The best continuations of all open hypotheses, best first; ties by beam, then token. */
+function topCandidates(
+  logits: HostArray,
+  V: number,
+  open: readonly Hypothesis[],
+  count: number,
+): Candidate[] {
+  const best: Candidate[] = [];
+  open.forEach(({ sum: base }, beam) => {
+    const row = logits.subarray(beam * V, (beam + 1) * V);
+    const offset = base - logSumExp(row);
+    for (let token = 0; token < V; token++) {
+      const sum = row[token]! + offset;
+      if (best.length === count && sum <= best[count - 1]!.sum) continue;
+      let at = best.length;
+      while (at > 0 && best[at - 1]!.sum < sum) at--;
+      best.splice(at, 0, { beam, token, sum });
+      if (best.length > count) best.pop();
+    }
+  });
+  return best;
+}
+
+function logSumExp(row: HostArray): number {
+  let peak = -Infinity;
+  for (const x of row) if (x > peak) peak = x;
+  let total = 0;
+  for (const x of row) total += Math.exp(x - peak);
+  if (!Number.isFinite(total)) {
+    throw new NumericalError("Cannot rank tokens: a logit is not finite");
+  }
+  return peak + Math.log(total);
+}
+
+/** Two caches used in turn: the beams of one step are copied from those of the step before. */
+class CachePair {
+  #current: KvCache;
+  #spare: KvCache | undefined;
+  readonly #beams: number;
+
+  constructor(prompt: KvCache, beams: number, used: number) {
+    this.#beams = beams;
+    this.#current = prompt.rearranged(new Array(beams).fill(0), used + 1, used);
+  }
+
+  /** Makes sequence b continue sequence `from[b]`, with room for one more token. */
+  select(from: readonly number[], used: number): KvCache {
+    // Fewer hypotheses than beams can be open; the others repeat the first and are not read.
+    const sources = Array.from({ length: this.#beams }, (_, b) => from[b] ?? 0);
+    const grows = this.#current.capacity < used + 1;
+    if (!grows && sources.every((source, b) => source === b)) return this.#current;
+    let target = this.#spare;
+    if (grows || !target) target = this.#current.rearranged(sources, used + 1, used);
+    else target.copyFrom(this.#current, sources.map((source, b) => [source, b]), used);
+    this.#spare = grows ? undefined : this.#current;
+    return this.#current = target;
+  }
+}

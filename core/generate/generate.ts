@@ -1,0 +1,174 @@
+/**
+ * Continues many prompts at once: continuous batching over a fixed number of slots.
+ *
+ * Requests are prefilled one by one into free slots and then decoded together, one token per step for
+ * every occupied slot; a slot that finishes takes the next request at once. Events come out as they
+ * happen: a token, or the end of a request. Every request draws from its own random stream, so its
+ * result does not depend on what it shares the batch with.
+ */
+import type { RandomStream } from "../random.ts";
+import type { Engine } from "./engine.ts";
+import type { KvCache } from "./kv_cache.ts";
+import { checkTokens, prefill } from "./prefill.ts";
+import { sample, type SamplingOptions } from "./sampling.ts";
+
+/** Why a text ended: an end token, a stop string, or the token limit. */
+export type FinishReason = "eos" | "stop" | "length";
+
+/** A prompt and how to continue it. */
+export interface GenerationRequest {
+  readonly tokens: readonly number[];
+  /** At most this many new tokens; the model's context limits it further. */
+  readonly maxTokens: number;
+  readonly sampling: SamplingOptions;
+  readonly random: RandomStream;
+  /** Tokens that end the text; part of the result. */
+  readonly eosTokenIds: readonly number[];
+  /** Asked after every token (not after an end token); true ends the text there. */
+  readonly shouldStop?: (token: number) => boolean;
+}
+
+/** What happened to one request, by its position in the input. */
+export type GenerationEvent =
+  | { readonly kind: "token"; readonly index: number; readonly token: number }
+  | { readonly kind: "done"; readonly index: number; readonly reason: FinishReason }
+  | { readonly kind: "failed"; readonly index: number; readonly error: unknown };
+
+interface Slot {
+  readonly index: number;
+  readonly request: GenerationRequest;
+  readonly limit: number;
+  /** Tokens in the cache. */
+  used: number;
+  /** Sampled, not yet in the cache. */
+  next: number;
+  produced: number;
+}
+
+/**
+ * Runs requests with at most `batch` at a time. A request that cannot be run gives a `failed` event;
+ * errors of the engine are thrown.
+ */
+export async function* generate(
+  engine: Engine,
+  requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
+  { batch }: { batch: number },
+): AsyncGenerator<GenerationEvent> {
+  const queue = Symbol.asyncIterator in requests
+    ? requests[Symbol.asyncIterator]()
+    : requests[Symbol.iterator]();
+  const run = new Batch(engine, batch);
+  let exhausted = false;
+  for (let index = 0;;) {
+    while (!exhausted && run.hasFreeSlot) {
+      const next = await queue.next();
+      if (next.done) exhausted = true;
+      else yield* run.admit(index++, next.value);
+    }
+    if (run.isEmpty) return;
+    yield* run.step(exhausted);
+  }
+}
+
+class Batch {
+  readonly #engine: Engine;
+  #slots: (Slot | undefined)[];
+  #cache: KvCache | undefined;
+
+  constructor(engine: Engine, size: number) {
+    this.#engine = engine;
+    this.#slots = new Array(size).fill(undefined);
+  }
+
+  get hasFreeSlot(): boolean {
+    return this.#slots.includes(undefined);
+  }
+
+  get isEmpty(): boolean {
+    return this.#slots.every((slot) => slot === undefined);
+  }
+
+  /** Prefills a request and gives it a slot, unless its first token is already its last. */
+  async *admit(index: number, request: GenerationRequest): AsyncGenerator<GenerationEvent> {
+    const { config } = this.#engine;
+    try {
+      checkTokens(config, request.tokens, "continue a prompt");
+    } catch (error) {
+      yield { kind: "failed", index, error };
+      return;
+    }
+    const room = config.maxPositionEmbeddings - request.tokens.length;
+    const limit = Math.min(request.maxTokens, room);
+    if (limit < 1) {
+      yield { kind: "done", index, reason: "length" };
+      return;
+    }
+    const used = request.tokens.length;
+    const prompt = this.#engine.createCache(1, used + 1);
+    const logits = (await prefill(this.#engine, prompt, request.tokens)).get("logits")!;
+    const next = sample(logits, request.sampling, request.random);
+    const slot: Slot = { index, request, limit, used, next, produced: 1 };
+    yield { kind: "token", index, token: next };
+    const reason = finishReason(slot);
+    if (reason) yield { kind: "done", index, reason };
+    else this.#place(slot, prompt);
+  }
+
+  /** Decodes one token for every occupied slot. */
+  async *step(noMoreRequests: boolean): AsyncGenerator<GenerationEvent> {
+    if (noMoreRequests) this.#shrink();
+    const slots = this.#slots;
+    const cache = this.#reserve(Math.max(...slots.map((slot) => (slot?.used ?? 0) + 1)));
+    const occupied = slots.flatMap((slot, b) => slot ? [b] : []);
+    const outputs = await this.#engine.forward(cache, {
+      // A free slot computes token 0 at position 0: nobody reads it.
+      ids: slots.map((slot) => [slot?.next ?? 0]),
+      start: slots.map((slot) => slot?.used ?? 0),
+      select: slots.map((_, b) => b),
+    });
+    const V = this.#engine.config.vocabSize;
+    for (const b of occupied) {
+      const slot = slots[b]!;
+      const logits = outputs.get("logits")!.subarray(b * V, (b + 1) * V);
+      slot.used++;
+      slot.next = sample(logits, slot.request.sampling, slot.request.random);
+      slot.produced++;
+      yield { kind: "token", index: slot.index, token: slot.next };
+      const reason = finishReason(slot);
+      if (!reason) continue;
+      slots[b] = undefined;
+      yield { kind: "done", index: slot.index, reason };
+    }
+  }
+
+  #place(slot: Slot, prompt: KvCache): void {
+    const b = this.#slots.indexOf(undefined);
+    this.#reserve(slot.used + 1).copyFrom(prompt, [[0, b]], slot.used);
+    this.#slots[b] = slot;
+  }
+
+  /** The cache, grown to hold this many slots per sequence. */
+  #reserve(slots: number): KvCache {
+    const old = this.#cache;
+    const size = this.#slots.length;
+    if (old && old.batch === size && old.capacity >= slots) return old;
+    if (!old) return this.#cache = this.#engine.createCache(size, slots);
+    const used = Math.max(0, ...this.#slots.map((slot) => slot?.used ?? 0));
+    return this.#cache = old.rearranged(this.#slots.map((_, b) => b), slots, used);
+  }
+
+  /** Drops free slots once they are half of all, since every slot costs time, used or not. */
+  #shrink(): void {
+    const occupied = this.#slots.flatMap((slot, b) => slot ? [b] : []);
+    if (!this.#cache || occupied.length * 2 > this.#slots.length) return;
+    const used = Math.max(...occupied.map((b) => this.#slots[b]!.used));
+    this.#cache = this.#cache.rearranged(occupied, this.#cache.capacity, used);
+    this.#slots = occupied.map((b) => this.#slots[b]);
+  }
+}
+
+function finishReason({ request, next, produced, limit }: Slot): FinishReason | undefined {
+  if (request.eosTokenIds.includes(next)) return "eos";
+  if (request.shouldStop?.(next)) return "stop";
+  return produced >= limit ? "length" : undefined;
+}

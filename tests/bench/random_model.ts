@@ -1,0 +1,88 @@
+/**
+ * Models of real shapes with random weights, made on the fly for timing.
+ *
+ * The backbone is written once per shape into the system's temporary folder and mapped from there, as
+ * a real checkpoint would be; introduced tensors are made in memory. Values are small and finite.
+ */
+import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
+import type { FileTensor, HostTensor, Weights } from "../../core/runtime/device.ts";
+
+/** Qwen2.5-0.5B with P streams and 48 prefix tokens. */
+export function qwen05b(streams: number): ModelConfig {
+  return {
+    family: "qwen2",
+    vocabSize: 151936,
+    hiddenSize: 896,
+    intermediateSize: 4864,
+    numHiddenLayers: 24,
+    numAttentionHeads: 14,
+    numKeyValueHeads: 2,
+    headDim: 64,
+    rmsNormEps: 1e-6,
+    ropeTheta: 1e6,
+    maxPositionEmbeddings: 32768,
+    tieWordEmbeddings: true,
+    attentionBias: true,
+    outputBias: false,
+    dtype: "bf16",
+    eosTokenIds: [],
+    streams,
+    prefixTokens: 48,
+    smoothing: 0.1,
+  };
+}
+
+/** Random weights for a config; the file is `<temporary folder>/parscale-bench-<name>.safetensors`. */
+export function randomWeights(config: ModelConfig, name: string): Weights {
+  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}.safetensors`;
+  const specs = parameterSpecs(config);
+  const backbone = specs.filter((spec) => !spec.introduced).map((spec) => ({
+    ...spec,
+    dtype: "BF16",
+    byteLength: elementCount(spec.shape) * 2,
+  }));
+  const header = encodeHeader(backbone);
+  const total = backbone.reduce((sum, spec) => sum + spec.byteLength, header.length);
+  if (fileSize(path) !== total) writeRandom(path, header, total);
+
+  const weights = new Map<string, FileTensor | HostTensor>();
+  let offset = header.length;
+  for (const { name, shape, byteLength } of backbone) {
+    weights.set(name, { dtype: "bf16", shape, path, offset });
+    offset += byteLength;
+  }
+  for (const { name, shape } of specs.filter((spec) => spec.introduced)) {
+    const data = new Float32Array(elementCount(shape)).map((_, i) => ((i * 37) % 101 - 50) / 2500);
+    weights.set(name, { dtype: "f32", shape, data });
+  }
+  return weights;
+}
+
+function fileSize(path: string): number {
+  try {
+    return Deno.statSync(path).size;
+  } catch {
+    return -1;
+  }
+}
+
+function writeRandom(path: string, header: Uint8Array, total: number): void {
+  using file = Deno.openSync(path, { write: true, create: true, truncate: true });
+  const write = (bytes: Uint8Array) => {
+    for (let at = 0; at < bytes.length;) at += file.writeSync(bytes.subarray(at));
+  };
+  write(header);
+  const chunk = new Uint16Array(1 << 20);
+  let state = 1;
+  for (let i = 0; i < chunk.length; i++) {
+    state = Math.imul(state, 1664525) + 1013904223 >>> 0;
+    // Sign and fraction are random, the exponent puts the value between 2⁻⁷ and 2⁻⁵.
+    chunk[i] = (state >>> 16 & 0x80ff) | 0x3c00;
+  }
+  const bytes = new Uint8Array(chunk.buffer);
+  for (let left = total - header.length; left > 0; left -= bytes.length) {
+    write(bytes.subarray(0, Math.min(left, bytes.length)));
+  }
+}

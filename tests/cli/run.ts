@@ -1,0 +1,93 @@
+/**
+ * Runs the program as a user does: its own process, a scratch folder, an environment of its own.
+ *
+ * Variables that change output (`NO_COLOR`, `CI`, `PARSCALE_*`) are absent unless given, so that
+ * results do not depend on who runs the tests.
+ */
+
+/** How to run it. */
+export interface RunOptions {
+  /** Text for stdin; without it stdin is empty, never a terminal. */
+  readonly stdin?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Working folder; a new one that is removed afterwards when absent. */
+  readonly cwd?: string;
+}
+
+/** What a finished process leaves. */
+export interface RunResult {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The entry point under test. */
+export const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
+
+/** Only what the runtime itself needs. */
+const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
+
+/** The environment of a run: the inherited minimum, then what the test asks for. */
+export function environment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const inherited = INHERITED.flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return { ...Object.fromEntries(inherited), ...extra };
+}
+
+/** Calls `body` with a new folder and removes the folder. */
+export async function withScratch<T>(body: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await Deno.makeTempDir({ prefix: "parscale-test-" });
+  try {
+    return await body(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function runCommand(
+  program: string,
+  args: readonly string[],
+  options: RunOptions,
+): Promise<RunResult> {
+  const run = async (cwd: string) => {
+    const child = new Deno.Command(program, {
+      args: [...args],
+      cwd,
+      env: environment(options.env),
+      clearEnv: true,
+      stdin: options.stdin === undefined ? "null" : "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    const fed = options.stdin === undefined ? undefined : feed(child.stdin, options.stdin);
+    const { code, stdout, stderr } = await child.output();
+    await fed;
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  };
+  return options.cwd === undefined ? await withScratch(run) : await run(options.cwd);
+}
+
+/** Writes all of stdin; a program that stops reading early is not the writer's problem. */
+async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<void> {
+  try {
+    const writer = stdin.getWriter();
+    await writer.write(new TextEncoder().encode(text));
+    await writer.close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+}
+
+/** Runs `parscale` with `args` to its end. */
+export function runParscale(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
+  return runCommand(Deno.execPath(), ["run", "-A", ENTRY, ...args], options);
+}
+
+/** Runs a bash script in which `parscale` is the program under test; for pipelines. */
+export function runShell(script: string, options: RunOptions = {}): Promise<RunResult> {
+  const define = `parscale() { '${Deno.execPath()}' run -A '${ENTRY}' "$@"; }\n`;
+  return runCommand("bash", ["-c", define + script], options);
+}

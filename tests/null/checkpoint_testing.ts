@@ -1,0 +1,58 @@
+/** Shared by the checkpoint tests: scratch folders, altered configs, hand-made weight files. */
+import { ParscaleError } from "../../core/errors.ts";
+
+/** Folder of the small models. */
+export const MODELS = new URL("../../fixtures/models", import.meta.url).pathname;
+
+/** The seven small models. */
+export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name).sort();
+
+/** Runs `test` with a folder that is removed afterwards. */
+export async function withScratch(test: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "parscale-test-" });
+  try {
+    await test(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** Copies a small model, changing fields of its config; undefined removes a field. */
+export function copyModel(name: string, to: string, changes: Record<string, unknown> = {}): void {
+  Deno.mkdirSync(to, { recursive: true });
+  for (const { name: file } of Deno.readDirSync(`${MODELS}/${name}`)) {
+    Deno.copyFileSync(`${MODELS}/${name}/${file}`, `${to}/${file}`);
+  }
+  const config = JSON.parse(Deno.readTextFileSync(`${to}/config.json`));
+  Deno.writeTextFileSync(`${to}/config.json`, JSON.stringify({ ...config, ...changes }));
+}
+
+/** The error of the user's making that `work` throws; any other outcome fails the test. */
+export async function userError(work: () => unknown): Promise<ParscaleError> {
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof ParscaleError) return error;
+    throw error;
+  }
+  throw new Error("expected an error, but there was none");
+}
+
+/** Writes a safetensors file from a header and data bytes. */
+export function writeRaw(path: string, header: unknown, data: Uint8Array): void {
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const file = new Uint8Array(8 + text.length + data.length);
+  new DataView(file.buffer).setBigUint64(0, BigInt(text.length), true);
+  file.set(text, 8);
+  file.set(data, 8 + text.length);
+  Deno.writeFileSync(path, file);
+}
+
+/** Header and data of a safetensors file, taken apart. */
+export function readRaw(path: string) {
+  const bytes = Deno.readFileSync(path);
+  const length = Number(new DataView(bytes.buffer).getBigUint64(0, true));
+  const text = new TextDecoder().decode(bytes.subarray(8, 8 + length));
+  // deno-lint-ignore no-explicit-any -- tests put all sorts of nonsense into headers
+  return { header: JSON.parse(text) as Record<string, any>, data: bytes.subarray(8 + length) };
+}
