@@ -80,6 +80,9 @@ export class RandomStream {
 
   /** An integer from 0 to `n` − 1, without bias, for `n` up to 2³². */
   integer(n: number): number {
+    if (!(Number.isInteger(n) && n >= 1 && n <= 2 ** 32)) {
+      throw new RangeError(`no integer below ${n}`);
+    }
     const limit = Math.floor(2 ** 32 / n) * n;
     for (;;) {
       const word = this.word();

@@ -15,6 +15,31 @@ export interface CommandEntry {
 
 /** In the order in which help lists them. */
 export const commands: readonly CommandEntry[] = [
+  {
+    name: "convert",
+    summary: "Turn a Qwen checkpoint into a ParScale one, or back",
+    load: () => import("./convert.ts"),
+  },
+  {
+    name: "generate",
+    summary: "Continue prompts or answer messages",
+    load: () => import("./generate.ts"),
+  },
+  {
+    name: "score",
+    summary: "Compute log-probabilities of given tokens or texts",
+    load: () => import("./score.ts"),
+  },
+  {
+    name: "inspect",
+    summary: "Show what is in a checkpoint and the memory it needs",
+    load: () => import("./inspect.ts"),
+  },
+  {
+    name: "doctor",
+    summary: "Check what works on this machine",
+    load: () => import("./doctor.ts"),
+  },
   { name: "help", summary: "Explain a command or a topic", load: () => import("./help.ts") },
   {
     name: "completions",

@@ -5,6 +5,7 @@
  * Devices make the second program of a model cheap (weights are shared), so sizes follow the work
  * instead of being padded to a few fixed shapes.
  */
+import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/parscale.ts";
@@ -86,14 +87,15 @@ export class Engine {
     return new Map([...prepared.outputs].map(([name, tensor]) => [name, device.read(tensor)]));
   }
 
-  /** The forward program for these sizes, as built, for planning. */
-  program(sizes: ForwardSizes, options: ForwardOptions = { head: "logits" }): Program {
-    return buildForward(this.config, sizes, options);
+  /** Exact bytes that a step of these sizes needs, KV cache and weights included. */
+  plan(sizes: ForwardSizes, options: ForwardOptions = { head: "logits" }): MemoryPlan {
+    return this.device.plan(buildForward(this.config, sizes, options), this.#weights);
   }
 
   #prepare(sizes: ForwardSizes, options: ForwardOptions): Promise<Prepared> {
     const key = JSON.stringify([sizes, options]);
-    const ready = this.#prepared.get(key) ?? this.#compile(this.program(sizes, options));
+    const ready = this.#prepared.get(key) ??
+      this.#compile(buildForward(this.config, sizes, options));
     this.#prepared.delete(key);
     this.#prepared.set(key, ready); // now the most recently used
     if (this.#prepared.size > MAX_PROGRAMS) {

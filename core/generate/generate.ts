@@ -108,8 +108,8 @@ class Batch {
     const logits = (await prefill(this.#engine, prompt, request.tokens)).get("logits")!;
     const next = sample(logits, request.sampling, request.random);
     const slot: Slot = { index, request, limit, used, next, produced: 1 };
-    yield { kind: "token", index, token: next };
     const reason = finishReason(slot);
+    yield { kind: "token", index, token: next };
     if (reason) yield { kind: "done", index, reason };
     else this.#place(slot, prompt);
   }
@@ -133,8 +133,8 @@ class Batch {
       slot.used++;
       slot.next = sample(logits, slot.request.sampling, slot.request.random);
       slot.produced++;
-      yield { kind: "token", index: slot.index, token: slot.next };
       const reason = finishReason(slot);
+      yield { kind: "token", index: slot.index, token: slot.next };
       if (!reason) continue;
       slots[b] = undefined;
       yield { kind: "done", index: slot.index, reason };

@@ -25,8 +25,8 @@ export interface Score {
   /** Whether greedy decoding would have produced exactly these tokens. */
   readonly isGreedy: boolean;
   /**
-   * Aggregation weights [scored tokens][P] at the position that predicts each token; absent when the
-   * model has one stream.
+   * Aggregation weights [tokens][P]: row t mixed the streams at token t, to predict token t + 1. Only
+   * when asked for; all ones when the model has one stream.
    */
   readonly weights?: readonly Float32Array[];
 }
@@ -41,10 +41,17 @@ const SIZE_STEP = 32;
 export async function scoreBatch(
   engine: Engine,
   requests: readonly ScoreRequest[],
+  options: { weights?: boolean } = {},
 ): Promise<Score[]> {
   for (const { tokens } of requests) checkTokens(engine.config, tokens, "score a sequence");
   const P = engine.config.streams;
-  const longest = Math.max(...requests.map(({ tokens }) => tokens.length - 1));
+  // Weights are wanted at every token, log-probabilities only before a token that is scored.
+  const positions = requests.map(({ tokens, from }) =>
+    options.weights
+      ? { first: 0, end: tokens.length }
+      : { first: Math.max(0, from - 1), end: tokens.length - 1 }
+  );
+  const longest = Math.max(...positions.map(({ end }) => end));
   const results = requests.map(({ tokens, from }) => ({
     tokenLogprobs: new Float32Array(Math.max(0, tokens.length - from)),
     isGreedy: true,
@@ -53,8 +60,8 @@ export async function scoreBatch(
   const cache = engine.createCache(requests.length, roundUp(longest));
   for (let start = 0; start < longest; start += CHUNK) {
     const T = Math.min(CHUNK, roundUp(longest - start));
-    const wanted = requests.flatMap(({ tokens, from }, b) =>
-      positionsBetween(Math.max(from - 1, start), Math.min(tokens.length - 1, start + T))
+    const wanted = positions.flatMap(({ first, end }, b) =>
+      integersBetween(Math.max(first, start), Math.min(end, start + T))
         .map((position) => ({ b, position }))
     );
     // The first chunks may only feed the cache, but the program selects at least one token.
@@ -76,9 +83,13 @@ export async function scoreBatch(
     wanted.forEach(({ b, position }, i) => {
       const { tokens, from } = requests[b]!;
       const result = results[b]!;
-      result.tokenLogprobs[position + 1 - from] = logprobs[i]!;
-      result.isGreedy &&= best[i] === tokens[position + 1];
-      if (weights) result.weights.push(Float32Array.from(weights.subarray(i * P, (i + 1) * P)));
+      if (position + 1 >= from && position + 1 < tokens.length) {
+        result.tokenLogprobs[position + 1 - from] = logprobs[i]!;
+        result.isGreedy &&= best[i] === tokens[position + 1];
+      }
+      if (options.weights) {
+        result.weights.push(Float32Array.from(weights?.subarray(i * P, (i + 1) * P) ?? [1]));
+      }
     });
   }
   return results.map(({ tokenLogprobs, isGreedy, weights }) => {
@@ -86,11 +97,11 @@ export async function scoreBatch(
     if (!Number.isFinite(loglikelihood)) {
       throw new NumericalError("Cannot score a sequence: a log-probability is not finite");
     }
-    return { tokenLogprobs, loglikelihood, isGreedy, ...(P > 1 ? { weights } : {}) };
+    return { tokenLogprobs, loglikelihood, isGreedy, ...(options.weights ? { weights } : {}) };
   });
 }
 
-function positionsBetween(first: number, end: number): number[] {
+function integersBetween(first: number, end: number): number[] {
   return Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i);
 }
 

@@ -24,7 +24,7 @@ export class MergeTable {
   /** Makes an empty table with room for `capacity` merges. */
   constructor(capacity: number) {
     let count = 16;
-    while (count < capacity * 2) count *= 2;
+    while (count * 0.7 < capacity) count *= 2;
     this.#slots = new Int32Array(count * SLOT);
     this.#mask = count - 1;
   }

@@ -121,6 +121,15 @@ const DAMAGE: readonly ((folder: Folder) => void)[] = [
   ({ shards }) => void shards.pop(),
 ];
 
+function damage(folder: Folder): void {
+  try {
+    pick(DAMAGE)(folder);
+  } catch (error) {
+    // What this change would alter fell victim to an earlier one.
+    if (!(error instanceof TypeError || error instanceof RangeError)) throw error;
+  }
+}
+
 function onTensor(shards: Folder["shards"], change: (entry: Json) => void): void {
   const entries = shards.flatMap(({ header }) =>
     Object.values(header).filter((entry: Json) =>
@@ -172,7 +181,7 @@ Deno.test(`${CASES} damaged checkpoints open or are refused as bad data`, () =>
     const messages = new Set<string>();
     for (let i = 0; i < CASES; i++) {
       const folder = structuredClone(pick(originals));
-      for (let n = random.integer(3); n >= 0; n--) pick(DAMAGE)(folder);
+      for (let n = random.integer(3); n >= 0; n--) damage(folder);
       const path = `${scratch}/${i}`, out = `${scratch}/${i}-out`;
       writeFolder(path, folder);
       try {

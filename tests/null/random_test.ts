@@ -1,5 +1,5 @@
 /** Protects the random numbers: published answers, moments, independence of order. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { introducedValues } from "../../core/model/init.ts";
 import { philox, RandomStream } from "../../core/random.ts";
 
@@ -34,6 +34,7 @@ Deno.test("uniform draws stay strictly inside, integers below their bound", () =
     assert(value > 0 && value < 1);
     counts[stream.integer(3)]!++;
   }
+  for (const bound of [0, -1, 1.5, NaN]) assertThrows(() => stream.integer(bound), RangeError);
   assert(counts.every((count) => Math.abs(count - 10_000) < 400), String(counts));
 });
 

@@ -1,0 +1,163 @@
+/** `parscale convert`: a Qwen checkpoint becomes a ParScale one, an adapter, or plain again. */
+import type { ConversionOptions } from "../../core/checkpoint/convert.ts";
+import { startProgress } from "../output/progress.ts";
+import { openReport } from "../output/report.ts";
+import { defineCommand } from "./define.ts";
+
+export const command = defineCommand({
+  name: "convert",
+  summary: "Turn a Qwen checkpoint into a ParScale one, or back",
+  description:
+    "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
+    "aggregator, to a Qwen2, Qwen2.5 or Qwen3 checkpoint. They are drawn from a normal " +
+    "distribution (0.02) by --seed; every other byte is copied untouched, and its hash is " +
+    "reported. The new folder appears complete or not at all.\n\n" +
+    "The result is untrained: with random prefixes it does not yet predict better than its source.",
+  examples: [
+    {
+      text: "Four streams",
+      line: "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4",
+    },
+    {
+      text: "Only the new tensors, as an adapter over the same backbone",
+      line: "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
+    },
+    { text: "Back to a plain Qwen", line: "parscale convert --model qwen-p4 --strip --out qwen" },
+  ],
+  flags: {
+    model: {
+      type: "path",
+      required: true,
+      group: "Conversion",
+      summary: "Checkpoint folder, or organisation/name on the hub",
+      details: "A path that exists is never looked up on the hub.",
+    },
+    out: {
+      type: "path",
+      required: true,
+      letter: "o",
+      group: "Conversion",
+      summary: "Folder to make",
+      details: "Must not exist, or --overwrite replaces it.",
+    },
+    streams: {
+      type: "int",
+      letter: "P",
+      min: 2,
+      max: 64,
+      group: "Conversion",
+      summary: "Number of parallel streams",
+      details: "Needed unless --strip is given.",
+    },
+    "prefix-tokens": {
+      type: "int",
+      min: 1,
+      max: 4096,
+      default: 48,
+      group: "Conversion",
+      unit: "tokens",
+      summary: "Learned prefix tokens per stream and layer",
+      details: "The paper uses 48.",
+    },
+    smoothing: {
+      type: "number",
+      min: 0,
+      max: 1,
+      default: 0.1,
+      group: "Conversion",
+      summary: "Share of the aggregation that is spread evenly",
+      details: "Keeps streams from dying early in training; the paper uses 0.1.",
+    },
+    seed: {
+      type: "int",
+      min: 0,
+      max: Number.MAX_SAFE_INTEGER,
+      default: 0,
+      group: "Conversion",
+      summary: "Seed of the new tensors",
+      details: "The same seed gives the same tensors, however the files are sharded.",
+    },
+    "introduced-only": {
+      type: "switch",
+      group: "Conversion",
+      summary: "Write the new tensors alone, as an adapter",
+      details: "Use it with --adapter over the checkpoint it was made from.",
+    },
+    strip: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Remove what ParScale introduced",
+      details: "Gives back a folder that plain Qwen loaders read.",
+    },
+    "max-shard-size": {
+      type: "size",
+      min: 1,
+      default: 5e9,
+      group: "Conversion",
+      summary: "Largest file before the weights are split",
+      details: "A tensor is never split.",
+    },
+    "hf-code": {
+      type: "path",
+      group: "Conversion",
+      summary: "Folder with the official Python files to put beside the weights",
+      details: "configuration_qwen2_parscale.py and modeling_qwen2_parscale.py. Without it " +
+        "auto_map names them on the hub.",
+    },
+    verify: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Read the written backbone again and compare its hash",
+      details: "Doubles the time.",
+    },
+  },
+  savesOnInterrupt: true,
+  async plan(values) {
+    const { planConversion } = await import("../../core/checkpoint/convert.ts");
+    const plan = await planConversion(await optionsOf(values));
+    return [
+      `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
+      `introduced parameters: ${plan.introducedParams}`,
+    ];
+  },
+  async run(values, io, invocation) {
+    const { convert, planConversion } = await import("../../core/checkpoint/convert.ts");
+    const plan = await planConversion(await optionsOf(values));
+    using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
+    using progress = startProgress(io, { label: "Writing", unit: "MB", total: plan.bytes / 1e6 });
+    const result = await convert(plan, {
+      onProgress: (done) => progress.update(done / 1e6),
+      signal: io.interruption,
+      verify: values.verify,
+    });
+    await report.finish({
+      out: values.out,
+      streams: plan.config.streams,
+      prefix_tokens: plan.config.streams > 1 ? plan.config.prefixTokens : 0,
+      introduced_params: result.introducedParams,
+      tensors: result.tensors,
+      bytes: result.bytes,
+      backbone_sha256: result.backboneSha256,
+      files: result.files.join(", "),
+    });
+  },
+});
+
+type Values =
+  & Pick<
+    ConversionOptions,
+    | "out"
+    | "streams"
+    | "prefixTokens"
+    | "smoothing"
+    | "seed"
+    | "introducedOnly"
+    | "strip"
+    | "hfCode"
+  >
+  & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
+
+async function optionsOf(values: Values): Promise<ConversionOptions> {
+  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  return { ...values, model: await resolveModel(values.model) };
+}

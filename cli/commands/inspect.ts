@@ -1,0 +1,163 @@
+/** `parscale inspect`: what is in a checkpoint, and what it takes to run it. */
+import { engineFlags } from "../flags/common.ts";
+import { modelFlags, openModel } from "../open_model.ts";
+import { openReport } from "../output/report.ts";
+import { defineCommand } from "./define.ts";
+import type { Io } from "../output/io.ts";
+import { DataError } from "../../core/errors.ts";
+
+export const command = defineCommand({
+  name: "inspect",
+  summary: "Show what is in a checkpoint and the memory it needs",
+  description:
+    "Opens a checkpoint, checks its tensors against its config, and shows family, streams, " +
+    "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +
+    "for the given rows and context.\n\n" +
+    "With --tokenize or --detokenize it only runs the tokenizer: text in and ids out, or back.",
+  examples: [
+    { text: "What is this model?", line: "parscale inspect --model qwen-p4" },
+    {
+      text: "Does it fit, with 8 rows of 4096 tokens?",
+      line:
+        "parscale inspect --model qwen-p4 --batch 8 --context 4k --json | jq .results.memory_bytes",
+    },
+    {
+      text: "See the tokens of a text",
+      line: 'parscale inspect --model qwen-p4 --tokenize "2+2="',
+    },
+  ],
+  flags: {
+    ...modelFlags,
+    batch: { ...modelFlags.batch, default: 1 },
+    context: {
+      type: "int",
+      min: 1,
+      default: 2048,
+      group: "Model",
+      unit: "tokens",
+      summary: "Tokens per row that the memory is planned for",
+      details: "Prompt and new tokens together.",
+    },
+    check: {
+      type: "switch",
+      group: "Model",
+      summary: "Read all weights and look for NaN and infinity",
+      details: "Takes as long as reading the files; a bad weight is an error (exit code 5).",
+    },
+    tokenize: {
+      type: "string",
+      group: "Tokenizer",
+      placeholder: "TEXT|-",
+      summary: "Print the token ids of a text",
+      details: "- reads JSON lines of strings from stdin and prints one array of ids for each.",
+    },
+    detokenize: {
+      type: "string",
+      group: "Tokenizer",
+      placeholder: "IDS|-",
+      summary: "Print the text of token ids",
+      details: "Ids as a JSON array or separated by commas; - reads one JSON array per line from " +
+        "stdin and prints one JSON string for each.",
+    },
+    adapter: engineFlags.adapter,
+    device: engineFlags.device,
+    threads: engineFlags.threads,
+  },
+  async run(values, io, invocation) {
+    if (values.tokenize !== undefined || values.detokenize !== undefined) {
+      await runTokenizer(values, io);
+      return;
+    }
+    using model = await openModel(values);
+    const { checkpoint, engine } = model;
+    const { config } = checkpoint;
+    if (values.check) {
+      const { checkFinite } = await import("../../core/checkpoint/read.ts");
+      await checkFinite(checkpoint);
+    }
+    const { countParameters } = await import("../../core/model/parameters.ts");
+    const { bucketFor } = await import("../../core/generate/kv_cache.ts");
+    const counts = countParameters(config);
+    const sizes = { batch: values.batch, tokens: 1, capacity: bucketFor(values.context) };
+    const plan = engine.plan({ ...sizes, selected: values.batch });
+    const stored = [...checkpoint.tensors.values()];
+    const tokenizer = await model.tokenizer().catch(() => undefined);
+    using report = openReport(io, invocation, {
+      schema: "parscale.inspect/1",
+      device: model.device,
+    });
+    await report.finish({
+      family: config.family,
+      streams: config.streams,
+      prefix_tokens: config.streams > 1 ? config.prefixTokens : 0,
+      smoothing: config.streams > 1 ? config.smoothing : null,
+      params: counts.total,
+      introduced_params: counts.introduced,
+      embedding_params: counts.embedding,
+      hidden_size: config.hiddenSize,
+      intermediate_size: config.intermediateSize,
+      num_hidden_layers: config.numHiddenLayers,
+      num_attention_heads: config.numAttentionHeads,
+      num_key_value_heads: config.numKeyValueHeads,
+      head_dim: config.headDim,
+      vocab_size: config.vocabSize,
+      max_position_embeddings: config.maxPositionEmbeddings,
+      rope_theta: config.ropeTheta,
+      tie_word_embeddings: config.tieWordEmbeddings,
+      dtypes: [...new Set(stored.map((tensor) => tensor.dtype))].join(", "),
+      tensors: stored.length,
+      extra_tensors: checkpoint.extraTensors.length,
+      files: new Set(stored.map((tensor) => tensor.path)).size,
+      stored_bytes: stored.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+      tokenizer: tokenizer?.kind ?? null,
+      tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
+      eos_token_ids: config.eosTokenIds.join(", "),
+      rows: values.batch,
+      context: values.context,
+      weights_bytes: plan.sections.parameters,
+      kv_cache_bytes: plan.sections.state,
+      memory_bytes: plan.totalBytes,
+    });
+  },
+});
+
+interface TokenizerValues {
+  readonly model: string;
+  readonly tokenize: string | undefined;
+  readonly detokenize: string | undefined;
+}
+
+async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
+  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
+  const tokenizer = await openTokenizer(await resolveModel(values.model));
+  if (values.tokenize === "-") {
+    for await (const line of io.readLines()) {
+      const text = parseLine(line);
+      if (typeof text !== "string") throw new DataError("Cannot tokenize: expected a JSON string");
+      io.write(JSON.stringify(Array.from(tokenizer.encode(text))) + "\n");
+    }
+  } else if (values.tokenize !== undefined) {
+    io.write(JSON.stringify(Array.from(tokenizer.encode(values.tokenize))) + "\n");
+  } else if (values.detokenize === "-") {
+    for await (const line of io.readLines()) {
+      io.write(JSON.stringify(tokenizer.decode(idsOf(parseLine(line)))) + "\n");
+    }
+  } else {
+    const ids = parseLine(`[${values.detokenize!.replace(/^\s*\[|\]\s*$/g, "")}]`);
+    io.write(tokenizer.decode(idsOf(ids)) + "\n");
+  }
+}
+
+function parseLine(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch (cause) {
+    throw new DataError(`Cannot read a line: ${(cause as Error).message}`);
+  }
+}
+
+function idsOf(value: unknown): number[] {
+  if (Array.isArray(value) && value.every((id) => Number.isInteger(id))) return value;
+  throw new DataError("Cannot detokenize: expected a JSON array of token ids");
+}

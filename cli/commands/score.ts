@@ -1,0 +1,138 @@
+/** `parscale score`: rows of tokens or text in, log-probabilities out. */
+import type { Score, ScoreRequest } from "../../core/generate/score.ts";
+import { engineFlags } from "../flags/common.ts";
+import { modelFlags, type OpenedModel, openModel } from "../open_model.ts";
+import { startProgress } from "../output/progress.ts";
+import { openReport } from "../output/report.ts";
+import { failureOf, type InputRow, readRows, rowError, textOf, tokensOf } from "../rows.ts";
+import { defineCommand } from "./define.ts";
+
+export const command = defineCommand({
+  name: "score",
+  summary: "Compute log-probabilities of given tokens or texts",
+  description:
+    "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
+    "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
+    "the end of a prompt counts to the continuation, and an empty prompt stands for the " +
+    "beginning of a text.\n\n" +
+    "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
+    "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +
+    "gives these very tokens.",
+  examples: [
+    {
+      text: "Score one continuation",
+      line: `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
+    },
+    {
+      text: "Add the weight of every stream at every token",
+      line: "parscale score rows.jsonl --model qwen-p4 --weights --jsonl -o scores.jsonl",
+    },
+  ],
+  arguments: [{ name: "FILE", summary: "rows as JSON lines; stdin when absent or -" }],
+  flags: {
+    ...modelFlags,
+    ...engineFlags,
+    weights: {
+      type: "switch",
+      group: "Model",
+      summary: "Add the aggregation weights of the streams per token",
+      details: "`weights` then holds a row of P numbers for every token: the shares in which the " +
+        "streams were mixed at that token to predict the next.",
+    },
+  },
+  async run(values, io, invocation) {
+    using model = await openModel(values);
+    const { batch, memoryLimit } = values;
+    model.requireMemory({ batch, tokens: 256, capacity: 2048, selected: 256 }, memoryLimit);
+    using report = openReport(io, invocation, {
+      schema: "parscale.score/1",
+      device: model.device,
+      columns: [
+        { key: "id" },
+        { key: "loglikelihood", digits: 4 },
+        { key: "is_greedy" },
+        { key: "error" },
+      ],
+    });
+    using progress = startProgress(io, { label: "Scoring", unit: "rows" });
+    const path = values.arguments[0] ?? "-";
+    const name = path === "-" ? "stdin" : `"${path}"`;
+    let failed = 0;
+    let done = 0;
+    const flush = async (rows: readonly InputRow[]) => {
+      for (const result of await scoreRows(model, rows, name, values.weights)) {
+        if ("error" in result) failed++;
+        report.row(result);
+      }
+      progress.update(done += rows.length);
+    };
+    let rows: InputRow[] = [];
+    for await (const row of readRows(io.readLines(path), name)) {
+      rows.push(row);
+      if (rows.length < batch) continue;
+      await flush(rows);
+      rows = [];
+    }
+    if (rows.length > 0) await flush(rows);
+    await report.finish();
+    return failed > 0 ? 1 : 0;
+  },
+});
+
+/** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */
+async function scoreRows(
+  model: OpenedModel,
+  rows: readonly InputRow[],
+  name: string,
+  weights: boolean,
+): Promise<Record<string, unknown>[]> {
+  const { checkTokens } = await import("../../core/generate/prefill.ts");
+  const { scoreBatch } = await import("../../core/generate/score.ts");
+  const results: Record<string, unknown>[] = [];
+  const requests: { request: ScoreRequest; at: number }[] = [];
+  for (const [at, row] of rows.entries()) {
+    results.push({ id: row.id });
+    const request = await requestOf(row, model, name);
+    try {
+      checkTokens(model.engine.config, request.tokens, "score a sequence");
+      requests.push({ request, at });
+    } catch (error) {
+      results[at]!.error = failureOf(error);
+    }
+  }
+  if (requests.length === 0) return results;
+  const scores = await scoreBatch(model.engine, requests.map(({ request }) => request), {
+    weights,
+  });
+  scores.forEach((score, i) => {
+    const { at, request } = requests[i]!;
+    Object.assign(results[at]!, fieldsOf(score, request));
+  });
+  return results;
+}
+
+function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> {
+  return {
+    tokens: request.tokens,
+    token_logprobs: score.tokenLogprobs,
+    loglikelihood: score.loglikelihood,
+    is_greedy: score.isGreedy,
+    ...(score.weights ? { weights: score.weights } : {}),
+  };
+}
+
+async function requestOf(row: InputRow, model: OpenedModel, name: string): Promise<ScoreRequest> {
+  const { tokens, prompt, continuation } = row.fields;
+  if (tokens !== undefined) return { tokens: tokensOf(tokens, name, row.line), from: 1 };
+  if (prompt === undefined || continuation === undefined) {
+    const found = Object.keys(row.fields).join(", ") || "no fields";
+    throw rowError(name, row.line, found, '"tokens", or "prompt" and "continuation"');
+  }
+  const { encodePair } = await import("../../core/tokenizer/pair.ts");
+  return encodePair(
+    await model.tokenizer(),
+    textOf(prompt, "prompt", name, row.line),
+    textOf(continuation, "continuation", name, row.line),
+    model.checkpoint.config.eosTokenIds[0],
+  );
+}

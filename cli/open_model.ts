@@ -1,0 +1,91 @@
+/**
+ * Opens what engine commands work on: checkpoint, device and tokenizer, from their flags.
+ *
+ * Everything heavy is imported inside, so that a command file may import this one for its flags.
+ */
+import type { Checkpoint } from "../core/checkpoint/open.ts";
+import { EnvironmentError } from "../core/errors.ts";
+import type { Engine } from "../core/generate/engine.ts";
+import type { ForwardSizes } from "../core/model/parscale.ts";
+import type { DeviceName, MatrixKind } from "../core/runtime/mod.ts";
+import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
+import type { FlagTable } from "./flags/table.ts";
+
+/** The checkpoint to run; for commands that need one. */
+export const modelFlags = {
+  model: {
+    type: "path",
+    required: true,
+    group: "Model",
+    summary: "Checkpoint folder, or organisation/name on the hub",
+    details: "A Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint as Hugging Face lays it out. A path " +
+      "that exists is never looked up on the hub.",
+  },
+  batch: {
+    type: "int",
+    min: 1,
+    max: 1024,
+    default: 8,
+    group: "Engine",
+    unit: "sequences",
+    summary: "Sequences computed together",
+    details: "More is faster per sequence and takes more memory; a row's result does not depend " +
+      "on the others beyond rounding.",
+  },
+} as const satisfies FlagTable;
+
+/** Values of the flags that decide what is opened. */
+export interface OpenOptions {
+  readonly model: string;
+  readonly adapter?: string | undefined;
+  readonly device: DeviceName | "auto";
+  readonly threads?: number | undefined;
+  readonly matrices?: MatrixKind;
+  readonly block?: number | undefined;
+}
+
+/** A model ready to run. */
+export class OpenedModel implements Disposable {
+  #tokenizer: Promise<Tokenizer> | undefined;
+
+  constructor(readonly checkpoint: Checkpoint, readonly engine: Engine) {}
+
+  /** Name of the device in use. */
+  get device(): DeviceName {
+    return this.engine.device.name;
+  }
+
+  /** The checkpoint's tokenizer, read at the first call. */
+  tokenizer(): Promise<Tokenizer> {
+    return this.#tokenizer ??= import("../core/tokenizer/tokenizer.ts")
+      .then(({ openTokenizer }) => openTokenizer(this.checkpoint.directory));
+  }
+
+  /** Refuses work whose planned memory passes a limit in bytes. */
+  requireMemory(sizes: ForwardSizes, limit: number | undefined): void {
+    if (limit === undefined) return;
+    const planned = this.engine.plan(sizes).totalBytes;
+    if (planned <= limit) return;
+    throw new EnvironmentError(
+      `Cannot run "${this.checkpoint.directory}": found a plan of ${planned} bytes, ` +
+        `expected at most ${limit} (--memory-limit)`,
+      { hints: ["use a smaller --batch, or --weights q8 with generate"] },
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.engine.device.close();
+  }
+}
+
+/** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
+export async function openModel(options: OpenOptions): Promise<OpenedModel> {
+  const { resolveModel } = await import("../core/checkpoint/hub.ts");
+  const { openCheckpoint } = await import("../core/checkpoint/open.ts");
+  const { openDevice } = await import("../core/runtime/mod.ts");
+  const { Engine } = await import("../core/generate/engine.ts");
+  const folder = await resolveModel(options.model);
+  const checkpoint = await openCheckpoint(folder, { adapter: options.adapter });
+  const device = await openDevice(options.device, options);
+  return new OpenedModel(checkpoint, new Engine(device, checkpoint.config, checkpoint.tensors));
+}

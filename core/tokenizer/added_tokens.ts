@@ -1,0 +1,136 @@
+/**
+ * Tokens outside the merges, such as `<|im_end|>`: reading them from files, finding them in text.
+ *
+ * Comes in: `added_tokens` of tokenizer.json and `added_tokens_decoder` of tokenizer_config.json,
+ * which list the same tokens or add to each other. Not all of them are "special": `<tool_call>` is
+ * found as one token in any text and stays when special tokens are left out of decoded text.
+ */
+import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import { MAX_TOKEN_ID } from "./vocabulary.ts";
+import type { WordSplitter } from "./word_splitter.ts";
+
+/** A token outside the merges. */
+export interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+  /** Looked for in normalised text instead of the text as it came. */
+  readonly normalized: boolean;
+  /** Takes the white space on its left along. */
+  readonly lstrip: boolean;
+  /** Takes the white space on its right along. */
+  readonly rstrip: boolean;
+}
+
+/** Reads and unites both lists; `paths` name the two files in messages. */
+export function readAddedTokens(
+  settings: JsonObject,
+  config: JsonObject,
+  paths: { readonly settings: string; readonly config: string },
+): AddedToken[] {
+  const tokens = new Map<number, AddedToken>();
+  const listed = settings.added_tokens ?? [];
+  if (!Array.isArray(listed)) throw badTokens(paths.settings, "added_tokens", listed);
+  for (const entry of listed) {
+    const token = parseToken(entry, isObject(entry) ? entry.id : undefined, paths.settings);
+    if (tokens.has(token.id)) throw duplicate(paths.settings, token, tokens.get(token.id)!);
+    tokens.set(token.id, token);
+  }
+  const decoder = config.added_tokens_decoder ?? {};
+  if (!isObject(decoder)) throw badTokens(paths.config, "added_tokens_decoder", decoder);
+  for (const [id, entry] of Object.entries(decoder)) {
+    const token = parseToken(entry, /^\d+$/.test(id) ? Number(id) : id, paths.config);
+    const known = tokens.get(token.id);
+    if (known && known.content !== token.content) throw duplicate(paths.config, token, known);
+    if (!known) tokens.set(token.id, token);
+  }
+  const byContent = new Map<string, AddedToken>();
+  for (const token of tokens.values()) {
+    const other = byContent.get(token.content);
+    if (other) {
+      throw new DataError(
+        `Cannot read added tokens of "${paths.settings}": found ${
+          show(token.content)
+        } with ids ${other.id} and ${token.id}, expected one id per token`,
+      );
+    }
+    byContent.set(token.content, token);
+  }
+  return [...tokens.values()];
+}
+
+function parseToken(entry: unknown, id: unknown, path: string): AddedToken {
+  if (!isObject(entry)) throw badTokens(path, "an added token", entry);
+  const { content } = entry;
+  const isId = typeof id === "number" && Number.isInteger(id) && id >= 0 && id < MAX_TOKEN_ID;
+  if (!isId) throw badTokens(path, `id of added token ${show(content)}`, id);
+  if (typeof content !== "string" || content === "") {
+    throw badTokens(path, `content of added token ${id}`, content);
+  }
+  if (entry.single_word === true) {
+    throw new DataError(
+      `Cannot use added token ${
+        show(content)
+      } of "${path}": found single_word true, expected false`,
+      { hints: ["Set single_word to false if the token may stand inside a word"] },
+    );
+  }
+  const special = entry.special === true;
+  return {
+    id,
+    content,
+    special,
+    normalized: typeof entry.normalized === "boolean" ? entry.normalized : !special,
+    lstrip: entry.lstrip === true,
+    rstrip: entry.rstrip === true,
+  };
+}
+
+function badTokens(path: string, what: string, found: unknown): DataError {
+  return new DataError(
+    `Cannot read added tokens of "${path}": found ${
+      show(found)
+    } as ${what}, expected ids below ${MAX_TOKEN_ID} with text`,
+  );
+}
+
+function duplicate(path: string, token: AddedToken, other: AddedToken): DataError {
+  return new DataError(
+    `Cannot read added tokens of "${path}": found id ${token.id} for ${show(token.content)} and ${
+      show(other.content)
+    }, expected one token per id`,
+  );
+}
+
+/** Cuts text at a set of added tokens. */
+export class AddedTokenFinder {
+  readonly #tokens: ReadonlyMap<string, AddedToken>;
+  /** Longest first, so that the longest wins where several start. */
+  readonly #pattern: RegExp | undefined;
+  readonly #splitter: WordSplitter;
+
+  constructor(tokens: readonly AddedToken[], splitter: WordSplitter) {
+    this.#tokens = new Map(tokens.map((token) => [token.content, token]));
+    this.#splitter = splitter;
+    if (tokens.length === 0) return;
+    const contents = [...this.#tokens.keys()].sort((a, b) => b.length - a.length);
+    this.#pattern = new RegExp(contents.map((content) => RegExp.escape(content)).join("|"), "g");
+  }
+
+  /** The text between tokens (never empty) and the tokens, in order. */
+  *split(text: string): Generator<string | AddedToken> {
+    let at = 0;
+    for (const match of this.#pattern ? text.matchAll(this.#pattern) : []) {
+      const token = this.#tokens.get(match[0])!;
+      let from = match.index, to = from + match[0].length;
+      if (from < at) continue; // taken along by the token before
+      if (token.lstrip) { while (from > at && this.#splitter.isBlank(text, from - 1)) from--; }
+      if (token.rstrip) { while (to < text.length && this.#splitter.isBlank(text, to)) to++; }
+      if (from > at) yield text.slice(at, from);
+      yield token;
+      at = to;
+    }
+    if (at < text.length) yield text.slice(at);
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * Turns a conversation into the prompt that a chat model was trained on.
+ *
+ * Comes in: messages with roles, and the model's Jinja template. Goes out: text with special tokens
+ * written out, to be encoded as it is. Blocks are trimmed as in Hugging Face's transformers
+ * (trim_blocks, lstrip_blocks), without which the prompt has line feeds no model has seen.
+ */
+import { isObject, show } from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import type { TokenizerInfo } from "./types.ts";
+
+/** One message; templates may use more fields than these. */
+export interface ChatMessage {
+  /** `system`, `user`, `assistant` or `tool`, or what else the template knows. */
+  readonly role: string;
+  /** Absent or null in a message that only calls tools. */
+  readonly content?: string | readonly unknown[] | null;
+  readonly [field: string]: unknown;
+}
+
+/** How to render. */
+export interface ChatOptions {
+  /** Ends the prompt with the start of the assistant's answer (default true). */
+  readonly addGenerationPrompt?: boolean;
+  /** JSON descriptions of functions the model may call. */
+  readonly tools?: readonly unknown[];
+  /** Further variables of the template, such as `enable_thinking`. */
+  readonly variables?: Readonly<Record<string, unknown>>;
+}
+
+/** Renders messages with the tokenizer's template; `messages` is checked, as it may come from a row. */
+export async function renderChat(
+  tokenizer: TokenizerInfo,
+  messages: readonly ChatMessage[],
+  { addGenerationPrompt = true, tools, variables = {} }: ChatOptions = {},
+): Promise<string> {
+  const { chatTemplate, directory, namedTokens } = tokenizer;
+  if (chatTemplate === undefined) {
+    throw new DataError(
+      `Cannot render messages for "${directory}": found no chat template, expected one`,
+      { hints: ["Pass prompts instead of messages; a base model was not trained on chats"] },
+    );
+  }
+  requireMessages(messages);
+  const { Template } = await import("@huggingface/jinja");
+  try {
+    return new Template(chatTemplate).render({
+      ...namedTokens,
+      ...variables,
+      messages,
+      tools: tools ?? null,
+      add_generation_prompt: addGenerationPrompt,
+    });
+  } catch (cause) {
+    throw new DataError(
+      `Cannot render messages for "${directory}": the chat template says ${
+        show(cause instanceof Error ? cause.message : String(cause))
+      }`,
+      { cause, hints: ["Check the order and the roles of the messages"] },
+    );
+  }
+}
+
+function requireMessages(messages: unknown): void {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw new DataError(
+      `Cannot render messages: found ${show(messages)}, expected a list of at least one message`,
+      { hints: ['A message is {"role": "user", "content": "Hello"}'] },
+    );
+  }
+  messages.forEach((message, index) => {
+    const role = isObject(message) ? message.role : undefined;
+    const content = isObject(message) ? message.content ?? "" : undefined;
+    if (typeof role === "string" && (typeof content === "string" || Array.isArray(content))) return;
+    throw new DataError(
+      `Cannot render message ${index + 1}: found ${
+        show(message)
+      }, expected role and content as text`,
+      { hints: ['A message is {"role": "user", "content": "Hello"}'] },
+    );
+  });
+}

@@ -1,0 +1,146 @@
+/**
+ * Tokenizers of any layout but Qwen's, through @huggingface/tokenizers.
+ *
+ * Comes in: a parsed `tokenizer.json`. Goes out: the same interface as the own encoder's, at a tenth
+ * of its speed. The library is loaded only when a folder needs it, and whatever it throws about a
+ * file is bad data. Its decoders may treat the first token of a text in its own way, so streamed text
+ * comes from decoding a sliding window of ids.
+ */
+import type { Tokenizer as Library } from "@huggingface/tokenizers";
+import { isObject, type JsonObject } from "../checkpoint/files.ts";
+import { DataError, ParscaleError } from "../errors.ts";
+import type { AddedToken } from "./added_tokens.ts";
+import {
+  type DecodeOptions,
+  type EncodeOptions,
+  requireId,
+  type StreamDecoder,
+  type Tokenizer,
+  type TokenizerInfo,
+} from "./types.ts";
+
+const REPLACEMENT = "\ufffd";
+
+/** What a tokenizer is built from. */
+export interface LibraryTokenizerParts {
+  /** `tokenizer.json`, complete. */
+  readonly json: JsonObject;
+  /** `tokenizer_config.json`, empty if there is none. */
+  readonly config: JsonObject;
+  readonly addedTokens: readonly AddedToken[];
+  readonly info: TokenizerInfo;
+  readonly modelVocabSize: number;
+}
+
+/** Loads the library and builds a tokenizer on it. */
+export async function openLibraryTokenizer(parts: LibraryTokenizerParts): Promise<Tokenizer> {
+  const { json, info } = parts;
+  if (!isObject(json.model)) {
+    throw new DataError(
+      `Cannot open tokenizer "${info.directory}": found no model in tokenizer.json, expected one`,
+      { hints: ["The file may be cut short or damaged; copy it again"] },
+    );
+  }
+  const { Tokenizer } = await import("@huggingface/tokenizers");
+  // The library wants every section and full words about clean-up, whose old default was true.
+  const complete = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+  const config = { clean_up_tokenization_spaces: false, ...parts.config };
+  const build = (added: readonly AddedToken[]) =>
+    guard(info, "open", () => new Tokenizer({ ...complete, ...json, added_tokens: added }, config));
+  return new LibraryTokenizer(build, parts);
+}
+
+class LibraryTokenizer implements Tokenizer {
+  readonly kind = "huggingface" as const;
+  readonly directory: string;
+  readonly chatTemplate: string | undefined;
+  readonly namedTokens: Readonly<Record<string, string>>;
+  readonly vocabSize: number;
+  readonly #library: Library;
+  /** The same without special tokens; they are then cut up like any text. Built when asked for. */
+  #plainLibrary: Library | undefined;
+  readonly #buildPlain: () => Library;
+  readonly #idLimit: number;
+  readonly #specialIds: ReadonlySet<number>;
+
+  constructor(build: (added: readonly AddedToken[]) => Library, parts: LibraryTokenizerParts) {
+    const { addedTokens, info, modelVocabSize } = parts;
+    this.directory = info.directory;
+    this.chatTemplate = info.chatTemplate;
+    this.namedTokens = info.namedTokens;
+    this.#library = build(addedTokens);
+    this.#buildPlain = () => build(addedTokens.filter(({ special }) => !special));
+    this.#specialIds = new Set(addedTokens.filter(({ special }) => special).map(({ id }) => id));
+    const vocabulary = guard(info, "open", () => this.#library.get_vocab());
+    this.vocabSize = Math.max(0, ...[vocabulary.size, ...addedTokens.map(({ id }) => id + 1)]);
+    this.#idLimit = Math.max(this.vocabSize, modelVocabSize);
+  }
+
+  encode(text: string, { specialTokens = true }: EncodeOptions = {}): number[] {
+    const library = specialTokens ? this.#library : this.#plainLibrary ??= this.#buildPlain();
+    const { ids } = guard(
+      this,
+      "encode text with",
+      () => library.encode(text.toWellFormed(), { add_special_tokens: specialTokens }),
+    );
+    if (ids.every((id) => Number.isInteger(id))) return ids;
+    throw new DataError(
+      `Cannot encode text with tokenizer "${this.directory}": found text without token, expected an unknown token in the vocabulary`,
+    );
+  }
+
+  decode(ids: Iterable<number>, { skipSpecial = false }: DecodeOptions = {}): string {
+    const known: number[] = [];
+    for (const id of ids) {
+      requireId(id, this.#idLimit);
+      if (skipSpecial && this.#specialIds.has(id)) continue;
+      if (this.#library.id_to_token(id) !== undefined) known.push(id);
+    }
+    if (known.length === 0) return ""; // the library refuses an empty list
+    return guard(this, "decode ids with", () => this.#library.decode(known));
+  }
+
+  streamDecoder(options: DecodeOptions = {}): StreamDecoder {
+    // `shown` ids of the window are in the text given out; those before keep their context alive.
+    let window: number[] = [], shown = 0;
+    const advance = (last: boolean) => {
+      const before = this.decode(window.slice(0, shown), options);
+      const now = this.decode(window, options);
+      if (!last && (now.endsWith(REPLACEMENT) || !now.startsWith(before))) return "";
+      window = window.slice(shown);
+      shown = window.length;
+      return now.slice(before.length);
+    };
+    return {
+      push: (id) => {
+        window.push(id);
+        return advance(false);
+      },
+      flush: () => advance(true),
+    };
+  }
+
+  tokenText(id: number): string {
+    requireId(id, this.#idLimit);
+    return this.#library.id_to_token(id) ?? "";
+  }
+
+  idOf(token: string): number | undefined {
+    return this.#library.token_to_id(token);
+  }
+}
+
+/** Runs library code; its exceptions come from what the file says. */
+function guard<T>(info: TokenizerInfo, action: string, work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    if (cause instanceof ParscaleError) throw cause;
+    throw new DataError(
+      `Cannot ${action} tokenizer "${info.directory}": ${
+        cause instanceof Error ? cause.message : cause
+      }`,
+      { cause, hints: ["Only what @huggingface/tokenizers knows can be used"] },
+    );
+  }
+}

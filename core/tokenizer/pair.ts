@@ -1,0 +1,49 @@
+/**
+ * Tokens of a context and its continuation, split as lm-evaluation-harness does.
+ *
+ * White space at the end of the context moves to the front of the continuation, then both are encoded
+ * together and the context's own token count marks the border. What surprises: nothing checks that the
+ * context's tokens begin the whole; where a merge crosses the border, the quirk stays, so that
+ * published scores can be reproduced.
+ */
+import { DataError } from "../errors.ts";
+
+/** What `encodePair` needs of a tokenizer. */
+interface Encoder {
+  encode(text: string): ArrayLike<number>;
+}
+
+/** Python's `str.rstrip`: Unicode white space and the four separators U+001C to U+001F. */
+// deno-lint-ignore no-control-regex
+const TRAILING_SPACE = /[\p{White_Space}\x1c-\x1f]+$/u;
+
+/**
+ * All tokens of the pair and the first one to score.
+ *
+ * An empty context stands for the beginning of a text: `startToken` then takes its place.
+ * @throws {DataError} when there is nothing to score, or no start token for an empty context
+ */
+export function encodePair(
+  tokenizer: Encoder,
+  context: string,
+  continuation: string,
+  startToken: number | undefined,
+): { tokens: number[]; from: number } {
+  if (continuation === "") {
+    throw new DataError(
+      "Cannot score a continuation: found an empty text, expected at least a token",
+    );
+  }
+  if (context === "") {
+    const tokens = Array.from(tokenizer.encode(continuation));
+    if (startToken === undefined) {
+      throw new DataError(
+        "Cannot score after an empty prompt: this model has no end token to start from",
+      );
+    }
+    return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };
+  }
+  const kept = context.replace(TRAILING_SPACE, "");
+  const whole = Array.from(tokenizer.encode(context + continuation));
+  return { tokens: whole, from: Math.max(1, tokenizer.encode(kept).length) };
+}

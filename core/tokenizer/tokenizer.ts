@@ -1,0 +1,211 @@
+/**
+ * Opens the tokenizer of a model folder.
+ *
+ * Comes in: a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen
+ * folders have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there.
+ * Goes out: a `Tokenizer`, the own encoder for Qwen's layout and the library for any other.
+ */
+import {
+  isObject,
+  type JsonObject,
+  parseJsonObject,
+  readError,
+  readJsonObject,
+  show,
+  statIfExists,
+} from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
+import { ByteLevelBpe } from "./byte_level_bpe.ts";
+import { isQwenLayout, takeApart, type TokenizerFile } from "./file_layout.ts";
+import { openLibraryTokenizer } from "./library_tokenizer.ts";
+import type { MergeTable } from "./merges.ts";
+import { NotByteLevel, readMergeLines, readMerges, readVocabulary } from "./table_reader.ts";
+import type { Tokenizer, TokenizerInfo } from "./types.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+export { type ChatMessage, type ChatOptions, renderChat } from "./chat.ts";
+export type {
+  DecodeOptions,
+  EncodeOptions,
+  StreamDecoder,
+  Tokenizer,
+  TokenizerInfo,
+} from "./types.ts";
+
+const DAMAGED = { hints: ["The file may be cut short or damaged; copy it again"] };
+
+/** All that both file layouts share. */
+interface Common {
+  readonly config: JsonObject;
+  readonly info: TokenizerInfo;
+  readonly modelVocabSize: number;
+}
+
+/** Opens the tokenizer in a folder. */
+export async function openTokenizer(directory: string): Promise<Tokenizer> {
+  const exists = async (file: string) => await statIfExists(`${directory}/${file}`) !== undefined;
+  const config = await readIfExists(`${directory}/tokenizer_config.json`);
+  const common: Common = {
+    config,
+    info: {
+      directory,
+      chatTemplate: await findChatTemplate(directory, config),
+      namedTokens: findNamedTokens(config),
+    },
+    modelVocabSize: toCount((await readIfExists(`${directory}/config.json`)).vocab_size),
+  };
+  if (await exists("tokenizer.json")) return openTokenizerJson(common);
+  const [vocabulary, merges] = [await exists("vocab.json"), await exists("merges.txt")];
+  if (vocabulary && merges) return openVocabularyAndMerges(common);
+  throw new DataError(
+    `Cannot open tokenizer "${directory}": found ${
+      vocabulary
+        ? "vocab.json without merges.txt"
+        : merges
+        ? "merges.txt without vocab.json"
+        : "none"
+    }, expected tokenizer.json or both vocab.json and merges.txt`,
+    {
+      hints: [`Copy ${vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"} there`],
+    },
+  );
+}
+
+async function openTokenizerJson(common: Common): Promise<Tokenizer> {
+  const { directory } = common.info;
+  const path = `${directory}/tokenizer.json`;
+  const source = await readBytes(path);
+  const file = takeApart(source, path);
+  const paths = { settings: path, config: `${directory}/tokenizer_config.json` };
+  const addedTokens = readAddedTokens(file.settings, common.config, paths);
+  const tables = isQwenLayout(file.settings) ? readTables(file) : undefined;
+  if (tables) return buildByteLevel(common, tables, addedTokens, path);
+  return openLibraryTokenizer({ ...common, json: parseJsonObject(source, path), addedTokens });
+}
+
+interface Tables {
+  readonly vocabulary: Vocabulary;
+  readonly merges: MergeTable;
+}
+
+/** The tables of a file in Qwen's layout; undefined if its tokens are not made of bytes. */
+function readTables(file: TokenizerFile): Tables | undefined {
+  if (!file.vocabulary || !file.merges) return undefined;
+  try {
+    const vocabulary = readVocabulary(file.vocabulary);
+    // Text with a byte that has no token is the library's affair.
+    if (vocabulary.byteIds.includes(-1)) return undefined;
+    return { vocabulary, merges: readMerges(file.merges, vocabulary) };
+  } catch (error) {
+    if (error instanceof NotByteLevel) return undefined;
+    throw error;
+  }
+}
+
+/** These two files say nothing about the rest, which is taken to be as in Qwen2. */
+async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
+  const { config, info: { directory } } = common;
+  const className = config.tokenizer_class ?? "Qwen2Tokenizer";
+  if (typeof className !== "string" || !/^Qwen2Tokenizer(Fast)?$/.test(className)) {
+    throw new DataError(
+      `Cannot open tokenizer "${directory}": found tokenizer_class ${
+        show(className)
+      } and no tokenizer.json, expected Qwen2Tokenizer`,
+      { hints: ["Copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
+    );
+  }
+  const path = `${directory}/vocab.json`, mergesPath = `${directory}/merges.txt`;
+  const settings = `${directory}/tokenizer.json`;
+  const addedTokens = readAddedTokens({}, config, {
+    settings,
+    config: `${directory}/tokenizer_config.json`,
+  });
+  const spanOf = (source: Uint8Array, path: string) => ({
+    source,
+    from: 0,
+    to: source.length,
+    path,
+  });
+  try {
+    const vocabulary = readVocabulary(spanOf(await readBytes(path), path));
+    const merges = readMergeLines(spanOf(await readBytes(mergesPath), mergesPath), vocabulary);
+    if (vocabulary.byteIds.includes(-1)) throw new NotByteLevel();
+    return buildByteLevel(common, { vocabulary, merges }, addedTokens, path);
+  } catch (error) {
+    if (!(error instanceof NotByteLevel)) throw error;
+    throw new DataError(
+      `Cannot read "${path}": found a vocabulary of other kind, expected byte-level tokens with all 256 bytes`,
+      { hints: ["Copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
+    );
+  }
+}
+
+function buildByteLevel(
+  { info, modelVocabSize }: Common,
+  tables: Tables,
+  addedTokens: readonly AddedToken[],
+  path: string,
+): Tokenizer {
+  const tokenizer = new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
+  const plain = new ByteLevelBpe({ ...tables, addedTokens: [], info, modelVocabSize });
+  for (const { id, content } of addedTokens) {
+    const same = plain.idOf(content), other = id < plain.vocabSize ? plain.tokenText(id) : "";
+    if ((same === undefined || same === id) && (other === "" || other === content)) continue;
+    throw new DataError(
+      `Cannot read added tokens of "${path}": found id ${id} for ${show(content)}, expected ${
+        same === undefined
+          ? `${show(other)} as in the vocabulary`
+          : `id ${same} as in the vocabulary`
+      }`,
+      DAMAGED,
+    );
+  }
+  return tokenizer;
+}
+
+async function readBytes(path: string): Promise<Uint8Array> {
+  try {
+    return await Deno.readFile(path);
+  } catch (error) {
+    throw readError(path, error);
+  }
+}
+
+async function readIfExists(path: string): Promise<JsonObject> {
+  return await statIfExists(path) ? readJsonObject(path) : {};
+}
+
+function toCount(value: unknown): number {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : 0;
+}
+
+/** The template file if there is one, else the field, which may hold several templates by name. */
+async function findChatTemplate(
+  directory: string,
+  { chat_template: field }: JsonObject,
+): Promise<string | undefined> {
+  const path = `${directory}/chat_template.jinja`;
+  if (await statIfExists(path)) return new TextDecoder().decode(await readBytes(path));
+  if (field === undefined || field === null || typeof field === "string") return field ?? undefined;
+  const named = Array.isArray(field)
+    ? field.find((entry) => isObject(entry) && entry.name === "default")
+    : undefined;
+  if (isObject(named) && typeof named.template === "string") return named.template;
+  throw new DataError(
+    `Cannot read "${directory}/tokenizer_config.json": found chat_template ${
+      show(field)
+    }, expected text or a list with one named "default"`,
+  );
+}
+
+/** `eos_token` and its like, written as text or as an object with `content`. */
+function findNamedTokens(config: JsonObject): Record<string, string> {
+  const named: Record<string, string> = {};
+  for (const [role, value] of Object.entries(config)) {
+    if (!role.endsWith("_token")) continue;
+    const content = isObject(value) ? value.content : value;
+    if (typeof content === "string") named[role] = content;
+  }
+  return named;
+}

@@ -1,0 +1,65 @@
+/** What every tokenizer offers, whichever code does the work. */
+import { DataError } from "../errors.ts";
+
+/** How text becomes ids. */
+export interface EncodeOptions {
+  /**
+   * Whether special tokens written out in the text become one id each (default true). Without, they
+   * are plain text; added tokens that are not special are still found. A tokenizer that frames its
+   * text, as Qwen's does not, leaves the frame out as well.
+   */
+  readonly specialTokens?: boolean;
+}
+
+/** How ids become text. */
+export interface DecodeOptions {
+  /** Leaves special tokens out of the text (default false). */
+  readonly skipSpecial?: boolean;
+}
+
+/** Turns ids that arrive one by one into text. */
+export interface StreamDecoder {
+  /** Takes one id and returns the text that can no longer change. */
+  push(id: number): string;
+  /** Returns what was held back, with U+FFFD for characters that stayed incomplete. */
+  flush(): string;
+}
+
+/** Where a tokenizer comes from, and what its files say besides the vocabulary. */
+export interface TokenizerInfo {
+  /** The folder, for messages. */
+  readonly directory: string;
+  /** Jinja template that turns a list of messages into a prompt. */
+  readonly chatTemplate?: string;
+  /** Tokens that have a role, such as `eos_token`, by role. */
+  readonly namedTokens: Readonly<Record<string, string>>;
+}
+
+/** Translates between text and token ids. */
+export interface Tokenizer extends TokenizerInfo {
+  /** Own encoder, or the library for all layouts but Qwen's. */
+  readonly kind: "byte-level-bpe" | "huggingface";
+  /** Highest id of a token + 1, added tokens included. */
+  readonly vocabSize: number;
+  /** Ids of a text. Lone surrogates count as U+FFFD. */
+  encode(text: string, options?: EncodeOptions): number[];
+  /** Text of ids; bytes that are not UTF-8 become U+FFFD, padding rows of the model nothing. */
+  decode(ids: Iterable<number>, options?: DecodeOptions): string;
+  /** Starts decoding ids one by one. */
+  streamDecoder(options?: DecodeOptions): StreamDecoder;
+  /** A token as the vocabulary spells it, for tables; empty for an id without token. */
+  tokenText(id: number): string;
+  /** Id of a token in the vocabulary's spelling. */
+  idOf(token: string): number | undefined;
+}
+
+/** Throws unless `id` is below `limit`, the number of rows the model has. */
+export function requireId(id: number, limit: number): void {
+  if (Number.isInteger(id) && id >= 0 && id < limit) return;
+  throw new DataError(
+    `Cannot decode token id ${id}: found no such id in a vocabulary of ${limit}, expected 0 to ${
+      limit - 1
+    }`,
+    { hints: ["Check that the ids were made by the tokenizer of this model"] },
+  );
+}
