@@ -13,11 +13,8 @@ import { openFile } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
 import { HEADER_DTYPE } from "./widen.ts";
 
-/** Bytes per piece; a multiple of every element size. */
-const PIECE_BYTES = 8 << 20;
-
-/** Bytes after which the system is asked to begin writing to the disk. */
-const FLUSH_BYTES = 128e6;
+/** Bytes per piece; a multiple of every element size. 8 MiB measured up to twice as slow as 1 MiB. */
+const PIECE_BYTES = 1 << 20;
 
 /** The usual limit of a shard. */
 export const DEFAULT_SHARD_BYTES = 5e9;
@@ -102,42 +99,8 @@ export async function writeSafetensors(
   const header = tensors.map((tensor) => ({ ...tensor, dtype: HEADER_DTYPE[tensor.dtype] }));
   await writeDurably(path, async (file) => {
     await writeAll(file, encodeHeader(header));
-    using flusher = new Flusher(path);
-    const write = async (piece: Uint8Array) => {
-      await writeAll(file, piece);
-      flusher.wrote(piece.length);
-    };
-    await streamTensors(tensors, { ...options, write });
-    await flusher.idle();
+    await streamTensors(tensors, { ...options, write: (piece) => writeAll(file, piece) });
   });
-}
-
-/** Sends data to the disk while more is being written, so that the last sync has little to do. */
-class Flusher {
-  /** A handle of its own: operations on one handle wait for each other. */
-  readonly #file: Deno.FsFile;
-  #unsynced = 0;
-  #syncing: Promise<void> | undefined;
-
-  constructor(path: string) {
-    this.#file = Deno.openSync(path);
-  }
-
-  wrote(bytes: number): void {
-    this.#unsynced += bytes;
-    if (this.#syncing !== undefined || this.#unsynced < FLUSH_BYTES) return;
-    this.#unsynced = 0;
-    // An error shows again in the last sync, which reports it.
-    this.#syncing = this.#file.syncData().catch(() => {}).then(() => this.#syncing = undefined);
-  }
-
-  async idle(): Promise<void> {
-    await this.#syncing;
-  }
-
-  [Symbol.dispose]() {
-    this.#file.close();
-  }
 }
 
 /** Writes a JSON document and waits until it is on the disk. */

@@ -20,7 +20,9 @@ for (let byte = 0, next = 0x100; byte < 256; byte++) {
 
 /** Bytes as a vocabulary spells them. */
 export function spellBytes(bytes: Uint8Array): string {
-  return String.fromCharCode(...Array.from(bytes, (byte) => CODE_OF_BYTE[byte]!));
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(CODE_OF_BYTE[byte]!);
+  return text;
 }
 
 /** Bytes behind a spelling; undefined when a character stands for no byte. */

@@ -6,7 +6,6 @@
  * tokenizers. What surprises: because of NFC some texts do not decode to themselves.
  */
 import { type AddedToken, AddedTokenFinder } from "./added_tokens.ts";
-import { spellBytes, unspell } from "./byte_alphabet.ts";
 import type { MergeTable } from "./merges.ts";
 import {
   type DecodeOptions,
@@ -123,16 +122,11 @@ export class ByteLevelBpe implements Tokenizer {
 
   tokenText(id: number): string {
     requireId(id, this.#idLimit);
-    const bytes = this.#vocabulary.bytesOf(id);
-    return this.#added.get(id)?.content ?? (bytes ? spellBytes(bytes) : "");
+    return this.#added.get(id)?.content ?? this.#vocabulary.tokenText(id) ?? "";
   }
 
   idOf(token: string): number | undefined {
-    const added = this.#addedIds.get(token);
-    if (added !== undefined) return added;
-    const bytes = unspell(token);
-    const id = bytes ? this.#vocabulary.find(bytes, 0, bytes.length) : -1;
-    return id < 0 ? undefined : id;
+    return this.#addedIds.get(token) ?? this.#vocabulary.idOf(token);
   }
 
   #bytesOf(id: number, { skipSpecial = false }: DecodeOptions): Uint8Array {

@@ -15,6 +15,7 @@ export interface ChatMessage {
   readonly role: string;
   /** Absent or null in a message that only calls tools. */
   readonly content?: string | readonly unknown[] | null;
+  /** Whatever else the template reads, such as `tool_calls`. */
   readonly [field: string]: unknown;
 }
 

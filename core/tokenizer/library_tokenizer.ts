@@ -7,7 +7,7 @@
  * comes from decoding a sliding window of ids.
  */
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
-import { isObject, type JsonObject } from "../checkpoint/files.ts";
+import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
 import { DataError, ParscaleError } from "../errors.ts";
 import type { AddedToken } from "./added_tokens.ts";
 import {
@@ -18,6 +18,8 @@ import {
   type Tokenizer,
   type TokenizerInfo,
 } from "./types.ts";
+
+const MODEL_TYPES: readonly string[] = ["BPE", "WordPiece", "Unigram"];
 
 const REPLACEMENT = "\ufffd";
 
@@ -35,9 +37,13 @@ export interface LibraryTokenizerParts {
 /** Loads the library and builds a tokenizer on it. */
 export async function openLibraryTokenizer(parts: LibraryTokenizerParts): Promise<Tokenizer> {
   const { json, info } = parts;
-  if (!isObject(json.model)) {
+  const type = isObject(json.model) ? json.model.type ?? "BPE" : "missing";
+  if (typeof type !== "string" || !MODEL_TYPES.includes(type)) {
+    // The library would guess.
     throw new DataError(
-      `Cannot open tokenizer "${info.directory}": found no model in tokenizer.json, expected one`,
+      `Cannot open tokenizer "${info.directory}": found model type ${
+        show(type)
+      } in tokenizer.json, expected one of ${MODEL_TYPES.join(", ")}`,
       { hints: ["The file may be cut short or damaged; copy it again"] },
     );
   }
@@ -71,8 +77,11 @@ class LibraryTokenizer implements Tokenizer {
     this.#library = build(addedTokens);
     this.#buildPlain = () => build(addedTokens.filter(({ special }) => !special));
     this.#specialIds = new Set(addedTokens.filter(({ special }) => special).map(({ id }) => id));
-    const vocabulary = guard(info, "open", () => this.#library.get_vocab());
-    this.vocabSize = Math.max(0, ...[vocabulary.size, ...addedTokens.map(({ id }) => id + 1)]);
+    let size = 0;
+    for (const id of guard(info, "open", () => this.#library.get_vocab()).values()) {
+      size = Math.max(size, id + 1);
+    }
+    this.vocabSize = size;
     this.#idLimit = Math.max(this.vocabSize, modelVocabSize);
   }
 

@@ -33,8 +33,6 @@ export type {
   TokenizerInfo,
 } from "./types.ts";
 
-const DAMAGED = { hints: ["The file may be cut short or damaged; copy it again"] };
-
 /** All that both file layouts share. */
 interface Common {
   readonly config: JsonObject;
@@ -116,11 +114,8 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
     );
   }
   const path = `${directory}/vocab.json`, mergesPath = `${directory}/merges.txt`;
-  const settings = `${directory}/tokenizer.json`;
-  const addedTokens = readAddedTokens({}, config, {
-    settings,
-    config: `${directory}/tokenizer_config.json`,
-  });
+  const configPath = `${directory}/tokenizer_config.json`;
+  const addedTokens = readAddedTokens({}, config, { settings: configPath, config: configPath });
   const spanOf = (source: Uint8Array, path: string) => ({
     source,
     from: 0,
@@ -141,27 +136,24 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
   }
 }
 
+/** Builds the own encoder after checking that added tokens and vocabulary agree. */
 function buildByteLevel(
   { info, modelVocabSize }: Common,
   tables: Tables,
   addedTokens: readonly AddedToken[],
   path: string,
 ): Tokenizer {
-  const tokenizer = new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
-  const plain = new ByteLevelBpe({ ...tables, addedTokens: [], info, modelVocabSize });
   for (const { id, content } of addedTokens) {
-    const same = plain.idOf(content), other = id < plain.vocabSize ? plain.tokenText(id) : "";
-    if ((same === undefined || same === id) && (other === "" || other === content)) continue;
+    const sameText = tables.vocabulary.idOf(content) ?? id;
+    const sameId = tables.vocabulary.tokenText(id) ?? content;
+    if (sameText === id && sameId === content) continue;
     throw new DataError(
       `Cannot read added tokens of "${path}": found id ${id} for ${show(content)}, expected ${
-        same === undefined
-          ? `${show(other)} as in the vocabulary`
-          : `id ${same} as in the vocabulary`
-      }`,
-      DAMAGED,
+        sameText === id ? show(sameId) : `id ${sameText}`
+      } as in the vocabulary`,
     );
   }
-  return tokenizer;
+  return new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
 }
 
 async function readBytes(path: string): Promise<Uint8Array> {

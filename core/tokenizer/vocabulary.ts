@@ -6,7 +6,7 @@
  * of them is most of what opening a tokenizer would cost otherwise.
  */
 import { DataError } from "../errors.ts";
-import { spellBytes } from "./byte_alphabet.ts";
+import { spellBytes, unspell } from "./byte_alphabet.ts";
 
 /** Ids from here on are refused: no vocabulary is near, and tables are as long as the highest id. */
 export const MAX_TOKEN_ID = 2 ** 21;
@@ -57,6 +57,19 @@ export class Vocabulary {
     return place === 0 ? -1 : this.#list.ids[place - 1]!;
   }
 
+  /** Id of a token in the file's spelling. */
+  idOf(token: string): number | undefined {
+    const bytes = unspell(token);
+    const id = bytes ? this.find(bytes, 0, bytes.length) : -1;
+    return id < 0 ? undefined : id;
+  }
+
+  /** A token as the file spells it; undefined for an id that no token has. */
+  tokenText(id: number): string | undefined {
+    const bytes = this.bytesOf(id);
+    return bytes && spellBytes(bytes);
+  }
+
   /** Whether token `id` exists and its bytes are `source[from..to)`. */
   equals(id: number, source: Uint8Array, from: number, to: number): boolean {
     const place = this.#placeOfId[id] ?? 0;
@@ -69,12 +82,10 @@ export class Vocabulary {
     const other = this.#placeOfId[id]!;
     const slot = this.#slotOf(bytes, from, to);
     if (other !== 0 || this.#slots[slot] !== 0) {
-      const token = JSON.stringify(spellBytes(this.#contentAt(index)));
+      const spell = (index: number) => JSON.stringify(spellBytes(this.#contentAt(index)));
       const found = other === 0
-        ? `token ${token} twice, expected one id per token`
-        : `id ${id} for token ${token} and ${
-          JSON.stringify(spellBytes(this.#contentAt(other - 1)))
-        }, expected one token per id`;
+        ? `token ${spell(index)} twice, expected one id per token`
+        : `id ${id} for token ${spell(index)} and ${spell(other - 1)}, expected one token per id`;
       throw new DataError(`Cannot read vocabulary of "${path}": found ${found}`);
     }
     this.#placeOfId[id] = index + 1;

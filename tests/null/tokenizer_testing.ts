@@ -1,6 +1,6 @@
 /** Shared by the tokenizer tests and bench: fixture, real tokenizer, oracle, texts. */
 import { Tokenizer as Library } from "@huggingface/tokenizers";
-import { random } from "../../core/random.ts";
+import { RandomStream } from "../../core/random.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -68,8 +68,8 @@ const PIECES = [
 
 /** Makes a text of cut and mixed pieces; equal seeds give equal texts. */
 export function mixedText(seed: number): string {
-  const pick = random(seed);
-  const below = (limit: number) => Math.floor(pick() * limit);
+  const stream = new RandomStream(seed, "text");
+  const below = (limit: number) => stream.integer(limit);
   let text = "";
   for (let i = below(8); i >= 0; i--) {
     const piece = [...PIECES[below(PIECES.length)]!];

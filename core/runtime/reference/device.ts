@@ -110,7 +110,7 @@ function run(
 ): Promise<void> {
   checkBindings(program, bindings);
   const bound = new Map<Value, Operand>();
-  for (const values of [program.inputs, program.state, program.outputs]) {
+  for (const values of [program.outputs, program.state, program.inputs]) { // an output may be an input
     for (const [name, value] of values) bound.set(value, bindings.get(name) as HostTensor);
   }
   // A value that shares a bound tensor's memory (an update, a view of an input) is found by its place.

@@ -1,0 +1,66 @@
+/** Own encoder against @huggingface/tokenizers on one text of code and TeX, and opening times. */
+import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { FIXTURE, openOracle, qwenJson } from "../null/tokenizer_testing.ts";
+
+const json = await qwenJson() ?? Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`);
+const folder = Deno.makeTempDirSync({ prefix: "parscale-bench-" });
+globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive: true }));
+Deno.writeTextFileSync(`${folder}/tokenizer.json`, json);
+
+const own = await openTokenizer(folder);
+const library = openOracle(json);
+const text = sourceAndFormulas();
+
+/** This project's sources with numbered formulas between the lines: about 1 MB, words that vary. */
+function sourceAndFormulas(): string {
+  const sources = ["core/graph", "core/ops", "core/checkpoint", "core/tokenizer", "core/model"];
+  const lines = sources.flatMap((name) => {
+    const directory = new URL(`../../${name}/`, import.meta.url);
+    return [...Deno.readDirSync(directory)].filter(({ isFile }) => isFile).flatMap((file) =>
+      Deno.readTextFileSync(new URL(file.name, directory)).split("\n")
+    );
+  });
+  const formula = (i: number) => `\\[ x_{${i}} = \\sum_{k=1}^{${i % 97}} \\frac{\\alpha_k}{k!} \\]`;
+  let text = "";
+  for (let i = 0; text.length < 1e6; i++) {
+    text += lines[i % lines.length] + "\n";
+    if (i % 8 === 0) text += formula(i) + "\n";
+  }
+  return text;
+}
+
+const kind = own.vocabSize > 1000 ? "Qwen2.5" : "small";
+
+Deno.bench({
+  name: `encode 1 MB, @huggingface/tokenizers, ${kind} tokenizer`,
+  group: "encode",
+  baseline: true,
+  n: 5,
+  warmup: 2,
+  fn: () => void library.encode(text),
+});
+
+Deno.bench({
+  name: `encode 1 MB, own encoder, ${kind} tokenizer`,
+  group: "encode",
+  n: 20,
+  warmup: 2,
+  fn: () => void own.encode(text),
+});
+
+Deno.bench({
+  name: `open, @huggingface/tokenizers, ${kind} tokenizer`,
+  group: "open",
+  baseline: true,
+  n: 5,
+  warmup: 1,
+  fn: () => void openOracle(json),
+});
+
+Deno.bench({
+  name: `open, own reader, ${kind} tokenizer`,
+  group: "open",
+  n: 10,
+  warmup: 1,
+  fn: async () => void await openTokenizer(folder),
+});

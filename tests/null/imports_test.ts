@@ -1,0 +1,82 @@
+/** The house rules that a machine can check: who may import whom, who may touch what. */
+import { assertEquals } from "@std/assert";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+
+/** Allowed directions. A folder may always import itself; `core` alone means the files beside it. */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  "core": [],
+  "core/graph": ["core"],
+  "core/ops": ["core/graph", "core"],
+  "core/runtime": ["core/graph", "core", "kernels"],
+  "core/model": ["core/ops", "core/graph", "core"],
+  "core/checkpoint": ["core/model", "core"],
+  "core/tokenizer": ["core/checkpoint", "core"],
+  "core/generate": ["core/model", "core/runtime", "core/graph", "core"],
+  "cli": [
+    "core",
+    "core/checkpoint",
+    "core/generate",
+    "core/graph",
+    "core/model",
+    "core/ops",
+    "core/runtime",
+    "core/tokenizer",
+    "deno.json",
+  ],
+};
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+}
+
+function* sources(folder: string): Generator<Source> {
+  for (const entry of Deno.readDirSync(`${ROOT}${folder}`)) {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory) yield* sources(path);
+    else if (path.endsWith(".ts")) yield { path, text: Deno.readTextFileSync(`${ROOT}${path}`) };
+  }
+}
+
+const ALL = [...sources("core"), ...sources("cli")];
+
+/** The room a file lies in: `core/graph`, `core`, `cli`. */
+function room(path: string): string {
+  const [top, second, ...rest] = path.split("/");
+  return top === "core" && rest.length > 0 ? `core/${second}` : top!;
+}
+
+function importsOf({ path, text }: Source): string[] {
+  const specifiers = [...text.matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].map((m) => m[1]!);
+  return specifiers.filter((specifier) => specifier.startsWith("."))
+    .map((specifier) => new URL(specifier, `file:///${path}`).pathname.slice(1));
+}
+
+Deno.test("imports follow the allowed directions", () => {
+  const wrong = ALL.flatMap((source) => {
+    const from = room(source.path);
+    return importsOf(source)
+      .filter((to) => room(to) !== from && !ALLOWED[from]?.includes(room(to)))
+      .map((to) => `${source.path} → ${to}`);
+  });
+  assertEquals(wrong, []);
+});
+
+Deno.test("only core/runtime touches native code", () => {
+  const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"/;
+  const wrong = ALL.filter(({ path, text }) => room(path) !== "core/runtime" && native.test(text));
+  assertEquals(wrong.map(({ path }) => path), []);
+});
+
+Deno.test("core neither prints nor exits, and cli writes through Io alone", () => {
+  const printing = /\bconsole\.|Deno\.exit\(|Deno\.(stdout|stderr)\b/;
+  const allowed = ["cli/output/io.ts", "cli/main.ts"];
+  const wrong = ALL.filter(({ path, text }) => printing.test(text) && !allowed.includes(path));
+  assertEquals(wrong.map(({ path }) => path), []);
+});
+
+Deno.test("no file is longer than 400 lines", () => {
+  const long = ALL.filter(({ text }) => text.split("\n").length > 400);
+  assertEquals(long.map(({ path }) => path), []);
+});
