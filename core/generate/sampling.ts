@@ -61,33 +61,65 @@ export function sample(
 function shortlist(logits: ArrayLike<number>, best: number, options: SamplingOptions): number[] {
   const { temperature, topK, topP, minP } = options;
   const weight = (id: number) => Math.exp((logits[id]! - logits[best]!) / temperature);
-  const k = topK > 0 ? Math.min(topK, logits.length) : logits.length;
-  let everything = 0;
-  if (topK === 0) { for (let id = 0; id < logits.length; id++) everything += weight(id); }
+  const sum = (count: number, at: (i: number) => number) => {
+    let total = 0;
+    for (let i = 0; i < count; i++) total += weight(at(i));
+    return total;
+  };
+  const everything = topK === 0 && topP < 1 ? sum(logits.length, (id) => id) : 0;
 
-  // Sorting the whole vocabulary would cost more than the model, so look near the top first and
-  // farther down only while what was found does not decide the filters.
-  let ids: number[] = [];
-  for (let reach = 8;; reach *= 4) {
-    const lowest = logits[best]! - reach * temperature;
-    ids = [];
-    let mass = 0;
-    for (let id = 0; id < logits.length; id++) {
-      if (!(logits[id]! >= lowest)) continue;
-      ids.push(id);
-      if (topK === 0) mass += weight(id);
-    }
-    const enough = topK > 0 ? ids.length >= k : topP < 1 ? mass >= topP * everything : true;
-    const decided = topK === 0 && topP >= 1 ? Math.exp(-reach) < minP : enough;
-    if (decided || ids.length === logits.length || reach > 1e6) break;
-  }
+  // Sorting the whole vocabulary would cost more than the model, so only what reaches a floor is.
+  const floor = topK > 0 ? largest(logits, topK) : Math.max(
+    // The margin leaves the decision about the last one to the exact comparison below.
+    logits[best]! + temperature * (Math.log(minP) - 1e-6),
+    topP < 1 ? nucleusFloor(logits, best, temperature, topP * everything) : -Infinity,
+  );
+  const ids: number[] = [];
+  for (let id = 0; id < logits.length; id++) if (logits[id]! >= floor) ids.push(id);
   ids.sort((a, b) => logits[b]! - logits[a]! || a - b);
-  ids.length = Math.min(ids.length, k);
+  if (topK > 0) ids.length = Math.min(ids.length, topK);
   if (topP < 1) {
-    const total = topK > 0 ? ids.reduce((sum, id) => sum + weight(id), 0) : everything;
+    const total = topK > 0 ? sum(ids.length, (i) => ids[i]!) : everything;
     let mass = 0;
     const last = ids.findIndex((id) => (mass += weight(id)) >= topP * total);
     if (last >= 0) ids.length = last + 1;
   }
   return ids.filter((id) => weight(id) >= minP);
+}
+
+/** The k-th largest value: the top of a heap that holds the k largest so far, the least on top. */
+function largest(values: ArrayLike<number>, k: number): number {
+  if (k >= values.length) return -Infinity;
+  const heap = new Float64Array(k).fill(-Infinity);
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]!;
+    if (value <= heap[0]!) continue;
+    let at = 0;
+    for (let child; (child = 2 * at + 1) < k; at = child) {
+      if (child + 1 < k && heap[child + 1]! < heap[child]!) child++;
+      if (heap[child]! >= value) break;
+      heap[at] = heap[child]!;
+    }
+    heap[at] = value;
+  }
+  return heap[0]!;
+}
+
+/** A logit such that those above it hold at least `mass`, and hardly more. */
+function nucleusFloor(
+  logits: ArrayLike<number>,
+  best: number,
+  temperature: number,
+  mass: number,
+): number {
+  const [perUnit, units] = [16, 64]; // what lies 64 below the best weighs nothing
+  const bins = new Float64Array(perUnit * units);
+  for (let id = 0; id < logits.length; id++) {
+    const below = (logits[best]! - logits[id]!) / temperature;
+    if (below < units) bins[Math.floor(below * perUnit)]! += Math.exp(-below);
+  }
+  let found = 0;
+  const last = bins.findIndex((share) => (found += share) >= mass);
+  // One bin more than needed: these sums are rounded in another order than the exact ones.
+  return last < 0 ? -Infinity : logits[best]! - (last + 2) / perUnit * temperature;
 }

@@ -159,7 +159,7 @@ export const argmax: Reduce = reduction("argmax", "i32");
 
 // ---- products ------------------------------------------------------------------------------------
 
-const matmulOp = primitive<{ transposeA: boolean; transposeB: boolean }>({
+const matmulOp = primitive<{ transposeA: boolean; transposeB: boolean; scale: number }>({
   name: "matmul",
   infer([a, b], { transposeA, transposeB }) {
     const [m, k1] = transposeA ? [a!.shape.at(-1), a!.shape.at(-2)] : a!.shape.slice(-2);
@@ -172,14 +172,14 @@ const matmulOp = primitive<{ transposeA: boolean; transposeB: boolean }>({
   },
 });
 
-/** Matrix product over the last two axes, leading axes broadcast. */
+/** Matrix product over the last two axes times `scale`; leading axes broadcast. */
 export function matmul(
   g: Builder,
   a: Value,
   b: Value,
-  { transposeA = false, transposeB = false } = {},
+  { transposeA = false, transposeB = false, scale = 1 } = {},
 ): Value {
-  return g.apply1(matmulOp, [a, b], { transposeA, transposeB });
+  return g.apply1(matmulOp, [a, b], { transposeA, transposeB, scale });
 }
 
 // ---- movement ------------------------------------------------------------------------------------

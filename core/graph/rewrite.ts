@@ -1,15 +1,16 @@
 /**
  * Program → program transformations that keep the meaning.
  *
- * A device calls `prepare`: model ops it cannot run whole are expanded into simpler ones, equal nodes
- * (the causal mask of every layer, say) are computed once, and nodes nobody reads are dropped.
+ * A device calls `prepare`: model ops it cannot run whole are expanded into simpler ones, chains of
+ * views become one view, equal nodes (the causal mask of every layer, say) are computed once, and nodes
+ * nobody reads are dropped.
  */
 import { Builder } from "./builder.ts";
 import type { Node, Op, Program, Value } from "./types.ts";
 
 /** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
 export function prepare(program: Program, runs: (op: Op) => boolean): Program {
-  return dropUnread(shareEqual(expand(program, runs)));
+  return dropUnread(shareEqual(mergeViews(expand(program, runs))));
 }
 
 /**
@@ -26,6 +27,18 @@ export function expand(program: Program, runs: (op: Op) => boolean): Program {
     });
   }
   return current;
+}
+
+/** Lets a view of a view look at the source itself. */
+export function mergeViews(program: Program): Program {
+  const sources = new Map<Value, Value>();
+  return rebuild(program, (g, node, inputs) => {
+    if (node.op.memory !== "view") return g.apply(node.op, inputs, node.attributes);
+    const source = sources.get(inputs[0]!) ?? inputs[0]!;
+    const outputs = g.apply(node.op, [source], node.attributes);
+    sources.set(outputs[0]!, source);
+    return outputs;
+  });
 }
 
 /** Computes nodes with the same op, inputs and attributes once. */

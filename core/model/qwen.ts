@@ -72,15 +72,19 @@ function selfAttention(
   const name = `model.layers.${layer}.self_attn`;
   const { start, tables } = context.byRows(rows);
 
-  const project = (which: string, heads: number) => {
+  const project = (which: string) => {
     const bias = config.attentionBias ? parameter(`${name}.${which}_proj.bias`) : undefined;
-    const flat = linear(g, x, parameter(`${name}.${which}_proj.weight`), bias);
-    return reshape(g, flat, [rows, T, heads, D]);
+    return linear(g, x, parameter(`${name}.${which}_proj.weight`), bias); // [rows·T, heads·D]
   };
-  const normed = (value: Value, which: string) =>
-    config.family === "qwen3"
-      ? rmsNorm(g, value, parameter(`${name}.${which}_norm.weight`), config.rmsNormEps)
-      : value;
+  const rotated = (which: "q" | "k", heads: number) => {
+    let flat = project(which);
+    if (config.family === "qwen3") {
+      const split = reshape(g, flat, [rows, T, heads, D]);
+      flat = rmsNorm(g, split, parameter(`${name}.${which}_norm.weight`), config.rmsNormEps);
+    }
+    const turned = rope(g, reshape(g, flat, [rows, T, heads * D]), tables, heads);
+    return reshape(g, turned, [rows, T, heads, D]);
+  };
   const cached = (kind: "keys" | "values", update: Value) => {
     const shape = [rows, K, context.capacity, D];
     const buffer = g.state(`${kind}.${layer}`, { dtype: "f32", shape });
@@ -89,9 +93,9 @@ function selfAttention(
     return written;
   };
 
-  const q = rope(g, normed(project("q", H), "q"), tables); // [rows, T, H, D]
-  const k = rope(g, normed(project("k", K), "k"), tables); // [rows, T, K, D]
-  const v = project("v", K); // [rows, T, K, D]
+  const q = rotated("q", H); // [rows, T, H, D]
+  const k = rotated("k", K); // [rows, T, K, D]
+  const v = reshape(g, project("v"), [rows, T, K, D]);
   const { positions } = context;
   const keys = cached("keys", k); // [rows, K, S, D]
   const values = cached("values", v); // [rows, K, S, D]

@@ -21,7 +21,6 @@ import {
   iota,
   lessEqual,
   matmul,
-  mul,
   reshape,
   select,
   slice,
@@ -62,10 +61,10 @@ export const attentionOp = modelOp<Record<never, never>>({
     const rows = R / B; // 1 where the streams share their text, else P
 
     // The G query heads of one key head become G·T rows of one product: [R, K, G·T, D].
-    const scaled = mul(g, q!, constant(g, D ** -0.5));
-    const heads = transpose(g, reshape(g, scaled, [R, T, K, G, D]), [0, 2, 3, 1, 4]);
+    const heads = transpose(g, reshape(g, q!, [R, T, K, G, D]), [0, 2, 3, 1, 4]);
     const queries = reshape(g, heads, [R, K, G * T, D]);
-    const product = matmul(g, queries, keys!, { transposeB: true });
+    const scaled = { transposeB: true, scale: D ** -0.5 };
+    const product = matmul(g, queries, keys!, scaled);
     const masked = add(
       g,
       reshape(g, product, [rows, B, K, G, T, S]),
@@ -82,7 +81,7 @@ export const attentionOp = modelOp<Record<never, never>>({
       g,
       reshape(g, queries, [rows, B, K, G * T, D]),
       perStream(prefixKeys),
-      { transposeB: true },
+      scaled,
     );
     const scores = concat(g, [
       reshape(g, prefixProduct, [P, B, K, G, T, M]),

@@ -52,30 +52,33 @@ export function ropeTables(
   return { cos: cos(g, angles), sin: sin(g, angles) };
 }
 
-export const ropeOp = modelOp<Record<never, never>>({
+export const ropeOp = modelOp<{ heads: number }>({
   name: "rope",
-  infer([x, cosines, sines]) {
-    const [R, T, , D] = x!.shape;
-    const expected = [R, T, D! / 2].join();
+  infer([x, cosines, sines], { heads }) {
+    const [R, T, width] = x!.shape;
+    const expected = [R, T, width! / heads / 2].join();
     if (cosines!.shape.join() !== expected || sines!.shape.join() !== expected) {
       throw new TypeError(`Cannot rotate ${formatType(x!)} by ${formatType(cosines!)}`);
     }
     return [x!];
   },
-  decompose(g, [x, cosines, sines]) {
-    const [R, T, , D] = x!.shape as [number, number, number, number];
+  decompose(g, [x, cosines, sines], { heads }) {
+    const [R, T, width] = x!.shape as [number, number, number];
+    const D = width / heads;
     const c = reshape(g, cosines!, [R, T, 1, D / 2]);
     const s = reshape(g, sines!, [R, T, 1, D / 2]);
-    const low = slice(g, x!, -1, 0, D / 2);
-    const high = slice(g, x!, -1, D / 2, D);
-    return [concat(g, [
+    const split = reshape(g, x!, [R, T, heads, D]);
+    const low = slice(g, split, -1, 0, D / 2);
+    const high = slice(g, split, -1, D / 2, D);
+    const rotated = concat(g, [
       sub(g, mul(g, low, c), mul(g, high, s)),
       add(g, mul(g, high, c), mul(g, low, s)),
-    ], -1)];
+    ], -1);
+    return [reshape(g, rotated, x!.shape)];
   },
 });
 
-/** x [R, T, heads, D], tables [R, T, D/2] → [R, T, heads, D] */
-export function rope(g: Builder, x: Value, tables: RopeTables): Value {
-  return g.apply1(ropeOp, [x, tables.cos, tables.sin], {});
+/** x [R, T, heads·D], tables [R, T, D/2] → [R, T, heads·D] */
+export function rope(g: Builder, x: Value, tables: RopeTables, heads: number): Value {
+  return g.apply1(ropeOp, [x, tables.cos, tables.sin], { heads });
 }

@@ -2,9 +2,9 @@
  * Tokens of a context and its continuation, split as lm-evaluation-harness does.
  *
  * White space at the end of the context moves to the front of the continuation, then both are encoded
- * together and the context's own token count marks the border. What surprises: nothing checks that the
- * context's tokens begin the whole; where a merge crosses the border, the quirk stays, so that
- * published scores can be reproduced.
+ * together, and what goes beyond the context's own token count is the continuation. What surprises:
+ * nothing checks that the context's own tokens begin the whole. Where a merge crosses the border, they
+ * are used all the same, so that published scores can be reproduced.
  */
 import { DataError } from "../errors.ts";
 
@@ -44,6 +44,8 @@ export function encodePair(
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };
   }
   const kept = context.replace(TRAILING_SPACE, "");
+  const before = Array.from(tokenizer.encode(kept));
   const whole = Array.from(tokenizer.encode(context + continuation));
-  return { tokens: whole, from: Math.max(1, tokenizer.encode(kept).length) };
+  // Where nothing is left of the context, the first token has nothing to be predicted from.
+  return { tokens: [...before, ...whole.slice(before.length)], from: Math.max(1, before.length) };
 }

@@ -197,8 +197,8 @@ export const OP_CASES: readonly OpCase[] = [
   opCase(
     "rope",
     "halves",
-    { x: [2, 3, 2, 8], c: [2, 3, 4], s: [2, 3, 4] },
-    (g, { x, c, s }) => rope(g, x!, { cos: c!, sin: s! }),
+    { x: [2, 3, 16], c: [2, 3, 4], s: [2, 3, 4] },
+    (g, { x, c, s }) => rope(g, x!, { cos: c!, sin: s! }, 2),
   ),
   opCase("softmax", "last axis", { x: [2, 3, 5] }, (g, { x }) => softmax(g, x!)),
   unary("silu", silu),

@@ -116,7 +116,7 @@ export class OnnxApi {
   /** Options every session starts from. */
   sessionOptions(threads: number): Handle {
     const options = this.#create("CreateSessionOptions");
-    const [errorsOnly, allOptimizations] = [3, 1];
+    const [errorsOnly, allOptimizations] = [3, 99];
     this.#check("SetSessionLogSeverityLevel", options, errorsOnly);
     this.#check("SetSessionGraphOptimizationLevel", options, allOptimizations);
     this.#check("SetIntraOpNumThreads", options, threads);

@@ -20,11 +20,19 @@ function same(type: string): Rule {
 }
 
 const matmul: Rule = (l, node, output) => {
-  const { transposeA, transposeB } = node.attributes as Record<string, boolean>;
+  const { transposeA, transposeB, scale } = node.attributes as {
+    transposeA: boolean;
+    transposeB: boolean;
+    scale: number;
+  };
   const operands = l.operands(node);
-  if (!transposeA && !transposeB) l.model.node("MatMul", operands, {}, { output });
+  if (!transposeA && !transposeB && scale === 1) l.model.node("MatMul", operands, {}, { output });
   else {
-    const attributes = { transA: Number(transposeA), transB: Number(transposeB) };
+    const attributes = {
+      transA: Number(transposeA),
+      transB: Number(transposeB),
+      alpha: { float: scale },
+    };
     l.model.node("FusedMatMul", operands, attributes, { output, domain: CONTRIB });
   }
 };
@@ -72,22 +80,20 @@ const rmsNorm: Rule = (l, node, output) => {
 };
 
 const rope: Rule = (l, node, output) => {
-  const [x] = node.inputs as [Value];
-  const [R, T, heads, D] = x.shape as [number, number, number, number];
-  const [name, cos, sin] = l.operands(node) as [string, string, string];
-  const flat: Shape = [R, T, heads * D];
-  const rows = l.model.node("Reshape", [name, l.size({ type: "i64", data: flat })]);
-  const rotated = l.model.node("RotaryEmbedding", [rows, cos, sin], { num_heads: heads });
-  l.model.node("Reshape", [rotated, l.size({ type: "i64", data: x.shape })], {}, { output });
+  const num_heads = node.attributes.heads as number;
+  l.model.node("RotaryEmbedding", l.operands(node), { num_heads }, { output });
 };
 
+/** x σ(x) in one pass; the standard operator, Swish, has no kernel of its own and runs as three. */
 const silu: Rule = (l, node, output) => {
-  l.model.node("Swish", l.operands(node), {}, { output });
+  const alpha = { float: 1 };
+  l.model.node("QuickGelu", l.operands(node), { alpha }, { output, domain: CONTRIB });
 };
 
 const swiglu: Rule = (l, node, output) => {
   const [gate, up] = l.operands(node) as [string, string];
-  l.model.node("Mul", [l.model.node("Swish", [gate]), up], {}, { output });
+  const activated = l.model.node("QuickGelu", [gate], { alpha: { float: 1 } }, { domain: CONTRIB });
+  l.model.node("Mul", [activated, up], {}, { output });
 };
 
 const tokenLogprobs: Rule = (l, node, output) => {

@@ -97,7 +97,7 @@ const argmax: Evaluate = (out, [x], { axis }) => {
   });
 };
 
-const matmul: Evaluate = (out, [a, b], { transposeA, transposeB }) => {
+const matmul: Evaluate = (out, [a, b], { transposeA, transposeB, scale }) => {
   const [m, n] = out.shape.slice(-2) as [number, number];
   const k = a!.shape.at(transposeA ? -2 : -1)!;
   const batch = out.shape.slice(0, -2);
@@ -116,7 +116,7 @@ const matmul: Evaluate = (out, [a, b], { transposeA, transposeB }) => {
           const x = a!.data[atA! + i * aRow! + l * aColumn!]!;
           total += x * b!.data[atB! + l * bRow! + j * bColumn!]!;
         }
-        out.data[(flat * m + i) * n + j] = total;
+        out.data[(flat * m + i) * n + j] = total * (scale as number);
       }
     }
   });
