@@ -14,55 +14,74 @@ export interface Quantized {
   readonly scales: Float32Array;
 }
 
-/** Quantises a matrix [rows, columns] into given memory, both of the right size. */
+/** Quantises a matrix [rows, columns] into given memory; `codes` starts at a multiple of 4 bytes. */
 export function quantize(
   values: Float32Array,
   rows: number,
   columns: number,
   bits: 8 | 4,
   block: number,
-  { codes, scales }: Quantized,
+  target: Quantized,
 ): void {
-  const zero = 1 << (bits - 1);
-  let at = 0;
+  const width = Math.ceil(columns / block) * block;
+  const padded = width === columns ? values : padRows(values, rows, columns, width);
+  const { buffer, byteOffset } = target.codes;
+  const words = new Uint32Array(buffer, byteOffset, rows * width * bits / 32);
+  quantizeBlocks(padded, bits, block, words, target.scales);
+}
+
+/** Every row lengthened by zeros. */
+function padRows(values: Float32Array, rows: number, columns: number, width: number): Float32Array {
+  const padded = new Float32Array(rows * width);
   for (let row = 0; row < rows; row++) {
-    for (let start = 0; start < columns; start += block) {
-      const first = row * columns + start;
-      const length = Math.min(block, columns - start);
-      const scale = blockScale(values, first, length, zero);
-      const inverse = scale === 0 ? 0 : 1 / scale;
-      scales[at] = scale;
-      const target = at++ * block * bits / 8;
-      for (let i = 0; i < length; i++) {
-        // x / s lies in [−z, z]; adding z and a half makes truncation round to nearest.
-        const rounded = (values[first + i]! * inverse + zero + 0.5) | 0;
-        const code = rounded < 2 * zero ? rounded : 2 * zero - 1;
-        if (bits === 8) codes[target + i] = code;
-        else if ((i & 1) === 0) codes[target + (i >> 1)] = code | zero << 4;
-        else codes[target + (i >> 1)] = codes[target + (i >> 1)]! & 15 | code << 4;
-      }
-      if (bits === 8) codes.fill(zero, target + length, target + block);
-      else codes.fill(zero | zero << 4, target + ((length + 1) >> 1), target + block / 2);
-    }
+    padded.set(values.subarray(row * columns, (row + 1) * columns), row * width);
   }
+  return padded;
 }
 
 /**
- * The scale that maps the element of largest magnitude to code 0, the only one that reaches z steps:
- * codes run from −z to z − 1, so the sign of that element chooses the direction.
+ * The inner loops, written for speed: whole words are stored, and magnitudes are compared as the
+ * integers their bits form, which order like the numbers.
+ *
+ * The scale maps the element of largest magnitude to code 0, the only one that lies z steps from the
+ * middle: codes run from −z to z − 1, so the sign of that element chooses the direction.
  */
-function blockScale(values: Float32Array, first: number, length: number, zero: number): number {
-  let extreme = 0;
-  let magnitude = 0;
-  for (let i = first; i < first + length; i++) {
-    const x = values[i]!;
-    const size = x < 0 ? -x : x;
-    if (size > magnitude) {
-      magnitude = size;
-      extreme = x;
+function quantizeBlocks(
+  values: Float32Array,
+  bits: 8 | 4,
+  block: number,
+  words: Uint32Array,
+  scales: Float32Array,
+): void {
+  const magnitudes = new Int32Array(values.buffer, values.byteOffset, values.length);
+  const zero = 1 << (bits - 1);
+  const perWord = 32 / bits;
+  let at = 0;
+  for (let first = 0; first < values.length; first += block) {
+    const end = first + block;
+    let largest = 0;
+    let extreme = first;
+    for (let i = first; i < end; i++) {
+      const magnitude = magnitudes[i]! & 0x7fffffff;
+      if (magnitude > largest) {
+        largest = magnitude;
+        extreme = i;
+      }
+    }
+    const scale = Math.fround(values[extreme]! / -zero);
+    scales[first / block] = scale;
+    // Adding z and a half makes truncation round to nearest; 2z, one too many, steps back by one.
+    const inverse = scale === 0 ? 0 : 1 / scale;
+    const shift = zero + 0.5;
+    for (let i = first; i < end; i += perWord) {
+      let word = 0;
+      for (let j = 0; j < perWord; j++) {
+        const code = (values[i + j]! * inverse + shift) | 0;
+        word |= (code - (code >> bits)) << (j * bits);
+      }
+      words[at++] = word;
     }
   }
-  return Math.fround(extreme / -zero);
 }
 
 /** What the codes stand for: the inverse of `quantize` up to rounding. */

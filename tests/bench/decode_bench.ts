@@ -1,0 +1,119 @@
+/**
+ * Decoding and prefill of the Qwen2.5-0.5B shape on the cpu device, beside PyTorch where it is given.
+ *
+ *   deno run -A tests/bench/decode_bench.ts [--streams 1,2,4,8] [--weights f32,q8,q4] [--block 32]
+ *       [--rounds 3] [--threads 2] [--python PYTHON --torch bench_torch.py]
+ *
+ * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
+ * and, last, ratios of medians. Weights are random and made on the fly; the cache holds 1,000 tokens.
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { Engine } from "../../core/generate/engine.ts";
+import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { qwen05b, randomWeights } from "./random_model.ts";
+
+const CACHED = 1000;
+const STEPS = 16;
+const PREFILL = 512;
+
+const flags = parseArgs(Deno.args, {
+  string: ["streams", "weights", "block", "rounds", "threads", "python", "torch", "prefill"],
+  default: { streams: "1,2,4,8", weights: "f32,q8,q4", block: "32", rounds: "3", threads: "2" },
+});
+const list = (text: string) => text.split(",");
+
+interface Runner {
+  readonly name: string;
+  /** Milliseconds per decoded token, once for each of a few steps. */
+  decode(): Promise<number[]>;
+  /** Tokens of a prompt per second. */
+  prefill(): Promise<number>;
+  close(): void;
+}
+
+const median = (values: readonly number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+
+/** Ours: one open model, timed again in every round. */
+function ours(streams: number, kind: string): Runner {
+  const config = qwen05b(streams);
+  const matrices = kind === "f32"
+    ? { kind: "f32" as const }
+    : { kind: kind as "q8" | "q4", block: Number(flags.block) };
+  const device = new CpuDevice({ threads: Number(flags.threads), matrices });
+  const engine = new Engine(device, config, randomWeights(config, "qwen2.5-0.5b"));
+  const cache = engine.createCache(1, CACHED + STEPS + 2);
+  const step = (tokens: number[], start: number) =>
+    engine.forward(cache, { ids: [tokens], start: [start], select: [tokens.length - 1] });
+  return {
+    name: `parscale ${kind}`,
+    async decode() {
+      await step([1], CACHED);
+      const times: number[] = [];
+      for (let i = 0; i < STEPS; i++) {
+        const started = performance.now();
+        await step([i], CACHED + 1 + i);
+        times.push(performance.now() - started);
+      }
+      return times;
+    },
+    async prefill() {
+      const tokens = Array.from({ length: PREFILL / 2 }, (_, i) => i);
+      await step(tokens, 0);
+      const started = performance.now();
+      await step(tokens, 0);
+      await step(tokens, tokens.length);
+      return PREFILL / ((performance.now() - started) / 1000);
+    },
+    close: () => device.close(),
+  };
+}
+
+/** PyTorch, one process per measurement; its script prints one JSON line. */
+function torch(streams: number): Runner {
+  const run = async (what: string, prompt: number, steps: number) => {
+    const args = [
+      [flags.torch!, "--preset", "0.5B", "--P", String(streams), "--batch", "1"],
+      ["--prompt", String(prompt), "--new", String(steps), "--device", "cpu", "--dtype", "f32"],
+      ["--modes", "eager", "--what", what, "--warm", "1", "--reps", "1"],
+    ].flat();
+    const env = { OMP_NUM_THREADS: flags.threads };
+    const { stdout, success, stderr } = await new Deno.Command(flags.python!, { args, env })
+      .output();
+    const text = new TextDecoder();
+    if (!success) throw new Error(text.decode(stderr));
+    const line = text.decode(stdout).trim().split("\n").find((line) => line.includes(`"${what}"`));
+    return JSON.parse(line!) as Record<string, number>;
+  };
+  return {
+    name: "torch f32",
+    decode: async () => [(await run("decode", CACHED, STEPS)).ms_per_token!],
+    prefill: async () => (await run("prefill", PREFILL, 1)).tokens_per_s!,
+    close() {},
+  };
+}
+
+console.log(`${flags.threads} threads, medians of ${flags.rounds} rounds`);
+for (const streams of list(flags.streams).map(Number)) {
+  const runners = list(flags.weights).map((kind) => ours(streams, kind));
+  if (flags.torch && flags.python) runners.push(torch(streams));
+  const decode = runners.map((): number[] => []);
+  const prefill = runners.map((): number[] => []);
+  for (let round = 0; round < Number(flags.rounds); round++) {
+    for (const [i, runner] of runners.entries()) {
+      decode[i]!.push(...await runner.decode());
+      if (flags.prefill !== "no") prefill[i]!.push(await runner.prefill());
+    }
+  }
+  runners.forEach((runner, i) => {
+    const ms = median(decode[i]!);
+    const speed = prefill[i]!.length > 0 ? median(prefill[i]!).toFixed(0) : "-";
+    const factor = (median(decode.at(-1)!) / ms).toFixed(2);
+    const beside = flags.torch ? `  ${factor}x torch` : "";
+    console.log(
+      `P=${streams}  ${runner.name.padEnd(13)} ${ms.toFixed(1).padStart(7)} ms/token ` +
+        `(least ${Math.min(...decode[i]!).toFixed(1)})  prefill ${speed} tokens/s${beside}`,
+    );
+    runner.close();
+  });
+}
