@@ -2,7 +2,8 @@
  * Decoding and prefill of the Qwen2.5-0.5B shape on the cpu device, beside PyTorch where it is given.
  *
  *   deno run -A tests/bench/decode_bench.ts [--streams 1,2,4,8] [--weights f32,q8,q4] [--block 32]
- *       [--rounds 3] [--threads 2] [--python PYTHON --torch bench_torch.py]
+ *       [--rounds 3] [--threads 2] [--no-prefill]
+ *       [--python PYTHON --torch bench_torch.py] [--llama FOLDER_WITH_node-llama-cpp]
  *
  * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
  * and, last, ratios of medians. Weights are random and made on the fly; the cache holds 1,000 tokens.
@@ -10,6 +11,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { type GgufType, writeGguf } from "./gguf.ts";
 import { qwen05b, randomWeights } from "./random_model.ts";
 
 const CACHED = 1000;
@@ -17,8 +19,17 @@ const STEPS = 16;
 const PREFILL = 512;
 
 const flags = parseArgs(Deno.args, {
-  string: ["streams", "weights", "block", "rounds", "threads", "python", "torch", "prefill"],
-  default: { streams: "1,2,4,8", weights: "f32,q8,q4", block: "32", rounds: "3", threads: "2" },
+  string: ["streams", "weights", "block", "rounds", "threads", "python", "torch", "llama"],
+  boolean: ["prefill"],
+  negatable: ["prefill"],
+  default: {
+    streams: "1,2,4,8",
+    weights: "f32,q8,q4",
+    block: "32",
+    rounds: "3",
+    threads: "2",
+    prefill: true,
+  },
 });
 const list = (text: string) => text.split(",");
 
@@ -26,8 +37,8 @@ interface Runner {
   readonly name: string;
   /** Milliseconds per decoded token, once for each of a few steps. */
   decode(): Promise<number[]>;
-  /** Tokens of a prompt per second. */
-  prefill(): Promise<number>;
+  /** Tokens of a prompt per second; absent where it is not measured. */
+  prefill?(): Promise<number>;
   close(): void;
 }
 
@@ -93,26 +104,61 @@ function torch(streams: number): Runner {
   };
 }
 
+/** llama.cpp in a process of its own, which times a few steps for every line it is sent. */
+function llama(streams: number, kind: string): Runner {
+  const type = ({ f32: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
+  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${type}.gguf`;
+  try {
+    Deno.statSync(path);
+  } catch {
+    writeGguf(path, qwen05b(1), type);
+  }
+  const script = new URL("./llama.ts", import.meta.url).pathname;
+  const process = new Deno.Command(Deno.execPath(), {
+    args: [
+      ["run", "-A", "--no-lock", "--node-modules-dir=manual", script, flags.llama!, path],
+      [streams, flags.threads, CACHED, STEPS].map(String),
+    ].flat(),
+    cwd: flags.llama,
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const input = process.stdin.getWriter();
+  const lines = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  return {
+    name: `llama.cpp ${type}`,
+    async decode() {
+      await input.write(new TextEncoder().encode("go\n"));
+      return JSON.parse((await lines.read()).value!);
+    },
+    close: () => process.kill(),
+  };
+}
+
 console.log(`${flags.threads} threads, medians of ${flags.rounds} rounds`);
 for (const streams of list(flags.streams).map(Number)) {
-  const runners = list(flags.weights).map((kind) => ours(streams, kind));
+  const kinds = list(flags.weights);
+  const runners = kinds.map((kind) => ours(streams, kind));
+  if (flags.llama) runners.push(...kinds.map((kind) => llama(streams, kind)));
   if (flags.torch && flags.python) runners.push(torch(streams));
   const decode = runners.map((): number[] => []);
   const prefill = runners.map((): number[] => []);
   for (let round = 0; round < Number(flags.rounds); round++) {
     for (const [i, runner] of runners.entries()) {
       decode[i]!.push(...await runner.decode());
-      if (flags.prefill !== "no") prefill[i]!.push(await runner.prefill());
+      if (flags.prefill && runner.prefill) prefill[i]!.push(await runner.prefill());
     }
   }
+  const torchMs = flags.torch ? median(decode.at(-1)!) : undefined;
   runners.forEach((runner, i) => {
     const ms = median(decode[i]!);
-    const speed = prefill[i]!.length > 0 ? median(prefill[i]!).toFixed(0) : "-";
-    const factor = (median(decode.at(-1)!) / ms).toFixed(2);
-    const beside = flags.torch ? `  ${factor}x torch` : "";
+    const speed = prefill[i]!.length > 0
+      ? `  prefill ${median(prefill[i]!).toFixed(0)} tokens/s`
+      : "";
+    const beside = torchMs === undefined ? "" : `  ${(torchMs / ms).toFixed(2)}x torch`;
     console.log(
-      `P=${streams}  ${runner.name.padEnd(13)} ${ms.toFixed(1).padStart(7)} ms/token ` +
-        `(least ${Math.min(...decode[i]!).toFixed(1)})  prefill ${speed} tokens/s${beside}`,
+      `P=${streams}  ${runner.name.padEnd(15)} ${ms.toFixed(1).padStart(7)} ms/token ` +
+        `(least ${Math.min(...decode[i]!).toFixed(1)})${beside}${speed}`,
     );
     runner.close();
   });
