@@ -106,4 +106,4 @@ function quote(word: string): string {
   return /^[\w./-]+$/.test(word) ? word : `"${word}"`;
 }
 
-if (import.meta.main) Deno.exit(await demo());
+if (import.meta.main) Deno.exitCode = await demo();

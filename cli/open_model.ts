@@ -4,9 +4,7 @@
  * Everything heavy is imported inside, so that a command file may import this one for its flags.
  */
 import type { Checkpoint } from "../core/checkpoint/open.ts";
-import { EnvironmentError } from "../core/errors.ts";
 import type { Engine } from "../core/generate/engine.ts";
-import type { ForwardSizes } from "../core/model/parscale.ts";
 import type { DeviceName, MatrixKind } from "../core/runtime/mod.ts";
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
 import type { FlagTable } from "./flags/table.ts";
@@ -42,6 +40,7 @@ export interface OpenOptions {
   readonly threads?: number | undefined;
   readonly matrices?: MatrixKind;
   readonly block?: number | undefined;
+  readonly memoryLimit?: number | undefined;
 }
 
 /** A model ready to run. */
@@ -61,16 +60,12 @@ export class OpenedModel implements Disposable {
       .then(({ openTokenizer }) => openTokenizer(this.checkpoint.directory));
   }
 
-  /** Refuses work whose planned memory passes a limit in bytes. */
-  requireMemory(sizes: ForwardSizes, limit: number | undefined): void {
-    if (limit === undefined) return;
-    const planned = this.engine.plan(sizes).totalBytes;
-    if (planned <= limit) return;
-    throw new EnvironmentError(
-      `Cannot run "${this.checkpoint.directory}": found a plan of ${planned} bytes, ` +
-        `expected at most ${limit} (--memory-limit)`,
-      { hints: ["use a smaller --batch, or --weights q8 with generate"] },
-    );
+  /** The tokenizer, or undefined where the folder has none, which is enough for rows of ids. */
+  async tokenizerIfAny(): Promise<Tokenizer | undefined> {
+    const { statIfExists } = await import("../core/checkpoint/files.ts");
+    for (const file of ["tokenizer.json", "vocab.json"]) {
+      if (await statIfExists(`${this.checkpoint.directory}/${file}`)) return await this.tokenizer();
+    }
   }
 
   [Symbol.dispose](): void {
@@ -87,5 +82,6 @@ export async function openModel(options: OpenOptions): Promise<OpenedModel> {
   const folder = await resolveModel(options.model);
   const checkpoint = await openCheckpoint(folder, { adapter: options.adapter });
   const device = await openDevice(options.device, options);
-  return new OpenedModel(checkpoint, new Engine(device, checkpoint.config, checkpoint.tensors));
+  const engine = new Engine(device, checkpoint.config, checkpoint.tensors, options);
+  return new OpenedModel(checkpoint, engine);
 }

@@ -2,9 +2,9 @@
  * Where `generate` gets its prompts: flags, a text, or JSON lines.
  */
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
-import { UsageError } from "../core/errors.ts";
+import { DataError, UsageError } from "../core/errors.ts";
 import type { Io } from "./output/io.ts";
-import { type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
+import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
 /** A prompt as token ids. */
 export interface Prompt {
@@ -20,22 +20,22 @@ export interface PromptSource {
   readonly chat: boolean;
 }
 
-/** Yields all prompts in order. Throws `DataError` for a row it cannot understand. */
+/**
+ * Yields prompts in order, each as soon as it can be read. `openTokenizer` is called once there is
+ * text. Throws `DataError` for a row it cannot understand.
+ */
 export async function* readPrompts(
   source: PromptSource,
   io: Io,
-  tokenizer: Tokenizer,
+  openTokenizer: () => Promise<Tokenizer>,
 ): AsyncGenerator<Prompt> {
-  const encode = async (text: string, chat: boolean) => {
-    const prompt = chat ? await chatPrompt(tokenizer, [{ role: "user", content: text }]) : text;
-    return Array.from(tokenizer.encode(prompt));
-  };
+  const encoder = new Encoder(openTokenizer, source.chat);
   if (source.prompt.length > 0) {
     if (source.arguments.length > 0) {
       throw new UsageError("Cannot read prompts twice: found --prompt and FILE, expected one");
     }
     for (const [id, text] of source.prompt.entries()) {
-      yield { id, tokens: await encode(text, source.chat) };
+      yield { id, tokens: await encoder.text(text) };
     }
     return;
   }
@@ -47,34 +47,60 @@ export async function* readPrompts(
   if (!isJson) {
     const text = [];
     for await (const line of lines.all()) text.push(line);
-    if (text.length > 0) yield { id: 0, tokens: await encode(text.join("\n"), source.chat) };
+    if (text.length > 0) yield { id: 0, tokens: await encoder.text(text.join("\n")) };
     return;
   }
   for await (const row of readRows(lines.all(), name)) {
-    yield { id: row.id, tokens: await rowTokens(row, name, tokenizer, encode, source.chat) };
+    yield { id: row.id, tokens: await rowTokens(row, name, encoder) };
   }
 }
 
-async function rowTokens(
-  row: InputRow,
-  name: string,
-  tokenizer: Tokenizer,
-  encode: (text: string, chat: boolean) => Promise<number[]>,
-  chat: boolean,
-): Promise<number[]> {
+async function rowTokens(row: InputRow, name: string, encoder: Encoder): Promise<number[]> {
   const { tokens, prompt, messages } = row.fields;
   if (tokens !== undefined) return tokensOf(tokens, name, row.line);
-  if (messages !== undefined) {
-    return Array.from(tokenizer.encode(await chatPrompt(tokenizer, messages)));
-  }
-  if (prompt !== undefined) return await encode(textOf(prompt, "prompt", name, row.line), chat);
-  const found = Object.keys(row.fields).join(", ") || "no fields";
-  throw rowError(name, row.line, found, '"prompt", "messages" or "tokens"');
+  if (messages !== undefined) return await messageTokens(messages, row, name, encoder);
+  if (prompt !== undefined) return await encoder.text(textOf(prompt, "prompt", name, row.line));
+  throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
 }
 
-async function chatPrompt(tokenizer: Tokenizer, messages: unknown): Promise<string> {
-  const { renderChat } = await import("../core/tokenizer/tokenizer.ts");
-  return await renderChat(tokenizer, messages as Parameters<typeof renderChat>[1]);
+async function messageTokens(
+  messages: unknown,
+  row: InputRow,
+  name: string,
+  encoder: Encoder,
+): Promise<number[]> {
+  try {
+    return await encoder.chat(messages);
+  } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
+    throw new DataError(`Cannot read line ${row.line} of ${name}`, { cause, hints: cause.hints });
+  }
+}
+
+/** Turns what a prompt may be into ids. */
+class Encoder {
+  readonly #openTokenizer: () => Promise<Tokenizer>;
+  readonly #chat: boolean;
+
+  constructor(openTokenizer: () => Promise<Tokenizer>, chat: boolean) {
+    this.#openTokenizer = openTokenizer;
+    this.#chat = chat;
+  }
+
+  /** A text as it stands, or as one user message. */
+  async text(text: string): Promise<number[]> {
+    if (this.#chat) return await this.chat([{ role: "user", content: text }]);
+    return (await this.#openTokenizer()).encode(text);
+  }
+
+  /** Messages, which the template's code checks. */
+  async chat(messages: unknown): Promise<number[]> {
+    const { renderChat } = await import("../core/tokenizer/tokenizer.ts");
+    const tokenizer = await this.#openTokenizer();
+    return tokenizer.encode(
+      await renderChat(tokenizer, messages as Parameters<typeof renderChat>[1]),
+    );
+  }
 }
 
 /** Lines of which the first non-blank one can be seen in advance. */

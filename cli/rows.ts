@@ -35,12 +35,18 @@ function parseObject(text: string, line: number, name: string): Record<string, u
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw rowError(name, line, (cause as Error).message, "a JSON object");
+    throw rowError(name, line, `no valid JSON (${(cause as Error).message})`, "a JSON object");
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw rowError(name, line, shorten(text), "a JSON object");
   }
   return value as Record<string, unknown>;
+}
+
+/** Field names of a row that lacks what it needs, for its error. */
+export function fieldNames(row: InputRow): string {
+  const names = Object.keys(row.fields).map((name) => `"${name}"`);
+  return names.length > 0 ? `only ${names.join(", ")}` : "no fields";
 }
 
 /** An error that names the line. */

@@ -4,7 +4,7 @@ import { modelFlags, openModel } from "../open_model.ts";
 import { openReport } from "../output/report.ts";
 import { defineCommand } from "./define.ts";
 import type { Io } from "../output/io.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/errors.ts";
 
 export const command = defineCommand({
   name: "inspect",
@@ -42,7 +42,8 @@ export const command = defineCommand({
       type: "switch",
       group: "Model",
       summary: "Read all weights and look for NaN and infinity",
-      details: "Takes as long as reading the files; a bad weight is an error (exit code 5).",
+      details: "Takes as long as reading the files; a bad weight is an error (exit code 5). With " +
+        "--adapter also compares the backbone with the one the adapter was made for.",
     },
     tokenize: {
       type: "string",
@@ -64,6 +65,9 @@ export const command = defineCommand({
     threads: engineFlags.threads,
   },
   async run(values, io, invocation) {
+    if (values.tokenize !== undefined && values.detokenize !== undefined) {
+      throw new UsageError("Cannot inspect: found --tokenize beside --detokenize, expected one");
+    }
     if (values.tokenize !== undefined || values.detokenize !== undefined) {
       await runTokenizer(values, io);
       return;
@@ -73,6 +77,8 @@ export const command = defineCommand({
     const { config } = checkpoint;
     if (values.check) {
       const { checkFinite } = await import("../../core/checkpoint/read.ts");
+      const { checkAdapterBackbone } = await import("../../core/checkpoint/backbone.ts");
+      await checkAdapterBackbone(checkpoint);
       await checkFinite(checkpoint);
     }
     const { countParameters } = await import("../../core/model/parameters.ts");
@@ -131,33 +137,52 @@ async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
   const { resolveModel } = await import("../../core/checkpoint/hub.ts");
   const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
   const tokenizer = await openTokenizer(await resolveModel(values.model));
-  if (values.tokenize === "-") {
-    for await (const line of io.readLines()) {
-      const text = parseLine(line);
-      if (typeof text !== "string") throw new DataError("Cannot tokenize: expected a JSON string");
-      io.write(JSON.stringify(Array.from(tokenizer.encode(text))) + "\n");
+  const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
+  const { tokenize, detokenize } = values;
+  if (tokenize === "-") {
+    for await (const { value, place } of jsonLines(io)) {
+      if (typeof value !== "string") throw lineError(place, value, "a JSON string");
+      io.write(encode(value) + "\n");
     }
-  } else if (values.tokenize !== undefined) {
-    io.write(JSON.stringify(Array.from(tokenizer.encode(values.tokenize))) + "\n");
-  } else if (values.detokenize === "-") {
-    for await (const line of io.readLines()) {
-      io.write(JSON.stringify(tokenizer.decode(idsOf(parseLine(line)))) + "\n");
+  } else if (tokenize !== undefined) {
+    io.write(encode(tokenize) + "\n");
+  } else if (detokenize === "-") {
+    for await (const { value, place } of jsonLines(io)) {
+      if (!isIds(value)) throw lineError(place, value, "a JSON array of token ids");
+      io.write(JSON.stringify(tokenizer.decode(value)) + "\n");
     }
   } else {
-    const ids = parseLine(`[${values.detokenize!.replace(/^\s*\[|\]\s*$/g, "")}]`);
-    io.write(tokenizer.decode(idsOf(ids)) + "\n");
+    const ids = detokenize!.replace(/^\s*\[|\]\s*$/g, "").split(",").map((id) => id.trim());
+    if (!ids.every((id) => /^\d+$/.test(id))) {
+      throw new UsageError(
+        `Cannot use "--detokenize": found "${detokenize}", expected token ids separated by commas`,
+      );
+    }
+    io.write(tokenizer.decode(ids.map(Number)) + "\n");
   }
 }
 
-function parseLine(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch (cause) {
-    throw new DataError(`Cannot read a line: ${(cause as Error).message}`);
+/** The JSON values on stdin, one per line; empty lines are passed over. */
+async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; place: string }> {
+  let number = 0;
+  for await (const line of io.readLines()) {
+    const place = `line ${++number} of stdin`;
+    if (line.trim() === "") continue;
+    try {
+      yield { value: JSON.parse(line), place };
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw new DataError(`Cannot read ${place}: found ${error.message}, expected JSON`);
+    }
   }
 }
 
-function idsOf(value: unknown): number[] {
-  if (Array.isArray(value) && value.every((id) => Number.isInteger(id))) return value;
-  throw new DataError("Cannot detokenize: expected a JSON array of token ids");
+function lineError(place: string, value: unknown, expected: string): DataError {
+  return new DataError(
+    `Cannot read ${place}: found ${JSON.stringify(value)}, expected ${expected}`,
+  );
+}
+
+function isIds(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
 }

@@ -1,10 +1,19 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
+import { DataError } from "../../core/errors.ts";
 import type { Score, ScoreRequest } from "../../core/generate/score.ts";
 import { engineFlags } from "../flags/common.ts";
 import { modelFlags, type OpenedModel, openModel } from "../open_model.ts";
 import { startProgress } from "../output/progress.ts";
 import { openReport } from "../output/report.ts";
-import { failureOf, type InputRow, readRows, rowError, textOf, tokensOf } from "../rows.ts";
+import {
+  failureOf,
+  fieldNames,
+  type InputRow,
+  readRows,
+  rowError,
+  textOf,
+  tokensOf,
+} from "../rows.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -42,8 +51,6 @@ export const command = defineCommand({
   },
   async run(values, io, invocation) {
     using model = await openModel(values);
-    const { batch, memoryLimit } = values;
-    model.requireMemory({ batch, tokens: 256, capacity: 2048, selected: 256 }, memoryLimit);
     using report = openReport(io, invocation, {
       schema: "parscale.score/1",
       device: model.device,
@@ -69,7 +76,7 @@ export const command = defineCommand({
     let rows: InputRow[] = [];
     for await (const row of readRows(io.readLines(path), name)) {
       rows.push(row);
-      if (rows.length < batch) continue;
+      if (rows.length < values.batch) continue;
       await flush(rows);
       rows = [];
     }
@@ -92,11 +99,13 @@ async function scoreRows(
   const requests: { request: ScoreRequest; at: number }[] = [];
   for (const [at, row] of rows.entries()) {
     results.push({ id: row.id });
-    const request = await requestOf(row, model, name);
+    const encode = await readFields(row, model, name);
     try {
+      const request = encode();
       checkTokens(model.engine.config, request.tokens, "score a sequence");
       requests.push({ request, at });
     } catch (error) {
+      if (!(error instanceof DataError)) throw error;
       results[at]!.error = failureOf(error);
     }
   }
@@ -121,18 +130,28 @@ function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> 
   };
 }
 
-async function requestOf(row: InputRow, model: OpenedModel, name: string): Promise<ScoreRequest> {
+/**
+ * Checks that a row is well-formed and opens what it needs, errors of which end the command. What the
+ * result throws when called concerns this row alone.
+ */
+async function readFields(
+  row: InputRow,
+  model: OpenedModel,
+  name: string,
+): Promise<() => ScoreRequest> {
   const { tokens, prompt, continuation } = row.fields;
-  if (tokens !== undefined) return { tokens: tokensOf(tokens, name, row.line), from: 1 };
-  if (prompt === undefined || continuation === undefined) {
-    const found = Object.keys(row.fields).join(", ") || "no fields";
-    throw rowError(name, row.line, found, '"tokens", or "prompt" and "continuation"');
+  if (tokens !== undefined) {
+    const ids = tokensOf(tokens, name, row.line);
+    return () => ({ tokens: ids, from: 1 });
   }
-  const { encodePair } = await import("../../core/tokenizer/pair.ts");
-  return encodePair(
-    await model.tokenizer(),
+  if (prompt === undefined || continuation === undefined) {
+    throw rowError(name, row.line, fieldNames(row), '"tokens", or "prompt" and "continuation"');
+  }
+  const texts = [
     textOf(prompt, "prompt", name, row.line),
     textOf(continuation, "continuation", name, row.line),
-    model.checkpoint.config.eosTokenIds[0],
-  );
+  ] as const;
+  const { encodePair } = await import("../../core/tokenizer/pair.ts");
+  const tokenizer = await model.tokenizer();
+  return () => encodePair(tokenizer, ...texts, model.checkpoint.config.eosTokenIds[0]);
 }

@@ -187,6 +187,6 @@ export const engineFlags = {
     group: "Engine",
     summary: "Refuse plans that need more memory",
     defaultText: "no limit",
-    details: "Checked against the plan before anything is computed.",
+    details: "Checked against the exact plan of every step before it is computed.",
   },
 } as const satisfies FlagTable;

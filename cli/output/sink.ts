@@ -56,6 +56,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   const file = create(temporary, path);
   const encoder = new TextEncoder();
   let open = true;
+  const release = onSignals(() => Deno.removeSync(temporary));
   return {
     isTerminal: false,
     write(text) {
@@ -66,6 +67,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
     },
     commit() {
       open = false;
+      release();
       file.syncSync();
       file.close();
       Deno.renameSync(temporary, path);
@@ -73,10 +75,31 @@ function openFileSink(path: string, overwrite: boolean): Sink {
     abandon() {
       if (!open) return;
       open = false;
+      release();
       file.close();
       Deno.removeSync(temporary);
     },
   };
+}
+
+/** Cleans up before SIGINT or SIGTERM ends the program as if nobody had listened. */
+function onSignals(cleanUp: () => void): () => void {
+  const signals = Deno.build.os === "windows"
+    ? ["SIGINT"] as const
+    : ["SIGINT", "SIGTERM"] as const;
+  const listeners = signals.map((signal) => {
+    const listener = () => {
+      cleanUp();
+      release();
+      Deno.kill(Deno.pid, signal);
+    };
+    Deno.addSignalListener(signal, listener);
+    return { signal, listener };
+  });
+  const release = () => {
+    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
+  };
+  return release;
 }
 
 function create(temporary: string, path: string): Deno.FsFile {

@@ -25,6 +25,18 @@ const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
 
 const ARCHITECTURE: Readonly<Record<Family, string>> = { qwen2: "Qwen2", qwen3: "Qwen3" };
 
+/** In an adapter's config: the hash of the backbone it was made for. */
+export const BACKBONE_KEY = "parscale_backbone_sha256";
+
+/** What a conversion sets anew or leaves out. */
+const CONVERSION_KEYS = [
+  "auto_map",
+  "parscale_n",
+  "parscale_n_tokens",
+  "parscale_attn_smooth",
+  BACKBONE_KEY,
+];
+
 /** Where transformers finds the official code when no copy lies in the folder. */
 const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
 
@@ -57,7 +69,7 @@ export function parseConfig(json: JsonObject, path: string): ModelConfig {
     numHiddenLayers: fields.integer("num_hidden_layers", 32, 1, MAX_LAYERS),
     numAttentionHeads,
     numKeyValueHeads,
-    headDim: readHeadDim(fields, hiddenSize, numAttentionHeads),
+    headDim: readHeadDim(fields, family, hiddenSize, numAttentionHeads),
     rmsNormEps: fields.positive("rms_norm_eps", 1e-6),
     ropeTheta: readRopeTheta(fields),
     maxPositionEmbeddings: fields.integer("max_position_embeddings", 32768),
@@ -74,7 +86,7 @@ function readModelType(fields: Fields): string {
   const modelType = fields.json.model_type;
   if (typeof modelType === "string" && Object.hasOwn(MODEL_TYPES, modelType)) return modelType;
   const hints = typeof modelType === "string" && modelType.includes("moe")
-    ? ["Mixtures of experts have no ParScale form; use a dense Qwen2, Qwen2.5 or Qwen3 model"]
+    ? ["mixtures of experts have no ParScale form; use a dense Qwen2, Qwen2.5 or Qwen3 model"]
     : ["Qwen2.5 models carry model_type qwen2"];
   throw fields.error("model_type", Object.keys(MODEL_TYPES).join(", "), hints);
 }
@@ -84,7 +96,7 @@ function refuseUnsupported(fields: Fields): void {
   const { json } = fields;
   if (fields.boolean("use_sliding_window", false)) {
     throw fields.error("use_sliding_window", "false: sliding-window attention is not supported", [
-      "Set use_sliding_window to false if the model was trained with full attention",
+      "set use_sliding_window to false if the model was trained with full attention",
     ]);
   }
   if (json.layer_types !== undefined && json.layer_types !== null) {
@@ -100,14 +112,16 @@ function refuseUnsupported(fields: Fields): void {
   }
   if (json.quantization_config !== undefined && json.quantization_config !== null) {
     throw fields.error("quantization_config", "weights in float32, bfloat16 or float16", [
-      "Use the checkpoint this one was quantized from",
+      "use the checkpoint this one was quantized from",
     ]);
   }
   if ((json.hidden_act ?? "silu") !== "silu") throw fields.error("hidden_act", '"silu"');
 }
 
-function readHeadDim(fields: Fields, hiddenSize: number, heads: number): number {
-  if (fields.json.head_dim === null || fields.json.head_dim === undefined) {
+/** Qwen3 fixes the head size at 128 whatever the width; Qwen2 divides the width by the heads. */
+function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: number): number {
+  const given = fields.json.head_dim !== null && fields.json.head_dim !== undefined;
+  if (!given && family === "qwen2") {
     if (hiddenSize % heads !== 0) {
       throw fields.error("hidden_size", `a multiple of the ${heads} query heads, or head_dim`);
     }
@@ -129,7 +143,7 @@ function readRopeTheta(fields: Fields): number {
     const type = scaling.rope_type ?? scaling.type ?? "default";
     if (type !== "default" || (scaling.partial_rotary_factor ?? 1) !== 1) {
       throw fields.error(key, 'rope_type "default": scaled rotary embeddings are not supported', [
-        `Set ${key} to null to run within the original context length`,
+        `set ${key} to null to run within the original context length`,
       ]);
     }
   }
@@ -158,7 +172,7 @@ function readStreams(
   const streams = fields.integer("parscale_n", 1, 1, MAX_STREAMS);
   if (streams > 1 && !modelType.endsWith("_parscale")) {
     throw fields.error("parscale_n", `1 in a model of type ${show(modelType)}`, [
-      `Set model_type to ${show(modelType + "_parscale")} if the folder holds a ParScale model`,
+      `set model_type to ${show(modelType + "_parscale")} if the folder holds a ParScale model`,
     ]);
   }
   return {
@@ -166,6 +180,14 @@ function readStreams(
     prefixTokens: fields.integer("parscale_n_tokens", 48, streams > 1 ? 1 : 0),
     smoothing: fields.fraction("parscale_attn_smooth", 0.01),
   };
+}
+
+/** The hash of the backbone an adapter was made for; older adapters do not tell. */
+export function parseBackboneHash(json: JsonObject, path: string): string | undefined {
+  const value = json[BACKBONE_KEY];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
+  throw new Fields(json, path).error(BACKBONE_KEY, "64 hexadecimal digits");
 }
 
 /** One id, a list of ids, or null for none. */
@@ -230,9 +252,7 @@ export function configToJson(
 ): JsonObject {
   const json: JsonObject = { ...source };
   useOldNames(json, config);
-  for (const key of ["auto_map", "parscale_n", "parscale_n_tokens", "parscale_attn_smooth"]) {
-    delete json[key];
-  }
+  for (const key of CONVERSION_KEYS) delete json[key];
   const suffix = config.streams > 1 ? "ParScale" : "";
   const architecture = `${ARCHITECTURE[config.family]}${suffix}ForCausalLM`;
   json.architectures = [architecture];

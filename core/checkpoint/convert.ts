@@ -3,24 +3,17 @@
  *
  * Backbone tensors are copied byte for byte and introduced ones are added; stripping leaves them out
  * again. `planConversion` settles everything without writing, `convert` carries it out in one pass
- * over the weights, which also hashes them and looks for NaN.
- *
- * The backbone hash is SHA-256 over the raw bytes of all backbone tensors in the order of
- * `parameterSpecs`. Sharding, header layout and introduced tensors do not enter, so a model, its
- * conversion and the stripped conversion have the same hash.
+ * over the weights, which also looks for NaN, while the backbone is hashed beside it.
  */
-import { createHash } from "node:crypto";
-import { resolve } from "node:path";
-import { DataError, NumericalError, UsageError } from "../errors.ts";
-import { introducedValues } from "../model/init.ts";
+import { NumericalError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
-import { configToJson } from "./config.ts";
-import { type JsonObject, statIfExists } from "./files.ts";
-import { requireFreeTarget, writeFolder } from "./folder.ts";
-import { ADAPTER_FILE, type Checkpoint, CONFIG_FILE, openCheckpoint } from "./open.ts";
+import { parameterSpecs } from "../model/parameters.ts";
+import { backboneHash, backboneTensors, startBackboneHash } from "./backbone.ts";
+import { BACKBONE_KEY } from "./config.ts";
+import { writeFolder } from "./folder.ts";
+import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "./open.ts";
+import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite, requireFinite } from "./read.ts";
-import { ELEMENT_BYTES, narrow } from "./widen.ts";
 import {
   copyFile,
   DEFAULT_SHARD_BYTES,
@@ -31,60 +24,7 @@ import {
   writeWeights,
 } from "./write.ts";
 
-/** Copied unchanged when the source has them. */
-const COMPANION_FILES = [
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "vocab.json",
-  "merges.txt",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "chat_template.jinja",
-];
-
-/** The official code, which is not ours to ship. */
-const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
-
-/** What to convert and how. */
-export interface ConversionOptions {
-  /** Folder to read. */
-  readonly model: string;
-  /** Folder to make. */
-  readonly out: string;
-  /** P, from 2 to 64; not used by `strip`. */
-  readonly streams?: number;
-  /** M; 48 unless told. */
-  readonly prefixTokens?: number;
-  /** ε; 0.1 unless told, as the paper trains with. */
-  readonly smoothing?: number;
-  readonly seed?: number;
-  /** Write an adapter folder that holds the introduced tensors alone. */
-  readonly introducedOnly?: boolean;
-  /** Turn a ParScale folder back into a plain one. */
-  readonly strip?: boolean;
-  /** Bytes. */
-  readonly maxShardSize?: number;
-  /** Folder with the two Python files of the official implementation. */
-  readonly hfCode?: string;
-  readonly overwrite?: boolean;
-}
-
-/** A conversion that has been checked and only needs to be carried out. */
-export interface ConversionPlan {
-  readonly options: ConversionOptions;
-  readonly source: Checkpoint;
-  /** Config of the result; for an adapter, together with its backbone. */
-  readonly config: ModelConfig;
-  readonly configJson: JsonObject;
-  /** Tensors written, in file order. */
-  readonly tensors: readonly OutputTensor[];
-  /** Bytes of these tensors. */
-  readonly bytes: number;
-  readonly introducedParams: number;
-  /** Files copied unchanged, by full path. */
-  readonly companions: readonly string[];
-}
+export { type ConversionOptions, type ConversionPlan, planConversion } from "./plan_conversion.ts";
 
 /** What a conversion did. */
 export interface ConversionReport {
@@ -95,37 +35,6 @@ export interface ConversionReport {
   readonly bytes: number;
   /** Names of the files in the new folder. */
   readonly files: readonly string[];
-}
-
-/** Checks a conversion and works out its result; writes nothing and reads no weights. */
-export async function planConversion(options: ConversionOptions): Promise<ConversionPlan> {
-  checkOptions(options);
-  const source = await openCheckpoint(options.model);
-  checkSource(options, source);
-  await checkTarget(options);
-
-  const config: ModelConfig = options.strip ? { ...source.config, streams: 1 } : {
-    ...source.config,
-    streams: options.streams!,
-    prefixTokens: options.prefixTokens ?? 48,
-    smoothing: options.smoothing ?? 0.1,
-  };
-  const specs = parameterSpecs(config);
-  const tensors = specs
-    .filter((spec) => spec.introduced || !options.introducedOnly)
-    .map((spec) => outputTensor(spec, source, options.seed ?? 0));
-  const count = (some: readonly ParameterSpec[]) =>
-    some.reduce((sum, spec) => sum + elementCount(spec.shape), 0);
-  return {
-    options,
-    source,
-    config,
-    configJson: configToJson(config, source.configJson, { localCode: !!options.hfCode }),
-    tensors,
-    bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
-    introducedParams: count(specs.filter((spec) => spec.introduced)),
-    companions: await findCompanions(options),
-  };
 }
 
 /** Carries out a plan. The new folder appears complete or not at all. */
@@ -139,39 +48,37 @@ export function convert(
   } = {},
 ): Promise<ConversionReport> {
   const { options, source, tensors } = plan;
-  const backbone = options.introducedOnly ? backboneTensors(source) : [];
-  const total = plan.bytes + backbone.reduce((sum, tensor) => sum + tensor.byteLength, 0);
-  const hash = createHash("sha256");
+  const { signal } = run;
+  // An adapter has none of the backbone in it, which is read for its hash and for NaN all the same.
+  const unwritten = options.introducedOnly ? backboneTensors(source) : [];
+  const total = plan.bytes + unwritten.reduce((sum, tensor) => sum + tensor.byteLength, 0);
   let done = 0;
   const inspect = (tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>) => {
-    if ("path" in tensor.source) {
-      hash.update(piece);
-      requireFinite(tensor.source, start, piece);
-    }
+    if ("path" in tensor.source) requireFinite(tensor.source, start, piece);
     run.onProgress?.(done += piece.length, total);
   };
-  const stream = { inspect, signal: run.signal };
+  const stream = { inspect, signal };
 
-  return writeFolder(options.out, { overwrite: options.overwrite, signal: run.signal }, async (
-    folder,
-  ) => {
+  return writeFolder(options.out, { overwrite: options.overwrite, signal }, async (folder) => {
+    await using hash = startBackboneHash(source, signal);
     const files = [CONFIG_FILE];
-    await writeJson(`${folder}/${CONFIG_FILE}`, plan.configJson);
     for (const path of plan.companions) {
       const name = path.slice(path.lastIndexOf("/") + 1);
       await copyFile(path, `${folder}/${name}`);
       files.push(name);
     }
     if (options.introducedOnly) {
-      await streamTensors(backbone, stream);
+      await streamTensors(unwritten, stream);
       await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors, stream);
       files.push(ADAPTER_FILE);
     } else {
       const maxShardBytes = options.maxShardSize ?? DEFAULT_SHARD_BYTES;
       files.push(...await writeWeights(folder, tensors, { ...stream, maxShardBytes }));
     }
-    const backboneSha256 = hash.digest("hex");
-    await verifyResult(plan, folder, run.verify ? backboneSha256 : undefined, run.signal);
+    const backboneSha256 = await hash.digest;
+    const owner = options.introducedOnly ? { [BACKBONE_KEY]: backboneSha256 } : {};
+    await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
+    await verifyResult(plan, folder, run.verify ? backboneSha256 : undefined, signal);
     return {
       introducedParams: plan.introducedParams,
       backboneSha256,
@@ -180,127 +87,6 @@ export function convert(
       files,
     };
   });
-}
-
-/** SHA-256 over the backbone's raw bytes, as described at the top of this file. */
-export async function backboneHash(
-  checkpoint: Checkpoint,
-  options: { signal?: AbortSignal } = {},
-): Promise<string> {
-  const hash = createHash("sha256");
-  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => void hash.update(piece);
-  await streamTensors(backboneTensors(checkpoint), { inspect, signal: options.signal });
-  return hash.digest("hex");
-}
-
-function backboneTensors(checkpoint: Checkpoint): OutputTensor[] {
-  return parameterSpecs({ ...checkpoint.config, streams: 1 })
-    .map((spec) => outputTensor(spec, checkpoint, 0));
-}
-
-/** Backbone tensors come from the source, introduced ones from the seed in the source's type. */
-function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): OutputTensor {
-  if (!spec.introduced) {
-    const tensor = source.tensors.get(spec.name)!;
-    return { ...tensor, source: tensor };
-  }
-  const { dtype } = source.config;
-  const size = ELEMENT_BYTES[dtype];
-  return {
-    name: spec.name,
-    dtype,
-    shape: spec.shape,
-    byteLength: elementCount(spec.shape) * size,
-    source: (start, length) =>
-      narrow(introducedValues(spec, seed, start / size, length / size), dtype),
-  };
-}
-
-function checkOptions(options: ConversionOptions): void {
-  const integers = [
-    ["--prefix-tokens", options.prefixTokens, 1, 65536],
-    ["--seed", options.seed, 0, Number.MAX_SAFE_INTEGER],
-    ["--max-shard-size", options.maxShardSize, 1, Number.MAX_SAFE_INTEGER],
-    ["--streams", options.strip ? undefined : options.streams, 1, 64],
-  ] as const;
-  for (const [flag, value, low, high] of integers) {
-    if (value === undefined || Number.isSafeInteger(value) && value >= low && value <= high) {
-      continue;
-    }
-    throw new UsageError(
-      `Cannot convert with ${flag} ${value}: expected an integer from ${low} to ${high}`,
-    );
-  }
-  const { smoothing = 0, streams, strip, introducedOnly } = options;
-  if (!(smoothing >= 0 && smoothing <= 1)) {
-    throw new UsageError(
-      `Cannot convert with --smoothing ${smoothing}: expected a number from 0 to 1`,
-    );
-  }
-  if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
-    throw new UsageError(
-      "Cannot convert: found --strip beside --streams, --introduced-only or --hf-code, expected it alone",
-      { hints: ["--strip gives a plain Qwen folder, which has a single stream"] },
-    );
-  }
-  if (!strip && (streams === undefined || streams === 1)) {
-    throw new UsageError(
-      `Cannot convert: found ${streams === 1 ? "--streams 1" : "no --streams"}, expected 2 to 64`,
-      { hints: ["A plain Qwen folder already is a model with one stream", "Try --streams 4"] },
-    );
-  }
-}
-
-function checkSource(options: ConversionOptions, source: Checkpoint): void {
-  const { streams, family } = source.config;
-  if (!options.strip && streams > 1) {
-    throw new DataError(
-      `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
-      { hints: ["Take its backbone first with --strip"] },
-    );
-  }
-  if (options.strip && !String(source.configJson.model_type).endsWith("_parscale")) {
-    throw new DataError(
-      `Cannot strip "${options.model}": found a plain Qwen model, expected a ParScale model`,
-      { hints: ["There is nothing to remove"] },
-    );
-  }
-  if (options.hfCode !== undefined && family !== "qwen2") {
-    throw new UsageError(
-      `Cannot convert with --hf-code: found a ${family} model, expected qwen2, which is all the official code knows`,
-    );
-  }
-}
-
-/** The target must be free, and must neither hold nor be the source. */
-async function checkTarget(options: ConversionOptions): Promise<void> {
-  await requireFreeTarget(options.out, options.overwrite ?? false);
-  const target = await statIfExists(options.out) ? await Deno.realPath(options.out) : undefined;
-  const source = await Deno.realPath(options.model);
-  const out = target ?? resolve(options.out);
-  if (source === out || source.startsWith(`${out}/`)) {
-    throw new UsageError(
-      `Cannot write folder "${options.out}": found the model to convert in it, expected another folder`,
-    );
-  }
-}
-
-async function findCompanions(options: ConversionOptions): Promise<string[]> {
-  const found: string[] = [];
-  for (const name of options.introducedOnly ? [] : COMPANION_FILES) {
-    const path = `${options.model}/${name}`;
-    if (await statIfExists(path)) found.push(path);
-  }
-  for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
-    const path = `${options.hfCode}/${name}`;
-    if (!await statIfExists(path)) {
-      throw new DataError(
-        `Cannot use --hf-code "${options.hfCode}": found no ${name}, expected both Python files of the official implementation`,
-      );
-    }
-    found.push(path);
-  }
-  return found;
 }
 
 /** Opens what was written and compares it with the plan. */
@@ -326,7 +112,7 @@ async function verifyResult(
       `Cannot confirm folder "${options.out}": found another ${
         agrees ? "backbone" : "config"
       } on reading it back, expected what was written`,
-      { hints: ["Check the disk for errors"] },
+      { hints: ["check the disk for errors"] },
     );
   }
 }

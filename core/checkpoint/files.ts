@@ -17,27 +17,27 @@ type Explanation = readonly [typeof DataError | typeof EnvironmentError, string,
 const NOT_CAPABLE: Explanation = [
   EnvironmentError,
   "this program may not access it",
-  "Run with -A or the matching --allow-read or --allow-write",
+  "run with -A or the matching --allow-read or --allow-write",
 ];
 
 const FULL: Explanation = [
   EnvironmentError,
   "the disk is full",
-  "Free some space or choose a folder on another disk",
+  "free some space or choose a folder on another disk",
 ];
 
 const DENIED: Explanation = [
   EnvironmentError,
   "permission denied",
-  "Change its permissions or choose another folder",
+  "change its permissions or choose another folder",
 ];
 
 /** What the codes of the operating system mean to the user: kind, reason, remedy. */
 const SYSTEM_ERRORS: Readonly<Record<string, Explanation>> = {
-  ENOENT: [DataError, "found nothing there", "Check the path"],
-  ENOTDIR: [DataError, "a part of the path is a file, expected a folder", "Check the path"],
-  EISDIR: [DataError, "found a folder, expected a file", "Check the path"],
-  ELOOP: [DataError, "its symbolic links go in a circle", "Check the path"],
+  ENOENT: [DataError, "found nothing there", "check the path"],
+  ENOTDIR: [DataError, "a part of the path is a file, expected a folder", "check the path"],
+  EISDIR: [DataError, "found a folder, expected a file", "check the path"],
+  ELOOP: [DataError, "its symbolic links go in a circle", "check the path"],
   ENOSPC: FULL,
   EDQUOT: FULL,
   EACCES: DENIED,
@@ -45,9 +45,15 @@ const SYSTEM_ERRORS: Readonly<Record<string, Explanation>> = {
   EROFS: [
     EnvironmentError,
     "the file system is read-only",
-    "Choose a folder you can write to",
+    "choose a folder you can write to",
   ],
-  EMFILE: [EnvironmentError, "too many open files", "Raise the limit with ulimit -n"],
+  EMFILE: [EnvironmentError, "too many open files", "raise the limit with ulimit -n"],
+};
+
+/** Where these mean something else to somebody who writes: the place is wrong, not the data. */
+const WRITE_ERRORS: typeof SYSTEM_ERRORS = {
+  ENOENT: [EnvironmentError, "nothing can be made there", "choose another folder"],
+  ENOTDIR: [EnvironmentError, "a part of the path is a file", "choose another folder"],
 };
 
 /** A JSON object as read, before any field is checked. */
@@ -69,14 +75,18 @@ export function ioError(action: string, path: string, error: unknown): Error {
   if (error instanceof ParscaleError) return error;
   if (error instanceof DOMException) return error; // an abort or a timeout, not the disk
   const code = (error as { code?: string } | null)?.code ?? "";
-  const known = error instanceof Deno.errors.NotCapable ? NOT_CAPABLE : SYSTEM_ERRORS[code];
+  const usual = (action.startsWith("write") ? WRITE_ERRORS[code] : undefined) ??
+    SYSTEM_ERRORS[code];
+  const known = error instanceof Deno.errors.NotCapable ? NOT_CAPABLE : usual;
   // Without a code or a known class it is no answer of the system but a defect of ours.
   if (!known && code === "" && !(error instanceof Error && error.name in Deno.errors)) {
     return error as Error;
   }
   const [Kind, reason, hint] = known ??
-    [EnvironmentError, (error as Error).message, "Check the path and the disk it is on"];
-  return new Kind(`Cannot ${action} "${path}": ${reason}`, { hints: [hint], cause: error });
+    [EnvironmentError, (error as Error).message, "check the path and the disk it is on"];
+  // The system's own text names our temporary files and adds nothing to a reason we know.
+  const cause = known ? undefined : error;
+  return new Kind(`Cannot ${action} "${path}": ${reason}`, { hints: [hint], cause });
 }
 
 /** Like `ioError`, for reading a checkpoint: a file that exists but cannot be read is bad data. */
@@ -136,7 +146,7 @@ export function parseJsonObject(bytes: Uint8Array, path: string): JsonObject {
   } catch (cause) {
     throw new DataError(
       `Cannot read "${path}": found ${(cause as Error).message}, expected valid JSON`,
-      { cause, hints: ["The file may be cut short or damaged; copy it again"] },
+      { cause, hints: ["the file may be cut short or damaged; copy it again"] },
     );
   }
   if (!isObject(value)) {
@@ -180,7 +190,7 @@ export async function readExactly(
           `Cannot read "${path}": the file ends at byte ${
             offset + done
           }, expected ${into.length} bytes from byte ${offset}`,
-          { hints: ["The file was cut short; copy it again"] },
+          { hints: ["the file was cut short; copy it again"] },
         );
       }
       done += count;

@@ -19,7 +19,7 @@ export async function requireFreeTarget(path: string, overwrite: boolean): Promi
     if (overwrite) return;
     for await (const _ of Deno.readDir(path)) {
       throw new UsageError(`Cannot write folder "${path}": found a folder, expected a free name`, {
-        hints: ["Choose another --out, or replace the folder with --overwrite"],
+        hints: ["choose another --out, or replace the folder with --overwrite"],
       });
     }
   } catch (error) {

@@ -27,7 +27,7 @@ export async function resolveModel(
   if (await statIfExists(model)) return model;
   if (!REPOSITORY.test(model)) {
     throw new DataError(`Cannot open model "${model}": found nothing there, expected a folder`, {
-      hints: ["Check the path; a hub model is named as organisation/name"],
+      hints: ["check the path; a hub model is named as organisation/name"],
     });
   }
   const offline = !["", "0", undefined].includes(Deno.env.get("HF_HUB_OFFLINE"));
@@ -46,7 +46,7 @@ function refusal(model: string, status: number, cause: unknown): DataError {
     `Cannot open model "${model}": found neither a folder nor a readable hub repository (status ${status})`,
     {
       cause,
-      hints: ["Check the name", "For gated or private models put a token into HF_TOKEN"],
+      hints: ["check the name", "for gated or private models put a token into HF_TOKEN"],
     },
   );
 }
@@ -55,7 +55,7 @@ function unreachable(model: string, cause: unknown): never {
   const reason = cause instanceof Error ? cause.message : "HF_HUB_OFFLINE is set";
   throw new EnvironmentError(
     `Cannot download model "${model}": ${reason}, and no earlier download was found`,
-    { cause, hints: ["Check the network and HF_ENDPOINT, or pass a local folder"] },
+    { cause, hints: ["check the network and HF_ENDPOINT, or pass a local folder"] },
   );
 }
 

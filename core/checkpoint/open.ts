@@ -9,7 +9,7 @@
 import { DataError } from "../errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
 import { type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
-import { parseConfig, parseTokenIds } from "./config.ts";
+import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import {
   isObject,
   type JsonObject,
@@ -51,6 +51,8 @@ export interface Checkpoint {
   readonly tensors: ReadonlyMap<string, StoredTensor>;
   /** Tensors in the files that the model has no use for. */
   readonly extraTensors: readonly string[];
+  /** The adapter in use, and the hash of the backbone it was made for where it records one. */
+  readonly adapter?: { readonly directory: string; readonly backboneSha256: string | undefined };
 }
 
 /** A header entry and the file it is from. */
@@ -85,7 +87,7 @@ async function requireFolder(directory: string): Promise<void> {
     if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
     throw new DataError(
       `Cannot open checkpoint "${directory}": found no ${CONFIG_FILE}, expected a Hugging Face model folder`,
-      { hints: ["Pass the folder that holds config.json and model.safetensors"] },
+      { hints: ["pass the folder that holds config.json and model.safetensors"] },
     );
   }
   throw new DataError(
@@ -95,8 +97,8 @@ async function requireFolder(directory: string): Promise<void> {
     {
       hints: [
         info
-          ? "Pass the folder that holds the file"
-          : "Check the path; a hub model is named as organisation/name",
+          ? "pass the folder that holds the file"
+          : "check the path; a hub model is named as organisation/name",
       ],
     },
   );
@@ -109,10 +111,10 @@ async function findTensors(directory: string): Promise<Map<string, Found>> {
   }
   if (await statIfExists(`${directory}/${INDEX_FILE}`)) return readShards(directory);
   const hints = await statIfExists(`${directory}/${ADAPTER_FILE}`)
-    ? ["This is an adapter folder: pass it with --adapter, and its backbone with --model"]
+    ? ["this is an adapter folder: pass it with --adapter, and its backbone with --model"]
     : await statIfExists(`${directory}/pytorch_model.bin`)
-    ? ["Save the model as safetensors first; pickled weights are not read"]
-    : ["Copy or download the weights into the folder"];
+    ? ["save the model as safetensors first; pickled weights are not read"]
+    : ["copy or download the weights into the folder"];
   throw new DataError(
     `Cannot open checkpoint "${directory}": found no weights, expected ${WEIGHTS_FILE} or ${INDEX_FILE}`,
     { hints },
@@ -160,7 +162,7 @@ async function readShards(directory: string): Promise<Map<string, Found>> {
       `Cannot open checkpoint "${directory}": found ${
         files.length - missing.length
       } of ${files.length} shards listed in ${INDEX_FILE}, expected all`,
-      { hints: [`Copy ${listSome(missing)} into the folder`] },
+      { hints: [`copy ${listSome(missing)} into the folder`] },
     );
   }
   const shards = new Map<string, Map<string, Found>>();
@@ -202,13 +204,13 @@ function refuseContradictions(
       `Cannot open checkpoint "${directory}": found ${
         listSome(surplus)
       }, expected none in a ${config.family} model with ${config.numHiddenLayers} layers and parscale_n ${config.streams}`,
-      { hints: ["Check model_type, num_hidden_layers and parscale_n in config.json"] },
+      { hints: ["check model_type, num_hidden_layers and parscale_n in config.json"] },
     );
   }
   if (!config.tieWordEmbeddings && !found.has("lm_head.weight") && found.size > 0) {
     throw new DataError(
       `Cannot open checkpoint "${directory}": found no tensor lm_head.weight, expected one as tie_word_embeddings is false`,
-      { hints: ["Set tie_word_embeddings to true in config.json if the tables are shared"] },
+      { hints: ["set tie_word_embeddings to true in config.json if the tables are shared"] },
     );
   }
 }
@@ -225,7 +227,7 @@ function matchTensors(
       `Cannot open checkpoint "${directory}": found ${
         specs.length - missing.length
       } of ${specs.length} tensors, expected also ${listSome(missing)}`,
-      { hints: ["Check that config.json and the weights belong to the same model"] },
+      { hints: ["check that config.json and the weights belong to the same model"] },
     );
   }
   const tensors = new Map<string, StoredTensor>();
@@ -234,7 +236,7 @@ function matchTensors(
     if (shape.length !== spec.shape.length || shape.some((size, i) => size !== spec.shape[i])) {
       throw new DataError(
         `Cannot open checkpoint "${directory}": found shape [${shape}] of tensor "${name}", expected [${spec.shape}] from config.json`,
-        { hints: ["Check that config.json and the weights belong to the same model"] },
+        { hints: ["check that config.json and the weights belong to the same model"] },
       );
     }
     const dtype = weightType(stored);
@@ -270,15 +272,18 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
     );
   }
   const configPath = `${directory}/${CONFIG_FILE}`;
-  const adapter = parseConfig(await readJsonObject(configPath), configPath);
+  const json = await readJsonObject(configPath);
+  const adapter = parseConfig(json, configPath);
+  const backboneSha256 = parseBackboneHash(json, configPath);
   const sizes = ["family", "hiddenSize", "numHiddenLayers", "numKeyValueHeads", "headDim"] as const;
   for (const size of sizes) {
     if (adapter[size] !== base.config[size]) {
+      const key = size.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
       throw new DataError(
-        `Cannot use adapter "${directory}" with "${base.directory}": found ${size} ${
+        `Cannot use adapter "${directory}" with "${base.directory}": found ${key} ${
           adapter[size]
         }, expected ${base.config[size]}`,
-        { hints: ["An adapter fits only the backbone it was made for"] },
+        { hints: ["an adapter fits only the backbone it was made for"] },
       );
     }
   }
@@ -290,5 +295,5 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
   const tensors = new Map(
     specs.map(({ name }) => [name, introduced.get(name) ?? base.tensors.get(name)!]),
   );
-  return { ...base, config, tensors };
+  return { ...base, config, tensors, adapter: { directory, backboneSha256 } };
 }

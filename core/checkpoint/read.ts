@@ -51,7 +51,7 @@ export function requireFinite(
     `Cannot use tensor "${tensor.name}" of "${tensor.path}": found ${value} at index ${
       start / size + position
     } of shape [${tensor.shape}], expected finite values`,
-    { hints: ["The checkpoint is damaged or its training diverged; take an earlier one"] },
+    { hints: ["the checkpoint is damaged or its training diverged; take an earlier one"] },
   );
 }
 

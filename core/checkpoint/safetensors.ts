@@ -73,7 +73,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
   if (info.size < 8) {
     throw new DataError(
       `Cannot read "${path}": found ${info.size} bytes, expected a safetensors file`,
-      { hints: ["The file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+      { hints: ["the file was cut short, or is a pointer left by Git LFS; fetch it again"] },
     );
   }
   const prefix = new Uint8Array(8);
@@ -82,7 +82,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
   if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
     throw new DataError(
       `Cannot read "${path}": found a header length of ${length} in a file of ${info.size} bytes, expected a safetensors file`,
-      { hints: ["The file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+      { hints: ["the file was cut short, or is a pointer left by Git LFS; fetch it again"] },
     );
   }
   const header = new Uint8Array(Number(length));
@@ -120,7 +120,7 @@ export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): 
         entry.name,
         `ends at byte ${end} of a file of ${fileSize} bytes`,
         "a complete file",
-        ["The file was cut short; copy or download it again"],
+        ["the file was cut short; copy or download it again"],
       );
     }
   }

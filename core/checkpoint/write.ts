@@ -16,6 +16,9 @@ import { HEADER_DTYPE } from "./widen.ts";
 /** Bytes per piece; a multiple of every element size. 8 MiB measured up to twice as slow as 1 MiB. */
 const PIECE_BYTES = 1 << 20;
 
+/** Bytes written between two flushes. */
+const FLUSH_BYTES = 128 << 20;
+
 /** The usual limit of a shard. */
 export const DEFAULT_SHARD_BYTES = 5e9;
 
@@ -98,8 +101,13 @@ export async function writeSafetensors(
 ): Promise<void> {
   const header = tensors.map((tensor) => ({ ...tensor, dtype: HEADER_DTYPE[tensor.dtype] }));
   await writeDurably(path, async (file) => {
+    await using flusher = new Flusher(path);
     await writeAll(file, encodeHeader(header));
-    await streamTensors(tensors, { ...options, write: (piece) => writeAll(file, piece) });
+    const write = async (piece: Uint8Array) => {
+      await writeAll(file, piece);
+      flusher.wrote(piece.length);
+    };
+    await streamTensors(tensors, { ...options, write });
   });
 }
 
@@ -133,6 +141,33 @@ async function writeDurably(
   }
 }
 
+/**
+ * Sends to the disk what is written so far while more is being written, so that little is left to
+ * wait for at the end. A file handle does one thing at a time, hence a second one.
+ */
+class Flusher implements AsyncDisposable {
+  #file: Deno.FsFile | undefined;
+  #flushing: Promise<void> | undefined;
+  #unflushed = 0;
+
+  constructor(readonly path: string) {}
+
+  wrote(bytes: number): void {
+    this.#unflushed += bytes;
+    if (this.#unflushed < FLUSH_BYTES || this.#flushing !== undefined) return;
+    this.#unflushed = 0;
+    this.#file ??= Deno.openSync(this.path, { write: true });
+    // A failure is not lost: the system tells it again to the handle that syncs at the end.
+    this.#flushing = this.#file.syncData().catch(() => {})
+      .then(() => this.#flushing = undefined);
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#flushing;
+    this.#file?.close();
+  }
+}
+
 async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
   for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
 }
@@ -148,7 +183,7 @@ export async function streamTensors(
   const buffers = [0, 1, 2].map(() => new Uint8Array(largest));
   using files = new OpenFiles();
   const read = (i: number) =>
-    i < pieces.length ? readPiece(pieces[i]!, buffers[i % 3]!, files) : undefined;
+    i < pieces.length ? thrownLater(readPiece(pieces[i]!, buffers[i % 3]!, files)) : undefined;
 
   let reading = read(0);
   let writing: Promise<void> | undefined;
@@ -159,13 +194,19 @@ export async function streamTensors(
       reading = read(i + 1);
       options.inspect?.(pieces[i]!.tensor, pieces[i]!.start, bytes);
       await writing;
-      writing = options.write?.(bytes);
+      writing = thrownLater(options.write?.(bytes));
     }
     await writing;
   } finally {
     // After an error one read and one write may still be under way, on files about to be closed.
     await Promise.allSettled([reading, writing]);
   }
+}
+
+/** A read may fail while a write is awaited, or the other way round; it is thrown when its turn comes. */
+function thrownLater<T>(work: T): T {
+  if (work instanceof Promise) work.catch(() => {});
+  return work;
 }
 
 interface Piece {

@@ -6,6 +6,7 @@
  * instead of being padded to a few fixed shapes.
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
+import { EnvironmentError } from "../errors.ts";
 import type { Program } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/parscale.ts";
@@ -38,13 +39,25 @@ export class Engine {
   readonly device: Device;
   readonly config: ModelConfig;
   readonly #weights: Weights;
+  readonly #memoryLimit: number | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
+  /** The last step started; steps of equal sizes share tensors, so one waits for another. */
+  #running: Promise<unknown> = Promise.resolve();
 
-  /** `weights` must hold every parameter of the model. */
-  constructor(device: Device, config: ModelConfig, weights: Weights) {
+  /**
+   * `weights` must hold every parameter of the model. With a memory limit in bytes, a step whose plan
+   * needs more is refused before anything is computed.
+   */
+  constructor(
+    device: Device,
+    config: ModelConfig,
+    weights: Weights,
+    { memoryLimit }: { memoryLimit?: number | undefined } = {},
+  ) {
     this.device = device;
     this.config = config;
     this.#weights = weights;
+    this.#memoryLimit = memoryLimit;
   }
 
   /** An empty KV cache for `batch` sequences of up to `slots` tokens. */
@@ -54,12 +67,23 @@ export class Engine {
 
   /**
    * Appends tokens to the sequences of a cache and returns the program's outputs by name: see
-   * `buildForward`. Arrays may be views that the next call overwrites.
+   * `buildForward`. Arrays may be views that the next call overwrites; a call waits for the one before.
+   * @throws {EnvironmentError} when the step needs more memory than the limit
    */
-  async forward(
+  forward(
     cache: KvCache,
     input: ForwardInput,
     options: ForwardOptions = { head: "logits" },
+  ): Promise<ReadonlyMap<string, HostArray>> {
+    const step = this.#running.then(() => this.#step(cache, input, options));
+    this.#running = step.catch(() => {});
+    return step;
+  }
+
+  async #step(
+    cache: KvCache,
+    input: ForwardInput,
+    options: ForwardOptions,
   ): Promise<ReadonlyMap<string, HostArray>> {
     const tokens = input.ids[0]!.length;
     const sizes: ForwardSizes = {
@@ -105,9 +129,20 @@ export class Engine {
   }
 
   async #compile(program: Program): Promise<Prepared> {
+    if (this.#memoryLimit !== undefined) this.#requireMemory(program, this.#memoryLimit);
     const executable = await this.device.compile(program, this.#weights);
     const allocate = (values: Program["inputs"]) =>
       new Map([...values].map(([name, type]) => [name, this.device.allocate(type)]));
     return { executable, inputs: allocate(program.inputs), outputs: allocate(program.outputs) };
+  }
+
+  #requireMemory(program: Program, limit: number): void {
+    const { totalBytes, sections } = this.device.plan(program, this.#weights);
+    if (totalBytes <= limit) return;
+    throw new EnvironmentError(
+      `Cannot run the model: found a plan of ${totalBytes} bytes (${sections.parameters} of ` +
+        `weights, ${sections.state} of keys and values), expected at most ${limit}, the memory limit`,
+      { hints: ["use fewer rows at once, shorter texts, or weights of fewer bits"] },
+    );
   }
 }

@@ -4,8 +4,8 @@
  * Requests are prefilled one by one into free slots and then decoded together, one token per step for
  * every occupied slot; a slot that finishes takes the next request at once. Events come out as they
  * happen: a token, or the end of a request. Requests may come slowly: those under way go on meanwhile.
- * Every request draws from its own random stream, so its
- * result does not depend on what it shares the batch with.
+ * Every request draws from its own random stream, so its result does not depend on what it shares the
+ * batch with.
  */
 import type { RandomStream } from "../random.ts";
 import type { Engine } from "./engine.ts";
@@ -64,7 +64,7 @@ export async function* generate(
         if (!request) break;
         yield* run.admit(index++, request);
       }
-      if (!run.isEmpty) yield* run.step(queue.exhausted);
+      if (!run.isEmpty) yield* run.step();
       else if (queue.exhausted) return;
     }
   } finally {
@@ -130,16 +130,19 @@ function delay(ms: number, unless: Promise<void>): Promise<void> {
 
 class Batch {
   readonly #engine: Engine;
+  readonly #size: number;
+  /** At most `size`; fewer while there is less to do, since every slot costs time, used or not. */
   #slots: (Slot | undefined)[];
   #cache: KvCache | undefined;
 
   constructor(engine: Engine, size: number) {
     this.#engine = engine;
+    this.#size = size;
     this.#slots = new Array(size).fill(undefined);
   }
 
   get hasFreeSlot(): boolean {
-    return this.#slots.includes(undefined);
+    return this.#slots.length < this.#size || this.#slots.includes(undefined);
   }
 
   get isEmpty(): boolean {
@@ -173,8 +176,8 @@ class Batch {
   }
 
   /** Decodes one token for every occupied slot. */
-  async *step(noMoreRequests: boolean): AsyncGenerator<GenerationEvent> {
-    if (noMoreRequests) this.#shrink();
+  async *step(): AsyncGenerator<GenerationEvent> {
+    this.#shrink();
     const slots = this.#slots;
     const cache = this.#reserve(Math.max(...slots.map((slot) => (slot?.used ?? 0) + 1)));
     const occupied = slots.flatMap((slot, b) => slot ? [b] : []);
@@ -200,7 +203,9 @@ class Batch {
   }
 
   #place(slot: Slot, prompt: KvCache): void {
-    const b = this.#slots.indexOf(undefined);
+    const free = this.#slots.indexOf(undefined);
+    const b = free < 0 ? this.#slots.length : free;
+    if (free < 0) this.#slots.push(...new Array(Math.min(b, this.#size - b)).fill(undefined));
     this.#reserve(slot.used + 1).copyFrom(prompt, [[0, b]], slot.used);
     this.#slots[b] = slot;
   }
@@ -212,10 +217,12 @@ class Batch {
     if (old && old.batch === size && old.capacity >= slots) return old;
     if (!old) return this.#cache = this.#engine.createCache(size, slots);
     const used = Math.max(0, ...this.#slots.map((slot) => slot?.used ?? 0));
-    return this.#cache = old.rearranged(this.#slots.map((_, b) => b), slots, used);
+    // What a new slot starts with is never looked at.
+    const from = Array.from({ length: size }, (_, b) => b < old.batch ? b : 0);
+    return this.#cache = old.rearranged(from, Math.max(slots, used), used);
   }
 
-  /** Drops free slots once they are half of all, since every slot costs time, used or not. */
+  /** Drops free slots once they are half of all. */
   #shrink(): void {
     const occupied = this.#slots.flatMap((slot, b) => slot ? [b] : []);
     if (!this.#cache || occupied.length * 2 > this.#slots.length) return;

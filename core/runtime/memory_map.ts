@@ -34,6 +34,17 @@ function symbols(): Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] {
   return libc ??= Deno.dlopen(name, SYMBOLS).symbols;
 }
 
+function fileSize(path: string): number {
+  try {
+    const { size } = Deno.statSync(path);
+    if (size > 0) return size;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new EnvironmentError(`Cannot map "${path}": found no such file`);
+  }
+  throw new EnvironmentError(`Cannot map "${path}": found an empty file, expected tensors`);
+}
+
 /** A range of mapped memory. */
 export class MemoryMap {
   readonly address: Deno.PointerObject;
@@ -52,9 +63,9 @@ export class MemoryMap {
     return map;
   }
 
-  /** A whole file, read-only. */
+  /** A whole file, read-only. Throws `EnvironmentError` when it cannot be had. */
   static file(path: string): MemoryMap {
-    const byteLength = Deno.statSync(path).size;
+    const byteLength = fileSize(path);
     const descriptor = symbols().open(new TextEncoder().encode(`${path}\0`), 0);
     if (descriptor < 0) throw new EnvironmentError(`Cannot open "${path}" to map it`);
     try {

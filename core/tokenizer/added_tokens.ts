@@ -73,7 +73,7 @@ function parseToken(entry: unknown, id: unknown, path: string): AddedToken {
       `Cannot use added token ${
         show(content)
       } of "${path}": found single_word true, expected false`,
-      { hints: ["Set single_word to false if the token may stand inside a word"] },
+      { hints: ["set single_word to false if the token may stand inside a word"] },
     );
   }
   const special = entry.special === true;

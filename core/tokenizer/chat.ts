@@ -39,7 +39,7 @@ export async function renderChat(
   if (chatTemplate === undefined) {
     throw new DataError(
       `Cannot render messages for "${directory}": found no chat template, expected one`,
-      { hints: ["Pass prompts instead of messages; a base model was not trained on chats"] },
+      { hints: ["pass prompts instead of messages; a base model was not trained on chats"] },
     );
   }
   requireMessages(messages);
@@ -57,7 +57,7 @@ export async function renderChat(
       `Cannot render messages for "${directory}": the chat template says ${
         show(cause instanceof Error ? cause.message : String(cause))
       }`,
-      { cause, hints: ["Check the order and the roles of the messages"] },
+      { cause, hints: ["check the order and the roles of the messages"] },
     );
   }
 }

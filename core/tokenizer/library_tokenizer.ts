@@ -44,7 +44,7 @@ export async function openLibraryTokenizer(parts: LibraryTokenizerParts): Promis
       `Cannot open tokenizer "${info.directory}": found model type ${
         show(type)
       } in tokenizer.json, expected one of ${MODEL_TYPES.join(", ")}`,
-      { hints: ["The file may be cut short or damaged; copy it again"] },
+      { hints: ["the file may be cut short or damaged; copy it again"] },
     );
   }
   const { Tokenizer } = await import("@huggingface/tokenizers");
@@ -149,7 +149,7 @@ function guard<T>(info: TokenizerInfo, action: string, work: () => T): T {
       `Cannot ${action} tokenizer "${info.directory}": ${
         cause instanceof Error ? cause.message : cause
       }`,
-      { cause, hints: ["Only what @huggingface/tokenizers knows can be used"] },
+      { cause, hints: ["only what @huggingface/tokenizers knows can be used"] },
     );
   }
 }

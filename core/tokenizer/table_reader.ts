@@ -142,7 +142,7 @@ class MergeBuilder {
     const token = JSON.stringify(spellBytes(this.scratch.subarray(from, to)).slice(0, 60));
     throw new DataError(
       `Cannot read merges of "${this.#path}": found token ${token} in merge ${this.#count}, expected a token of the vocabulary`,
-      { hints: ["Vocabulary and merges must be from the same tokenizer; copy both again"] },
+      { hints: ["vocabulary and merges must be from the same tokenizer; copy both again"] },
     );
   }
 }
@@ -249,7 +249,7 @@ class Cursor {
       : "the end of the table";
     throw new DataError(
       `Cannot read "${this.#path}": found ${found} at byte ${this.#at}, expected ${expected}`,
-      { hints: ["The file may be cut short or damaged; copy it again"] },
+      { hints: ["the file may be cut short or damaged; copy it again"] },
     );
   }
 }

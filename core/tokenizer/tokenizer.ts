@@ -65,7 +65,7 @@ export async function openTokenizer(directory: string): Promise<Tokenizer> {
         : "none"
     }, expected tokenizer.json or both vocab.json and merges.txt`,
     {
-      hints: [`Copy ${vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"} there`],
+      hints: [`copy ${vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"} there`],
     },
   );
 }
@@ -110,7 +110,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
       `Cannot open tokenizer "${directory}": found tokenizer_class ${
         show(className)
       } and no tokenizer.json, expected Qwen2Tokenizer`,
-      { hints: ["Copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
+      { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
     );
   }
   const path = `${directory}/vocab.json`, mergesPath = `${directory}/merges.txt`;
@@ -131,7 +131,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
     if (!(error instanceof NotByteLevel)) throw error;
     throw new DataError(
       `Cannot read "${path}": found a vocabulary of other kind, expected byte-level tokens with all 256 bytes`,
-      { hints: ["Copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
+      { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
     );
   }
 }

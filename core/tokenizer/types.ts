@@ -60,6 +60,6 @@ export function requireId(id: number, limit: number): void {
     `Cannot decode token id ${id}: found no such id in a vocabulary of ${limit}, expected 0 to ${
       limit - 1
     }`,
-    { hints: ["Check that the ids were made by the tokenizer of this model"] },
+    { hints: ["check that the ids were made by the tokenizer of this model"] },
   );
 }

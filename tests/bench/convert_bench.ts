@@ -96,8 +96,9 @@ async function compare(folder: string): Promise<void> {
   for (let round = 0; round < ROUNDS; round++) {
     for (const [name, [program, args]] of Object.entries(programs)) {
       await run("sync", ["-f", folder]); // nobody pays for what another left to be written
-      (runs[name] ??= []).push(await run(program, args));
+      // Not before: a virtual machine may return freed memory to its host, and get it back slowly.
       for (const path of [copy, out]) await Deno.remove(path, { recursive: true }).catch(() => {});
+      (runs[name] ??= []).push(await run(program, args));
     }
   }
   const seconds = (name: string) => median(runs[name]!.map((run) => run.seconds));

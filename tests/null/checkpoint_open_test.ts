@@ -108,6 +108,21 @@ Deno.test("newer spellings of config fields are read", () => {
   assertEquals(parse({ eos_token_id: [1, 2] }).eosTokenIds, [1, 2]);
 });
 
+Deno.test("without head_dim Qwen3 means 128 and Qwen2 divides the width by the heads", () => {
+  const headDim = (model_type: string, head_dim?: number | null) =>
+    parseConfig({
+      model_type,
+      hidden_size: 1024,
+      num_attention_heads: 16,
+      num_key_value_heads: 8,
+      head_dim,
+    }, "")
+      .headDim;
+  assertEquals([headDim("qwen2"), headDim("qwen2", null), headDim("qwen2", 32)], [64, 64, 32]);
+  assertEquals([headDim("qwen3"), headDim("qwen3", null), headDim("qwen3", 32)], [128, 128, 32]);
+  assertEquals(headDim("qwen3_parscale"), 128);
+});
+
 Deno.test("config values that would be computed wrongly are refused by name", async () => {
   const cases: [Record<string, unknown>, string][] = [
     [{ use_sliding_window: true }, "use_sliding_window"],

@@ -1,5 +1,8 @@
 /** Shared by the checkpoint tests: scratch folders, altered configs, hand-made weight files. */
+import { parseConfig } from "../../core/checkpoint/config.ts";
+import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
 import { ParscaleError } from "../../core/errors.ts";
+import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 
 /** Folder of the small models. */
 export const MODELS = new URL("../../fixtures/models", import.meta.url).pathname;
@@ -55,4 +58,19 @@ export function readRaw(path: string) {
   const text = new TextDecoder().decode(bytes.subarray(8, 8 + length));
   // deno-lint-ignore no-explicit-any -- tests put all sorts of nonsense into headers
   return { header: JSON.parse(text) as Record<string, any>, data: bytes.subarray(8 + length) };
+}
+
+/** Makes a plain float32 model of at least `bytes`, all zeros, whose weights take no space on disk. */
+export function makeLargeModel(folder: string, bytes: number): void {
+  const source = `${MODELS}/qwen2-p1-tied-f32/config.json`;
+  const json = JSON.parse(Deno.readTextFileSync(source));
+  json.vocab_size = Math.ceil(bytes / 4 / json.hidden_size);
+  const tensors = parameterSpecs(parseConfig(json, source))
+    .map((spec) => ({ ...spec, dtype: "F32", byteLength: 4 * elementCount(spec.shape) }));
+  const header = encodeHeader(tensors);
+  const data = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
+  Deno.mkdirSync(folder, { recursive: true });
+  Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
+  Deno.writeFileSync(`${folder}/model.safetensors`, header);
+  Deno.truncateSync(`${folder}/model.safetensors`, header.length + data);
 }

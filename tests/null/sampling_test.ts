@@ -106,12 +106,14 @@ Deno.test("the extreme draws stay inside the filters", () => {
 
 Deno.test("draws follow the distribution (chi-square), and a seed repeats them", () => {
   const logits = Array.from({ length: 12 }, (_, id) => Math.sin(id * 7) * 2);
-  for (const options of [{ temperature: 0.8, topK: 0, topP: 1, minP: 0 }, {
-    temperature: 1.3,
-    topK: 10,
-    topP: 0.95,
-    minP: 0.02,
-  }]) {
+  for (
+    const options of [{ temperature: 0.8, topK: 0, topP: 1, minP: 0 }, {
+      temperature: 1.3,
+      topK: 10,
+      topP: 0.95,
+      minP: 0.02,
+    }]
+  ) {
     const probabilities = naiveProbabilities(logits, options);
     const draw = (seed: number) => {
       const random = new RandomStream(seed);

@@ -82,7 +82,11 @@ Deno.test("of several stop strings the earliest place wins, not the first in the
 Deno.test("text held back at the end is given by finish", () => {
   assertEquals(read(["x ST"], ["STOP"]).taken, ["x ", "ST"]);
   assertEquals(read(["x"], [], "\ufffd").text, "x\ufffd");
-  assertEquals(read(["x"], ["\ufffd"], "\ufffd").text, "x", "a stop string may come out of the rest");
+  assertEquals(
+    read(["x"], ["\ufffd"], "\ufffd").text,
+    "x",
+    "a stop string may come out of the rest",
+  );
   assertEquals(read(["stop"], ["stop"], "rest").text, "", "nothing follows a stop string");
 });
 

@@ -54,6 +54,8 @@ const RELEASE = {
   SessionOptions: 100,
   IoBinding: 135,
 } as const;
+/** Log level: every error also comes back as a status, so the runtime itself stays silent. */
+const FATAL_ONLY = 4;
 const RUN_WITH_BINDING = 133;
 const GET_ERROR_MESSAGE = 2;
 
@@ -107,8 +109,7 @@ export class OnnxApi {
       nonblocking: true,
     }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
     this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
-    const errorsOnly = 3;
-    this.#environment = this.#create("CreateEnv", errorsOnly, cString("parscale"));
+    this.#environment = this.#create("CreateEnv", FATAL_ONLY, cString("parscale"));
     const [arena, defaultMemory] = [1, 0];
     this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
   }
@@ -116,8 +117,8 @@ export class OnnxApi {
   /** Options every session starts from. */
   sessionOptions(threads: number): Handle {
     const options = this.#create("CreateSessionOptions");
-    const [errorsOnly, allOptimizations] = [3, 99];
-    this.#check("SetSessionLogSeverityLevel", options, errorsOnly);
+    const allOptimizations = 99;
+    this.#check("SetSessionLogSeverityLevel", options, FATAL_ONLY);
     this.#check("SetSessionGraphOptimizationLevel", options, allOptimizations);
     this.#check("SetIntraOpNumThreads", options, threads);
     return options;

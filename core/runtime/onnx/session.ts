@@ -41,6 +41,7 @@ export class Session {
       }
       this.handle = api.session(lowered.bytes, this.#options);
     } catch (error) {
+      api.release("SessionOptions", this.#options);
       this.#memory.close();
       throw error;
     }

@@ -102,13 +102,14 @@ export class ReferenceDevice implements Device {
   }
 }
 
-function run(
+async function run(
   program: Program,
   plan: MemoryPlan,
   fixed: ReadonlyMap<Value, Operand>,
   bindings: Bindings,
 ): Promise<void> {
   checkBindings(program, bindings);
+  await new Promise((resolve) => setTimeout(resolve)); // lets signals through between long runs
   const bound = new Map<Value, Operand>();
   for (const values of [program.outputs, program.state, program.inputs]) { // an output may be an input
     for (const [name, value] of values) bound.set(value, bindings.get(name) as HostTensor);
@@ -131,7 +132,6 @@ function run(
     const source = operandOf(value).data;
     if (target.data !== source) target.data.set(source);
   }
-  return Promise.resolve();
 }
 
 function placeOf(plan: MemoryPlan, value: Value): string {

@@ -1,0 +1,155 @@
+/**
+ * Decoding as `generate` offers it, in terms of prompts and text: sampling, or a search over beams.
+ *
+ * In: prompts, perhaps slow to come. Out: events, in the order in which things happen. A model folder
+ * without a tokenizer still continues token ids; its results then have no text.
+ */
+import { DataError } from "../core/errors.ts";
+import type { FinishReason, GenerationRequest } from "../core/generate/generate.ts";
+import type { TextStream } from "../core/generate/text_stream.ts";
+import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
+import type { OpenedModel } from "./open_model.ts";
+import type { Prompt } from "./prompts.ts";
+
+/** One finished continuation. */
+export interface Sequence {
+  readonly text: string | null;
+  readonly tokens: readonly number[];
+  readonly finish_reason: FinishReason;
+  readonly score?: number;
+}
+
+/** What happened to a prompt, by its position in the input. */
+export type SequenceEvent =
+  & { readonly at: number; readonly prompt: Prompt }
+  & (
+    | { readonly kind: "text"; readonly text: string }
+    | { readonly kind: "done"; readonly sequence: Sequence }
+    | { readonly kind: "failed"; readonly error: unknown }
+  );
+
+/** Flags that decide how a prompt is continued. */
+export interface DecodingValues {
+  readonly batch: number;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly stop: readonly string[];
+  readonly eos: readonly number[];
+  readonly ignoreEos: boolean;
+  readonly numBeams: number;
+  readonly numReturn: number;
+  readonly lengthPenalty: number;
+  readonly seed: number;
+}
+
+/** A sampled sequence under way. */
+interface Open {
+  readonly at: number;
+  readonly prompt: Prompt;
+  readonly stream: TextStream | undefined;
+  readonly tokens: number[];
+}
+
+/** Decoding with the chosen method. */
+export class Decoding {
+  readonly #model: OpenedModel;
+  readonly #tokenizer: Tokenizer | undefined;
+  readonly #values: DecodingValues;
+  readonly #eos: readonly number[];
+
+  constructor(model: OpenedModel, tokenizer: Tokenizer | undefined, values: DecodingValues) {
+    this.#model = model;
+    this.#tokenizer = tokenizer;
+    this.#values = values;
+    const own = values.eos.length > 0 ? values.eos : model.checkpoint.config.eosTokenIds;
+    this.#eos = values.ignoreEos ? [] : own;
+  }
+
+  /** Continues all prompts, each `numReturn` times. */
+  run(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
+    return this.#values.numBeams > 1 ? this.#search(prompts) : this.#sample(prompts);
+  }
+
+  async *#sample(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
+    const { generate } = await import("../core/generate/generate.ts");
+    const { RandomStream } = await import("../core/random.ts");
+    const { TextStream } = await import("../core/generate/text_stream.ts");
+    const values = this.#values;
+    const tokenizer = this.#tokenizer;
+    const open = new Map<number, Open>();
+    const requests = async function* (this: Decoding): AsyncGenerator<GenerationRequest> {
+      let at = 0;
+      let index = 0;
+      for await (const prompt of prompts) {
+        for (let i = 0; i < values.numReturn; i++, index++) {
+          const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
+          const stream = decoder && new TextStream(decoder, values.stop);
+          open.set(index, { at, prompt, stream, tokens: [] });
+          yield {
+            tokens: prompt.tokens,
+            maxTokens: values.maxTokens,
+            sampling: values,
+            random: new RandomStream(values.seed, index),
+            eosTokenIds: this.#eos,
+            shouldStop: (token) => stream?.push(token) ?? false,
+          };
+        }
+        at++;
+      }
+    }.call(this);
+    const failed = new Set<number>();
+    for await (const event of generate(this.#model.engine, requests, values)) {
+      const { at, prompt, stream, tokens } = open.get(event.index)!;
+      if (event.kind === "token") tokens.push(event.token);
+      else open.delete(event.index);
+      if (event.kind === "failed") {
+        // All samples of a prompt fail alike; one is enough to tell.
+        if (!failed.has(at)) yield { kind: "failed", at, prompt, error: event.error };
+        failed.add(at);
+        continue;
+      }
+      if (event.kind === "done") stream?.finish();
+      const text = stream?.take() ?? "";
+      if (text !== "") yield { kind: "text", at, prompt, text };
+      if (event.kind === "token") continue;
+      const sequence = { text: stream?.text ?? null, tokens, finish_reason: event.reason };
+      yield { kind: "done", at, prompt, sequence };
+    }
+  }
+
+  async *#search(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
+    const { beamSearch } = await import("../core/generate/beam_search.ts");
+    const { numBeams, numReturn, maxTokens, lengthPenalty } = this.#values;
+    const options = { beams: numBeams, maxTokens, lengthPenalty, eosTokenIds: this.#eos };
+    let at = -1;
+    for await (const prompt of prompts) {
+      at++;
+      try {
+        const results = await beamSearch(this.#model.engine, prompt.tokens, options);
+        for (const result of results.slice(0, numReturn)) {
+          const sequence = this.#beamSequence(result);
+          if (sequence.text) yield { kind: "text", at, prompt, text: sequence.text };
+          yield { kind: "done", at, prompt, sequence };
+        }
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        yield { kind: "failed", at, prompt, error };
+      }
+    }
+  }
+
+  #beamSequence(
+    result: { tokens: readonly number[]; score: number; reason: FinishReason },
+  ): Sequence {
+    const { tokens, score, reason } = result;
+    const spoken = reason === "eos" ? tokens.slice(0, -1) : tokens;
+    const text = this.#tokenizer?.decode(spoken, { skipSpecial: true }) ?? null;
+    const places = this.#values.stop.map((stop) => text?.indexOf(stop) ?? -1);
+    const cuts = places.filter((place) => place >= 0);
+    if (text === null || cuts.length === 0) return { text, tokens, finish_reason: reason, score };
+    return { text: text.slice(0, Math.min(...cuts)), tokens, finish_reason: "stop", score };
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Which backbone this is: a hash that a model, its conversion and the stripped conversion share.
+ *
+ * It is SHA-256 over the raw bytes of all backbone tensors in the order of `parameterSpecs`.
+ * Sharding, header layout and introduced tensors do not enter. Hashing takes as long as copying, so a
+ * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
+ */
+import { createHash } from "node:crypto";
+import {
+  DataError,
+  EnvironmentError,
+  type ErrorKind,
+  NumericalError,
+  ParscaleError,
+  UsageError,
+} from "../errors.ts";
+import { parameterSpecs } from "../model/parameters.ts";
+import type { Checkpoint } from "./open.ts";
+import { type OutputTensor, streamTensors } from "./write.ts";
+
+/** Below this many bytes a worker takes longer to start than the hash to compute. */
+const WORKER_BYTES = 64 << 20;
+
+/** The backbone's tensors in the order of the hash, to be read from where they are stored. */
+export function backboneTensors(checkpoint: Checkpoint): OutputTensor[] {
+  return parameterSpecs({ ...checkpoint.config, streams: 1 }).map(({ name }) => {
+    const source = checkpoint.tensors.get(name)!;
+    return { ...source, source };
+  });
+}
+
+/** SHA-256 over the raw bytes of tensors, in hexadecimal. */
+export async function hashTensors(
+  tensors: readonly OutputTensor[],
+  signal?: AbortSignal,
+): Promise<string> {
+  const hash = createHash("sha256");
+  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => void hash.update(piece);
+  await streamTensors(tensors, { inspect, signal });
+  return hash.digest("hex");
+}
+
+/** SHA-256 of the backbone, as described at the top of this file. */
+export async function backboneHash(
+  checkpoint: Checkpoint,
+  options: { signal?: AbortSignal } = {},
+): Promise<string> {
+  await using hash = startBackboneHash(checkpoint, options.signal);
+  return await hash.digest;
+}
+
+/** A hash being computed; disposing gives it up. */
+export interface RunningHash extends AsyncDisposable {
+  /** Rejects as reading the files inline would. */
+  readonly digest: Promise<string>;
+}
+
+/** Begins to hash the backbone beside other work. */
+export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal): RunningHash {
+  const tensors = backboneTensors(checkpoint);
+  const bytes = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
+  const given = new AbortController();
+  const either = signal === undefined ? given.signal : AbortSignal.any([signal, given.signal]);
+  const digest = bytes < WORKER_BYTES ? hashTensors(tensors, either) : hashBeside(tensors, either);
+  const settled = digest.then(() => {}, () => {}); // whoever needs the hash hears of its failure
+  return {
+    digest,
+    async [Symbol.asyncDispose]() {
+      given.abort();
+      await settled;
+    },
+  };
+}
+
+/** What the worker answers: the hash, or an error in a form that survives the way. */
+export type HashAnswer =
+  | { readonly digest: string }
+  | { readonly kind: ErrorKind; readonly message: string; readonly hints: readonly string[] };
+
+const ERROR_CLASSES = {
+  usage: UsageError,
+  data: DataError,
+  environment: EnvironmentError,
+  numerical: NumericalError,
+};
+
+function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const worker = new Worker(new URL("./hash_worker.ts", import.meta.url), { type: "module" });
+  worker.onmessage = ({ data }: MessageEvent<HashAnswer>) => {
+    if ("digest" in data) resolve(data.digest);
+    else reject(new ERROR_CLASSES[data.kind](data.message, { hints: data.hints }));
+  };
+  worker.onerror = (event) => {
+    event.preventDefault(); // else the runtime ends the program
+    reject(new Error(`hash worker: ${event.message}`));
+  };
+  const abort = () => reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  if (signal.aborted) abort();
+  worker.postMessage(tensors);
+  return promise.finally(() => {
+    signal.removeEventListener("abort", abort);
+    worker.terminate();
+  });
+}
+
+/** Hashes on request; the whole of `hash_worker.ts`. */
+export async function answerHashRequest(tensors: readonly OutputTensor[]): Promise<HashAnswer> {
+  try {
+    return { digest: await hashTensors(tensors) };
+  } catch (error) {
+    if (!(error instanceof ParscaleError)) throw error;
+    const { kind, message, hints } = error;
+    return { kind, message, hints };
+  }
+}
+
+/** Throws unless an adapter's record of its backbone agrees with the one it is used with. */
+export async function checkAdapterBackbone(
+  checkpoint: Checkpoint,
+  options: { signal?: AbortSignal } = {},
+): Promise<void> {
+  const { adapter, directory } = checkpoint;
+  if (adapter?.backboneSha256 === undefined) return;
+  const found = await backboneHash(checkpoint, options);
+  if (found === adapter.backboneSha256) return;
+  throw new DataError(
+    `Cannot use adapter "${adapter.directory}" with "${directory}": found backbone_sha256 ${found}, expected ${adapter.backboneSha256}`,
+    { hints: ["pass the --model that the adapter was made from"] },
+  );
+}

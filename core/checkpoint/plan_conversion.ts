@@ -1,0 +1,208 @@
+/**
+ * Settles what a conversion will do, before anything is written or any weight is read.
+ *
+ * Comes in: what the user asked for. Goes out: a plan that `convert` carries out, or an error that
+ * names the flag, the file or the field which stands in the way.
+ */
+import { resolve } from "node:path";
+import { DataError, UsageError } from "../errors.ts";
+import { introducedValues } from "../model/init.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { configToJson } from "./config.ts";
+import { type JsonObject, statIfExists } from "./files.ts";
+import { requireFreeTarget } from "./folder.ts";
+import { type Checkpoint, openCheckpoint } from "./open.ts";
+import { ELEMENT_BYTES, narrow } from "./widen.ts";
+import type { OutputTensor } from "./write.ts";
+
+/** Copied unchanged when the source has them. */
+const COMPANION_FILES = [
+  "generation_config.json",
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "vocab.json",
+  "merges.txt",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "chat_template.jinja",
+];
+
+/** The official code, which is not ours to ship. */
+const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
+
+/** What to convert and how. */
+export interface ConversionOptions {
+  /** Folder to read. */
+  readonly model: string;
+  /** Folder to make. */
+  readonly out: string;
+  /** P, from 2 to 64; not used by `strip`. */
+  readonly streams?: number;
+  /** M; 48 unless told. */
+  readonly prefixTokens?: number;
+  /** ε; 0.1 unless told, as the paper trains with. */
+  readonly smoothing?: number;
+  readonly seed?: number;
+  /** Write an adapter folder that holds the introduced tensors alone. */
+  readonly introducedOnly?: boolean;
+  /** Turn a ParScale folder back into a plain one. */
+  readonly strip?: boolean;
+  /** Bytes. */
+  readonly maxShardSize?: number;
+  /** Folder with the two Python files of the official implementation. */
+  readonly hfCode?: string;
+  readonly overwrite?: boolean;
+}
+
+/** A conversion that has been checked and only needs to be carried out. */
+export interface ConversionPlan {
+  readonly options: ConversionOptions;
+  readonly source: Checkpoint;
+  /** Config of the result; for an adapter, together with its backbone. */
+  readonly config: ModelConfig;
+  readonly configJson: JsonObject;
+  /** Tensors written, in file order. */
+  readonly tensors: readonly OutputTensor[];
+  /** Bytes of these tensors. */
+  readonly bytes: number;
+  readonly introducedParams: number;
+  /** Files copied unchanged, by full path. */
+  readonly companions: readonly string[];
+}
+
+/** Checks a conversion and works out its result; writes nothing and reads no weights. */
+export async function planConversion(options: ConversionOptions): Promise<ConversionPlan> {
+  checkOptions(options);
+  const source = await openCheckpoint(options.model);
+  checkSource(options, source);
+  await checkTarget(options);
+
+  const config: ModelConfig = options.strip ? { ...source.config, streams: 1 } : {
+    ...source.config,
+    streams: options.streams!,
+    prefixTokens: options.prefixTokens ?? 48,
+    smoothing: options.smoothing ?? 0.1,
+  };
+  const specs = parameterSpecs(config);
+  const tensors = specs
+    .filter((spec) => spec.introduced || !options.introducedOnly)
+    .map((spec) => outputTensor(spec, source, options.seed ?? 0));
+  const count = (some: readonly ParameterSpec[]) =>
+    some.reduce((sum, spec) => sum + elementCount(spec.shape), 0);
+  return {
+    options,
+    source,
+    config,
+    configJson: configToJson(config, source.configJson, { localCode: !!options.hfCode }),
+    tensors,
+    bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+    introducedParams: count(specs.filter((spec) => spec.introduced)),
+    companions: await findCompanions(options),
+  };
+}
+
+/** Backbone tensors come from the source, introduced ones from the seed in the source's type. */
+function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): OutputTensor {
+  if (!spec.introduced) {
+    const tensor = source.tensors.get(spec.name)!;
+    return { ...tensor, source: tensor };
+  }
+  const { dtype } = source.config;
+  const size = ELEMENT_BYTES[dtype];
+  return {
+    name: spec.name,
+    dtype,
+    shape: spec.shape,
+    byteLength: elementCount(spec.shape) * size,
+    source: (start, length) =>
+      narrow(introducedValues(spec, seed, start / size, length / size), dtype),
+  };
+}
+
+function checkOptions(options: ConversionOptions): void {
+  const integers = [
+    ["--prefix-tokens", options.prefixTokens, 1, 65536],
+    ["--seed", options.seed, 0, Number.MAX_SAFE_INTEGER],
+    ["--max-shard-size", options.maxShardSize, 1, Number.MAX_SAFE_INTEGER],
+    ["--streams", options.strip ? undefined : options.streams, 1, 64],
+  ] as const;
+  for (const [flag, value, low, high] of integers) {
+    if (value === undefined || Number.isSafeInteger(value) && value >= low && value <= high) {
+      continue;
+    }
+    throw new UsageError(
+      `Cannot convert with ${flag} ${value}: expected an integer from ${low} to ${high}`,
+    );
+  }
+  const { smoothing = 0, streams, strip, introducedOnly } = options;
+  if (!(smoothing >= 0 && smoothing <= 1)) {
+    throw new UsageError(
+      `Cannot convert with --smoothing ${smoothing}: expected a number from 0 to 1`,
+    );
+  }
+  if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
+    throw new UsageError(
+      "Cannot convert: found --strip beside --streams, --introduced-only or --hf-code, expected it alone",
+      { hints: ["--strip gives a plain Qwen folder, which has a single stream"] },
+    );
+  }
+  if (!strip && (streams === undefined || streams === 1)) {
+    throw new UsageError(
+      `Cannot convert: found ${streams === 1 ? "--streams 1" : "no --streams"}, expected 2 to 64`,
+      { hints: ["a plain Qwen folder already is a model with one stream", "try --streams 4"] },
+    );
+  }
+}
+
+function checkSource(options: ConversionOptions, source: Checkpoint): void {
+  const { streams, family } = source.config;
+  if (!options.strip && streams > 1) {
+    throw new DataError(
+      `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
+      { hints: ["take its backbone first with --strip"] },
+    );
+  }
+  if (options.strip && !String(source.configJson.model_type).endsWith("_parscale")) {
+    throw new DataError(
+      `Cannot strip "${options.model}": found a plain Qwen model, expected a ParScale model`,
+      { hints: ["there is nothing to remove"] },
+    );
+  }
+  if (options.hfCode !== undefined && family !== "qwen2") {
+    throw new UsageError(
+      `Cannot convert with --hf-code: found a ${family} model, expected qwen2, which is all the official code knows`,
+    );
+  }
+}
+
+/** The target must be free, and must neither hold nor be the source. */
+async function checkTarget(options: ConversionOptions): Promise<void> {
+  await requireFreeTarget(options.out, options.overwrite ?? false);
+  const target = await statIfExists(options.out) ? await Deno.realPath(options.out) : undefined;
+  const source = await Deno.realPath(options.model);
+  const out = target ?? resolve(options.out);
+  if (source === out || source.startsWith(`${out}/`)) {
+    throw new UsageError(
+      `Cannot write folder "${options.out}": found the model to convert in it, expected another folder`,
+    );
+  }
+}
+
+async function findCompanions(options: ConversionOptions): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of options.introducedOnly ? [] : COMPANION_FILES) {
+    const path = `${options.model}/${name}`;
+    if (await statIfExists(path)) found.push(path);
+  }
+  for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
+    const path = `${options.hfCode}/${name}`;
+    if (!await statIfExists(path)) {
+      throw new DataError(
+        `Cannot use --hf-code "${options.hfCode}": found no ${name}, expected both Python files of the official implementation`,
+      );
+    }
+    found.push(path);
+  }
+  return found;
+}

@@ -1,0 +1,80 @@
+/** Memory outside the heap: what is mapped is returned, and errors say what is wrong. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../core/errors.ts";
+import { MemoryMap } from "../../core/runtime/memory_map.ts";
+import { withScratch } from "../cli/run.ts";
+import { moduleAt, runChild } from "./child.ts";
+import { modelFolder } from "./goldens.ts";
+
+/**
+ * Opens a model and a matrix of 64 MiB (as f32) on a device and closes it, twelve times; prints how
+ * often the weights are mapped before and after each closing, and the growth over the last ten.
+ */
+const ROUNDS = `
+  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
+  import { Engine } from ${moduleAt("core/generate/engine.ts")};
+  import { Builder } from ${moduleAt("core/graph/builder.ts")};
+  import { linear } from ${moduleAt("core/ops/linear.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnx/device.ts")};
+
+  const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
+  const { path } = tensors.get("model.embed_tokens.weight");
+  const big = { dtype: "bf16", shape: [4096, 4096], data: new Uint16Array(1 << 24) };
+  const g = new Builder("big");
+  const x = g.input("x", { dtype: "f32", shape: [1, 4096] });
+  g.output("y", linear(g, x, g.parameter("big", { dtype: "f32", shape: big.shape })));
+  const program = g.build();
+  const proc = (name) => Deno.readTextFileSync("/proc/self/" + name);
+  const mapped = () => proc("maps").split("\\n").filter((line) => line.endsWith(path)).length;
+  const resident = () => Number(/VmRSS:\\s+(\\d+)/.exec(proc("status"))[1]) * 1024;
+  const open = new Set(), closed = new Set();
+  let before;
+  for (let round = 0; round < 12; round++) {
+    if (round === 2) before = resident();
+    const device = new CpuDevice({ threads: 1 });
+    const engine = new Engine(device, config, tensors);
+    await engine.forward(engine.createCache(1, 2), { ids: [[1, 2]], start: [0], select: [1] });
+    await device.compile(program, new Map([["big", big]]));
+    open.add(mapped());
+    device.close();
+    closed.add(mapped());
+  }
+  const grown = resident() - before;
+  console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
+
+if (Deno.build.os === "linux") {
+  Deno.test("closing a device returns what it mapped, and many rounds do not leak", async () => {
+    const { open, closed, grown } = JSON.parse(await runChild(ROUNDS));
+    assert(open.every((count: number) => count > 0), "weights are mapped, not copied");
+    assertEquals(closed, [0]);
+    assert(grown < 64 * 2 ** 20, `grew by ${grown} bytes`);
+  });
+}
+
+Deno.test("memory maps: zeroed pages, files read only, and errors that say what is wrong", async () => {
+  const map = MemoryMap.allocate(10_000);
+  const bytes = new Uint8Array(map.buffer());
+  assertEquals(bytes.every((byte) => byte === 0), true);
+  bytes[9999] = 7;
+  assertEquals(new Uint8Array(map.buffer(9999))[0], 7);
+  map.unmap();
+  await withScratch(async (folder) => {
+    await Deno.writeTextFile(`${folder}/file`, "hello");
+    const file = MemoryMap.file(`${folder}/file`);
+    assertEquals(new TextDecoder().decode(file.buffer(1, 3)), "ell");
+    file.forgetPages();
+    assertEquals(new TextDecoder().decode(file.buffer()), "hello");
+    file.unmap();
+    const fails = (path: string, text: string) =>
+      assertEquals(
+        assertThrows(() => MemoryMap.file(`${folder}/${path}`), EnvironmentError).message,
+        `Cannot map "${folder}/${path}": ${text}`,
+      );
+    fails("none", "found no such file");
+    await Deno.writeTextFile(`${folder}/empty`, "");
+    fails("empty", "found an empty file, expected tensors");
+  });
+  const error = assertThrows(() => MemoryMap.allocate(2 ** 50), EnvironmentError);
+  assertEquals(error.message, `Cannot map memory: ${2 ** 50} bytes are not available`);
+  assertEquals(error.hints.length, 1);
+});

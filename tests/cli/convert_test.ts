@@ -1,0 +1,312 @@
+/** `parscale convert` as a black box: results, round trips, refusals, interruption. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { copyModel, makeLargeModel, readRaw, writeRaw } from "../null/checkpoint_testing.ts";
+import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+
+const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
+
+const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+
+/** Runs `convert` successfully and returns `results` of its JSON document. */
+// deno-lint-ignore no-explicit-any -- tests look at any field
+async function converted(cwd: string, ...args: string[]): Promise<any> {
+  const result = await runParscale(["convert", ...args, "--json"], { cwd });
+  assertEquals([result.code, result.stderr], [0, ""]);
+  const document = JSON.parse(result.stdout);
+  assertEquals([document.schema, document.command], ["parscale.convert/1", "convert"]);
+  return document.results;
+}
+
+Deno.test("a conversion reports what it wrote, as a table and as JSON, and strip undoes it", () =>
+  withScratch(async (cwd) => {
+    const table = await runParscale(
+      ["convert", "--model", UNTIED, "--streams", "4", "--out", "table"],
+      { cwd },
+    );
+    assertEquals([table.code, table.stderr], [0, ""]);
+    const rows = table.stdout.trim().split("\n").map((line) => line.split(/ {2,}/));
+    const shown = Object.fromEntries(rows);
+    const results = await converted(cwd, "--model", UNTIED, "-P", "4", "-o", "json");
+    for (const key of ["introduced_params", "tensors", "bytes", "backbone_sha256"]) {
+      assertEquals(shown[key], String(results[key]), key);
+    }
+    assertEquals(results.streams, 4);
+    assertEquals(typeof results.introduced_params, "number");
+    assertEquals(names(`${cwd}/json`), results.files.split(", ").sort());
+    const same = await Promise.all(
+      ["table", "json"].map((name) => Deno.readFile(`${cwd}/${name}/model.safetensors`)),
+    );
+    assertEquals(same[0], same[1]);
+
+    const back = await converted(cwd, "--model", "json", "--strip", "--out", "back");
+    assertEquals(back.backbone_sha256, results.backbone_sha256);
+    assertEquals([back.introduced_params, back.streams, back.prefix_tokens], [0, 1, 0]);
+    const source = readRaw(`${UNTIED}/model.safetensors`);
+    const stripped = readRaw(`${cwd}/back/model.safetensors`);
+    for (const [name, entry] of Object.entries(source.header)) {
+      if (name === "__metadata__") continue;
+      const [from, to] = entry.data_offsets, [begin, end] = stripped.header[name].data_offsets;
+      assertEquals(stripped.data.subarray(begin, end), source.data.subarray(from, to), name);
+    }
+    assertEquals(names(cwd), ["back", "json", "table"]);
+  }));
+
+Deno.test("the pipeline of the contract, and a reader that has gone", () =>
+  withScratch(async (cwd) => {
+    const line = `parscale convert --model ${PLAIN_MODEL} --streams 4 --json`;
+    const piped = await runShell(`${line} --out a | jq -r .results.introduced_params`, { cwd });
+    assertEquals([piped.code, piped.stderr], [0, ""]);
+    assert(Number(piped.stdout) > 0);
+    const closed = await runShell(`${line} --out b | true; echo \${PIPESTATUS[0]}`, { cwd });
+    assertEquals(closed, { code: 0, stdout: "0\n", stderr: "" });
+    assertEquals(names(cwd), ["a", "b"]);
+  }));
+
+Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
+  withScratch(async (cwd) => {
+    const args = ["convert", "--model", PLAIN_MODEL, "--out", "out", "--streams", "2"];
+    const text = await runParscale([...args, "--dry-run"], { cwd });
+    assertEquals([text.code, text.stderr], [0, ""]);
+    assertStringIncludes(text.stdout, "introduced parameters: ");
+    const plan = await runParscale([...args, "--seed", "5", "--dry-run", "--json"], { cwd });
+    assertEquals(names(cwd), []);
+    await Deno.writeTextFile(`${cwd}/plan.json`, plan.stdout);
+    const again = await runParscale(["convert", "--config", "plan.json"], { cwd });
+    assertEquals([again.code, again.stderr], [0, ""]);
+    await converted(cwd, ...args.slice(1, -4), "--out", "direct", "--streams", "2", "--seed", "5");
+    const [one, two] = ["out", "direct"].map((name) => readRaw(`${cwd}/${name}/model.safetensors`));
+    assertEquals(one, two);
+    const refused = ["convert", "--model", "none", "--out", "x", "--streams", "2", "--dry-run"];
+    assertEquals((await runParscale(refused, { cwd })).code, 3);
+  }));
+
+Deno.test("an adapter over its backbone is the converted model to the last digit", () =>
+  withScratch(async (cwd) => {
+    const how = ["--model", UNTIED, "--streams", "2", "--prefix-tokens", "8", "--seed", "3"];
+    const full = await converted(cwd, ...how, "--out", "full", "--max-shard-size", "60KiB");
+    const adapter = await converted(cwd, ...how, "--out", "adapter", "--introduced-only");
+    assertEquals(adapter.backbone_sha256, full.backbone_sha256);
+    assertEquals(adapter.introduced_params, full.introduced_params);
+    assert(adapter.tensors < full.tensors);
+    const stdin = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
+    const score = (...model: string[]) => rowsOf(["score", ...model, "--weights"], { cwd, stdin });
+    const over = ["--model", UNTIED, "--adapter", "adapter"];
+    assertEquals(await score(...over), await score("--model", "full"));
+    const inspect = async (...model: string[]) => {
+      const [{ files: _, ...rest }] = await rowsOf(["inspect", ...model, "--check"], { cwd });
+      return rest;
+    };
+    assertEquals(await inspect(...over), await inspect("--model", "full"));
+  }));
+
+Deno.test("the seed decides the new tensors and nothing else; --verify reads back", () =>
+  withScratch(async (cwd) => {
+    const bytes: Uint8Array[] = [], hashes = new Set<string>();
+    for (const seed of ["0", "1", "0"]) {
+      const out = `out${bytes.length}`, model = ["--model", PLAIN_MODEL, "--verify"];
+      const results = await converted(cwd, ...model, "--out", out, "-P", "2", "--seed", seed);
+      hashes.add(results.backbone_sha256);
+      bytes.push(await Deno.readFile(`${cwd}/${out}/model.safetensors`));
+    }
+    assertEquals(hashes.size, 1);
+    assertEquals(bytes[0], bytes[2]);
+    assert(bytes[0]!.some((byte, i) => byte !== bytes[1]![i]));
+  }));
+
+Deno.test("what is in the way stays, unless --overwrite", () =>
+  withScratch(async (cwd) => {
+    const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "out"];
+    await Deno.mkdir(`${cwd}/out`);
+    await Deno.writeTextFile(`${cwd}/out/mine`, "");
+    const refused = await runParscale(args, { cwd });
+    assertRefused(refused, 2, 'Cannot write folder "out": found a folder, expected a free name');
+    assertStringIncludes(refused.stderr, "\n\nhint: choose another --out, or replace");
+    assertEquals(names(`${cwd}/out`), ["mine"]);
+    assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
+    assert(!names(`${cwd}/out`).includes("mine"));
+    await Deno.writeTextFile(`${cwd}/file`, "");
+    const file = await runParscale([...args, "--out", "file"].toSpliced(5, 2), { cwd });
+    assertRefused(file, 2, 'Cannot write folder "file": found a file, expected a free name');
+  }));
+
+Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing", () =>
+  withScratch(async (cwd) => {
+    const model = ["--model", PLAIN_MODEL], out = ["--out", "out"];
+    const between = (flag: string, value: string, low: number, high: number) =>
+      `Cannot use "${flag}": found "${value}", expected an integer from ${low} to ${high}`;
+    const cases: [string[], string[]][] = [
+      [[], ['Cannot run "convert": found no "--model", expected one', '"--out", expected one']],
+      [[...model, ...out], ["Cannot convert: found no --streams, expected 2 to 64"]],
+      [[...model, ...out, "-P", "1"], [between("--streams", "1", 2, 64)]],
+      [[...model, ...out, "-P", "65", "--prefix-tokens", "0"], [
+        between("--streams", "65", 2, 64),
+        between("--prefix-tokens", "0", 1, 4096),
+      ]],
+      [[...model, ...out, "-P", "2", "--smoothing", "1.5"], ['found "1.5", expected a number']],
+      [[...model, ...out, "-P", "2", "--seed", "-1"], ['Cannot use "--seed": found "-1"']],
+      [[...model, ...out, "-P", "2", "--max-shard-size", "0"], ['"--max-shard-size": found "0"']],
+      [[...model, ...out, "-P", "two"], ['Cannot use "--streams": found "two"']],
+      [["--model", MODEL, ...out, "--strip", "-P", "2"], ["found --strip beside --streams"]],
+      [["--model", MODEL, ...out, "--strip", "--introduced-only"], ["found --strip beside"]],
+      [[...model, "--out", PLAIN_MODEL, "-P", "2", "--overwrite"], ["found the model to convert"]],
+      [[...model, ...out, "-P", "2", "--steams", "3"], ['Cannot use "--steams"']],
+    ];
+    for (const [args, messages] of cases) {
+      const { code, stdout, stderr } = await runParscale(["convert", ...args], { cwd });
+      assertEquals([code, stdout], [2, ""], args.join(" "));
+      for (const message of messages) assertStringIncludes(stderr, message);
+      assert(/^(error: Cannot [^\n]+[^.\n]\n)+(\n(hint: [^A-Z][^\n]+\n)+)?$/.test(stderr), stderr);
+    }
+    assertEquals(names(cwd), []);
+  }));
+
+/** Makes a model that something is wrong with in `folder`. */
+type Damage = (folder: string) => void;
+
+const withConfig =
+  (changes: Record<string, unknown>, name = "qwen2-p1-tied-f32"): Damage => (folder) =>
+    copyModel(name, folder, changes);
+
+/** Changes the weight file of a copied model. */
+const withWeights = (change: (path: string) => void): Damage => (folder) => {
+  copyModel("qwen2-p1-tied-f32", folder);
+  change(`${folder}/model.safetensors`);
+};
+
+const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, words: string])[] =
+  [
+    ["no folder", () => {}, 3, "found nothing there, expected a folder"],
+    ["an empty folder", (folder) => Deno.mkdirSync(folder), 3, "found no config.json"],
+    ["no weights", withWeights(Deno.removeSync), 3, "found no weights"],
+    [
+      "a truncated file",
+      withWeights((path) => Deno.truncateSync(path, 9000)),
+      3,
+      "of a file of 9000 bytes, expected a complete file",
+    ],
+    [
+      "a missing shard",
+      withWeights((path) => {
+        Deno.removeSync(path);
+        const weight_map = { "model.norm.weight": "model-00001-of-00002.safetensors" };
+        Deno.writeTextFileSync(`${path}.index.json`, JSON.stringify({ weight_map }));
+      }),
+      3,
+      "found 0 of 1 shards listed in model.safetensors.index.json",
+    ],
+    ["wrong shapes", withConfig({ vocab_size: 500 }), 3, 'of tensor "model.embed_tokens.weight"'],
+    [
+      "a NaN",
+      withWeights((path) => {
+        const { header, data } = readRaw(path);
+        const begin = header["model.norm.weight"].data_offsets[0];
+        data.fill(0xff, begin + 8, begin + 12);
+        writeRaw(path, header, data);
+      }),
+      5,
+      'tensor "model.norm.weight"',
+    ],
+    [
+      "a sliding window",
+      withConfig({ use_sliding_window: true }),
+      3,
+      "found use_sliding_window true",
+    ],
+    ["experts", withConfig({ model_type: "qwen3_moe" }), 3, 'found model_type "qwen3_moe"'],
+    ["scaled rope", withConfig({ rope_scaling: { type: "yarn", factor: 4 } }), 3, "rope_scaling"],
+    ["an untrue tie", withConfig({ tie_word_embeddings: false }), 3, "no tensor lm_head.weight"],
+    ["streams already", withConfig({}, "qwen2-p2-tied-f32"), 3, "expected a plain Qwen model"],
+  ];
+
+Deno.test("bad data is refused by name with one hint's worth of help, and nothing is written", () =>
+  withScratch(async (cwd) => {
+    const args = ["convert", "--model", "./model", "--streams", "2", "--out", "out"];
+    for (const [what, damage, code, words] of BAD_DATA) {
+      damage(`${cwd}/model`);
+      const result = await runParscale(args, { cwd });
+      assertEquals([result.code, result.stdout], [code, ""], `${what}: ${result.stderr}`);
+      assertStringIncludes(result.stderr, words);
+      assert(
+        /^error: Cannot [^\n]+[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(result.stderr),
+        `${what}: ${result.stderr}`,
+      );
+      assert(!names(cwd).some((name) => name.includes("out")), what);
+      await Deno.remove(`${cwd}/model`, { recursive: true }).catch(() => {});
+    }
+    const strip = await runParscale(["convert", "--model", PLAIN_MODEL, "--strip", "--out", "out"]);
+    assertRefused(
+      strip,
+      3,
+      `Cannot strip "${PLAIN_MODEL}": found a plain Qwen model, expected a ParScale model`,
+    );
+  }));
+
+Deno.test("a target that takes no folder is the environment's fault", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/file`, "");
+    for (const out of ["/proc/parscale-out", "file/out"]) {
+      const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", out];
+      const { code, stdout, stderr } = await runParscale(args, { cwd });
+      assertEquals([code, stdout], [4, ""], stderr);
+      const reason = out === "file/out"
+        ? "a part of the path is a file"
+        : "nothing can be made there";
+      assertEquals(
+        stderr,
+        `error: Cannot write folder "${out}": ${reason}\n\nhint: choose another folder\n`,
+      );
+    }
+  }));
+
+/** Starts converting a large model, sends a signal while its weights are being written. */
+async function interrupted(cwd: string, signal: Deno.Signal) {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", ENTRY, "convert", "--model", "large", "--streams", "2", "--out", "out"],
+    cwd,
+    env: environment(),
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const output = child.output();
+  const weights = `${cwd}/.out.partial-${child.pid}/model.safetensors`;
+  const size = () => {
+    try {
+      return Deno.statSync(weights).size;
+    } catch {
+      return 0;
+    }
+  };
+  for (let waited = 0; size() < 8e6; waited += 5) {
+    assert(waited < 60_000, "the conversion writes");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  child.kill(signal);
+  const { code, stdout, stderr } = await output;
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+Deno.test("an interrupted conversion leaves nothing, a killed one nothing that harms", () =>
+  withScratch(async (cwd) => {
+    makeLargeModel(`${cwd}/large`, 2e9);
+    for (
+      const [signal, code, word] of [["SIGINT", 130, "Interrupted"], [
+        "SIGTERM",
+        143,
+        "Terminated",
+      ]] as const
+    ) {
+      const result = await interrupted(cwd, signal);
+      const last = result.stderr.trimEnd().split("\n").at(-1);
+      assertEquals([result.code, result.stdout, last], [code, "", `error: ${word}`]);
+      assertEquals(names(cwd), ["large"]);
+    }
+    await interrupted(cwd, "SIGKILL");
+    assert(!names(cwd).includes("out"));
+    assertEquals(names(cwd).length, 2, "a hidden folder is left");
+    await converted(cwd, "--model", PLAIN_MODEL, "--streams", "2", "--out", "out", "--verify");
+    assert(names(cwd).includes("out"));
+  }));

@@ -1,0 +1,82 @@
+/** `parscale doctor` as a black box: what it finds, in every format, and what a failure looks like. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { parseLines } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+Deno.test("a healthy machine passes every required check", async () => {
+  const { code, stdout, stderr } = await runParscale(["doctor", "--json"]);
+  assertEquals([code, stderr], [0, ""]);
+  const { schema, results } = JSON.parse(stdout);
+  assertEquals(schema, "parscale.doctor/1");
+  for (const row of results) {
+    assertEquals(Object.keys(row), ["check", "status", "found", "remedy"]);
+    assert(["ok", "missing"].includes(row.status), JSON.stringify(row));
+    assertEquals(row.status === "ok", row.remedy === null);
+  }
+  const byName = Object.fromEntries(results.map((row: { check: string }) => [row.check, row]));
+  assertEquals(Object.keys(byName), ["deno", "cores", "memory", "device cpu"]);
+  assertStringIncludes(byName.deno.found, Deno.version.deno);
+  assertStringIncludes(byName["device cpu"].found, "of the reference");
+});
+
+Deno.test("all formats list the same checks", async () => {
+  const [table, jsonl, csv] = await Promise.all(
+    [[], ["--jsonl"], ["--format", "csv"]].map((format) => runParscale(["doctor", ...format])),
+  );
+  const names = parseLines(jsonl!.stdout).map(({ check }) => check);
+  assert(names.length >= 4);
+  assertEquals(table!.stdout.split("\n")[0]!.trim().split(/ {2,}/), [
+    "check",
+    "status",
+    "found",
+    "remedy",
+  ]);
+  assertStringIncludes(csv!.stdout, "check,status,found,remedy");
+  for (const name of names) {
+    assertStringIncludes(table!.stdout, name);
+    assertStringIncludes(csv!.stdout, name);
+  }
+});
+
+Deno.test("the pipeline of the contract finds no failure here", async () => {
+  const { stdout } = await runShell(
+    `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'; echo $?`,
+  );
+  assertEquals(stdout, "4\n", "jq's code for no output");
+});
+
+Deno.test("misuse and a closed pipe", async () => {
+  const unknown = await runParscale(["doctor", "--fix"]);
+  assertEquals([unknown.code, unknown.stdout], [2, ""]);
+  assertEquals((await runParscale(["doctor", "extra"])).code, 2);
+  const gone = await runShell("parscale doctor | true; echo ${PIPESTATUS[0]}");
+  assertEquals([gone.stdout, gone.stderr], ["0\n", ""]);
+});
+
+Deno.test("a required check that fails is shown with its remedy and gives 4", async () => {
+  await withScratch(async (folder) => {
+    // The same program with two more checks, since this machine passes all of its own.
+    const root = new URL("../../", import.meta.url).pathname;
+    const path = `${folder}/doctor.ts`;
+    await Deno.writeTextFile(
+      path,
+      `import { CHECKS } from "${root}cli/doctor_checks.ts";
+       import { main } from "${root}cli/main.ts";
+       import { Io, processSystem } from "${root}cli/output/io.ts";
+       const broken = { ok: false, found: "no such library", remedy: "run \`deno install\`" };
+       CHECKS.push({ name: "broken", required: true, run: () => Promise.resolve(broken) });
+       CHECKS.push({ name: "optional", required: false, run: () => Promise.resolve(broken) });
+       Deno.exit(await main(["doctor", "--jsonl"], new Io(processSystem())));`,
+    );
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "--no-check", "--config", `${root}deno.json`, path],
+    }).output();
+    assertEquals(code, 4);
+    const rows = parseLines(new TextDecoder().decode(stdout)).slice(-2);
+    assertEquals(rows.map(({ check, status }) => [check, status]), [
+      ["broken", "fail"],
+      ["optional", "missing"],
+    ]);
+    assertEquals(rows[0].remedy, "run `deno install`");
+  });
+});

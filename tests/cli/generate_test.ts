@@ -1,0 +1,211 @@
+/** `parscale generate` as a black box: results. Input, errors and streams are in `generate_io_test`. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  copyFolder,
+  EXPECTED,
+  jsonLines,
+  MODEL,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
+import { runParscale, withScratch } from "./run.ts";
+
+const GENERATE = ["generate", "--model", MODEL];
+const { prompts, outputs, with_eos: withEos } = EXPECTED.greedy;
+const GREEDY_ROWS = jsonLines(...prompts.map((tokens: number[]) => ({ tokens })));
+
+Deno.test("greedy rows: the golden ids, and exactly the fields of the contract", async () => {
+  const rows = await rowsOf([...GENERATE, "--max-tokens", "32", "--ignore-eos"], {
+    stdin: GREEDY_ROWS,
+  });
+  assertEquals(rows.map(({ tokens }) => tokens), outputs);
+  rows.forEach((row, i) => {
+    assertEquals(Object.keys(row), ["id", "text", "tokens", "finish_reason", "stats"]);
+    assertEquals([row.id, row.finish_reason, typeof row.text], [i, "length", "string"]);
+    assertEquals(row.stats, { prompt_tokens: prompts[i].length, new_tokens: 32 });
+  });
+});
+
+Deno.test("the reference device and one thread give the same greedy ids", async () => {
+  const few = [...GENERATE, "--max-tokens", "6", "--ignore-eos"];
+  for (const device of [["--device", "reference"], ["--threads", "1"], ["--batch", "1"]]) {
+    const rows = await rowsOf([...few, ...device], { stdin: GREEDY_ROWS });
+    assertEquals(
+      rows.map(({ tokens }) => tokens),
+      outputs.map((ids: number[]) => ids.slice(0, 6)),
+      device.join(" "),
+    );
+  }
+});
+
+Deno.test("table, json, csv and md hold the same results", async () => {
+  const run = async (...format: string[]) => {
+    const args = [...GENERATE, "--max-tokens", "4", ...format];
+    const result = await runParscale(args, {
+      stdin: jsonLines({ id: "x", prompt: "a" }, { prompt: "b" }),
+    });
+    assertEquals([result.code, result.stderr], [0, ""]);
+    return result.stdout;
+  };
+  const rows = parseLines(await run("--jsonl"));
+  const document = JSON.parse(await run("--json"));
+  assertEquals([document.schema, document.command], ["parscale.generate/1", "generate"]);
+  assertEquals([document.device, document.seed, document.config["max-tokens"]], ["cpu", 0, 4]);
+  assertEquals(document.results, rows);
+  const csv = await run("--format", "csv");
+  assertStringIncludes(csv, "id,finish_reason,text,error");
+  assertStringIncludes(csv, "x,length,");
+  const table = (await run()).trimEnd().split("\n");
+  assertEquals([table.length, /^id +finish reason +text +error$/.test(table[0]!.trim())], [
+    3,
+    true,
+  ]);
+  assertStringIncludes(await run("--format", "md"), "| x | length |");
+});
+
+Deno.test("one prompt is plain text: the row's text and a line end", async () => {
+  const args = [...GENERATE, "--prompt", "hello world", "--max-tokens", "12"];
+  const [plain, [row]] = await Promise.all([runParscale(args), rowsOf(args)]);
+  assertEquals([plain.code, plain.stderr], [0, ""]);
+  assertEquals(plain.stdout, `${row.text}\n`);
+  const beams = [...args, "--num-beams", "3"];
+  const [searched, [best]] = await Promise.all([runParscale(beams), rowsOf(beams)]);
+  assertEquals(searched.stdout, `${best.text}\n`);
+});
+
+Deno.test("end tokens: the model's, other ones, none", async () => {
+  const { eos, prompt, output } = withEos;
+  const stdin = jsonLines({ tokens: prompt });
+  const run = async (...args: string[]) =>
+    (await rowsOf([...GENERATE, "--max-tokens", "32", ...args], { stdin }))[0];
+  const ended = await run("--eos", String(eos));
+  assertEquals([ended.tokens, ended.finish_reason], [output, "eos"]);
+  const several = await run("--eos", `511,${eos}`);
+  assertEquals(several.tokens, output);
+  const ignored = await run("--eos", String(eos), "--ignore-eos");
+  assertEquals([ignored.tokens.length, ignored.finish_reason], [32, "length"]);
+});
+
+Deno.test("--stop cuts the text, keeps the tokens; the earliest of several wins", async () => {
+  const args = [...GENERATE, "--prompt", "hello world", "--max-tokens", "12"];
+  const [{ text }] = await rowsOf(args);
+  const [first, second] = [text.slice(3, 5), text.slice(5, 8)];
+  const at = Math.min(...[first, second].map((stop) => text.indexOf(stop)));
+  const [stopped] = await rowsOf([...args, "--stop", second, "--stop", first]);
+  assertEquals([stopped.text, stopped.finish_reason], [text.slice(0, at), "stop"]);
+  assert(stopped.tokens.length > 0 && stopped.tokens.length < 12);
+  const plain = await runParscale([...args, "--stop", second, "--stop", first]);
+  assertEquals(plain.stdout, `${stopped.text}\n`);
+});
+
+Deno.test("beams: golden ids and scores, best first", async () => {
+  const search = EXPECTED.beam.find((one: { eos: number | null; length_penalty: number }) =>
+    one.eos === null && one.length_penalty === 1
+  );
+  const rows = await rowsOf([
+    ...[...GENERATE, "--num-beams", String(search.beams), "--num-return", String(search.beams)],
+    ...["--max-tokens", String(search.max_new_tokens), "--ignore-eos"],
+  ], { stdin: jsonLines({ id: "b", tokens: search.prompt }) });
+  const [{ id, sequences, stats }] = rows;
+  assertEquals([id, stats.prompt_tokens], ["b", search.prompt.length]);
+  assertEquals(
+    sequences.map(({ tokens }: { tokens: number[] }) => tokens),
+    search.outputs.map(({ ids }: { ids: number[] }) => ids),
+  );
+  sequences.forEach((sequence: { score: number }, i: number) => {
+    assertEquals(Object.keys(sequence), ["text", "tokens", "finish_reason", "score"]);
+    assert(Math.abs(sequence.score - search.outputs[i].score) < 1e-4);
+  });
+});
+
+Deno.test("sampling: a seed repeats its results, in any batch; samples of a prompt differ", async () => {
+  const sampled = (...args: string[]) =>
+    rowsOf([
+      ...[...GENERATE, "--temperature", "1.2", "--top-p", "0.95", "--top-k", "50"],
+      ...["--num-return", "3", "--max-tokens", "8", ...args],
+    ], { stdin: jsonLines({ prompt: "a" }, { prompt: "b" }) });
+  const rows = await sampled("--seed", "1");
+  assertEquals(await sampled("--seed", "1", "--batch", "1", "--threads", "1"), rows);
+  const other = await sampled("--seed", "2");
+  assert(JSON.stringify(other) !== JSON.stringify(rows));
+  const texts = rows[0].sequences.map(({ tokens }: { tokens: number[] }) => tokens.join());
+  assertEquals(new Set(texts).size, 3);
+  assertEquals(rows[0].stats.new_tokens, 24);
+});
+
+Deno.test("several results per prompt are a table row each", async () => {
+  const { code, stdout } = await runParscale([
+    ...[...GENERATE, "--prompt", "a", "--temperature", "1", "--num-return", "2"],
+    ...["--max-tokens", "3", "--format", "csv"],
+  ]);
+  assertEquals(code, 0);
+  assertEquals(stdout.match(/^0,length,/gm)?.length, 2);
+});
+
+Deno.test("--weights q8 and q4 run, with blocks of other sizes; q3 is misuse", async () => {
+  const [q8, q4, block] = await Promise.all([
+    rowsOf([...GENERATE, "--weights", "q8", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
+    rowsOf([...GENERATE, "--weights", "q4", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
+    rowsOf([...GENERATE, "--weights", "q4", "--block-size", "64", "--max-tokens", "4"], {
+      stdin: GREEDY_ROWS,
+    }),
+  ]);
+  for (const rows of [q8, q4, block]) assertEquals(rows.length, prompts.length);
+  const wrong = await runParscale([...GENERATE, "--weights", "q3", "--prompt", "a"]);
+  assertEquals(wrong.code, 2);
+});
+
+Deno.test("--adapter lays introduced tensors over a plain backbone", async () => {
+  await withScratch(async (folder) => {
+    const convert = await runParscale([
+      ...["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"],
+      ...["--out", `${folder}/adapter`, "--introduced-only"],
+    ]);
+    assertEquals(convert.code, 0, convert.stderr);
+    const whole = await runParscale([
+      ...["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"],
+      ...["--out", `${folder}/whole`],
+    ]);
+    assertEquals(whole.code, 0, whole.stderr);
+    const few = ["--max-tokens", "6", "--jsonl"];
+    const [laid, written, bare] = await Promise.all([
+      ["--model", PLAIN_MODEL, "--adapter", `${folder}/adapter`],
+      ["--model", `${folder}/whole`],
+      ["--model", PLAIN_MODEL],
+    ].map((args) => rowsOf(["generate", ...args, ...few.slice(0, 2)], { stdin: GREEDY_ROWS })));
+    assertEquals(laid, written);
+    assert(JSON.stringify(laid) !== JSON.stringify(bare));
+  });
+});
+
+const TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" +
+  "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+Deno.test("messages and --chat go through the template, and say so where there is none", async () => {
+  await withScratch(async (folder) => {
+    const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": TEMPLATE });
+    const run = ["generate", "--model", model, "--max-tokens", "4"];
+    const messages = [{ role: "user", content: "hi" }];
+    const [rows, [chat]] = await Promise.all([
+      rowsOf(run, { stdin: jsonLines({ messages }, { prompt: "<user>hi\n<assistant>" }) }),
+      rowsOf([...run, "--chat", "--prompt", "hi"]),
+    ]);
+    assertEquals([rows[1].tokens, chat.tokens], [rows[0].tokens, rows[0].tokens]);
+    const wrong = await runParscale(run, { stdin: jsonLines({ messages: [{ role: "user" }, 5] }) });
+    assertEquals([wrong.code, wrong.stdout], [3, ""]);
+    assertStringIncludes(
+      wrong.stderr,
+      "error: Cannot read line 1 of stdin: Cannot render message 2:",
+    );
+    for (const args of [[], ["--chat"]]) {
+      const row = args.length > 0 ? { prompt: "hi" } : { messages };
+      const none = await runParscale([...GENERATE, ...args], { stdin: jsonLines(row) });
+      assertEquals(none.code, 3);
+      assertStringIncludes(
+        none.stderr,
+        `Cannot render messages for "${MODEL}": found no chat template`,
+      );
+    }
+  });
+});

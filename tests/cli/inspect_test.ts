@@ -1,0 +1,137 @@
+/** `parscale inspect` as a black box: fields, the tokenizer, the check of weights and adapters. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { copyModel, readRaw, writeRaw } from "../null/checkpoint_testing.ts";
+import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const INSPECT = ["inspect", "--model", MODEL];
+
+Deno.test("table and JSON show the same model", async () => {
+  const [table, json] = await Promise.all([
+    runParscale(INSPECT),
+    runParscale([...INSPECT, "--json"]),
+  ]);
+  assertEquals([table.code, table.stderr, json.code, json.stderr], [0, "", 0, ""]);
+  const { schema, results, device } = JSON.parse(json.stdout);
+  assertEquals([schema, typeof device], ["parscale.inspect/1", "string"]);
+  assertEquals([results.family, results.streams], ["qwen2", 2]);
+  assert(results.params > results.introduced_params && results.introduced_params > 0);
+  assert(results.memory_bytes >= results.weights_bytes + results.kv_cache_bytes);
+  const { header } = readRaw(`${MODEL}/model.safetensors`);
+  const stored = Object.keys(header).filter((name) => name !== "__metadata__").length;
+  assertEquals([results.tensors, results.extra_tensors, results.dtypes], [stored, 0, "f32"]);
+  assertStringIncludes(table.stdout, `\nmemory_bytes             ${results.memory_bytes}\n`);
+  const [plain] = await rowsOf(["inspect", "--model", PLAIN_MODEL]);
+  assertEquals([plain.streams, plain.introduced_params, plain.smoothing], [1, 0, null]);
+});
+
+Deno.test("more rows and a longer context need more memory", async () => {
+  const memory = async (...flags: string[]) =>
+    (await rowsOf([...INSPECT, ...flags]))[0].memory_bytes;
+  const base = await memory();
+  assert(await memory("--batch", "4") > base);
+  assert(await memory("--context", "8k") > base);
+});
+
+Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
+  const run = async (flags: string[], stdin?: string) => {
+    const result = await runParscale([...INSPECT, ...flags], stdin === undefined ? {} : { stdin });
+    assertEquals([result.code, result.stderr], [0, ""]);
+    return result.stdout;
+  };
+  const texts = ["2+2=4", "", "línea\n二 🙂", "  spaces  "];
+  const stdin = jsonLines(...texts.map((text) => JSON.stringify(text)));
+  const lines = await run(["--tokenize", "-"], stdin);
+  const ids = parseLines(lines);
+  assertEquals(ids.length, texts.length);
+  assertEquals(await run(["--tokenize", texts[0]!]), `${JSON.stringify(ids[0])}\n`);
+  assertEquals(parseLines(await run(["--detokenize", "-"], jsonLines(...ids))), texts);
+  for (const form of [ids[0].join(","), JSON.stringify(ids[0]), ids[0].join(", ")]) {
+    assertEquals(await run(["--detokenize", form]), "2+2=4\n", form);
+  }
+  assertEquals(await run(["--tokenize", "-"], ""), "");
+});
+
+Deno.test("rows that cannot be used are named by line; good ones before are out already", async () => {
+  const cases: [string, string, string][] = [
+    ["--tokenize", '"a"\n{', "Cannot read line 2 of stdin: found "],
+    ["--tokenize", '"a"\n7\n', "Cannot read line 2 of stdin: found 7, expected a JSON string"],
+    ["--detokenize", '[64]\n"a"\n', 'line 2 of stdin: found "a", expected a JSON array'],
+    ["--detokenize", "[64]\n[-1]\n", "found [-1], expected a JSON array of token ids"],
+    ["--detokenize", "[64]\n[99999]\n", "Cannot decode token id 99999"],
+  ];
+  for (const [flag, stdin, words] of cases) {
+    const { code, stdout, stderr } = await runParscale([...INSPECT, flag, "-"], { stdin });
+    assertEquals([code, parseLines(stdout).length], [3, 1], stderr);
+    assertStringIncludes(stderr, words);
+    assert(/^error: Cannot [^\n]+\n(\nhint: [^\n]+\n)?$/.test(stderr), stderr);
+  }
+});
+
+Deno.test("misuse ends with 2 and prints no result", async () => {
+  const cases: [string[], string][] = [
+    [["inspect"], 'Cannot run "inspect": found no "--model", expected one'],
+    [[...INSPECT, "--batch", "0"], 'Cannot use "--batch": found "0"'],
+    [[...INSPECT, "--context", "0"], 'Cannot use "--context": found "0"'],
+    [[...INSPECT, "--device", "tpu"], 'Cannot use "--device": found "tpu"'],
+    [[...INSPECT, "--detokenize", "1 2"], 'Cannot use "--detokenize": found "1 2"'],
+    [[...INSPECT, "--tokenize", "a", "--detokenize", "1"], "found --tokenize beside --detokenize"],
+  ];
+  for (const [args, words] of cases) {
+    const { code, stdout, stderr } = await runParscale(args);
+    assertEquals([code, stdout], [2, ""], stderr);
+    assertStringIncludes(stderr, words);
+  }
+});
+
+Deno.test("a folder that is no model, or an adapter alone, is refused with a way out", () =>
+  withScratch(async (cwd) => {
+    const missing = await runParscale(["inspect", "--model", "./none"], { cwd });
+    assertRefused(
+      missing,
+      3,
+      'Cannot open model "./none": found nothing there, expected a folder',
+    );
+    assertStringIncludes(missing.stderr, "\n\nhint: check the path");
+    const args = ["--model", PLAIN_MODEL, "-P", "2", "--introduced-only", "--out", "adapter"];
+    assertEquals((await runParscale(["convert", ...args], { cwd })).code, 0);
+    const alone = await runParscale(["inspect", "--model", "adapter"], { cwd });
+    assertEquals([alone.code, alone.stdout], [3, ""]);
+    assertStringIncludes(alone.stderr, "hint: this is an adapter folder: pass it with --adapter");
+  }));
+
+Deno.test("--check finds a weight that is not finite and an adapter of another backbone", () =>
+  withScratch(async (cwd) => {
+    const out = ["-P", "2", "--introduced-only", "--out", "adapter"];
+    await runParscale(["convert", "--model", PLAIN_MODEL, ...out], { cwd });
+    const check = (...flags: string[]) =>
+      runParscale(["inspect", "--model", "other", ...flags], { cwd });
+    copyModel("qwen2-p1-tied-f32", `${cwd}/other`);
+    assertEquals((await check("--adapter", "adapter", "--check")).code, 0);
+
+    const path = `${cwd}/other/model.safetensors`;
+    const { header, data } = readRaw(path);
+    const begin = header["model.norm.weight"].data_offsets[0];
+    data[begin]! ^= 1;
+    writeRaw(path, header, data);
+    assertEquals((await check("--adapter", "adapter")).code, 0);
+    const alien = await check("--adapter", "adapter", "--check");
+    assertEquals([alien.code, alien.stdout], [3, ""]);
+    assertStringIncludes(alien.stderr, 'error: Cannot use adapter "adapter" with "other": found');
+    assertStringIncludes(alien.stderr, "hint: pass the --model that the adapter was made from");
+
+    data.fill(0xff, begin + 8, begin + 12);
+    writeRaw(path, header, data);
+    assertEquals((await check()).code, 0);
+    const bad = await check("--check");
+    assertEquals([bad.code, bad.stdout], [5, ""]);
+    assertStringIncludes(bad.stderr, 'tensor "model.norm.weight" of ');
+    assertStringIncludes(bad.stderr, "found NaN at index 2 of shape [");
+  }));
+
+Deno.test("a closed pipe ends quietly with 0", async () => {
+  for (const flags of ["", "--json", "--tokenize hello"]) {
+    const script = `parscale inspect --model ${MODEL} ${flags} | true; echo \${PIPESTATUS[0]}`;
+    assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
+  }
+});

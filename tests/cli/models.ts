@@ -1,0 +1,57 @@
+/** Small models for the tests of commands, and what commands answer. */
+import { assertEquals } from "@std/assert";
+import { type RunOptions, runParscale, type RunResult } from "./run.ts";
+
+const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+
+/** A model with two streams. */
+export const MODEL = `${FIXTURES}models/qwen2-p2-tied-f32`;
+
+/** A model with one. */
+export const PLAIN_MODEL = `${FIXTURES}models/qwen2-p1-tied-f32`;
+
+/** What the two-stream model was seen to do by an independent implementation. */
+export const EXPECTED = JSON.parse(
+  Deno.readTextFileSync(`${FIXTURES}golden/qwen2-p2-tied-f32/expected.json`),
+);
+
+/** Copies a model folder without some of its files, with others added. */
+export async function copyFolder(
+  source: string,
+  target: string,
+  changes: Readonly<Record<string, string | undefined>> = {},
+): Promise<string> {
+  await Deno.mkdir(target);
+  for (const { name } of Deno.readDirSync(source)) {
+    if (!(name in changes)) await Deno.symlink(`${source}/${name}`, `${target}/${name}`);
+  }
+  for (const [name, text] of Object.entries(changes)) {
+    if (text !== undefined) await Deno.writeTextFile(`${target}/${name}`, text);
+  }
+  return target;
+}
+
+/** JSON lines from values; strings stay as they are. */
+export function jsonLines(...rows: unknown[]): string {
+  return rows.map((row) => `${typeof row === "string" ? row : JSON.stringify(row)}\n`).join("");
+}
+
+/** Rows that a successful run printed as JSON lines. */
+// deno-lint-ignore no-explicit-any -- tests look at any field
+export async function rowsOf(args: readonly string[], options: RunOptions = {}): Promise<any[]> {
+  const result = await runParscale([...args, "--jsonl"], options);
+  assertEquals([result.code, result.stderr], [0, ""]);
+  return parseLines(result.stdout);
+}
+
+/** Parses JSON lines. */
+// deno-lint-ignore no-explicit-any -- tests look at any field
+export function parseLines(text: string): any[] {
+  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
+}
+
+/** Fails unless a run ended with this code, printed nothing and said this as its one error. */
+export function assertRefused(result: RunResult, code: number, message: string): void {
+  const [first] = result.stderr.split("\n");
+  assertEquals([result.code, result.stdout, first], [code, "", `error: ${message}`]);
+}

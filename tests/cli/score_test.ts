@@ -1,0 +1,228 @@
+/** `parscale score` as a black box: every format, bad rows, misuse, pipes. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  assertRefused,
+  copyFolder,
+  EXPECTED,
+  jsonLines,
+  MODEL,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const SCORE = ["score", "--model", MODEL];
+
+/** Three good rows: ids, text, and text after nothing. */
+const ROWS = jsonLines(
+  { id: "a", tokens: EXPECTED.cases.single.ids[0] },
+  { prompt: "2+2= ", continuation: "4" },
+  "",
+  { id: 7, prompt: "", continuation: "once" },
+);
+
+Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", async () => {
+  const rows = await rowsOf(SCORE, { stdin: ROWS });
+  assertEquals(rows.map(({ id }) => id), ["a", 1, 7]);
+  for (const row of rows) {
+    assertEquals(
+      Object.keys(row),
+      ["id", "tokens", "token_logprobs", "loglikelihood", "is_greedy"],
+    );
+    const sum = row.token_logprobs.reduce((a: number, b: number) => a + b, 0);
+    assert(Math.abs(sum - row.loglikelihood) < 1e-9);
+    assertEquals(typeof row.is_greedy, "boolean");
+  }
+  const { ids, loss } = EXPECTED.cases.single;
+  assertEquals(rows[0].tokens, ids[0]);
+  assertEquals(rows[0].token_logprobs.length, ids[0].length - 1);
+  assert(Math.abs(-rows[0].loglikelihood / (ids[0].length - 1) - loss) < 1e-5);
+  assertEquals(rows[1].token_logprobs.length, 2, "the space moved to the continuation");
+  assertEquals(rows[2].tokens.length - rows[2].token_logprobs.length, 1, "after the start token");
+});
+
+Deno.test("--weights adds a row of shares per token; one stream has ones", async () => {
+  const stdin = jsonLines({ tokens: [1, 2, 3] });
+  for (const [model, P] of [[MODEL, 2], [PLAIN_MODEL, 1]] as const) {
+    const [row] = await rowsOf(["score", "--model", model, "--weights"], { stdin });
+    assertEquals(row.weights.length, 3);
+    for (const shares of row.weights) {
+      assertEquals(shares.length, P);
+      assert(Math.abs(shares.reduce((a: number, b: number) => a + b, 0) - 1) < 1e-6);
+    }
+  }
+});
+
+Deno.test("table, json, csv and md hold the same numbers; FILE and - are read alike", async () => {
+  await withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
+    const rows = await rowsOf([...SCORE, "rows.jsonl"], { cwd });
+    assertEquals(await rowsOf([...SCORE, "-"], { cwd, stdin: ROWS }), rows);
+    const run = async (...format: string[]) => {
+      const result = await runParscale([...SCORE, "rows.jsonl", ...format], { cwd });
+      assertEquals([result.code, result.stderr], [0, ""]);
+      return result.stdout;
+    };
+    const document = JSON.parse(await run("--json"));
+    assertEquals([document.schema, document.command], ["parscale.score/1", "score"]);
+    assertEquals([document.device, document.seed], ["cpu", 0]);
+    assertEquals(document.results, rows);
+    const csv = (await run("--format", "csv")).trimEnd().split(/\r?\n/);
+    assertEquals(csv[0], "id,loglikelihood,is_greedy,error");
+    assertEquals(csv[1], `a,${rows[0].loglikelihood},${rows[0].is_greedy},`);
+    const rounded = rows[0].loglikelihood.toFixed(4);
+    assertStringIncludes(await run(), rounded);
+    assertStringIncludes(await run("--format", "md"), `| ${rounded} |`);
+  });
+});
+
+Deno.test("companions and batch size change nothing but the last bits", async () => {
+  const [together, alone] = await Promise.all([
+    rowsOf(SCORE, { stdin: ROWS }),
+    rowsOf([...SCORE, "--batch", "1", "--threads", "1"], { stdin: ROWS }),
+  ]);
+  together.forEach((row, i) => {
+    assert(Math.abs(row.loglikelihood - alone[i].loglikelihood) < 1e-4);
+  });
+});
+
+Deno.test("a row the model cannot take gets an error, the others go on, exit 1", async () => {
+  const stdin = jsonLines(
+    { id: "big", tokens: [600] },
+    { tokens: [1, 2] },
+    { tokens: [] },
+    { prompt: "a", continuation: "" },
+    { tokens: new Array(2049).fill(1) },
+    { tokens: [1.5] },
+    { tokens: [3] },
+  );
+  const { code, stdout, stderr } = await runParscale([...SCORE, "--jsonl"], { stdin });
+  assertEquals([code, stderr], [1, ""]);
+  const rows = parseLines(stdout);
+  assertEquals(rows.map(({ id }) => id), ["big", 1, 2, 3, 4, 5, 6]);
+  assertEquals(rows.map(({ error }) => error), [
+    "Cannot score a sequence: found token id 600 at position 0, expected an integer from 0 to 511",
+    undefined,
+    "Cannot score a sequence: found no tokens, expected at least one",
+    "Cannot score a continuation: found an empty text, expected at least a token",
+    "Cannot score a sequence: found 2049 tokens, expected at most 2048 (max_position_embeddings)",
+    "Cannot score a sequence: found token id 1.5 at position 0, expected an integer from 0 to 511",
+    undefined,
+  ]);
+  assertEquals([rows[6].token_logprobs, rows[6].loglikelihood], [[], 0]);
+  const table = await runParscale(SCORE, { stdin });
+  assertEquals(table.code, 1);
+  assertStringIncludes(table.stdout, "found token id 600 at position 0");
+});
+
+Deno.test("a line that is no row ends the command with 3 and its number", async () => {
+  const good = { tokens: [1, 2] };
+  const refused = async (line: unknown, message: string) =>
+    assertRefused(
+      await runParscale(SCORE, { stdin: jsonLines(good, "", line) }),
+      3,
+      `Cannot read line 3 of stdin: found ${message}`,
+    );
+  const pair = '"tokens", or "prompt" and "continuation"';
+  await Promise.all([
+    refused(
+      '{"tokens": [1,',
+      "no valid JSON (Unexpected end of JSON input), expected a JSON object",
+    ),
+    refused("[1, 2]", "[1, 2], expected a JSON object"),
+    refused({ prompt: "x", id: 1 }, `only "prompt", "id", expected ${pair}`),
+    refused({ tokens: "1 2" }, '"1 2" in "tokens", expected a list of numbers'),
+    refused({ prompt: "x", continuation: null }, 'null in "continuation", expected text'),
+  ]);
+});
+
+Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad value", async () => {
+  const run = (...args: string[]) => runParscale(["score", ...args], { stdin: ROWS });
+  const [none, missing, flag, value, files] = await Promise.all([
+    run(),
+    run("--model", "./none"),
+    run("--model", MODEL, "--wieghts"),
+    run("--model", MODEL, "--batch", "0"),
+    run("--model", MODEL, "a", "b"),
+  ]);
+  assertEquals([none, flag, value, files].map(({ code }) => code), [2, 2, 2, 2]);
+  assertStringIncludes(flag.stderr, "did you mean `--weights`?");
+  assertStringIncludes(value.stderr, "--batch");
+  assertEquals(missing.code, 3);
+  assertStringIncludes(missing.stderr, 'error: Cannot open model "./none"');
+  const file = await run("--model", MODEL, "none.jsonl");
+  assertRefused(file, 3, 'Cannot read "none.jsonl": found no such file');
+});
+
+Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin", async () => {
+  assertEquals(await rowsOf(SCORE, { stdin: "" }), []);
+  const closed = await runShell(`parscale ${SCORE.join(" ")} --jsonl <&-; echo $?`);
+  assertEquals(closed.stdout, "0\n");
+});
+
+Deno.test("ids need no tokenizer, text does", async () => {
+  await withScratch(async (folder) => {
+    const model = await copyFolder(MODEL, `${folder}/m`, {
+      "tokenizer.json": undefined,
+      "tokenizer_config.json": undefined,
+    });
+    const run = ["score", "--model", model];
+    assertEquals((await rowsOf(run, { stdin: jsonLines({ tokens: [1, 2] }) })).length, 1);
+    const text = await runParscale(run, { stdin: jsonLines({ prompt: "a", continuation: "b" }) });
+    assertEquals([text.code, text.stdout], [3, ""]);
+    assertStringIncludes(text.stderr, `error: Cannot open tokenizer "${model}"`);
+  });
+});
+
+Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", async () => {
+  const { stdout, stderr } = await runShell(
+    `parscale ${SCORE.join(" ")} --jsonl | jq -c '[.id, (.tokens|length)]'`,
+    { stdin: ROWS },
+  );
+  assertEquals([stdout.split("\n")[0], stderr], [
+    `["a",${EXPECTED.cases.single.ids[0].length}]`,
+    "",
+  ]);
+  const many = `for i in {1..400}; do echo '{"tokens":[1,2,3]}'; done`;
+  const gone = await runShell(
+    `${many} | parscale ${
+      SCORE.join(" ")
+    } --jsonl --batch 1 | head -c 40 | wc -c; echo "\${PIPESTATUS[1]}"`,
+  );
+  assertEquals([gone.stdout.trim(), gone.stderr], ["40\n0", ""]);
+});
+
+Deno.test("the memory limit is an environment error before anything is computed", async () => {
+  const { code, stderr } = await runParscale([...SCORE, "--memory-limit", "1"], { stdin: ROWS });
+  assertEquals(code, 4);
+  assert(/^error: Cannot run ".*": found a plan of \d+ bytes, expected at most 1 /.test(stderr));
+  assertStringIncludes(stderr, "\nhint: use a smaller --batch");
+});
+
+Deno.test("the reference device agrees with the cpu", async () => {
+  const [reference] = await rowsOf([...SCORE, "--device", "reference"], {
+    stdin: jsonLines({ tokens: [1, 2, 3] }),
+  });
+  const [cpu] = await rowsOf(SCORE, { stdin: jsonLines({ tokens: [1, 2, 3] }) });
+  assert(Math.abs(reference.loglikelihood - cpu.loglikelihood) < 1e-4);
+});
+
+Deno.test("-o writes a file whole, and replaces one only with --overwrite", async () => {
+  await withScratch(async (cwd) => {
+    const args = [...SCORE, "--jsonl", "-o", "out.jsonl"];
+    const first = await runParscale(args, { cwd, stdin: ROWS });
+    assertEquals(first, { code: 0, stdout: "", stderr: "" });
+    const written = await Deno.readTextFile(`${cwd}/out.jsonl`);
+    assertEquals(parseLines(written).length, 3);
+    assertEquals((await runParscale(args, { cwd, stdin: ROWS })).code, 2);
+    const broken = jsonLines({ tokens: [1, 2] }, "broken");
+    const failed = await runParscale([...args, "--overwrite", "--batch", "1"], {
+      cwd,
+      stdin: broken,
+    });
+    assertEquals(failed.code, 3);
+    assertEquals(await Deno.readTextFile(`${cwd}/out.jsonl`), written, "kept where a run failed");
+    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["out.jsonl"]);
+  });
+});
