@@ -2,6 +2,7 @@
 import { engineFlags } from "../flags/common.ts";
 import { modelFlags, openModel } from "../open_model.ts";
 import { openReport } from "../output/report.ts";
+import { bytesText, counted, grouped } from "../output/units.ts";
 import { defineCommand } from "./define.ts";
 import type { Io } from "../output/io.ts";
 import { DataError, UsageError } from "../../core/errors.ts";
@@ -92,7 +93,7 @@ export const command = defineCommand({
       schema: "parscale.inspect/1",
       device: model.device,
     });
-    await report.finish({
+    const fields = {
       family: config.family,
       streams: config.streams,
       prefix_tokens: config.streams > 1 ? config.prefixTokens : 0,
@@ -123,9 +124,46 @@ export const command = defineCommand({
       weights_bytes: plan.sections.parameters,
       kv_cache_bytes: plan.sections.state,
       memory_bytes: plan.totalBytes,
-    });
+    };
+    await report.finish(invocation.format === "table" ? readable(fields) : fields);
   },
 });
+
+/** What `inspect` finds; the keys of its JSON result. */
+interface Fields {
+  readonly [key: string]: string | number | boolean | null;
+}
+
+/** The same facts in a few lines for a person. */
+function readable(f: Fields): Record<string, string> {
+  const n = (key: string) => grouped(f[key] as number);
+  const bytes = (key: string) => bytesText(f[key] as number);
+  const rest = (f.memory_bytes as number) - (f.weights_bytes as number) -
+    (f.kv_cache_bytes as number);
+  const parallel = (f.streams as number) > 1;
+  return {
+    family: `${f.family}, ${counted(f.streams as number, "stream")}`,
+    ...(parallel
+      ? { prefix: `${f.prefix_tokens} tokens per stream and layer, smoothing ${f.smoothing}` }
+      : {}),
+    parameters: `${n("params")}, of which ${n("introduced_params")} introduced and ` +
+      `${n("embedding_params")} embedding`,
+    layers: `${f.num_hidden_layers} of width ${n("hidden_size")}, MLP ${n("intermediate_size")}, ` +
+      `${f.num_attention_heads} query and ${f.num_key_value_heads} key heads of ${f.head_dim}`,
+    vocabulary: `${n("vocab_size")}, ${f.tie_word_embeddings ? "one table" : "two tables"}`,
+    context: `${n("max_position_embeddings")} positions, rope theta ${n("rope_theta")}`,
+    files: `${counted(f.files as number, "file")}, ${counted(f.tensors as number, "tensor")} of ` +
+      `${f.dtypes}, ${bytes("stored_bytes")}`,
+    tokenizer: f.tokenizer === null
+      ? "none"
+      : `${f.tokenizer}, ${n("tokenizer_vocab_size")} tokens, end tokens ${
+        f.eos_token_ids || "none"
+      }`,
+    memory: `${bytes("memory_bytes")} for ${counted(f.rows as number, "row")} of ${n("context")} ` +
+      `tokens: weights ${bytes("weights_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
+      `the rest ${bytesText(rest)}`,
+  };
+}
 
 interface TokenizerValues {
   readonly model: string;
