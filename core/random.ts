@@ -56,32 +56,35 @@ export function philox(
  *
  * Logarithm, sine and cosine are polynomials here: those of `Math` may differ in the last bit from
  * engine to engine, while sums, products and square roots are exact everywhere. They are good to
- * 10⁻⁹, and a few times faster.
+ * 10⁻⁷, and faster.
  */
 function gaussianPair(
   word: number,
   turn: number,
   standardDeviation: number,
   out: Float64Array,
+  at: number,
 ): void {
   // −ln of (word + ½)·2⁻³²: x·2⁻ᶻ with x from ½ to 1, and ln x = ln √½ + 2·artanh s.
   const zeros = Math.clz32(word);
   const x = (word + 0.5) * POWERS[zeros]!;
   const s = (x - Math.SQRT1_2) / (x + Math.SQRT1_2), s2 = s * s;
-  const artanh = s * (1 + s2 * (1 / 3 + s2 * (1 / 5 + s2 * (1 / 7 + s2 * (1 / 9 + s2 *
-                      (1 / 11 + s2 * (1 / 13 + s2 * (1 / 15))))))));
+  // Two short sums, which the processor computes side by side, instead of a long one.
+  const s4 = s2 * s2;
+  const artanh = s * (1 + s4 * (1 / 5 + s4 * (1 / 9 + s4 * (1 / 13))) +
+    s2 * (1 / 3 + s4 * (1 / 7 + s4 * (1 / 11 + s4 * (1 / 15)))));
   const minusLog = (zeros + 0.5) * Math.LN2 - 2 * artanh;
   const radius = standardDeviation * Math.sqrt(2 * minusLog);
 
   // The upper bit of `turn` picks the half of the circle, the others an angle from −π/2 to π/2.
   const angle = ((turn & 0x7fffffff) - 0x3fffffff - 0.5) * (Math.PI * 2 ** -31), a2 = angle * angle;
   const sine = angle * (1 - a2 * (1 / 6) * (1 - a2 * (1 / 20) * (1 - a2 * (1 / 42) *
-              (1 - a2 * (1 / 72) * (1 - a2 * (1 / 110) * (1 - a2 * (1 / 156)))))));
-  const cosine = 1 - a2 * (1 / 2) * (1 - a2 * (1 / 12) * (1 - a2 * (1 / 30) * (1 - a2 * (1 / 56) *
-                  (1 - a2 * (1 / 90) * (1 - a2 * (1 / 132) * (1 - a2 * (1 / 182)))))));
+              (1 - a2 * (1 / 72) * (1 - a2 * (1 / 110))))));
+  const cosine = 1 - a2 * (1 / 2) * (1 - a2 * (1 / 12) * (1 - a2 * (1 / 30) *
+              (1 - a2 * (1 / 56) * (1 - a2 * (1 / 90) * (1 - a2 * (1 / 132))))));
   const side = turn >>> 31 === 0 ? radius : -radius;
-  out[0] = side * cosine;
-  out[1] = side * sine;
+  out[at] = side * cosine;
+  out[at + 1] = side * sine;
 }
 
 /** One independent sequence of draws; streams of one seed never overlap. */
@@ -129,7 +132,7 @@ export class RandomStream {
 
   /** A draw from the standard normal distribution. */
   normal(): number {
-    gaussianPair(this.word(), this.word(), 1, this.#pair);
+    gaussianPair(this.word(), this.word(), 1, this.#pair, 0);
     return this.#pair[0]!;
   }
 
@@ -142,14 +145,14 @@ export class RandomStream {
   fillNormal(values: Float32Array, standardDeviation: number, start = 0): void {
     const [c2, c3] = this.#stream, [k0, k1] = this.#key;
     const block = new Uint32Array(4), normals = new Float64Array(4);
-    const pairs = [normals.subarray(0, 2), normals.subarray(2)] as const;
     for (let i = 0; i < values.length;) {
       const index = Math.floor((start + i) / 4), first = start + i - 4 * index;
-      philox(index >>> 0, Math.floor(index / 2 ** 32), c2, c3, k0, k1, block);
-      gaussianPair(block[0]!, block[1]!, standardDeviation, pairs[0]);
-      gaussianPair(block[2]!, block[3]!, standardDeviation, pairs[1]);
-      const last = Math.min(4, first + values.length - i);
-      for (let k = first; k < last; k++) values[i++] = normals[k]!;
+      philox(index | 0, Math.floor(index / 2 ** 32), c2 | 0, c3 | 0, k0 | 0, k1 | 0, block);
+      gaussianPair(block[0]!, block[1]!, standardDeviation, normals, 0);
+      gaussianPair(block[2]!, block[3]!, standardDeviation, normals, 2);
+      const count = Math.min(4 - first, values.length - i);
+      for (let k = 0; k < count; k++) values[i + k] = normals[first + k]!;
+      i += count;
     }
   }
 

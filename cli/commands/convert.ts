@@ -1,5 +1,8 @@
 /** `parscale convert`: a Qwen checkpoint becomes a ParScale one, an adapter, or plain again. */
-import type { ConversionOptions } from "../../core/checkpoint/convert.ts";
+import type { ConversionOptions, ConversionPlan } from "../../core/checkpoint/plan_conversion.ts";
+import { DataError, UsageError } from "../../core/errors.ts";
+import { openModel } from "../open_model.ts";
+import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 import { openReport } from "../output/report.ts";
 import { defineCommand } from "./define.ts";
@@ -58,6 +61,24 @@ export const command = defineCommand({
       unit: "tokens",
       summary: "Learned prefix tokens per stream and layer",
       details: "The paper uses 48.",
+    },
+    "prefix-init": {
+      type: "choice",
+      choices: ["normal", "text"],
+      default: "normal",
+      group: "Conversion",
+      summary: "Start prefixes from random numbers or from a text",
+      details:
+        "normal is the paper's way. text starts every stream from the keys and values of a " +
+        "piece of --prefix-text, so that the new model begins as good as its source.",
+    },
+    "prefix-text": {
+      type: "path",
+      group: "Conversion",
+      placeholder: "FILE",
+      summary: "Text for --prefix-init text",
+      details:
+        "Streams take pieces spread evenly over it; best is text like that to be trained on.",
     },
     smoothing: {
       type: "number",
@@ -121,8 +142,8 @@ export const command = defineCommand({
     ];
   },
   async run(values, io, invocation) {
-    const { convert, planConversion } = await import("../../core/checkpoint/convert.ts");
-    const plan = await planConversion(await optionsOf(values));
+    const { convert } = await import("../../core/checkpoint/convert.ts");
+    const plan = await planOf(values, io);
     using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
     using progress = startProgress(io, { label: "Writing", unit: "MB", total: plan.bytes / 1e6 });
     const result = await convert(plan, {
@@ -156,6 +177,37 @@ type Values =
     | "hfCode"
   >
   & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
+
+/** The plan, with prefixes from text where they are asked for. */
+async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
+  const { planConversion, withValues } = await import("../../core/checkpoint/plan_conversion.ts");
+  const fromText = values.prefixInit === "text";
+  if (fromText !== (values.prefixText !== undefined) || (fromText && values.strip)) {
+    throw new UsageError(
+      "Cannot start prefixes: expected --prefix-init text and --prefix-text FILE together, and no --strip",
+    );
+  }
+  const plan = await planConversion(await optionsOf(values));
+  if (values.prefixText === undefined) return plan;
+
+  const { cutSegments, prefixesFromText } = await import("../../core/generate/prefix_init.ts");
+  using model = await openModel({ model: plan.options.model, device: "auto" });
+  const tokens = (await model.tokenizer()).encode(await io.readText(values.prefixText));
+  const { streams, prefixTokens } = plan.config;
+  if (tokens.length < prefixTokens) {
+    throw new DataError(
+      `Cannot start prefixes from "${values.prefixText}": found ${tokens.length} tokens, ` +
+        `expected at least ${prefixTokens} (--prefix-tokens)`,
+    );
+  }
+  const segments = cutSegments(tokens, streams, prefixTokens);
+  return withValues(plan, await prefixesFromText(model.engine, segments));
+}
+
+interface TextValues {
+  readonly prefixInit: "normal" | "text";
+  readonly prefixText: string | undefined;
+}
 
 async function optionsOf(values: Values): Promise<ConversionOptions> {
   const { resolveModel } = await import("../../core/checkpoint/hub.ts");

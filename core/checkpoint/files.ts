@@ -170,11 +170,7 @@ function jsonDepth(text: string): number {
   return deepest;
 }
 
-/**
- * Reads exactly `into.length` bytes from `offset` on; a shorter file is bad data.
- *
- * The read is under way when this returns its promise, so a caller may compute meanwhile.
- */
+/** Reads exactly `into.length` bytes from `offset` on; a shorter file is bad data. */
 export async function readExactly(
   file: Deno.FsFile,
   path: string,
@@ -185,17 +181,38 @@ export async function readExactly(
     file.seekSync(offset, Deno.SeekMode.Start);
     for (let done = 0; done < into.length;) {
       const count = await file.read(into.subarray(done));
-      if (count === null) {
-        throw new DataError(
-          `Cannot read "${path}": the file ends at byte ${
-            offset + done
-          }, expected ${into.length} bytes from byte ${offset}`,
-          { hints: ["the file was cut short; copy it again"] },
-        );
-      }
+      if (count === null) throw endsEarly(path, offset, done, into.length);
       done += count;
     }
   } catch (error) {
     throw readError(path, error);
   }
+}
+
+/** Like `readExactly`, on this thread: cheaper where small reads are many. */
+export function readExactlySync(
+  file: Deno.FsFile,
+  path: string,
+  offset: number,
+  into: Uint8Array,
+): void {
+  try {
+    file.seekSync(offset, Deno.SeekMode.Start);
+    for (let done = 0; done < into.length;) {
+      const count = file.readSync(into.subarray(done));
+      if (count === null) throw endsEarly(path, offset, done, into.length);
+      done += count;
+    }
+  } catch (error) {
+    throw readError(path, error);
+  }
+}
+
+function endsEarly(path: string, offset: number, done: number, expected: number): DataError {
+  return new DataError(
+    `Cannot read "${path}": the file ends at byte ${
+      offset + done
+    }, expected ${expected} bytes from byte ${offset}`,
+    { hints: ["the file was cut short; copy it again"] },
+  );
 }

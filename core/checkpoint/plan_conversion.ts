@@ -120,6 +120,18 @@ function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): Ou
   };
 }
 
+/** The plan with other first values for some introduced tensors, by name. */
+export function withValues(
+  plan: ConversionPlan,
+  values: ReadonlyMap<string, Float32Array<ArrayBuffer>>,
+): ConversionPlan {
+  const tensors = plan.tensors.map((tensor) => {
+    const given = values.get(tensor.name);
+    return given ? { ...tensor, source: narrow(given, tensor.dtype) } : tensor;
+  });
+  return { ...plan, tensors };
+}
+
 function checkOptions(options: ConversionOptions): void {
   const integers = [
     ["--prefix-tokens", options.prefixTokens, 1, 65536],

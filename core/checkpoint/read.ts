@@ -8,8 +8,8 @@ import { readError, readExactly } from "./files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
 import { ELEMENT_BYTES, findNonFinite, widen } from "./widen.ts";
 
-/** Bytes scanned at a time; a multiple of every element size. */
-const CHUNK_BYTES = 4 << 20;
+/** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */
+const CHUNK_BYTES = 1 << 18;
 
 /** The bytes of a tensor as stored. */
 export async function readTensorBytes(tensor: StoredTensor): Promise<Uint8Array<ArrayBuffer>> {

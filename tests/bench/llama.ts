@@ -21,6 +21,7 @@ const context = await model.createContext({
 const sequences = Array.from({ length: P }, () => context.getSequence());
 const prompt = Array.from({ length: Number(cached) }, (_, i) => 300 + i % 1000);
 await Promise.all(sequences.map((s) => s.evaluateWithoutGeneratingNewTokens(prompt)));
+console.log("ready");
 for await (const _ of readLines()) {
   const times: number[] = [];
   for (let i = 0; i < Number(steps); i++) {

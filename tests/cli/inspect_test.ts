@@ -20,7 +20,8 @@ Deno.test("table and JSON show the same model", async () => {
   const { header } = readRaw(`${MODEL}/model.safetensors`);
   const stored = Object.keys(header).filter((name) => name !== "__metadata__").length;
   assertEquals([results.tensors, results.extra_tensors, results.dtypes], [stored, 0, "f32"]);
-  assertStringIncludes(table.stdout, `\nmemory_bytes             ${results.memory_bytes}\n`);
+  assertStringIncludes(table.stdout, "qwen2, 2 streams");
+  assertStringIncludes(table.stdout, results.params.toLocaleString("en"));
   const [plain] = await rowsOf(["inspect", "--model", PLAIN_MODEL]);
   assertEquals([plain.streams, plain.introduced_params, plain.smoothing], [1, 0, null]);
 });
