@@ -134,7 +134,7 @@ export const command = defineCommand({
   },
   savesOnInterrupt: true,
   async plan(values) {
-    const { planConversion } = await import("../../core/checkpoint/convert.ts");
+    const { planConversion } = await import("../../core/checkpoint/plan_conversion.ts");
     const plan = await planConversion(await optionsOf(values));
     return [
       `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,

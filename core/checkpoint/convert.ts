@@ -24,8 +24,6 @@ import {
   writeWeights,
 } from "./write.ts";
 
-export { type ConversionOptions, type ConversionPlan, planConversion } from "./plan_conversion.ts";
-
 /** What a conversion did. */
 export interface ConversionReport {
   readonly introducedParams: number;

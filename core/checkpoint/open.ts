@@ -19,9 +19,7 @@ import {
   statIfExists,
 } from "./files.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
-import { weightType } from "./widen.ts";
-
-export { readTensor } from "./read.ts";
+import { weightType } from "../widen.ts";
 
 /** File names that the format fixes. */
 export const CONFIG_FILE = "config.json";

@@ -13,7 +13,7 @@ import { configToJson } from "./config.ts";
 import { type JsonObject, statIfExists } from "./files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { type Checkpoint, openCheckpoint } from "./open.ts";
-import { ELEMENT_BYTES, narrow } from "./widen.ts";
+import { ELEMENT_BYTES, narrow } from "../widen.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** Copied unchanged when the source has them. */

@@ -12,7 +12,7 @@ import { ioError, readExactlySync } from "./files.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openFile } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
-import { HEADER_DTYPE } from "./widen.ts";
+import { HEADER_DTYPE } from "../widen.ts";
 
 /**
  * Bytes per piece; a multiple of every element size. A piece should stay in a core's own cache from

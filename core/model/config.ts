@@ -5,12 +5,12 @@
  * is Qwen2 with other numbers, so it has no family of its own. With one stream there is no prefix
  * and no aggregator, whatever `prefixTokens` says.
  */
+import type { WeightType } from "../widen.ts";
 
 /** Which block the checkpoint uses: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k. */
 export type Family = "qwen2" | "qwen3";
 
-/** Element type of stored weights. */
-export type WeightType = "f32" | "bf16" | "f16";
+export type { WeightType } from "../widen.ts";
 
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {

@@ -196,8 +196,11 @@ Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", asyn
 Deno.test("the memory limit is an environment error before anything is computed", async () => {
   const { code, stderr } = await runParscale([...SCORE, "--memory-limit", "1"], { stdin: ROWS });
   assertEquals(code, 4);
-  assert(/^error: Cannot run ".*": found a plan of \d+ bytes, expected at most 1 /.test(stderr));
-  assertStringIncludes(stderr, "\nhint: use a smaller --batch");
+  assert(
+    /^error: Cannot run the model: found a plan of \d+ bytes \(\d+ of weights, \d+ of keys and values\), expected at most 1, the memory limit\n/
+      .test(stderr),
+  );
+  assertStringIncludes(stderr, "\nhint: use fewer rows at once");
 });
 
 Deno.test("the reference device agrees with the cpu", async () => {

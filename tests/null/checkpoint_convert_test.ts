@@ -1,9 +1,10 @@
 /** Protects conversion: what is written, that it can be undone, and that failures leave nothing. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { backboneHash } from "../../core/checkpoint/backbone.ts";
-import { type ConversionOptions, convert, planConversion } from "../../core/checkpoint/convert.ts";
-import { openCheckpoint, readTensor } from "../../core/checkpoint/open.ts";
-import { readTensorBytes } from "../../core/checkpoint/read.ts";
+import { convert } from "../../core/checkpoint/convert.ts";
+import { type ConversionOptions, planConversion } from "../../core/checkpoint/plan_conversion.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { readTensor, readTensorBytes } from "../../core/checkpoint/read.ts";
 import { planShards, writeWeights } from "../../core/checkpoint/write.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { countParameters } from "../../core/model/parameters.ts";

@@ -3,7 +3,8 @@
  * told what is wrong. Never another exception, a hang, or output left behind.
  */
 import { assert, assertEquals } from "@std/assert";
-import { convert, planConversion } from "../../core/checkpoint/convert.ts";
+import { convert } from "../../core/checkpoint/convert.ts";
+import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { ParscaleError } from "../../core/errors.ts";
 import { RandomStream } from "../../core/random.ts";

@@ -1,10 +1,10 @@
 /** Protects opening: the small models, what is refused, and how it is worded. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { openCheckpoint, readTensor } from "../../core/checkpoint/open.ts";
-import { checkFinite } from "../../core/checkpoint/read.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { checkFinite, readTensor } from "../../core/checkpoint/read.ts";
 import { writeWeights } from "../../core/checkpoint/write.ts";
-import { findNonFinite, narrow, widen } from "../../core/checkpoint/widen.ts";
+import { findNonFinite, narrow, widen } from "../../core/widen.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
 import { DataError } from "../../core/errors.ts";
 import { countParameters, parameterSpecs } from "../../core/model/parameters.ts";

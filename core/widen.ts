@@ -5,7 +5,9 @@
  * rounds to nearest, ties to even. Both work on whole arrays in the machine's byte order, which is
  * little-endian, as the files are.
  */
-import type { WeightType } from "../model/config.ts";
+
+/** Element type of stored weights. */
+export type WeightType = "f32" | "bf16" | "f16";
 
 /** Bytes of one stored element. */
 export const ELEMENT_BYTES: Readonly<Record<WeightType, number>> = { f32: 4, bf16: 2, f16: 2 };
@@ -24,15 +26,28 @@ export function weightType(dtype: string): WeightType | undefined {
 
 /** Stored bytes as float32. `f32` is not copied when it is aligned. */
 export function widen(bytes: Uint8Array<ArrayBuffer>, type: WeightType): Float32Array<ArrayBuffer> {
-  const aligned = bytes.byteOffset % ELEMENT_BYTES[type] === 0 ? bytes : bytes.slice();
-  const { buffer, byteOffset } = aligned;
   const count = bytes.length / ELEMENT_BYTES[type];
-  if (type === "f32") return new Float32Array(buffer, byteOffset, count);
-  if (type === "f16") return new Float32Array(new Float16Array(buffer, byteOffset, count));
-  const source = new Uint16Array(buffer, byteOffset, count);
-  const bits = new Uint32Array(count);
-  for (let i = 0; i < count; i++) bits[i] = source[i]! << 16;
-  return new Float32Array(bits.buffer);
+  if (type === "f32" && bytes.byteOffset % 4 === 0) {
+    return new Float32Array(bytes.buffer, bytes.byteOffset, count);
+  }
+  const values = new Float32Array(count);
+  widenInto(values, bytes, type);
+  return values;
+}
+
+/** Fills `target` with the first elements of stored bytes. */
+export function widenInto(target: Float32Array, bytes: Uint8Array, type: WeightType): void {
+  const size = ELEMENT_BYTES[type];
+  const count = target.length;
+  const aligned = bytes.byteOffset % size === 0 ? bytes : bytes.slice(0, count * size);
+  const { buffer, byteOffset } = aligned;
+  if (type === "f32") target.set(new Float32Array(buffer, byteOffset, count));
+  else if (type === "f16") target.set(new Float16Array(buffer, byteOffset, count));
+  else {
+    const source = new Uint16Array(buffer, byteOffset, count);
+    const bits = new Uint32Array(target.buffer, target.byteOffset, count);
+    for (let i = 0; i < count; i++) bits[i] = source[i]! << 16;
+  }
 }
 
 /** Float32 values as stored bytes. */
