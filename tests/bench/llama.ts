@@ -1,7 +1,7 @@
 /**
  * Times llama.cpp on the Qwen2.5-0.5B shape: one JSON line per call of `decode`.
  *
- * Run by `decode_bench.ts` as a process of its own. P sequences advance together and only one of them
+ * Run by `decode.ts` as a process of its own. P sequences advance together and only one of them
  * computes logits, which is what P streams would cost there.
  *
  *   deno run -A --no-config llama.ts FOLDER_WITH_node-llama-cpp FILE.gguf P THREADS CACHED STEPS

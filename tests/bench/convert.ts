@@ -1,5 +1,5 @@
 /**
- * `parscale convert` against a durable copy of the same file: `deno run -A tests/bench/convert_bench.ts`.
+ * `parscale convert` against a durable copy of the same file: `deno run -A tests/bench/convert.ts`.
  *
  * Makes a checkpoint of about 2 GB in the temporary folder, then alternates `cp` with `sync` of the
  * copy and a conversion, each as its own process, so that start-up counts and both meet the same

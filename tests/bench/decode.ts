@@ -1,12 +1,13 @@
 /**
  * Decoding and prefill of the Qwen2.5-0.5B shape on the cpu device, beside PyTorch where it is given.
  *
- *   deno run -A tests/bench/decode_bench.ts [--streams 1,2,4,8] [--weights f32,q8,q4] [--block 32]
- *       [--rounds 3] [--threads 2] [--no-prefill]
+ *   deno run -A tests/bench/decode.ts [--streams 1,2,4,8] [--weights f32,q8,q4] [--block 32]
+ *       [--cached 1000] [--rounds 3] [--threads 2] [--no-prefill]
  *       [--python PYTHON --torch bench_torch.py] [--llama FOLDER_WITH_node-llama-cpp]
  *
  * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
- * and, last, ratios of medians. Weights are random and made on the fly; the cache holds 1,000 tokens.
+ * and ratios of medians. Weights are random and made on the fly. The others must fill the cache by
+ * computing, which takes minutes for many streams: a smaller --cached helps there.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
@@ -14,12 +15,21 @@ import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { type GgufType, writeGguf } from "./gguf.ts";
 import { qwen05b, randomWeights } from "./random_model.ts";
 
-const CACHED = 1000;
 const STEPS = 16;
 const PREFILL = 512;
 
 const flags = parseArgs(Deno.args, {
-  string: ["streams", "weights", "block", "rounds", "threads", "python", "torch", "llama"],
+  string: [
+    "streams",
+    "weights",
+    "block",
+    "rounds",
+    "threads",
+    "cached",
+    "python",
+    "torch",
+    "llama",
+  ],
   boolean: ["prefill"],
   negatable: ["prefill"],
   default: {
@@ -32,6 +42,7 @@ const flags = parseArgs(Deno.args, {
   },
 });
 const list = (text: string) => text.split(",");
+const CACHED = Number(flags.cached);
 
 interface Runner {
   readonly name: string;

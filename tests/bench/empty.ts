@@ -1,0 +1,2 @@
+// Nothing: what a process costs at least.
+export {};

@@ -1,0 +1,14 @@
+/** Start-up: help and version beside an empty program; the budget is twice its time. */
+const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
+const EMPTY = new URL("./empty.ts", import.meta.url).pathname;
+
+function run(...args: string[]): () => Promise<void> {
+  return async () => {
+    await new Deno.Command(Deno.execPath(), { args: ["run", "-A", ...args], stdout: "null" })
+      .output();
+  };
+}
+
+Deno.bench({ name: "an empty program", group: "start", baseline: true, fn: run(EMPTY) });
+Deno.bench({ name: "parscale --help", group: "start", fn: run(ENTRY, "--help") });
+Deno.bench({ name: "parscale --version", group: "start", fn: run(ENTRY, "--version") });
