@@ -16,6 +16,7 @@ import {
 } from "../errors.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";
+import { requireFinite } from "./read.ts";
 import { type OutputTensor, streamTensors } from "./write.ts";
 
 /** Below this many bytes a worker takes longer to start than the hash to compute. */
@@ -29,13 +30,19 @@ export function backboneTensors(checkpoint: Checkpoint): OutputTensor[] {
   });
 }
 
-/** SHA-256 over the raw bytes of tensors, in hexadecimal. */
+/**
+ * SHA-256 over the raw bytes of tensors, in hexadecimal.
+ * @throws {NumericalError} for a NaN or infinity among stored weights
+ */
 export async function hashTensors(
   tensors: readonly OutputTensor[],
   signal?: AbortSignal,
 ): Promise<string> {
   const hash = createHash("sha256");
-  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => void hash.update(piece);
+  const inspect = (tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>) => {
+    hash.update(piece);
+    if ("path" in tensor.source) requireFinite(tensor.source, start, piece);
+  };
   await streamTensors(tensors, { inspect, signal });
   return hash.digest("hex");
 }

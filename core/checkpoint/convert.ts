@@ -3,22 +3,21 @@
  *
  * Backbone tensors are copied byte for byte and introduced ones are added; stripping leaves them out
  * again. `planConversion` settles everything without writing, `convert` carries it out in one pass
- * over the weights, which also looks for NaN, while the backbone is hashed beside it.
+ * over the weights, while the backbone is hashed and searched for NaN beside it.
  */
 import { NumericalError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
-import { backboneHash, backboneTensors, startBackboneHash } from "./backbone.ts";
+import { backboneHash, startBackboneHash } from "./backbone.ts";
 import { BACKBONE_KEY } from "./config.ts";
 import { writeFolder } from "./folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "./open.ts";
 import type { ConversionPlan } from "./plan_conversion.ts";
-import { checkFinite, requireFinite } from "./read.ts";
+import { checkFinite } from "./read.ts";
 import {
   copyFile,
   DEFAULT_SHARD_BYTES,
   type OutputTensor,
-  streamTensors,
   writeJson,
   writeSafetensors,
   writeWeights,
@@ -47,18 +46,17 @@ export function convert(
 ): Promise<ConversionReport> {
   const { options, source, tensors } = plan;
   const { signal } = run;
-  // An adapter has none of the backbone in it, which is read for its hash and for NaN all the same.
-  const unwritten = options.introducedOnly ? backboneTensors(source) : [];
-  const total = plan.bytes + unwritten.reduce((sum, tensor) => sum + tensor.byteLength, 0);
   let done = 0;
-  const inspect = (tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>) => {
-    if ("path" in tensor.source) requireFinite(tensor.source, start, piece);
-    run.onProgress?.(done += piece.length, total);
-  };
-  const stream = { inspect, signal };
+  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) =>
+    run.onProgress?.(done += piece.length, plan.bytes);
 
   return writeFolder(options.out, { overwrite: options.overwrite, signal }, async (folder) => {
+    // Hashing also looks for NaN; what it finds stops the copying beside it.
     await using hash = startBackboneHash(source, signal);
+    const found = new AbortController();
+    hash.digest.catch((error) => found.abort(error));
+    const either = signal ? AbortSignal.any([signal, found.signal]) : found.signal;
+    const stream = { inspect, signal: either };
     const files = [CONFIG_FILE];
     for (const path of plan.companions) {
       const name = path.slice(path.lastIndexOf("/") + 1);
@@ -66,7 +64,6 @@ export function convert(
       files.push(name);
     }
     if (options.introducedOnly) {
-      await streamTensors(unwritten, stream);
       await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors, stream);
       files.push(ADAPTER_FILE);
     } else {

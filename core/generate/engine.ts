@@ -86,6 +86,13 @@ export class Engine {
     options: ForwardOptions,
   ): Promise<ReadonlyMap<string, HostArray>> {
     const tokens = input.ids[0]!.length;
+    const end = Math.max(...input.start) + tokens;
+    if (input.ids.length !== cache.batch || end > cache.capacity) {
+      throw new RangeError(
+        `Cannot append to the cache: found ${input.ids.length} sequences up to slot ${end}, ` +
+          `expected ${cache.batch} up to ${cache.capacity}`,
+      );
+    }
     const sizes: ForwardSizes = {
       batch: cache.batch,
       tokens,

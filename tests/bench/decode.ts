@@ -64,7 +64,7 @@ function ours(streams: number, kind: string): Runner {
     : { kind: kind as "q8" | "q4", block: Number(flags.block) };
   const device = new CpuDevice({ threads: Number(flags.threads), matrices });
   const engine = new Engine(device, config, randomWeights(config, "qwen2.5-0.5b"));
-  const cache = engine.createCache(1, CACHED + STEPS + 2);
+  const cache = engine.createCache(1, Math.max(PREFILL, CACHED + STEPS + 2));
   const step = (tokens: number[], start: number) =>
     engine.forward(cache, { ids: [tokens], start: [start], select: [tokens.length - 1] });
   return {
