@@ -1,5 +1,5 @@
 /**
- * The library surface of parscale, and its entry point when it is the main module.
+ * The entry point of parscale.
  *
  * As the main module it loads the command line and nothing else; imported, it runs nothing.
  *

@@ -162,9 +162,10 @@ export const command = defineCommand({
       min: 16,
       max: 256,
       group: "Engine",
-      defaultText: "what measured fastest without loss",
+      defaultText: "32",
       summary: "Columns that share one scale under --weights q8 and q4",
-      details: "A power of two. Larger blocks are faster and less exact.",
+      details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
+        "processors faster.",
     },
     ...engineFlags,
   },

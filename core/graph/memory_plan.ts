@@ -18,6 +18,9 @@ import {
   type Value,
 } from "./types.ts";
 
+/** Every offset is a multiple of this: a cache line, and enough for any vector load. */
+const ALIGNMENT = 64;
+
 /** Which arena a value lies in. Constants count as temporaries. */
 export type Section = "inputs" | "parameters" | "state" | "outputs" | "temporaries";
 
@@ -39,8 +42,6 @@ export interface MemoryPlan {
 
 /** How a device stores tensors. */
 export interface PlanOptions {
-  /** Every offset is a multiple of this. */
-  readonly alignment?: number;
   readonly bytesOf?: (dtype: DType) => number;
   /** Whether results may overwrite inputs where the op allows it. */
   readonly reuseInputs?: boolean;
@@ -59,7 +60,7 @@ interface Buffer {
 
 /** Plans a program whose ops the device runs as they are. */
 export function planMemory(program: Program, options: PlanOptions = {}): MemoryPlan {
-  const { alignment = 64, bytesOf = elementBytes, reuseInputs = true } = options;
+  const { bytesOf = elementBytes, reuseInputs = true } = options;
   const size = (value: Value) => elementCount(value.shape) * bytesOf(value.dtype);
   const lastRead = lastReads(program);
   const buffers = new Map<Value, Buffer>();
@@ -106,7 +107,7 @@ export function planMemory(program: Program, options: PlanOptions = {}): MemoryP
     return node.op.memory === "allowed" && reuseInputs && source.section === "temporaries" &&
       source.last === index && source.bytes === bytes && !outputs.has(node.outputs[0]!);
   }
-  return finish(buffers, all, alignment);
+  return finish(buffers, all);
 }
 
 /** Index of the last node that reads each value. */
@@ -120,8 +121,8 @@ function lastReads(program: Program): Map<Value, number> {
 }
 
 /** Gives each buffer its offset: resident sections end to end, temporaries largest first. */
-function finish(buffers: Map<Value, Buffer>, all: Buffer[], alignment: number): MemoryPlan {
-  const align = (bytes: number) => Math.ceil(bytes / alignment) * alignment;
+function finish(buffers: Map<Value, Buffer>, all: Buffer[]): MemoryPlan {
+  const align = (bytes: number) => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
   const sections = { inputs: 0, parameters: 0, state: 0, outputs: 0, temporaries: 0 };
   const placed: Buffer[] = [];
   const temporaries = all.filter((buffer) => buffer.section === "temporaries");

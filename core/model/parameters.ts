@@ -4,7 +4,10 @@
  * The one place that knows the names. Whoever reads, writes, initialises, counts or trains
  * parameters goes through this list. Its order is the order in which files are written.
  */
+import { elementCount } from "../graph/types.ts";
 import type { ModelConfig } from "./config.ts";
+
+export { elementCount };
 
 /** One tensor of a checkpoint. */
 export interface ParameterSpec {
@@ -62,11 +65,6 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   }
   if (!config.tieWordEmbeddings) backbone("lm_head.weight", V, C);
   return specs;
-}
-
-/** Number of elements in a tensor of this shape. */
-export function elementCount(shape: readonly number[]): number {
-  return shape.reduce((product, size) => product * size, 1);
 }
 
 /** Parameter counts, by the groups the paper reports. */

@@ -18,7 +18,7 @@ export interface DeviceOptions {
   readonly block?: number;
 }
 
-/** Columns per scale that measured best for each kind; see `tests/bench`. */
+/** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
 export const DEFAULT_BLOCK = 32;
 
 /**

@@ -12,14 +12,13 @@ import { elementCount, type Program, type TensorType } from "../../graph/types.t
 import {
   type Bindings,
   checkBindings,
-  type CopyRegion,
   type Device,
   type DeviceTensor,
   type Executable,
   type HostArray,
   type Weights,
 } from "../device.ts";
-import { copyHostRegion } from "../host_copy.ts";
+import { HostDevice } from "../host_device.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi.ts";
 import { lower, type Lowered, lowers, type MatrixFormat, updateName } from "./lower.ts";
 import { Session, weightBytes } from "./session.ts";
@@ -58,7 +57,7 @@ const ARRAYS = {
 } as const;
 
 /** See the head of this file. */
-export class CpuDevice implements Device {
+export class CpuDevice extends HostDevice implements Device {
   readonly name = "cpu";
   readonly threads: number;
   readonly #matrices: MatrixFormat;
@@ -69,6 +68,7 @@ export class CpuDevice implements Device {
 
   /** Loads ONNX Runtime. Throws `EnvironmentError` when that is not possible. */
   constructor({ threads = navigator.hardwareConcurrency, matrices }: CpuOptions = {}) {
+    super();
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
@@ -107,18 +107,6 @@ export class CpuDevice implements Device {
 
   allocate(type: TensorType): DeviceTensor {
     return new OnnxTensor(this.#api, type, this.#values);
-  }
-
-  write(tensor: DeviceTensor, data: ArrayLike<number>): void {
-    (tensor as OnnxTensor).data.set(data);
-  }
-
-  read(tensor: DeviceTensor): HostArray {
-    return (tensor as OnnxTensor).data;
-  }
-
-  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
-    copyHostRegion((source as OnnxTensor).data, (target as OnnxTensor).data, region);
   }
 
   close(): void {

@@ -17,15 +17,13 @@ import {
 import {
   type Bindings,
   checkBindings,
-  type CopyRegion,
   type Device,
-  type DeviceTensor,
   type Executable,
   type HostArray,
   type HostTensor,
   type Weights,
 } from "../device.ts";
-import { copyHostRegion } from "../host_copy.ts";
+import { HostDevice } from "../host_device.ts";
 import { weightValues } from "../weights.ts";
 import { EVALUATE, type Operand } from "./evaluate.ts";
 
@@ -33,12 +31,13 @@ import { EVALUATE, type Operand } from "./evaluate.ts";
 export type Precision = "f64" | "f32";
 
 /** See the head of this file. */
-export class ReferenceDevice implements Device {
+export class ReferenceDevice extends HostDevice implements Device {
   readonly name = "reference";
   readonly #precision: Precision;
 
   /** Makes a device that computes f32 tensors in the given precision. */
   constructor(precision: Precision = "f64") {
+    super();
     this.#precision = precision;
   }
 
@@ -72,18 +71,6 @@ export class ReferenceDevice implements Device {
     const { dtype, shape } = type;
     const buffer = new ArrayBuffer(elementCount(shape) * this.#bytes(dtype));
     return { dtype, shape, data: this.#array(type, buffer, 0) };
-  }
-
-  write(tensor: DeviceTensor, data: ArrayLike<number>): void {
-    (tensor as HostTensor).data.set(data);
-  }
-
-  read(tensor: DeviceTensor): HostArray {
-    return (tensor as HostTensor).data;
-  }
-
-  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
-    copyHostRegion((source as HostTensor).data, (target as HostTensor).data, region);
   }
 
   close(): void {}

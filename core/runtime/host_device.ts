@@ -1,0 +1,29 @@
+/**
+ * What devices share whose tensors lie in host memory.
+ */
+import type { CopyRegion, DeviceTensor, HostArray, HostTensor } from "./device.ts";
+
+/** Reading, writing and copying where every tensor has its elements in `data`. */
+export abstract class HostDevice {
+  /** Overwrites a tensor. */
+  write(tensor: DeviceTensor, data: ArrayLike<number>): void {
+    (tensor as HostTensor).data.set(data);
+  }
+
+  /** The elements themselves, not a copy. */
+  read(tensor: DeviceTensor): HostArray {
+    return (tensor as HostTensor).data;
+  }
+
+  /** Copies a rectangle of elements between two tensors of one type. */
+  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
+    const [from, to] = [(source as HostTensor).data, (target as HostTensor).data];
+    for (let row = 0; row < region.height; row++) {
+      const start = region.sourceOffset + row * region.sourceStride;
+      to.set(
+        from.subarray(start, start + region.width),
+        region.targetOffset + row * region.targetStride,
+      );
+    }
+  }
+}
