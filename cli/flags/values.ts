@@ -87,7 +87,7 @@ export function parseIntRange(text: string): number[] | undefined {
 }
 
 function formatSize(bytes: number): string {
-  for (const unit of ["TiB", "GiB", "MiB", "KiB"]) {
+  for (const unit of ["TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB"]) {
     if (bytes >= BYTES[unit]! && bytes % BYTES[unit]! === 0) {
       return `${bytes / BYTES[unit]!}${unit}`;
     }

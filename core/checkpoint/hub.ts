@@ -6,8 +6,8 @@
  * `HF_TOKEN` and `HF_HUB_OFFLINE` mean what they mean everywhere; when the hub cannot be reached, an
  * earlier download serves.
  */
-import { DataError, EnvironmentError } from "../errors.ts";
-import { statIfExists } from "./files.ts";
+import { DataError, EnvironmentError, ParscaleError } from "../errors.ts";
+import { ioError, statIfExists } from "./files.ts";
 import { CONFIG_FILE } from "./open.ts";
 
 /** `organisation/name`, as the hub allows it. */
@@ -18,6 +18,9 @@ const WANTED = /^(.*\.safetensors|.*\.json|merges\.txt|chat_template\.jinja)$/;
 
 /** Downloads a repository and returns the folder of its snapshot. */
 export type Download = (repository: string) => Promise<string>;
+
+/** Statuses below 500 that speak of the moment and not of the repository. */
+const PASSING = [408, 429];
 
 /** The folder of a model given as a path or as `organisation/name` on the hub. */
 export async function resolveModel(
@@ -30,20 +33,27 @@ export async function resolveModel(
       hints: ["check the path; a hub model is named as organisation/name"],
     });
   }
-  const offline = !["", "0", undefined].includes(Deno.env.get("HF_HUB_OFFLINE"));
+  if (isOffline()) return await cachedSnapshot(model) ?? await absent(model);
   try {
-    if (!offline) return await download(model);
+    return await download(model);
   } catch (error) {
+    if (error instanceof ParscaleError) throw error;
     const status = (error as { statusCode?: number }).statusCode;
-    if (status !== undefined && status < 500) throw refusal(model, status, error);
-    return await cachedSnapshot(model) ?? unreachable(model, error);
+    if (status !== undefined && status < 500 && !PASSING.includes(status)) {
+      throw refusal(model, status, error);
+    }
+    return await cachedSnapshot(model) ?? await unreachable(model, error);
   }
-  return await cachedSnapshot(model) ?? unreachable(model, undefined);
+}
+
+/** The values that other programs take for true. */
+function isOffline(): boolean {
+  return /^(1|on|yes|true)$/i.test(Deno.env.get("HF_HUB_OFFLINE") ?? "");
 }
 
 function refusal(model: string, status: number, cause: unknown): DataError {
   return new DataError(
-    `Cannot open model "${model}": found neither a folder nor a readable hub repository (status ${status})`,
+    `Cannot open model "${model}": found neither a folder nor a readable repository (status ${status} from the hub), expected one of them`,
     {
       cause,
       hints: ["check the name", "for gated or private models put a token into HF_TOKEN"],
@@ -51,57 +61,104 @@ function refusal(model: string, status: number, cause: unknown): DataError {
   );
 }
 
-function unreachable(model: string, cause: unknown): never {
-  const reason = cause instanceof Error ? cause.message : "HF_HUB_OFFLINE is set";
+async function absent(model: string): Promise<never> {
   throw new EnvironmentError(
-    `Cannot download model "${model}": ${reason}, and no earlier download was found`,
-    { cause, hints: ["check the network and HF_ENDPOINT, or pass a local folder"] },
+    `Cannot download model "${model}": found HF_HUB_OFFLINE set and no earlier download, expected one in "${await cacheFolder()}"`,
+    { hints: ["unset HF_HUB_OFFLINE, or pass a local folder"] },
   );
 }
 
-async function downloadSnapshot(repository: string): Promise<string> {
-  const hub = await import("@huggingface/hub");
-  const repo = { type: "model", name: repository } as const;
-  const access = {
-    hubUrl: Deno.env.get("HF_ENDPOINT"),
-    accessToken: Deno.env.get("HF_TOKEN"),
-  };
-  const { sha } = await hub.modelInfo({ ...access, name: repository, additionalFields: ["sha"] });
-  const wanted: string[] = [];
-  for await (const entry of hub.listFiles({ ...access, repo, revision: sha })) {
-    if (entry.type === "file" && WANTED.test(entry.path)) wanted.push(entry.path);
-  }
-  let pointer = "";
-  for (const path of wanted.sort()) {
-    pointer = await quietly(() =>
-      hub.downloadFileToCacheDir({ ...access, repo, path, revision: sha })
-    );
-  }
-  if (pointer === "") {
-    throw new DataError(`Cannot open model "${repository}": found no weights in the repository`);
-  }
-  const folder = pointer.slice(0, pointer.lastIndexOf("/"));
-  const refs = `${folder}/../../refs`;
-  await Deno.mkdir(refs, { recursive: true });
-  await Deno.writeTextFile(`${refs}/main`, sha);
-  return folder;
+async function unreachable(model: string, error: unknown): Promise<never> {
+  // Of all that fails here only calls of the file system name a path.
+  if ((error as { path?: unknown }).path) throw ioError("write", await cacheFolder(), error);
+  throw new EnvironmentError(
+    `Cannot download model "${model}": found neither a working connection to the hub nor an earlier download, expected one of them`,
+    {
+      cause: error instanceof Error ? error : new Error(String(error)),
+      hints: ["check the network and HF_ENDPOINT, or pass a local folder"],
+    },
+  );
 }
 
-/** The library announces each file with `console.debug`, which would land in our standard output. */
+/** Where the hub is and who asks; a value pasted with a line break or a slash at its end is fine. */
+function hubAccess(): { hubUrl?: string; accessToken?: string } {
+  const hubUrl = Deno.env.get("HF_ENDPOINT")?.trim().replace(/\/+$/, "");
+  const accessToken = Deno.env.get("HF_TOKEN")?.trim();
+  if (accessToken && !accessToken.startsWith("hf_")) {
+    throw new EnvironmentError('Cannot use HF_TOKEN: found another beginning, expected "hf_"', {
+      hints: ["copy the token again, or unset HF_TOKEN for public models"],
+    });
+  }
+  return { ...(hubUrl && { hubUrl }), ...(accessToken && { accessToken }) };
+}
+
+async function downloadSnapshot(repository: string): Promise<string> {
+  const access = hubAccess();
+  const hub = await import("@huggingface/hub");
+  const repo = { type: "model", name: repository } as const;
+  const { sha } = await hub.modelInfo({ ...access, name: repository, additionalFields: ["sha"] });
+  const wanted: { path: string; size: number }[] = [];
+  for await (const entry of hub.listFiles({ ...access, repo, revision: sha })) {
+    if (entry.type === "file" && WANTED.test(entry.path)) wanted.push(entry);
+  }
+  if (!wanted.some(({ path }) => path.endsWith(".safetensors"))) {
+    throw new DataError(
+      `Cannot open model "${repository}": found no weights in the repository, expected *.safetensors`,
+    );
+  }
+  for (const { path, size } of wanted) {
+    const pointer = await quietly(() =>
+      hub.downloadFileToCacheDir({ ...access, repo, path, revision: sha })
+    );
+    await checkSize(repository, path, pointer, size);
+  }
+  const root = await repositoryFolder(repository);
+  await Deno.mkdir(`${root}/refs`, { recursive: true });
+  await Deno.writeTextFile(`${root}/refs/main`, sha);
+  return `${root}/snapshots/${sha}`;
+}
+
+/** Refuses a file that an answer without a length left short, and takes it out of the cache. */
+async function checkSize(
+  repository: string,
+  path: string,
+  pointer: string,
+  expected: number,
+): Promise<void> {
+  const { size } = await Deno.stat(pointer);
+  if (size === expected) return;
+  const blob = await Deno.realPath(pointer);
+  await Deno.remove(pointer);
+  if (await statIfExists(blob)) await Deno.remove(blob);
+  throw new EnvironmentError(
+    `Cannot download model "${repository}": found ${size} bytes of "${path}", expected ${expected}`,
+    { hints: ["run the command again, which fetches the file anew"] },
+  );
+}
+
+/** The library announces what it does on the console, which would land in our standard output. */
 async function quietly<T>(work: () => Promise<T>): Promise<T> {
-  const debug = console.debug;
-  console.debug = () => {};
+  const { debug, info } = console;
+  console.debug = console.info = () => {};
   try {
     return await work();
   } finally {
-    console.debug = debug;
+    Object.assign(console, { debug, info });
   }
+}
+
+async function cacheFolder(): Promise<string> {
+  const { getHFHubCachePath } = await import("@huggingface/hub");
+  return getHFHubCachePath();
+}
+
+async function repositoryFolder(repository: string): Promise<string> {
+  return `${await cacheFolder()}/models--${repository.replace("/", "--")}`;
 }
 
 /** The snapshot an earlier download left in the cache. */
 async function cachedSnapshot(repository: string): Promise<string | undefined> {
-  const { getHFHubCachePath } = await import("@huggingface/hub");
-  const root = `${getHFHubCachePath()}/models--${repository.replace("/", "--")}`;
+  const root = await repositoryFolder(repository);
   if (!await statIfExists(`${root}/refs/main`)) return undefined;
   const revision = (await Deno.readTextFile(`${root}/refs/main`)).trim();
   const folder = `${root}/snapshots/${revision}`;

@@ -14,7 +14,7 @@
  */
 import { Builder } from "../graph/builder.ts";
 import { argmax, gather, reshape, transpose } from "../graph/primitives.ts";
-import type { DType, Program, Value } from "../graph/types.ts";
+import type { Program, Value } from "../graph/types.ts";
 import { silu } from "../ops/activation.ts";
 import { mixStreams, streamWeights } from "../ops/aggregate.ts";
 import type { Prefix } from "../ops/attention.ts";
@@ -150,7 +150,6 @@ function parameterDeclarer(g: Builder, config: ModelConfig): (name: string) => V
   return (name) => {
     const shape = shapes.get(name);
     if (!shape) throw new TypeError(`Cannot use parameter "${name}": this model has none`);
-    const dtype: DType = "f32";
-    return g.parameter(name, { dtype, shape });
+    return g.parameter(name, { dtype: "f32", shape });
   };
 }

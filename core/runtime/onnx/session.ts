@@ -15,7 +15,7 @@ import { onnxRuntimePath } from "./library.ts";
 import type { Lowered, MatrixFormat, WeightUse } from "./lower.ts";
 import { quantize } from "./quantize.ts";
 
-/** Options of `openSession`. */
+/** What a session is opened with. */
 export interface SessionOptions {
   readonly threads: number;
   readonly matrices: MatrixFormat;
