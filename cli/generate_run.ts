@@ -38,7 +38,7 @@ export async function runGenerate(
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
     using report = openRows(io, invocation, model.device);
-    return await writeRows(decoding.run(read), values.numReturn, undefined, io, report);
+    return await writeRows(decoding.run(read), values.numReturn > 1, undefined, io, report);
   }
   const prompts = await Array.fromAsync(read);
   const all = async function* () {
@@ -48,7 +48,7 @@ export async function runGenerate(
     return await streamText(decoding, all(), io, invocation);
   }
   using report = openRows(io, invocation, model.device);
-  return await writeRows(decoding.run(all()), values.numReturn, prompts.length, io, report);
+  return await writeRows(decoding.run(all()), values.numReturn > 1, prompts.length, io, report);
 }
 
 function openRows(io: Io, invocation: Invocation, device: string): Report {
@@ -119,18 +119,17 @@ async function streamText(
   return 0;
 }
 
-/** Writes a row per prompt, in input order; 1 when some failed. */
+/** Writes prompts, which may have `several` sequences each, in input order; 1 when some failed. */
 async function writeRows(
   events: ReturnType<Decoding["run"]>,
-  perPrompt: number,
+  several: boolean,
   total: number | undefined,
   io: Io,
   report: Report,
 ): Promise<number> {
   using progress = startProgress(io, { label: "Generating", unit: "rows", total });
-  const collected = new Map<number, Sequence[]>();
   const rows = new Map<number, readonly Record<string, unknown>[]>();
-  const nested = ["json", "jsonl"].includes(report.invocation.format);
+  const nested = several && ["json", "jsonl"].includes(report.invocation.format);
   let failed = 0;
   let written = 0;
   for await (const event of events) {
@@ -140,15 +139,13 @@ async function writeRows(
       rows.set(at, [{ id: prompt.id, error: failureOf(event.error) }]);
     }
     if (kind === "done") {
-      const sequences = [...collected.get(at) ?? [], event.sequence];
-      collected.set(at, sequences);
-      if (sequences.length === perPrompt) {
-        collected.delete(at);
-        rows.set(
-          at,
-          nested ? [rowOf(prompt, sequences)] : sequences.map((s) => rowOf(prompt, [s])),
-        );
-      }
+      const { sequences } = event;
+      rows.set(
+        at,
+        nested
+          ? [{ id: prompt.id, sequences, stats: statsOf(prompt, sequences) }]
+          : sequences.map((one) => ({ id: prompt.id, ...one, stats: statsOf(prompt, [one]) })),
+      );
     }
     for (let next; (next = rows.get(written)); written++) {
       rows.delete(written);
@@ -161,11 +158,9 @@ async function writeRows(
   return failed > 0 ? 1 : 0;
 }
 
-function rowOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, unknown> {
-  const stats = {
+function statsOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, number> {
+  return {
     prompt_tokens: prompt.tokens.length,
     new_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
   };
-  if (sequences.length > 1) return { id: prompt.id, sequences, stats };
-  return { id: prompt.id, ...sequences[0]!, stats };
 }

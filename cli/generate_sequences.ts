@@ -24,7 +24,7 @@ export type SequenceEvent =
   & { readonly at: number; readonly prompt: Prompt }
   & (
     | { readonly kind: "text"; readonly text: string }
-    | { readonly kind: "done"; readonly sequence: Sequence }
+    | { readonly kind: "done"; readonly sequences: readonly Sequence[] }
     | { readonly kind: "failed"; readonly error: unknown }
   );
 
@@ -45,9 +45,19 @@ export interface DecodingValues {
   readonly seed: number;
 }
 
+/** The samples of one prompt, in the order of their random streams, not of their ends. */
+interface Samples {
+  readonly sequences: Sequence[];
+  missing: number;
+}
+
 /** A sampled sequence under way. */
 interface Open {
   readonly at: number;
+  /** All samples of the same prompt. */
+  readonly samples: Samples;
+  /** Which of them this is. */
+  readonly place: number;
   readonly prompt: Prompt;
   readonly stream: TextStream | undefined;
   readonly tokens: number[];
@@ -84,10 +94,11 @@ export class Decoding {
       let at = 0;
       let index = 0;
       for await (const prompt of prompts) {
-        for (let i = 0; i < values.numReturn; i++, index++) {
+        const samples: Samples = { sequences: [], missing: values.numReturn };
+        for (let place = 0; place < values.numReturn; place++, index++) {
           const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
           const stream = decoder && new TextStream(decoder, values.stop);
-          open.set(index, { at, prompt, stream, tokens: [] });
+          open.set(index, { at, samples, place, prompt, stream, tokens: [] });
           yield {
             tokens: prompt.tokens,
             maxTokens: values.maxTokens,
@@ -102,7 +113,7 @@ export class Decoding {
     }.call(this);
     const failed = new Set<number>();
     for await (const event of generate(this.#model.engine, requests, values)) {
-      const { at, prompt, stream, tokens } = open.get(event.index)!;
+      const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
       if (event.kind === "token") tokens.push(event.token);
       else open.delete(event.index);
       if (event.kind === "failed") {
@@ -115,8 +126,13 @@ export class Decoding {
       const text = stream?.take() ?? "";
       if (text !== "") yield { kind: "text", at, prompt, text };
       if (event.kind === "token") continue;
-      const sequence = { text: stream?.text ?? null, tokens, finish_reason: event.reason };
-      yield { kind: "done", at, prompt, sequence };
+      samples.sequences[place] = {
+        text: stream?.text ?? null,
+        tokens,
+        finish_reason: event.reason,
+      };
+      if (--samples.missing > 0) continue;
+      yield { kind: "done", at, prompt, sequences: samples.sequences };
     }
   }
 
@@ -129,11 +145,9 @@ export class Decoding {
       at++;
       try {
         const results = await beamSearch(this.#model.engine, prompt.tokens, options);
-        for (const result of results.slice(0, numReturn)) {
-          const sequence = this.#beamSequence(result);
-          if (sequence.text) yield { kind: "text", at, prompt, text: sequence.text };
-          yield { kind: "done", at, prompt, sequence };
-        }
+        const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));
+        for (const { text } of sequences) if (text) yield { kind: "text", at, prompt, text };
+        yield { kind: "done", at, prompt, sequences };
       } catch (error) {
         if (!(error instanceof DataError)) throw error;
         yield { kind: "failed", at, prompt, error };

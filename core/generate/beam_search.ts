@@ -42,7 +42,10 @@ interface Candidate {
   readonly sum: number;
 }
 
-/** Searches; results best first, `beams` of them. Throws `DataError` for an unusable prompt. */
+/**
+ * Searches; results best first, `beams` of them, or one empty result when the prompt fills the context.
+ * Throws `DataError` for an unusable prompt.
+ */
 export async function beamSearch(
   engine: Engine,
   prompt: readonly number[],
@@ -53,6 +56,7 @@ export async function beamSearch(
   const { vocabSize, maxPositionEmbeddings } = engine.config;
   const room = maxPositionEmbeddings - prompt.length;
   const maxTokens = Math.min(options.maxTokens, room);
+  if (maxTokens < 1) return [{ tokens: [], score: 0, reason: "length" }];
   const perStep = Math.max(2, 1 + eosTokenIds.length) * beams;
   const finished: BeamResult[] = [];
   const finish = (tokens: readonly number[], sum: number, reason: "eos" | "length") => {

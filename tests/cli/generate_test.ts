@@ -209,3 +209,33 @@ Deno.test("messages and --chat go through the template, and say so where there i
     }
   });
 });
+
+Deno.test("beams: a prompt that fills the context has its own row, and the rows after it too", async () => {
+  const full = { tokens: new Array(2048).fill(1) };
+  const stdin = [full, { tokens: [5, 6, 7] }].map((row) => JSON.stringify(row)).join("\n");
+  const beams = ["--num-beams", "2", "--max-tokens", "4"];
+  const single = await rowsOf([...GENERATE, ...beams], { stdin });
+  assertEquals(single.map(({ id, tokens }) => [id, tokens.length]), [[0, 0], [1, 4]]);
+  assertEquals(single[0]!.finish_reason, "length");
+  // Fewer results than were asked for still end the prompt, in the same form as any other.
+  const several = await rowsOf([...GENERATE, ...beams, "--num-return", "2"], { stdin });
+  assertEquals(several.map(({ id, sequences }) => [id, sequences.length]), [[0, 1], [1, 2]]);
+});
+
+Deno.test("samples of a prompt keep their order, whichever ends first", async () => {
+  const ends = Array.from({ length: 60 }, (_, id) => id * 8).join(",");
+  const args = [
+    ...[...GENERATE, "--prompt", "a", "--temperature", "1", "--num-return", "6"],
+    ...["--max-tokens", "40", "--eos", ends],
+  ];
+  const [[alone], [together]] = await Promise.all(
+    ["1", "6"].map((batch) => rowsOf([...args, "--batch", batch])),
+  ) as [Record<string, { tokens: number[] }[]>[], Record<string, { tokens: number[] }[]>[]];
+  const tokens = (row: typeof alone) => row!.sequences!.map((sequence) => sequence.tokens);
+  assertEquals(tokens(together), tokens(alone));
+  const lengths = tokens(alone).map(({ length }) => length);
+  assert(
+    lengths.some((length, i) => length < (lengths[i - 1] ?? 0)),
+    "some later sample ends first",
+  );
+});
