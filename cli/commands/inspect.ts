@@ -88,7 +88,7 @@ export const command = defineCommand({
     const sizes = { batch: values.batch, tokens: 1, capacity: bucketFor(values.context) };
     const plan = engine.plan({ ...sizes, selected: values.batch });
     const stored = [...checkpoint.tensors.values()];
-    const tokenizer = await model.tokenizer().catch(() => undefined);
+    const tokenizer = await model.tokenizerIfAny();
     using report = openReport(io, invocation, {
       schema: "parscale.inspect/1",
       device: model.device,

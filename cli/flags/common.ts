@@ -179,7 +179,9 @@ export const engineFlags = {
     type: "switch",
     group: "Engine",
     summary: "Only use kernels whose sums have a fixed order",
-    details: "Two runs then agree bit for bit on the same device, at some cost in speed.",
+    details:
+      "Two runs then agree bit for bit on the same device. The devices there are now always do, so " +
+      "the flag changes nothing yet.",
   },
   "memory-limit": {
     type: "size",

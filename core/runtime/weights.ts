@@ -4,7 +4,7 @@ import { type WeightType, widenInto } from "../widen.ts";
 import type { FileTensor, HostTensor } from "./device.ts";
 
 /** The stored type of a weight, which must be a floating-point one. */
-export function weightType({ dtype }: TensorType): WeightType {
+export function storedType({ dtype }: TensorType): WeightType {
   if (dtype === "i32" || dtype === "bool") {
     throw new TypeError(`Cannot use ${dtype} weights, expected f32, bf16 or f16`);
   }
@@ -15,7 +15,7 @@ export function weightType({ dtype }: TensorType): WeightType {
 export function weightValues(weight: HostTensor | FileTensor): Float32Array {
   const values = new Float32Array(elementCount(weight.shape));
   const bytes = "path" in weight ? readBytes(weight) : hostBytes(weight);
-  widenInto(values, bytes, weightType(weight));
+  widenInto(values, bytes, storedType(weight));
   return values;
 }
 

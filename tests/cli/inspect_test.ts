@@ -136,3 +136,16 @@ Deno.test("a closed pipe ends quietly with 0", async () => {
     assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
   }
 });
+
+Deno.test("no tokenizer is a fact, a damaged one an error", () =>
+  withScratch(async (cwd) => {
+    copyModel("qwen2-p1-tied-f32", `${cwd}/model`);
+    const inspect = () => runParscale(["inspect", "--model", "model", "--json"], { cwd });
+    await Deno.writeTextFile(`${cwd}/model/tokenizer.json`, "{");
+    const damaged = await inspect();
+    assertEquals([damaged.code, damaged.stdout], [3, ""]);
+    assertStringIncludes(damaged.stderr, "tokenizer.json");
+    await Deno.remove(`${cwd}/model/tokenizer.json`);
+    const none = await inspect();
+    assertEquals([none.code, JSON.parse(none.stdout).results.tokenizer], [0, null]);
+  }));

@@ -4,21 +4,13 @@ import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
 import { ParscaleError } from "../../core/errors.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 
+export { withScratch } from "../cli/run.ts";
+
 /** Folder of the small models. */
 export const MODELS = new URL("../../fixtures/models", import.meta.url).pathname;
 
 /** The seven small models. */
 export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name).sort();
-
-/** Runs `test` with a folder that is removed afterwards. */
-export async function withScratch(test: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "parscale-test-" });
-  try {
-    await test(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 /** Copies a small model, changing fields of its config; undefined removes a field. */
 export function copyModel(name: string, to: string, changes: Record<string, unknown> = {}): void {

@@ -9,7 +9,7 @@ import type { FileTensor, HostTensor, Weights } from "../device.ts";
 import { elementBytes, elementCount, tensorBytes } from "../../graph/types.ts";
 import { MemoryMap } from "../memory_map.ts";
 import { widenInto } from "../../widen.ts";
-import { hostBytes, weightType } from "../weights.ts";
+import { hostBytes, storedType } from "../weights.ts";
 import { type Handle, type OnnxApi, type OnnxType } from "./capi.ts";
 import { onnxRuntimePath } from "./library.ts";
 import type { Lowered, MatrixFormat, WeightUse } from "./lower.ts";
@@ -132,7 +132,7 @@ class WeightMemory {
     const map = MemoryMap.allocate(weightBytes(use));
     (use.form === "matrix" ? this.#packed : this.#kept).push(map);
     const target = new Float32Array(map.buffer(0, weightBytes(use)));
-    widenInto(target, this.#bytes(weight), weightType(weight));
+    widenInto(target, this.#bytes(weight), storedType(weight));
     return map.address;
   }
 
@@ -178,7 +178,7 @@ class WeightMemory {
     for (let row = 0; row < rows; row += step) {
       const count = Math.min(step, rows - row);
       const values = buffer.subarray(0, count * columns);
-      widenInto(values, this.#bytes(weight, row * columns), weightType(weight));
+      widenInto(values, this.#bytes(weight, row * columns), storedType(weight));
       quantize(values, count, columns, bits, block, {
         codes: codes.subarray(row * rowBytes),
         scales: scales.subarray(row * blocksPerRow),
