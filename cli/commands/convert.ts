@@ -154,7 +154,7 @@ export const command = defineCommand({
     await report.finish({
       out: values.out,
       streams: plan.config.streams,
-      prefix_tokens: plan.config.streams > 1 ? plan.config.prefixTokens : 0,
+      prefix_tokens: plan.config.prefix ? plan.config.prefixTokens : 0,
       introduced_params: result.introducedParams,
       tensors: result.tensors,
       bytes: result.bytes,

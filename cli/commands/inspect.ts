@@ -96,7 +96,7 @@ export const command = defineCommand({
     const fields = {
       family: config.family,
       streams: config.streams,
-      prefix_tokens: config.streams > 1 ? config.prefixTokens : 0,
+      prefix_tokens: config.prefix ? config.prefixTokens : 0,
       smoothing: config.streams > 1 ? config.smoothing : null,
       params: counts.total,
       introduced_params: counts.introduced,

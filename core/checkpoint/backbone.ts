@@ -14,6 +14,7 @@ import {
   ParscaleError,
   UsageError,
 } from "../errors.ts";
+import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";
 import { requireFinite } from "./read.ts";
@@ -24,7 +25,7 @@ const WORKER_BYTES = 64 << 20;
 
 /** The backbone's tensors in the order of the hash, to be read from where they are stored. */
 export function backboneTensors(checkpoint: Checkpoint): OutputTensor[] {
-  return parameterSpecs({ ...checkpoint.config, streams: 1 }).map(({ name }) => {
+  return parameterSpecs(plainConfig(checkpoint.config)).map(({ name }) => {
     const source = checkpoint.tensors.get(name)!;
     return { ...source, source };
   });

@@ -7,7 +7,13 @@
  * in the paper: smoothing falls back to 0.01, not to 0.1.
  */
 import { DataError } from "../errors.ts";
-import type { Family, ModelConfig, WeightType } from "../model/config.ts";
+import {
+  type Family,
+  isParScale,
+  type ModelConfig,
+  type StreamConfig,
+  type WeightType,
+} from "../model/config.ts";
 import { isObject, type JsonObject, show } from "./files.ts";
 
 const MODEL_TYPES: Readonly<Record<string, Family>> = {
@@ -34,11 +40,16 @@ const CONVERSION_KEYS = [
   "parscale_n",
   "parscale_n_tokens",
   "parscale_attn_smooth",
+  "parscale_transforms",
+  "parscale_lora_rank",
   BACKBONE_KEY,
 ];
 
 /** Where transformers finds the official code when no copy lies in the folder. */
 const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
+
+/** What may tell streams apart; anything but prefixes is our extension, for ablations. */
+const TRANSFORMS: readonly unknown[] = ["prefix", "lora", "bitfit"];
 
 /** Limits that keep a damaged file from asking for absurd work. */
 const MAX_SIZE = 2 ** 31 - 1;
@@ -168,18 +179,32 @@ function readDtype(fields: Fields): WeightType {
 function readStreams(
   fields: Fields,
   modelType: string,
-): Pick<ModelConfig, "streams" | "prefixTokens" | "smoothing"> {
+): StreamConfig {
   const streams = fields.integer("parscale_n", 1, 1, MAX_STREAMS);
   if (streams > 1 && !modelType.endsWith("_parscale")) {
     throw fields.error("parscale_n", `1 in a model of type ${show(modelType)}`, [
       `set model_type to ${show(modelType + "_parscale")} if the folder holds a ParScale model`,
     ]);
   }
+  const transforms = readTransforms(fields, streams);
+  const prefix = transforms.has("prefix");
   return {
     streams,
-    prefixTokens: fields.integer("parscale_n_tokens", 48, streams > 1 ? 1 : 0),
+    prefix,
+    prefixTokens: fields.integer("parscale_n_tokens", 48, prefix ? 1 : 0),
+    loraRank: transforms.has("lora") ? fields.integer("parscale_lora_rank", 8) : 0,
+    bitfit: transforms.has("bitfit"),
     smoothing: fields.fraction("parscale_attn_smooth", 0.01),
   };
+}
+
+/** How streams differ. The official format has no such field: several streams have prefixes. */
+function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
+  const usual = streams > 1 ? ["prefix"] : [];
+  const value = fields.json.parscale_transforms ?? usual;
+  const known = Array.isArray(value) && value.every((name) => TRANSFORMS.includes(name));
+  if (known && (value.length > 0 || streams === 1)) return new Set(value);
+  throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
 }
 
 /** The hash of the backbone an adapter was made for; older adapters do not tell. */
@@ -242,7 +267,7 @@ class Fields {
 /**
  * The `config.json` of a folder that holds `config`, keeping every other field of `source`.
  *
- * Several streams give a ParScale config, one stream gives back the plain Qwen one. With `localCode`
+ * Introduced tensors give a ParScale config, a model without gives back the plain Qwen one. With `localCode`
  * the official Python files lie in the folder, so `auto_map` names them instead of a hub repository.
  */
 export function configToJson(
@@ -253,21 +278,29 @@ export function configToJson(
   const json: JsonObject = { ...source };
   useOldNames(json, config);
   for (const key of CONVERSION_KEYS) delete json[key];
-  const suffix = config.streams > 1 ? "ParScale" : "";
+  const parscale = isParScale(config);
+  const suffix = parscale ? "ParScale" : "";
   const architecture = `${ARCHITECTURE[config.family]}${suffix}ForCausalLM`;
   json.architectures = [architecture];
-  json.model_type = config.streams > 1 ? `${config.family}_parscale` : config.family;
-  if (config.streams === 1) return json;
+  json.model_type = parscale ? `${config.family}_parscale` : config.family;
+  if (!parscale) return json;
 
-  // The official code knows Qwen2 only.
-  if (config.family === "qwen2") {
+  const { streams, prefix, loraRank, bitfit } = config;
+  const official = streams > 1 && prefix && loraRank === 0 && !bitfit;
+  if (!official) {
+    const used = { prefix, lora: loraRank > 0, bitfit };
+    json.parscale_transforms = Object.entries(used).flatMap(([name, on]) => on ? [name] : []);
+    if (loraRank > 0) json.parscale_lora_rank = loraRank;
+  }
+  // The official code knows Qwen2 with prefixes only.
+  if (config.family === "qwen2" && official) {
     const at = options.localCode ? "" : HUB_CODE;
     json.auto_map = {
       AutoConfig: `${at}configuration_qwen2_parscale.Qwen2ParScaleConfig`,
       AutoModelForCausalLM: `${at}modeling_qwen2_parscale.${architecture}`,
     };
   }
-  json.parscale_n = config.streams;
+  json.parscale_n = streams;
   json.parscale_n_tokens = config.prefixTokens;
   json.parscale_attn_smooth = config.smoothing;
   return json;

@@ -6,7 +6,7 @@
  * over the weights, while the backbone is hashed and searched for NaN beside it.
  */
 import { NumericalError } from "../errors.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "./backbone.ts";
 import { BACKBONE_KEY } from "./config.ts";
@@ -97,7 +97,7 @@ async function verifyResult(
     : await openCheckpoint(folder);
   // One stream uses neither prefix nor smoothing, and the file does not state them.
   const used = (some: ModelConfig) =>
-    JSON.stringify(some.streams > 1 ? some : { ...some, prefixTokens: 0, smoothing: 0 });
+    JSON.stringify(isParScale(some) ? some : { ...some, prefixTokens: 0, smoothing: 0 });
   const agrees = used(written.config) === used(config);
   const introduced = parameterSpecs(config).filter((spec) => spec.introduced);
   const tensors = new Map(introduced.map(({ name }) => [name, written.tensors.get(name)!]));

@@ -7,7 +7,7 @@
 import { resolve } from "node:path";
 import { DataError, UsageError } from "../errors.ts";
 import { introducedValues } from "../model/init.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
 import { type JsonObject, statIfExists } from "./files.ts";
@@ -78,9 +78,10 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
   checkSource(options, source);
   await checkTarget(options);
 
-  const config: ModelConfig = options.strip ? { ...source.config, streams: 1 } : {
+  const config: ModelConfig = options.strip ? plainConfig(source.config) : {
     ...source.config,
     streams: options.streams!,
+    prefix: true,
     prefixTokens: options.prefixTokens ?? 48,
     smoothing: options.smoothing ?? 0.1,
   };
@@ -169,7 +170,7 @@ function checkOptions(options: ConversionOptions): void {
 
 function checkSource(options: ConversionOptions, source: Checkpoint): void {
   const { streams, family } = source.config;
-  if (!options.strip && streams > 1) {
+  if (!options.strip && isParScale(source.config)) {
     throw new DataError(
       `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
       { hints: ["take its backbone first with --strip"] },

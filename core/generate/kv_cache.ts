@@ -7,6 +7,7 @@
  */
 import type { Device, DeviceTensor } from "../runtime/device.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { sharesFirstLayer } from "../model/transforms.ts";
 
 /** Capacity is a multiple of this many slots. */
 const BUCKET = 128;
@@ -71,6 +72,7 @@ export class KvCache {
   }
 
   #rows(layer: number): number {
-    return layer === 0 ? this.batch : this.batch * this.#config.streams;
+    const shared = layer === 0 && sharesFirstLayer(this.#config);
+    return shared ? this.batch : this.batch * this.#config.streams;
   }
 }

@@ -7,6 +7,7 @@
  * positions 0 … M − 1 and are turned back by M positions, to −M … −1, since prefix keys are stored
  * ready for use.
  */
+import { isParScale } from "../model/config.ts";
 import type { Engine } from "./engine.ts";
 
 /**
@@ -20,7 +21,7 @@ export async function prefixesFromText(
   const { config, device } = engine;
   const P = segments.length;
   const M = segments[0]!.length;
-  if (config.streams !== 1) throw new TypeError("Cannot start prefixes from a model with streams");
+  if (isParScale(config)) throw new TypeError("Cannot start prefixes from a model with streams");
   const cache = engine.createCache(P, M);
   await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
 

@@ -29,14 +29,16 @@ export function expand(program: Program, runs: (op: Op) => boolean): Program {
   return current;
 }
 
-/** Lets a view of a view look at the source itself. */
+/** Lets a view of a view of the same kind look at the source itself. */
 export function mergeViews(program: Program): Program {
-  const sources = new Map<Value, Value>();
+  const views = new Map<Value, { readonly op: Op; readonly source: Value }>();
   return rebuild(program, (g, node, inputs) => {
-    if (node.op.memory !== "view") return g.apply(node.op, inputs, node.attributes);
-    const source = sources.get(inputs[0]!) ?? inputs[0]!;
-    const outputs = g.apply(node.op, [source], node.attributes);
-    sources.set(outputs[0]!, source);
+    const { op } = node;
+    if (op.memory !== "view") return g.apply(op, inputs, node.attributes);
+    const inner = views.get(inputs[0]!);
+    const source = inner?.op === op ? inner.source : inputs[0]!;
+    const outputs = g.apply(op, [source], node.attributes);
+    views.set(outputs[0]!, { op, source });
     return outputs;
   });
 }
@@ -67,10 +69,14 @@ export function dropUnread(program: Program): Program {
   return { ...program, nodes: kept.toReversed() };
 }
 
-/** Copies a program, letting `visit` decide what each node becomes. */
-function rebuild(
+/**
+ * Copies a program, letting `visit` decide what each node becomes; `finish` may add to the end, and
+ * finds the copy of a value by `get`.
+ */
+export function rebuild(
   program: Program,
   visit: (g: Builder, node: Node, inputs: readonly Value[]) => readonly Value[],
+  finish: (g: Builder, get: (old: Value) => Value) => void = () => {},
 ): Program {
   const g = new Builder(program.name);
   const renamed = new Map<Value, Value>();
@@ -90,5 +96,6 @@ function rebuild(
   }
   for (const [name, value] of program.updates) g.update(name, get(value));
   for (const [name, value] of program.outputs) g.output(name, get(value));
+  finish(g, get);
   return g.build();
 }

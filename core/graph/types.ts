@@ -36,6 +36,12 @@ export interface Op<A extends Attributes = Attributes> {
   /** The reference meaning in simpler ops; absent for primitives. */
   decompose?(g: Builder, inputs: readonly Value[], attributes: A): readonly Value[];
   /**
+   * Reverse mode: from the gradient of output 0 those of the inputs, `undefined` where there is none.
+   * Where it is absent the decomposition is differentiated. A rule may build more than is wanted;
+   * nodes that nobody reads are dropped.
+   */
+  vjp?(g: Builder, node: Node<A>, upstream: Value): readonly (Value | undefined)[];
+  /**
    * How output 0 relates to the memory of input 0: a `view` has the same bytes in the same order, an
    * `allowed` op may overwrite it, a `required` op must (state that is updated where it lies).
    */
@@ -43,10 +49,10 @@ export interface Op<A extends Attributes = Attributes> {
 }
 
 /** One application of an op. */
-export interface Node {
+export interface Node<A extends Attributes = Attributes> {
   readonly op: Op;
   readonly inputs: readonly Value[];
-  readonly attributes: Attributes;
+  readonly attributes: A;
   readonly outputs: readonly Value[];
 }
 

@@ -2,8 +2,8 @@
  * What a Qwen2, Qwen2.5, Qwen3 or ParScale model is made of: its sizes and constants, nothing else.
  *
  * Comes in through `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5
- * is Qwen2 with other numbers, so it has no family of its own. With one stream there is no prefix
- * and no aggregator, whatever `prefixTokens` says.
+ * is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
+ * `prefix` is set.
  */
 import type { WeightType } from "../widen.ts";
 
@@ -41,10 +41,50 @@ export interface ModelConfig {
   readonly dtype: WeightType;
   /** Tokens that end a text; may be empty. */
   readonly eosTokenIds: readonly number[];
-  /** P: streams; 1 means a plain model. */
+  /** P: streams; with 1 there is no aggregation. */
   readonly streams: number;
+  /**
+   * Whether each stream has a prefix of its own: always so in the paper's models, which have more than
+   * one stream, and never in a plain model. The ablations of the paper's appendix differ.
+   */
+  readonly prefix: boolean;
+  /** Rank of the low-rank update that each stream adds to every projection; 0 means none. */
+  readonly loraRank: number;
+  /** Whether each stream adds a bias of its own to every projection. */
+  readonly bitfit: boolean;
   /** M: prefix tokens per stream and layer. */
   readonly prefixTokens: number;
   /** ε of the aggregation weights: w ← w (1 − ε) + ε / P. */
   readonly smoothing: number;
+}
+
+/** What ParScale adds to a plain model: the fields that an adapter decides. */
+export type StreamConfig = Pick<
+  ModelConfig,
+  "streams" | "prefix" | "prefixTokens" | "loraRank" | "bitfit" | "smoothing"
+>;
+
+/** The plain model under a ParScale one. */
+export function plainConfig(config: ModelConfig): ModelConfig {
+  return { ...config, streams: 1, prefix: false, loraRank: 0, bitfit: false };
+}
+
+/** Whether a model has any introduced tensors. */
+export function isParScale({ streams, prefix, loraRank, bitfit }: StreamConfig): boolean {
+  return streams > 1 || prefix || loraRank > 0 || bitfit;
+}
+
+/** Linear layers of a block, below `model.layers.<i>.`, with their sizes [out, in]. */
+export function projections(config: ModelConfig): ReadonlyMap<string, readonly [number, number]> {
+  const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
+  const { numAttentionHeads: H, numKeyValueHeads: K } = config;
+  return new Map<string, readonly [number, number]>([
+    ["self_attn.q_proj", [H * D, C]],
+    ["self_attn.k_proj", [K * D, C]],
+    ["self_attn.v_proj", [K * D, C]],
+    ["self_attn.o_proj", [C, H * D]],
+    ["mlp.gate_proj", [F, C]],
+    ["mlp.up_proj", [F, C]],
+    ["mlp.down_proj", [C, F]],
+  ]);
 }

@@ -5,7 +5,7 @@
  * parameters goes through this list. Its order is the order in which files are written.
  */
 import { elementCount } from "../graph/types.ts";
-import type { ModelConfig } from "./config.ts";
+import { type ModelConfig, projections } from "./config.ts";
 
 export { elementCount };
 
@@ -47,9 +47,15 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
       backbone(`${at}.self_attn.q_norm.weight`, D);
       backbone(`${at}.self_attn.k_norm.weight`, D);
     }
-    if (P > 1) {
+    if (config.prefix) {
       introduced(`${at}.self_attn.prefix_k`, P, K, M, D);
       introduced(`${at}.self_attn.prefix_v`, P, K, M, D);
+    }
+    for (const [name, [out, input]] of projections(config)) {
+      const r = config.loraRank;
+      if (r > 0) introduced(`${at}.${name}.lora_a`, P, r, input);
+      if (r > 0) introduced(`${at}.${name}.lora_b`, P, out, r);
+      if (config.bitfit) introduced(`${at}.${name}.stream_bias`, P, out);
     }
     backbone(`${at}.post_attention_layernorm.weight`, C);
     backbone(`${at}.mlp.gate_proj.weight`, F, C);

@@ -6,15 +6,15 @@
  * B sequences, P streams, R = P·B rows (B in layer 0), T new tokens, S slots of the cache.
  */
 import type { Builder } from "../graph/builder.ts";
-import { add, reshape, transpose, writeSlots } from "../graph/primitives.ts";
+import { add, reshape } from "../graph/primitives.ts";
 import type { Value } from "../graph/types.ts";
 import { swiglu } from "../ops/activation.ts";
-import { attention, type Prefix } from "../ops/attention.ts";
-import { linear } from "../ops/linear.ts";
+import { attention, type Prefix, type Visible } from "../ops/attention.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
 import { rmsNorm } from "../ops/rms_norm.ts";
 import { rope, type RopeTables } from "../ops/rope.ts";
 import type { ModelConfig } from "./config.ts";
+import { project } from "./transforms.ts";
 
 /** What a block needs besides its input. */
 export interface BlockContext {
@@ -22,12 +22,15 @@ export interface BlockContext {
   readonly config: ModelConfig;
   /** Declares a parameter with its checkpoint name; absent biases give `undefined`. */
   readonly parameter: (name: string) => Value;
-  /** [B, T] i32, the position of every token of every sequence. */
-  readonly positions: Value;
+  /** What each token may look at. */
+  readonly visible: Visible;
   /** Per row count, since layer 0 may have B rows and the others P·B. */
-  readonly byRows: (rows: number) => { readonly start: Value; readonly tables: RopeTables };
-  /** Slots of the KV cache. */
-  readonly capacity: number;
+  readonly tables: (rows: number) => RopeTables;
+  /**
+   * Where new keys and values [rows, T, K, D] go before they are attended to: into the KV cache when
+   * generating, straight on when training. Returns [rows, K, S, D].
+   */
+  readonly keep: (kind: "keys" | "values", layer: number, update: Value) => Value;
 }
 
 /** How the rows of a block's input relate to the streams. */
@@ -54,53 +57,41 @@ export function block(context: BlockContext, layer: number, x: Value, at: BlockR
   const streams = attended.shape[0]! / x.shape[0]!;
   const afterAttention = add(g, attended, repeatStreams(g, x, streams));
   const h = norm(afterAttention, "post_attention_layernorm");
-  const gate = linear(g, h, parameter(`${name}.mlp.gate_proj.weight`));
-  const up = linear(g, h, parameter(`${name}.mlp.up_proj.weight`));
-  const down = linear(g, swiglu(g, gate, up), parameter(`${name}.mlp.down_proj.weight`));
+  const gate = project(context, `${name}.mlp.gate_proj`, h);
+  const up = project(context, `${name}.mlp.up_proj`, h);
+  const down = project(context, `${name}.mlp.down_proj`, swiglu(g, gate, up));
   return add(g, down, afterAttention);
 }
 
-/** Projections, rotation, cache update, attention and output projection of one layer. */
+/** Projections, rotation, attention and output projection of one layer. */
 function selfAttention(
   context: BlockContext,
   layer: number,
   x: Value,
   { rows, T, prefix }: BlockRows,
 ): Value {
-  const { g, config, parameter } = context;
+  const { g, config, parameter, visible } = context;
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
   const name = `model.layers.${layer}.self_attn`;
-  const { start, tables } = context.byRows(rows);
 
-  const project = (which: string) => {
-    const bias = config.attentionBias ? parameter(`${name}.${which}_proj.bias`) : undefined;
-    return linear(g, x, parameter(`${name}.${which}_proj.weight`), bias); // [rows·T, heads·D]
-  };
+  const projected = (which: string) =>
+    // [rows·T, heads·D]
+    project(context, `${name}.${which}_proj`, x, config.attentionBias);
   const rotated = (which: "q" | "k", heads: number) => {
-    let flat = project(which);
+    let flat = projected(which);
     if (config.family === "qwen3") {
       const split = reshape(g, flat, [rows, T, heads, D]);
       flat = rmsNorm(g, split, parameter(`${name}.${which}_norm.weight`), config.rmsNormEps);
     }
-    const turned = rope(g, reshape(g, flat, [rows, T, heads * D]), tables, heads);
+    const turned = rope(g, reshape(g, flat, [rows, T, heads * D]), context.tables(rows), heads);
     return reshape(g, turned, [rows, T, heads, D]);
   };
-  const cached = (kind: "keys" | "values", update: Value) => {
-    const shape = [rows, K, context.capacity, D];
-    const buffer = g.state(`${kind}.${layer}`, { dtype: "f32", shape });
-    const written = writeSlots(g, buffer, transpose(g, update, [0, 2, 1, 3]), start);
-    g.update(`${kind}.${layer}`, written);
-    return written;
-  };
-
   const q = rotated("q", H); // [rows, T, H, D]
   const k = rotated("k", K); // [rows, T, K, D]
-  const v = reshape(g, project("v"), [rows, T, K, D]);
-  const { positions } = context;
-  const keys = cached("keys", k); // [rows, K, S, D]
-  const values = cached("values", v); // [rows, K, S, D]
-  const mixed = attention(g, { q, keys, values, positions, prefix }); // [P·B, T, H·D]
+  const v = reshape(g, projected("v"), [rows, T, K, D]);
+  const keys = context.keep("keys", layer, k); // [rows, K, S, D]
+  const values = context.keep("values", layer, v); // [rows, K, S, D]
+  const mixed = attention(g, { q, keys, values, visible, prefix }); // [P·B, T, H·D]
   const flat = reshape(g, mixed, [mixed.shape[0]! * T, H * D]);
-  const bias = config.outputBias ? parameter(`${name}.o_proj.bias`) : undefined;
-  return linear(g, flat, parameter(`${name}.o_proj.weight`), bias);
+  return project(context, `${name}.o_proj`, flat, config.outputBias);
 }

@@ -4,7 +4,7 @@
  * Kernel: forward/swiglu; silu alone occurs only in the aggregator.
  */
 import type { Builder } from "../graph/builder.ts";
-import { mul, sigmoid } from "../graph/primitives.ts";
+import { add, constant, mul, sigmoid, sub } from "../graph/primitives.ts";
 import { formatType, type Value } from "../graph/types.ts";
 import { modelOp } from "./define.ts";
 
@@ -12,6 +12,7 @@ export const siluOp = modelOp<Record<never, never>>({
   name: "silu",
   infer: ([x]) => [x!],
   decompose: (g, [x]) => [mul(g, x!, sigmoid(g, x!))],
+  vjp: (g, { inputs: [x] }, upstream) => [mul(g, upstream, siluSlope(g, x!))],
   memory: "allowed",
 });
 
@@ -24,8 +25,19 @@ export const swigluOp = modelOp<Record<never, never>>({
     return [gate!];
   },
   decompose: (g, [gate, up]) => [mul(g, silu(g, gate!), up!)],
+  vjp: (g, { inputs: [gate, up] }, upstream) => [
+    mul(g, mul(g, upstream, up!), siluSlope(g, gate!)),
+    mul(g, upstream, silu(g, gate!)),
+  ],
   memory: "allowed",
 });
+
+/** d/dx x σ(x) = σ (1 + x (1 − σ)) */
+function siluSlope(g: Builder, x: Value): Value {
+  const s = sigmoid(g, x);
+  const one = constant(g, 1);
+  return mul(g, s, add(g, one, mul(g, x, sub(g, one, s))));
+}
 
 /** x [...] → [...] */
 export function silu(g: Builder, x: Value): Value {

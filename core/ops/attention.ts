@@ -1,18 +1,24 @@
 /**
- * attention: grouped-query attention over cached text, behind a learned prefix.
+ * attention: grouped-query attention over text, behind a learned prefix.
  *
  *   scores = q [prefix_k | k]ᵀ / √D + mask,  out = softmax(scores) [prefix_v | v]
  *
- * Slot s of the keys holds the token at position s, so the query at position p sees slots s ≤ p; slots
- * after it may hold anything. The prefix is seen by every query and never masked.
+ * A query sees the slots from `first` to `last` of its own row: slot s of a KV cache holds the token
+ * at position s, so there `last` is the position and `first` is 0; in a packed training row `first`
+ * is where the document begins. Slots outside may hold anything. The prefix is seen by every query
+ * and never masked.
  *
  * Rows are stream-major (row = p·B + b) and the prefix is stored once per stream, not per row. What
  * surprises: q, k, v may have B rows instead of P·B. That is layer 0, where all streams still have
  * equal text; its scores are computed once and streams part only through their prefixes.
  *
+ * The gradient is built on the softmax as the forward pass builds it, so that a device which expands
+ * both computes it once.
+ *
  * Kernel: forward/attention.
  */
 import type { Builder } from "../graph/builder.ts";
+import { unbroadcast } from "../graph/derivatives.ts";
 import {
   add,
   broadcast,
@@ -28,7 +34,7 @@ import {
 } from "../graph/primitives.ts";
 import { formatType, type Value } from "../graph/types.ts";
 import { modelOp } from "./define.ts";
-import { softmax } from "./softmax.ts";
+import { softmax, softmaxGradient } from "./softmax.ts";
 
 /** Learned keys and values of every stream, [P, K, M, D] each; keys are not rotated. */
 export interface Prefix {
@@ -36,97 +42,173 @@ export interface Prefix {
   readonly values: Value;
 }
 
+/** The slots that each query sees, [B, T] i32 each; `first` is 0 where it is absent. */
+export interface Visible {
+  readonly first?: Value;
+  readonly last: Value;
+}
+
 /** Added to the score of a slot that a query must not see. Finite, so that no row becomes NaN. */
 const HIDDEN = -1e30;
 
-export const attentionOp = modelOp<Record<never, never>>({
-  name: "attention",
-  infer([q, keys, values, positions, prefixKeys]) {
-    const [R, T, H, D] = q!.shape;
-    const [B] = positions!.shape;
-    const P = prefixKeys ? prefixKeys.shape[0]! : R! / B!;
-    const fits = keys!.shape[0] === R && H! % keys!.shape[1]! === 0 && keys!.shape[3] === D &&
-      values!.shape.join() === keys!.shape.join() && (R === B || R === P * B!);
-    if (!fits) {
-      throw new TypeError(`Cannot attend from ${formatType(q!)} to ${formatType(keys!)}`);
-    }
-    return [{ dtype: q!.dtype, shape: [P * B!, T!, H! * D!] }];
-  },
-  decompose(g, [q, keys, values, positions, prefixKeys, prefixValues]) {
-    const [R, T, H, D] = q!.shape as [number, number, number, number];
-    const [, K, S] = keys!.shape as [number, number, number];
-    const B = positions!.shape[0]!;
-    const P = prefixKeys ? prefixKeys.shape[0]! : R / B;
-    const G = H / K;
-    const rows = R / B; // 1 where the streams share their text, else P
+/** Sizes of one attention, and its inputs by name. */
+class Call {
+  readonly q: Value;
+  readonly keys: Value;
+  readonly values: Value;
+  readonly visible: Visible;
+  readonly prefix: Prefix | undefined;
+  readonly R: number;
+  readonly T: number;
+  readonly D: number;
+  readonly K: number;
+  readonly S: number;
+  readonly B: number;
+  /** Query heads per key head. */
+  readonly G: number;
+  readonly P: number;
+  readonly M: number;
+  /** Blocks of B rows in q, k and v: 1 where the streams share their text, else P. */
+  readonly blocks: number;
 
-    // The G query heads of one key head become G·T rows of one product: [R, K, G·T, D].
-    const heads = transpose(g, reshape(g, q!, [R, T, K, G, D]), [0, 2, 3, 1, 4]);
-    const queries = reshape(g, heads, [R, K, G * T, D]);
-    const scaled = { transposeB: true, scale: D ** -0.5 };
-    const product = matmul(g, queries, keys!, scaled);
-    const masked = add(
-      g,
-      reshape(g, product, [rows, B, K, G, T, S]),
-      causalMask(g, positions!, S),
-    );
-    if (!prefixKeys || !prefixValues) {
-      const weights = reshape(g, softmax(g, masked), [R, K, G * T, S]);
-      return [mergeHeads(g, matmul(g, weights, values!), [R, T, K, G, D])];
-    }
+  constructor(inputs: readonly Value[], { packed }: { packed: boolean }) {
+    const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
+    const first = packed ? rest.shift() : undefined;
+    const [prefixKeys, prefixValues] = rest;
+    [this.q, this.keys, this.values, this.visible] = [q, keys, values, { first, last }];
+    this.prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
+    const [R, T, H, D] = q.shape as [number, number, number, number];
+    const [, K, S] = keys.shape as [number, number, number];
+    [this.R, this.T, this.D, this.K, this.S, this.B] = [R, T, D, K, S, last.shape[0]!];
+    this.G = H / K;
+    this.P = prefixKeys ? prefixKeys.shape[0]! : R / this.B;
+    this.M = prefixKeys ? prefixKeys.shape[2]! : 0;
+    this.blocks = R / this.B;
+    const fits = keys.shape[0] === R && H % K === 0 && keys.shape[3] === D &&
+      values.shape.join() === keys.shape.join() && (R === this.B || R === this.P * this.B);
+    if (!fits) throw new TypeError(`Cannot attend from ${formatType(q)} to ${formatType(keys)}`);
+  }
 
-    const M = prefixKeys.shape[2]!;
-    const perStream = (x: Value) => reshape(g, x, [P, 1, K, M, D]);
-    const prefixProduct = matmul(
-      g,
-      reshape(g, queries, [rows, B, K, G * T, D]),
-      perStream(prefixKeys),
-      scaled,
-    );
+  /** The G query heads of one key head become G·T rows of one product: [rows, B, K, G·T, D]. */
+  byKeyHead(g: Builder, x: Value, rows: number): Value {
+    const { T, K, G, D, B } = this;
+    const heads = transpose(g, reshape(g, x, [rows * B, T, K, G, D]), [0, 2, 3, 1, 4]);
+    return reshape(g, heads, [rows, B, K, G * T, D]);
+  }
+
+  /** Undoes `byKeyHead`: → [rows·B, T, H·D] */
+  byToken(g: Builder, x: Value, rows: number): Value {
+    const { T, K, G, D, B } = this;
+    const split = transpose(g, reshape(g, x, [rows * B, K, G, T, D]), [0, 3, 1, 2, 4]);
+    return reshape(g, split, [rows * B, T, K * G * D]);
+  }
+
+  /** [R, K, S, D] → [blocks, B, K, S, D] */
+  text(g: Builder, x: Value): Value {
+    return reshape(g, x, [this.blocks, this.B, this.K, this.S, this.D]);
+  }
+
+  /** [P, K, M, D] → [P, 1, K, M, D] */
+  perStream(g: Builder, x: Value): Value {
+    return reshape(g, x, [this.P, 1, this.K, this.M, this.D]);
+  }
+
+  /** Attention weights, the prefix first: [P, B, K, G·T, M + S] */
+  weights(g: Builder): Value {
+    const { P, B, K, G, T, S, M, blocks, prefix } = this;
+    const queries = this.byKeyHead(g, this.q, blocks);
+    const scale = { transposeB: true, scale: this.D ** -0.5 };
+    const product = matmul(g, queries, this.text(g, this.keys), scale);
+    const mask = visibleMask(g, this.visible, S);
+    const masked = add(g, reshape(g, product, [blocks, B, K, G, T, S]), mask);
+    const shape = [P, B, K, G * T, M + S];
+    if (!prefix) return reshape(g, softmax(g, masked), shape);
+    const prefixProduct = matmul(g, queries, this.perStream(g, prefix.keys), scale);
     const scores = concat(g, [
       reshape(g, prefixProduct, [P, B, K, G, T, M]),
-      rows === P ? masked : broadcast(g, masked, [P, B, K, G, T, S]),
+      blocks === P ? masked : broadcast(g, masked, [P, B, K, G, T, S]),
     ], -1);
-    const weights = reshape(g, softmax(g, scores), [P, B, K, G * T, M + S]);
+    return reshape(g, softmax(g, scores), shape);
+  }
+}
+
+export const attentionOp = modelOp<{ packed: boolean }>({
+  name: "attention",
+  infer(inputs, attributes) {
+    const { q, P, B, T, K, G, D } = new Call(inputs as Value[], attributes);
+    return [{ dtype: q.dtype, shape: [P * B, T, K * G * D] }];
+  },
+  decompose(g, inputs, attributes) {
+    const call = new Call(inputs, attributes);
+    const { P, M, S, prefix } = call;
+    const weights = call.weights(g);
+    const values = call.text(g, call.values);
+    if (!prefix) return [call.byToken(g, matmul(g, weights, values), P)];
     const context = add(
       g,
-      matmul(
-        g,
-        slice(g, weights, -1, M, M + S),
-        reshape(g, values!, [rows, B, K, S, D]),
-      ),
-      matmul(g, slice(g, weights, -1, 0, M), perStream(prefixValues)),
+      matmul(g, slice(g, weights, -1, M, M + S), values),
+      matmul(g, slice(g, weights, -1, 0, M), call.perStream(g, prefix.values)),
     );
-    return [mergeHeads(g, context, [P * B, T, K, G, D])];
+    return [call.byToken(g, context, P)];
+  },
+  vjp(g, { inputs, attributes }, upstream) {
+    const call = new Call(inputs, attributes);
+    const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
+    const weights = call.weights(g);
+    const split = reshape(g, upstream, [P * B, T, K * G, D]);
+    const context = call.byKeyHead(g, split, P);
+    const text = (x: Value) => prefix ? slice(g, x, -1, M, M + S) : x;
+    const front = (x: Value) => slice(g, x, -1, 0, M);
+    const [over, with_] = [{ transposeA: true }, { transposeB: true }];
+
+    const byText = matmul(g, context, call.text(g, call.values), with_);
+    const byWeights = prefix
+      ? concat(g, [matmul(g, context, call.perStream(g, prefix.values), with_), byText], -1)
+      : byText;
+    const scores = softmaxGradient(g, weights, byWeights);
+
+    const scale = D ** -0.5;
+    const own = (x: Value, to: Value) =>
+      reshape(g, unbroadcast(g, x, [blocks, B, K, ...x.shape.slice(3)]), to.shape);
+    const queries = call.byKeyHead(g, call.q, blocks);
+    const textScores = unbroadcast(g, text(scores), [blocks, B, K, G * T, S]);
+    const dKeys = own(matmul(g, textScores, queries, { ...over, scale }), call.keys);
+    const dValues = own(matmul(g, text(weights), context, over), call.values);
+    const fromText = matmul(g, textScores, call.text(g, call.keys), { scale });
+    const asQuery = (x: Value) => reshape(g, call.byToken(g, x, blocks), [R, T, K * G, D]);
+    const unused = attributes.packed ? [undefined, undefined] : [undefined];
+    if (!prefix) return [asQuery(fromText), dKeys, dValues, ...unused];
+
+    const perStream = (x: Value) =>
+      reshape(g, unbroadcast(g, x, [P, 1, K, M, D]), prefix.keys.shape);
+    const fromPrefix = matmul(g, front(scores), call.perStream(g, prefix.keys), { scale });
+    const dQueries = add(g, unbroadcast(g, fromPrefix, queries.shape), fromText);
+    const dPrefixKeys = perStream(matmul(g, front(scores), queries, { ...over, scale }));
+    const dPrefixValues = perStream(matmul(g, front(weights), context, over));
+    return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
   },
 });
 
-/** 0 where the slot is visible, else `HIDDEN`: positions [B, T] → [B, 1, 1, T, S] */
-function causalMask(g: Builder, positions: Value, S: number): Value {
-  const [B, T] = positions.shape as [number, number];
-  const visible = lessEqual(g, iota(g, S), reshape(g, positions, [B, 1, 1, T, 1]));
-  return select(g, visible, constant(g, 0), constant(g, HIDDEN));
-}
-
-/** [R, K, G·T, D] → [R, T, H·D] */
-function mergeHeads(
-  g: Builder,
-  x: Value,
-  [R, T, K, G, D]: [number, number, number, number, number],
-) {
-  const split = transpose(g, reshape(g, x, [R, K, G, T, D]), [0, 3, 1, 2, 4]);
-  return reshape(g, split, [R, T, K * G * D]);
+/** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
+function visibleMask(g: Builder, { first, last }: Visible, S: number): Value {
+  const [B, T] = last.shape as [number, number];
+  const slots = iota(g, S);
+  const shape = [B, 1, 1, T, 1];
+  const [seen, hidden] = [constant(g, 0), constant(g, HIDDEN)];
+  const before = select(g, lessEqual(g, slots, reshape(g, last, shape)), seen, hidden);
+  if (!first) return before;
+  return select(g, lessEqual(g, reshape(g, first, shape), slots), before, hidden);
 }
 
 /**
- * q [R, T, H, D], keys and values [R, K, S, D], positions [B, T] i32, prefix [P, K, M, D]
+ * q [R, T, H, D], keys and values [R, K, S, D], visible [B, T], prefix [P, K, M, D]
  * → [P·B, T, H·D]; R is P·B, or B where the streams share their text.
  */
 export function attention(
   g: Builder,
-  inputs: { q: Value; keys: Value; values: Value; positions: Value; prefix?: Prefix },
+  inputs: { q: Value; keys: Value; values: Value; visible: Visible; prefix?: Prefix },
 ): Value {
-  const { q, keys, values, positions, prefix } = inputs;
-  const optional = prefix ? [prefix.keys, prefix.values] : [];
-  return g.apply1(attentionOp, [q, keys, values, positions, ...optional], {});
+  const { q, keys, values, visible: { first, last }, prefix } = inputs;
+  const optional = [...(first ? [first] : []), ...(prefix ? [prefix.keys, prefix.values] : [])];
+  return g.apply1(attentionOp, [q, keys, values, last, ...optional], { packed: !!first });
 }

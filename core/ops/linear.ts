@@ -1,10 +1,13 @@
 /**
  * linear: y = x Wᵀ + b, with W stored [out, in] as in every checkpoint.
  *
+ *   x̄ = ȳ W,  W̄ = ȳᵀ x,  b̄ = Σ ȳ
+ *
  * Kernel: GEMM, or a skinny GEMM when there are few rows.
  */
 import type { Builder } from "../graph/builder.ts";
 import { add, matmul } from "../graph/primitives.ts";
+import { unbroadcast } from "../graph/derivatives.ts";
 import { formatType, type Value } from "../graph/types.ts";
 import { modelOp } from "./define.ts";
 
@@ -20,6 +23,13 @@ export const linearOp = modelOp<Record<never, never>>({
   decompose(g, [x, weight, bias]) {
     const product = matmul(g, x!, weight!, { transposeB: true });
     return [bias ? add(g, product, bias) : product];
+  },
+  vjp(g, { inputs: [x, weight, bias] }, upstream) {
+    return [
+      matmul(g, upstream, weight!),
+      matmul(g, upstream, x!, { transposeA: true }),
+      bias && unbroadcast(g, upstream, bias.shape),
+    ];
   },
 });
 

@@ -8,6 +8,8 @@
  * The tables are computed once per program from the positions and shared by all layers. Angles are
  * f32 even in a bf16 model; narrower frequencies visibly change the logits.
  *
+ * The gradient is the rotation back, by the negative angle.
+ *
  * Kernel: forward/rope.
  */
 import type { Builder } from "../graph/builder.ts";
@@ -75,6 +77,10 @@ export const ropeOp = modelOp<{ heads: number }>({
       add(g, mul(g, high, c), mul(g, low, s)),
     ], -1);
     return [reshape(g, rotated, x!.shape)];
+  },
+  vjp(g, { inputs: [, cosines, sines], attributes }, upstream) {
+    const back = { cos: cosines!, sin: mul(g, sines!, constant(g, -1)) };
+    return [rope(g, upstream, back, attributes.heads), undefined, undefined];
   },
 });
 

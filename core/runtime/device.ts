@@ -31,7 +31,7 @@ export type Weights = ReadonlyMap<string, HostTensor | FileTensor>;
 /** A tensor a device keeps. Only the device that made it knows what is inside. */
 export type DeviceTensor = TensorType;
 
-/** What a program works on in one run: every input, state and output by name. */
+/** What a program works on in one run: every input, state, output and free parameter by name. */
 export type Bindings = ReadonlyMap<string, DeviceTensor>;
 
 /** A program made ready for a device. */
@@ -57,12 +57,20 @@ export interface CopyRegion {
 /** Runs programs. */
 export interface Device {
   readonly name: DeviceName;
-  /** Exact bytes the program needs with these weights, before anything is allocated. */
+  /**
+   * Exact bytes the program needs with these weights, before anything is allocated. Free parameters
+   * count as they are bound, one f32 an element.
+   */
   plan(program: Program, weights: Weights): MemoryPlan;
-  /** Makes a program runnable; its weights stay fixed from here on. */
+  /**
+   * Makes a program runnable; its weights stay fixed from here on. A parameter without a weight is
+   * free: it is bound at every run, as all are while they are trained.
+   */
   compile(program: Program, weights: Weights): Promise<Executable>;
   /** A zeroed tensor. */
   allocate(type: TensorType): DeviceTensor;
+  /** Part of a tensor, from some element on, as a tensor of its own in the same memory. */
+  view(tensor: DeviceTensor, start: number, type: TensorType): DeviceTensor;
   /** Overwrites a tensor from host memory. */
   write(tensor: DeviceTensor, data: ArrayLike<number>): void;
   /** The elements of a tensor; may be a view that the next run overwrites. */
@@ -73,8 +81,9 @@ export interface Device {
 }
 
 /** Checks that everything a program exchanges is bound with the right type. */
-export function checkBindings(program: Program, bindings: Bindings): void {
-  for (const values of [program.inputs, program.state, program.outputs]) {
+export function checkBindings(program: Program, weights: Weights, bindings: Bindings): void {
+  const free = [...program.parameters].filter(([name]) => !weights.has(name));
+  for (const values of [program.inputs, free, program.state, program.outputs]) {
     for (const [name, { dtype, shape }] of values) {
       const bound = bindings.get(name);
       if (bound?.dtype === dtype && bound.shape.join() === shape.join()) continue;

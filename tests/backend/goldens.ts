@@ -48,7 +48,35 @@ interface Search {
   readonly outputs: { ids: number[]; score: number }[];
 }
 
-/** The parts of `expected.json` that concern inference. */
+/** One expected gradient: its loss, global norm and L2 norm of each tensor. */
+export interface ExpectedGradients {
+  readonly loss: number;
+  readonly global_norm: number;
+  readonly l2: Readonly<Record<string, number>>;
+}
+
+/** One expected training run. */
+export interface ExpectedRun {
+  readonly mode: "full" | "peft";
+  readonly run: "paper" | "same_batch";
+  readonly lr: number;
+  readonly betas: readonly [number, number];
+  readonly eps: number;
+  readonly weight_decay: number;
+  readonly clip: number;
+  readonly batches: number[][][];
+  readonly repeat: number;
+  readonly steps: readonly { loss: number; grad_norm: number; clip_scale: number }[];
+  readonly loss_after: number;
+  readonly loss_noise: number;
+  readonly final_param_noise: number;
+  readonly final_l2: Readonly<Record<string, number>>;
+  readonly decayed: readonly string[];
+  readonly not_decayed: readonly string[];
+  readonly final_file?: string;
+}
+
+/** The parts of `expected.json`. */
 export interface Expected {
   readonly cases: Record<string, { ids: number[][]; loss?: number; left_padding?: number[] }>;
   readonly greedy: {
@@ -57,6 +85,13 @@ export interface Expected {
     readonly with_eos: { eos: number; prompt: number[]; output: number[] };
   };
   readonly beam: Search[];
+  readonly gradients: {
+    readonly ids: number[][];
+    readonly labels: number[][];
+    readonly full: ExpectedGradients;
+    readonly peft?: ExpectedGradients;
+  };
+  readonly train: readonly ExpectedRun[];
 }
 
 /** Expected values of a golden model. */
@@ -65,8 +100,13 @@ export async function readExpected(name: string): Promise<Expected> {
 }
 
 /** Expected tensors of a golden model, widened to float32. */
-export async function readExpectedTensors(name: string): Promise<Map<string, Float32Array>> {
-  const path = `${FIXTURES}golden/${name}/expected.safetensors`;
+export function readExpectedTensors(name: string): Promise<Map<string, Float32Array>> {
+  return readTensors(name, "expected");
+}
+
+/** All tensors of a file of a golden model, widened to float32. */
+export async function readTensors(name: string, file: string): Promise<Map<string, Float32Array>> {
+  const path = `${FIXTURES}golden/${name}/${file}.safetensors`;
   const header = await readHeader(path);
   const tensors = new Map<string, Float32Array>();
   for (const { name, dtype, shape, offset } of header.entries) {

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Builder } from "../../core/graph/builder.ts";
 import { concat } from "../../core/graph/primitives.ts";
 import { elementCount, type Program, type Shape } from "../../core/graph/types.ts";
-import { buildForward } from "../../core/model/parscale.ts";
+import { buildForward } from "../../core/model/forward.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { repeatStreams } from "../../core/ops/repeat_streams.ts";
 import { RandomStream } from "../../core/random.ts";
@@ -19,13 +19,13 @@ function program(how: "shared" | "repeated" | "one stream at a time"): Program {
   const input = (name: string, shape: Shape) => g.input(name, { dtype: "f32", shape });
   const q = input("q", [B, T, H, D]);
   const [keys, values] = [input("keys", [B, K, S, D]), input("values", [B, K, S, D])];
-  const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
+  const visible = { last: g.input("positions", { dtype: "i32", shape: [B, T] }) };
   const prefix = (name: string) =>
     Array.from({ length: P }, (_, p) => input(`${name}${p}`, [1, K, M, D]));
   const [prefixKeys, prefixValues] = [prefix("prefix_k"), prefix("prefix_v")];
   if (how === "one stream at a time") {
     const streams = prefixKeys.map((k, p) =>
-      attention(g, { q, keys, values, positions, prefix: { keys: k, values: prefixValues[p]! } })
+      attention(g, { q, keys, values, visible, prefix: { keys: k, values: prefixValues[p]! } })
     );
     g.output("y", concat(g, streams, 0));
     return g.build();
@@ -34,7 +34,7 @@ function program(how: "shared" | "repeated" | "one stream at a time"): Program {
   const whole = { keys: concat(g, prefixKeys, 0), values: concat(g, prefixValues, 0) };
   g.output(
     "y",
-    attention(g, { q: rows(q), keys: rows(keys), values: rows(values), positions, prefix: whole }),
+    attention(g, { q: rows(q), keys: rows(keys), values: rows(values), visible, prefix: whole }),
   );
   return g.build();
 }

@@ -4,7 +4,13 @@
  */
 import { Builder } from "../../core/graph/builder.ts";
 import * as p from "../../core/graph/primitives.ts";
-import type { DType, Program, Shape, Value } from "../../core/graph/types.ts";
+import {
+  type DType,
+  elementCount,
+  type Program,
+  type Shape,
+  type Value,
+} from "../../core/graph/types.ts";
 import { silu, swiglu } from "../../core/ops/activation.ts";
 import { mixStreams, streamWeights } from "../../core/ops/aggregate.ts";
 import { attention } from "../../core/ops/attention.ts";
@@ -15,6 +21,8 @@ import { rmsNorm } from "../../core/ops/rms_norm.ts";
 import { rope } from "../../core/ops/rope.ts";
 import { softmax } from "../../core/ops/softmax.ts";
 import { tokenLogprobs } from "../../core/ops/token_logprobs.ts";
+import { RandomStream } from "../../core/random.ts";
+import type { Device, HostArray } from "../../core/runtime/device.ts";
 
 /** A program over one op, and what is special about its inputs. */
 export interface OpCase {
@@ -24,6 +32,8 @@ export interface OpCase {
   readonly program: Program;
   /** Exclusive upper bound of the integers in each i32 input. */
   readonly bounds: Readonly<Record<string, number>>;
+  /** Inputs through which no gradient passes. */
+  readonly constants: readonly string[];
 }
 
 type Inputs = Readonly<Record<string, Value>>;
@@ -33,6 +43,7 @@ function opCase(
   about: string,
   shapes: Readonly<Record<string, Shape | { readonly i32: Shape; readonly below: number }>>,
   build: (g: Builder, inputs: Inputs) => Value,
+  constants: readonly string[] = [],
 ): OpCase {
   const g = new Builder(op);
   const bounds: Record<string, number> = {};
@@ -44,7 +55,7 @@ function opCase(
     }),
   );
   g.output("result", build(g, inputs));
-  return { name: `${op}: ${about}`, op, program: g.build(), bounds };
+  return { name: `${op}: ${about}`, op, program: g.build(), bounds, constants };
 }
 
 const unary = (op: string, apply: (g: Builder, x: Value) => Value) =>
@@ -73,7 +84,14 @@ const binary = (op: string, apply: (g: Builder, a: Value, b: Value) => Value) =>
   opCase(op, "broadcast", { a: [4, 1, 5], b: [3, 1] }, (g, { a, b }) => apply(g, a!, b!)),
 ];
 
-const attentionCase = (about: string, B: number, P: number, shared: boolean, prefix: boolean) => {
+const attentionCase = (
+  about: string,
+  B: number,
+  P: number,
+  shared: boolean,
+  prefix: boolean,
+  packed = false,
+) => {
   const [T, S, H, K, D, M] = [3, 7, 6, 2, 4, 5];
   const R = shared ? B : P * B;
   const shapes = {
@@ -81,6 +99,7 @@ const attentionCase = (about: string, B: number, P: number, shared: boolean, pre
     keys: [R, K, S, D],
     values: [R, K, S, D],
     positions: { i32: [B, T], below: S },
+    ...(packed ? { first: { i32: [B, T], below: S } } : {}),
     ...(prefix ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
   };
   return opCase("attention", about, shapes, (g, x) =>
@@ -88,7 +107,7 @@ const attentionCase = (about: string, B: number, P: number, shared: boolean, pre
       q: x.q!,
       keys: x.keys!,
       values: x.values!,
-      positions: x.positions!,
+      visible: { last: x.positions!, ...(packed ? { first: x.first! } : {}) },
       ...(prefix ? { prefix: { keys: x.prefixKeys!, values: x.prefixValues! } } : {}),
     }));
 };
@@ -110,6 +129,7 @@ export const OP_CASES: readonly OpCase[] = [
     "broadcast branches",
     { a: [2, 3], b: [3], x: [2, 1], y: [3] },
     (g, { a, b, x, y }) => p.select(g, p.lessEqual(g, a!, b!), x!, y!),
+    ["a", "b"],
   ),
   unary("exp", p.exp),
   unaryOfSquare("log", p.log),
@@ -117,6 +137,8 @@ export const OP_CASES: readonly OpCase[] = [
   ofPosition("sin", p.sin),
   ofPosition("cos", p.cos),
   unary("sigmoid", p.sigmoid),
+  opCase("sin", "of numbers", { x: [5] }, (g, { x }) => p.sin(g, x!)),
+  opCase("cos", "of numbers", { x: [5] }, (g, { x }) => p.cos(g, x!)),
   opCase("cast", "i32 to f32", { x: { i32: [4], below: 100 } }, (g, { x }) => p.cast(g, x!, "f32")),
   opCase("constant", "list", { x: [3] }, (g, { x }) => p.mul(g, x!, p.constant(g, [1, -2, 0.5]))),
   opCase(
@@ -176,6 +198,30 @@ export const OP_CASES: readonly OpCase[] = [
     { x: [4, 6], at: { i32: [4], below: 6 } },
     (g, { x, at }) => p.takeLast(g, x!, at!),
   ),
+  opCase(
+    "scatter_add",
+    "repeated indices, first axis",
+    { x: [4, 3], at: { i32: [2, 5], below: 4 }, y: [2, 5, 3] },
+    (g, { x, at, y }) => p.scatterAdd(g, x!, at!, y!, 0),
+  ),
+  opCase(
+    "scatter_add",
+    "repeated indices, inner axis",
+    { x: [2, 4, 3], at: { i32: [6], below: 4 }, y: [2, 6, 3] },
+    (g, { x, at, y }) => p.scatterAdd(g, x!, at!, y!, 1),
+  ),
+  opCase(
+    "add_last",
+    "rows",
+    { x: [4, 6], at: { i32: [4], below: 6 }, y: [4] },
+    (g, { x, at, y }) => p.addLast(g, x!, at!, y!),
+  ),
+  opCase(
+    "recompute",
+    "under a view",
+    { x: [2, 6] },
+    (g, { x }) => p.add(g, p.reshape(g, p.recompute(g, x!, 1), [12]), p.reshape(g, x!, [12])),
+  ),
   opCase("embedding", "two axes of ids", { table: [7, 3], ids: { i32: [2, 4], below: 7 } }, (
     g,
     { table, ids },
@@ -199,6 +245,7 @@ export const OP_CASES: readonly OpCase[] = [
     "halves",
     { x: [2, 3, 16], c: [2, 3, 4], s: [2, 3, 4] },
     (g, { x, c, s }) => rope(g, x!, { cos: c!, sin: s! }, 2),
+    ["c", "s"],
   ),
   opCase("softmax", "last axis", { x: [2, 3, 5] }, (g, { x }) => softmax(g, x!)),
   unary("silu", silu),
@@ -211,6 +258,7 @@ export const OP_CASES: readonly OpCase[] = [
   attentionCase("plain", 2, 1, true, false),
   attentionCase("per-stream rows behind a prefix", 2, 3, false, true),
   attentionCase("shared rows behind a prefix", 2, 3, true, true),
+  attentionCase("several documents in a row", 2, 2, false, true, true),
   opCase("repeat_streams", "rows", { x: [2, 3] }, (g, { x }) => repeatStreams(g, x!, 3)),
   opCase("stream_weights", "smoothed", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0.1)),
   opCase("stream_weights", "as they are", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0)),
@@ -225,3 +273,40 @@ export const OP_CASES: readonly OpCase[] = [
     { x, at },
   ) => tokenLogprobs(g, p.mul(g, x!, p.constant(g, 50)), at!)),
 ];
+
+/** Random values for every input of a case. */
+export function randomInputs({ program, bounds }: OpCase): Map<string, number[]> {
+  const random = new RandomStream(7, program.name);
+  return new Map([...program.inputs].map(([name, { dtype, shape }]) => {
+    const draw = dtype === "i32" ? () => random.integer(bounds[name]!) : () => random.normal();
+    return [name, Array.from({ length: elementCount(shape) }, draw)];
+  }));
+}
+
+/** Runs a program once without weights; all its tensors by name. */
+export async function runOn(
+  device: Device,
+  program: Program,
+  data: ReadonlyMap<string, number[]>,
+): Promise<Map<string, HostArray>> {
+  return await (await prepareOn(device, program))(data);
+}
+
+/** Compiles a program without weights; the result runs it and returns all its tensors by name. */
+export async function prepareOn(
+  device: Device,
+  program: Program,
+): Promise<(data: ReadonlyMap<string, number[]>) => Promise<Map<string, HostArray>>> {
+  const executable = await device.compile(program, new Map());
+  const tensors = new Map(
+    [...program.inputs, ...program.state, ...program.outputs].map(([name, type]) => [
+      name,
+      device.allocate(type),
+    ]),
+  );
+  return async (data) => {
+    for (const [name, values] of data) device.write(tensors.get(name)!, values);
+    await executable.run(tensors);
+    return new Map([...tensors].map(([name, tensor]) => [name, device.read(tensor)]));
+  };
+}

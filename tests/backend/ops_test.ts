@@ -1,43 +1,15 @@
 /** Every op on every device against the reference in f64. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { PRIMITIVES } from "../../core/graph/primitives.ts";
 import { Builder } from "../../core/graph/builder.ts";
-import { writeSlots } from "../../core/graph/primitives.ts";
-import { elementCount, type Program } from "../../core/graph/types.ts";
+import { add, assign, constant, mul, writeSlots } from "../../core/graph/primitives.ts";
 import { MODEL_OPS } from "../../core/ops/mod.ts";
-import { RandomStream } from "../../core/random.ts";
-import type { Device, HostArray } from "../../core/runtime/device.ts";
 import { devices, reference } from "./devices.ts";
 import { maxDifference } from "./goldens.ts";
-import { OP_CASES, type OpCase } from "./op_cases.ts";
+import { OP_CASES, randomInputs, runOn } from "./op_cases.ts";
 
 /** Results are sums of a few dozen products of numbers around 1. */
 const TOLERANCE = 1e-5;
-
-function randomInputs({ program, bounds }: OpCase): Map<string, number[]> {
-  const random = new RandomStream(7, program.name);
-  return new Map([...program.inputs].map(([name, { dtype, shape }]) => {
-    const draw = dtype === "i32" ? () => random.integer(bounds[name]!) : () => random.normal();
-    return [name, Array.from({ length: elementCount(shape) }, draw)];
-  }));
-}
-
-async function runOn(
-  device: Device,
-  program: Program,
-  data: ReadonlyMap<string, number[]>,
-): Promise<Map<string, HostArray>> {
-  const executable = await device.compile(program, new Map());
-  const tensors = new Map(
-    [...program.inputs, ...program.state, ...program.outputs].map(([name, type]) => [
-      name,
-      device.allocate(type),
-    ]),
-  );
-  for (const [name, values] of data) device.write(tensors.get(name)!, values);
-  await executable.run(tensors);
-  return new Map([...tensors].map(([name, tensor]) => [name, device.read(tensor)]));
-}
 
 for (const { name: deviceName, device } of devices) {
   for (const one of OP_CASES) {
@@ -50,6 +22,28 @@ for (const { name: deviceName, device } of devices) {
       assert(difference < TOLERANCE, `relative difference ${difference}`);
     });
   }
+
+  Deno.test(`${deviceName} assigns to a state after its last reader`, async () => {
+    const g = new Builder("assign");
+    const state = g.state("mean", { dtype: "f32", shape: [3] });
+    const x = g.input("x", { dtype: "f32", shape: [3] });
+    const half = constant(g, 0.5);
+    g.update("mean", assign(g, state, add(g, mul(g, state, half), mul(g, x, half))));
+    const data = new Map([["mean", [2, 4, -6]], ["x", [4, 0, 2]]]);
+    assertEquals(Array.from((await runOn(device, g.build(), data)).get("mean")!), [3, 2, -2]);
+  });
+
+  Deno.test(`${deviceName} refuses to overwrite a state that is read elsewhere`, async () => {
+    const g = new Builder("late reader");
+    const state = g.state("count", { dtype: "f32", shape: [3] });
+    g.update("count", assign(g, state, add(g, state, constant(g, 1))));
+    g.output("old", mul(g, state, constant(g, 2)));
+    await assertRejects(
+      async () => await runOn(device, g.build(), new Map()),
+      TypeError,
+      deviceName.startsWith("cpu") ? "before it is read" : "read by a later node",
+    );
+  });
 
   Deno.test(`${deviceName} writes slots into the state's own memory`, async () => {
     const [R, K, S, T, D] = [3, 2, 6, 2, 4];
@@ -78,7 +72,7 @@ for (const { name: deviceName, device } of devices) {
 
 Deno.test("every op has a case", () => {
   const covered = new Set(OP_CASES.map((one) => one.op));
-  covered.add("write_slots"); // has a test of its own above
+  for (const op of ["write_slots", "assign"]) covered.add(op); // have tests of their own above
   const all = [...PRIMITIVES.keys(), ...MODEL_OPS.keys()];
   assertEquals(all.filter((name) => !covered.has(name)), []);
 });

@@ -18,7 +18,7 @@ for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
     const text = [9, 12, 200, 31, 64];
     const [M, T] = [segment.length, text.length];
 
-    const streams = { ...config, streams: 2, prefixTokens: M, smoothing: 0.1 };
+    const streams = { ...config, streams: 2, prefix: true, prefixTokens: M, smoothing: 0.1 };
     const prefixes = await prefixesFromText(plain, [segment, segment]);
     const weights = new Map<string, HostTensor | FileTensor>(tensors);
     for (const spec of parameterSpecs(streams).filter((spec) => spec.introduced)) {

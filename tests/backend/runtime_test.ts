@@ -161,7 +161,16 @@ Deno.test("a cache updated where it lies equals one copied into a new tensor", a
     if (inPlace) g.update("cache", next);
     else g.output("next", next);
     const behind = { keys: prefix!, values: prefix! };
-    g.output("y", attention(g, { q: q!, keys: next, values: next, positions, prefix: behind }));
+    g.output(
+      "y",
+      attention(g, {
+        q: q!,
+        keys: next,
+        values: next,
+        visible: { last: positions },
+        prefix: behind,
+      }),
+    );
     return g.build();
   };
   const data = {

@@ -29,6 +29,9 @@ export function qwen05b(streams: number): ModelConfig {
     dtype: "bf16",
     eosTokenIds: [],
     streams,
+    prefix: streams > 1,
+    loraRank: 0,
+    bitfit: false,
     prefixTokens: 48,
     smoothing: 0.1,
   };

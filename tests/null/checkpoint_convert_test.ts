@@ -33,9 +33,10 @@ Deno.test("a converted folder opens, keeps the backbone and strips back to it", 
       const model = `${MODELS}/${name}`, out = `${folder}/p4`, back = `${folder}/back`;
       const report = await run({ model, out, streams: 4, prefixTokens: 6 }, { verify: true });
       const source = await openCheckpoint(model), result = await openCheckpoint(out);
-      const { streams, prefixTokens, smoothing, ...rest } = result.config;
-      assertEquals([streams, prefixTokens, smoothing], [4, 6, 0.1]);
-      const { streams: _, prefixTokens: __, smoothing: ___, ...plain } = source.config;
+      const { streams, prefix, prefixTokens, smoothing, ...rest } = result.config;
+      assertEquals([streams, prefix, prefixTokens, smoothing], [4, true, 6, 0.1]);
+      const { streams: _, prefix: __, prefixTokens: ___, smoothing: ____, ...plain } =
+        source.config;
       assertEquals(rest, plain);
       assertEquals(report.introducedParams, countParameters(result.config).introduced);
       assertEquals(report.tensors, result.tensors.size);

@@ -91,6 +91,9 @@ Deno.test("a missing config field has the default of the official class", () => 
     dtype: "f32",
     eosTokenIds: [],
     streams: 1,
+    prefix: false,
+    loraRank: 0,
+    bitfit: false,
     prefixTokens: 48,
     smoothing: 0.01,
   });

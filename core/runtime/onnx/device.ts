@@ -38,10 +38,15 @@ class OnnxTensor implements DeviceTensor {
   readonly data: HostArray;
   readonly value: Handle;
 
-  constructor(api: OnnxApi, type: TensorType, collect: FinalizationRegistry<Handle>) {
+  constructor(
+    api: OnnxApi,
+    type: TensorType,
+    collect: FinalizationRegistry<Handle>,
+    data: HostArray = new ARRAYS[type.dtype](elementCount(type.shape)),
+  ) {
     this.dtype = type.dtype;
     this.shape = type.shape;
-    this.data = new ARRAYS[type.dtype](elementCount(type.shape));
+    this.data = data;
     const address = Deno.UnsafePointer.of(this.data as Uint8Array<ArrayBuffer>);
     this.value = api.tensor(address, this.data.byteLength, type.shape, type.dtype as OnnxType);
     collect.register(this, this.value);
@@ -96,7 +101,12 @@ export class CpuDevice extends HostDevice implements Device {
     const { prepared, lowered } = this.#lower(program, weights);
     const session = this.#session(lowered, weights);
     const binding = this.#api.binding(session.handle);
-    const executable = new CpuExecutable(this.#api, prepared, session, binding);
+    const executable = new CpuExecutable(
+      this.#api,
+      { program: prepared, weights },
+      session,
+      binding,
+    );
     this.#bindings.register(executable, binding);
     for (const [name, { type, data }] of lowered.sizes) {
       const array = type === "i64" ? BigInt64Array.from(data, BigInt) : Int32Array.from(data);
@@ -109,6 +119,11 @@ export class CpuDevice extends HostDevice implements Device {
     return new OnnxTensor(this.#api, type, this.#values);
   }
 
+  view(tensor: OnnxTensor, start: number, type: TensorType): DeviceTensor {
+    const data = tensor.data.subarray(start, start + elementCount(type.shape));
+    return new OnnxTensor(this.#api, type, this.#values, data);
+  }
+
   close(): void {
     for (const sessions of this.#sessions.values()) {
       for (const session of sessions.values()) session.close();
@@ -118,11 +133,7 @@ export class CpuDevice extends HostDevice implements Device {
 
   #lower(program: Program, weights: Weights): { prepared: Program; lowered: Lowered } {
     const prepared = prepare(program, lowers);
-    const storedType = (name: string) => {
-      const weight = weights.get(name);
-      if (!weight) throw new TypeError(`Cannot compile ${program.name}: no weight "${name}"`);
-      return weight.dtype as OnnxType;
-    };
+    const storedType = (name: string) => weights.get(name)?.dtype as OnnxType | undefined;
     return { prepared, lowered: lower(prepared, { storedType, matrices: this.#matrices }) };
   }
 
@@ -141,15 +152,22 @@ export class CpuDevice extends HostDevice implements Device {
 class CpuExecutable implements Executable {
   readonly #api: OnnxApi;
   readonly #program: Program;
+  readonly #weights: Weights;
   readonly #session: Session;
   readonly #binding: Handle;
   /** What is bound now; also keeps the memory alive. */
   readonly #bound = new Map<string, unknown>();
   readonly #names = new Map<string, Uint8Array<ArrayBuffer>>();
 
-  constructor(api: OnnxApi, program: Program, session: Session, binding: Handle) {
+  constructor(
+    api: OnnxApi,
+    { program, weights }: { program: Program; weights: Weights },
+    session: Session,
+    binding: Handle,
+  ) {
     this.#api = api;
     this.#program = program;
+    this.#weights = weights;
     this.#session = session;
     this.#binding = binding;
   }
@@ -168,7 +186,7 @@ class CpuExecutable implements Executable {
   }
 
   async run(bindings: Bindings): Promise<void> {
-    checkBindings(this.#program, bindings);
+    checkBindings(this.#program, this.#weights, bindings);
     for (const [name, tensor] of bindings as ReadonlyMap<string, OnnxTensor>) {
       if (this.#bound.get(name) === tensor) continue;
       if (this.#program.outputs.has(name)) {

@@ -34,8 +34,8 @@ export interface WeightUse {
 
 /** What lowering needs to know about weights. */
 export interface LoweringOptions {
-  /** Stored element type of a parameter. */
-  readonly storedType: (parameter: string) => OnnxType;
+  /** Stored element type of a parameter; undefined when it is free, that is, an input. */
+  readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
 }
 
@@ -85,13 +85,17 @@ export class Lowering {
   constructor(program: Program, options: LoweringOptions) {
     this.#program = program;
     this.options = options;
-    for (const [name, value] of program.parameters) this.#parameters.set(value, name);
+    for (const [name, value] of program.parameters) {
+      if (options.storedType(name)) this.#parameters.set(value, name);
+    }
   }
 
   run(): Lowered {
     const { model } = this;
-    const { inputs, state, updates, outputs, nodes } = this.#program;
-    for (const [name, value] of [...inputs, ...state]) {
+    const { inputs, parameters, state, updates, outputs, nodes } = this.#program;
+    requireReadersFirst(this.#program);
+    const free = [...parameters].filter(([, value]) => !this.isParameter(value));
+    for (const [name, value] of [...inputs, ...free, ...state]) {
       this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
     }
     const leaving: [string, Value][] = [...outputs];
@@ -124,14 +128,14 @@ export class Lowering {
     return node.inputs.map((value) => this.get(value));
   }
 
-  /** Whether a value is a weight, whose form a rule may choose. */
+  /** Whether a value is a fixed weight, whose form a rule may choose. */
   isParameter(value: Value): boolean {
     return this.#parameters.has(value);
   }
 
   /** Stored element type of a parameter. */
   storedType(value: Value): OnnxType {
-    return this.options.storedType(this.#parameters.get(value)!);
+    return this.options.storedType(this.#parameters.get(value)!)!;
   }
 
   /** Declares a weight in some form and returns the initializer's name. */
@@ -171,5 +175,28 @@ export class Lowering {
     const made = this.#made.get(key) ?? make();
     this.#made.set(key, made);
     return made;
+  }
+}
+
+/**
+ * The library runs nodes in an order of its own, so what overwrites a state tensor must depend on
+ * everything else that reads it; coming later in the program is not enough. Breaking this gives
+ * silently wrong numbers.
+ */
+function requireReadersFirst({ name, nodes, state, updates }: Program): void {
+  const writers = new Map<Value, Node>();
+  for (const node of nodes) for (const value of node.outputs) writers.set(value, node);
+  for (const [tensor, value] of updates) {
+    const before = new Set<Node>();
+    const waiting = [value];
+    for (let next; (next = waiting.pop());) {
+      const node = writers.get(next);
+      if (!node || before.has(node)) continue;
+      before.add(node);
+      waiting.push(...node.inputs);
+    }
+    const buffer = state.get(tensor)!;
+    if (nodes.every((node) => !node.inputs.includes(buffer) || before.has(node))) continue;
+    throw new TypeError(`Cannot run ${name}: "${tensor}" may be overwritten before it is read`);
   }
 }

@@ -177,6 +177,37 @@ const takeLast: Rule = (l, node, output) => {
   l.model.node("Squeeze", [picked, l.longs(-1)], {}, { output });
 };
 
+/**
+ * ScatterElements, whose sums are exact; ScatterND loses additions to the same index when it runs on
+ * several threads. It wants one index per element, so the indices are spread over the entries.
+ */
+const scatterAdd: Rule = (l, node, output) => {
+  const [x, indices, update] = l.operands(node) as [string, string, string];
+  const axis = node.attributes.axis as number;
+  const { shape } = node.inputs[0]!;
+  const around = shape.map((_, i) => i).filter((i) => i !== axis);
+  // Several axes of indices count as one, which the entries then have in their place.
+  const flat = l.model.node("Reshape", [indices, l.longs(-1)]);
+  const spread = l.model.node("Unsqueeze", [flat, l.longs(...around)]);
+  const entries = shape.map((size, i) => i === axis ? -1 : size);
+  const entryShape = l.size({ type: "i64", data: entries });
+  const list = l.model.node("Reshape", [update, entryShape]);
+  const each = l.model.node("Expand", [spread, l.model.node("Shape", [list])]);
+  l.model.node("ScatterElements", [x, each, list], { axis, reduction: "add" }, { output });
+};
+
+const addLast: Rule = (l, node, output) => {
+  const [x, indices, update] = l.operands(node) as [string, string, string];
+  const column = l.model.node("Unsqueeze", [indices, l.longs(-1)]);
+  const values = l.model.node("Unsqueeze", [update, l.longs(-1)]);
+  l.model.node("ScatterElements", [x, column, values], { axis: -1, reduction: "add" }, { output });
+};
+
+/** The output is bound to the buffer's memory; `Lowering` checks that nobody reads the buffer late. */
+const assign: Rule = (l, node, output) => {
+  l.model.node("Identity", [l.get(node.inputs[1]!)], {}, { output });
+};
+
 /** Copies nothing when the output is bound to the memory of the buffer. */
 const writeSlots: Rule = (l, node, output) => {
   const [buffer, update, start] = l.operands(node) as [string, string, string];
@@ -215,10 +246,14 @@ export const RULES: Readonly<Record<string, Rule>> = {
   matmul,
   reshape: toShape("Reshape"),
   broadcast: toShape("Expand"),
+  recompute: same("Identity"),
   transpose,
   slice,
   concat: alongAxis("Concat"),
   gather,
   take_last: takeLast,
+  scatter_add: scatterAdd,
+  add_last: addLast,
+  assign,
   write_slots: writeSlots,
 };

@@ -52,7 +52,7 @@ export class ReferenceDevice extends HostDevice implements Device {
     const fixed = new Map<Value, Operand>();
     for (const [name, value] of prepared.parameters) {
       const weight = weights.get(name);
-      if (!weight) throw new TypeError(`Cannot compile ${program.name}: no weight "${name}"`);
+      if (!weight) continue;
       const tensor = this.allocate(value);
       tensor.data.set(weightValues(weight));
       fixed.set(value, tensor);
@@ -64,13 +64,20 @@ export class ReferenceDevice extends HostDevice implements Device {
         fixed.set(value, { shape: value.shape, data: this.#array(value, arena, offset) });
       }
     }
-    return Promise.resolve({ run: (bindings) => run(prepared, plan, fixed, bindings) });
+    return Promise.resolve({
+      run: (bindings) => run(prepared, plan, { weights, fixed, bindings }),
+    });
   }
 
   allocate(type: TensorType): HostTensor {
     const { dtype, shape } = type;
     const buffer = new ArrayBuffer(elementCount(shape) * this.#bytes(dtype));
     return { dtype, shape, data: this.#array(type, buffer, 0) };
+  }
+
+  view(tensor: HostTensor, start: number, type: TensorType): HostTensor {
+    const data = tensor.data.subarray(start, start + elementCount(type.shape));
+    return { dtype: type.dtype, shape: type.shape, data };
   }
 
   close(): void {}
@@ -92,14 +99,17 @@ export class ReferenceDevice extends HostDevice implements Device {
 async function run(
   program: Program,
   plan: MemoryPlan,
-  fixed: ReadonlyMap<Value, Operand>,
-  bindings: Bindings,
+  given: { weights: Weights; fixed: ReadonlyMap<Value, Operand>; bindings: Bindings },
 ): Promise<void> {
-  checkBindings(program, bindings);
-  await new Promise((resolve) => setTimeout(resolve)); // lets signals through between long runs
+  const { weights, fixed, bindings } = given;
+  checkBindings(program, weights, bindings);
+  await letSignalsThrough();
   const bound = new Map<Value, Operand>();
   for (const values of [program.outputs, program.state, program.inputs]) { // an output may be an input
     for (const [name, value] of values) bound.set(value, bindings.get(name) as HostTensor);
+  }
+  for (const [name, value] of program.parameters) {
+    if (!fixed.has(value)) bound.set(value, bindings.get(name) as HostTensor);
   }
   // A value that shares a bound tensor's memory (an update, a view of an input) is found by its place.
   const byPlace = new Map<string, Operand>();
@@ -119,6 +129,15 @@ async function run(
     const source = operandOf(value).data;
     if (target.data !== source) target.data.set(source);
   }
+}
+
+let lastTurn = 0;
+
+/** Gives the event loop a turn now and then; a turn costs as much as many small runs. */
+async function letSignalsThrough(): Promise<void> {
+  if (performance.now() - lastTurn < 20) return;
+  await new Promise((resolve) => setTimeout(resolve));
+  lastTurn = performance.now();
 }
 
 function placeOf(plan: MemoryPlan, value: Value): string {

@@ -171,6 +171,30 @@ const takeLast: Evaluate = (out, [x, indices]) => {
   indices!.data.forEach((index, i) => out.data[i] = x!.data[i * size + index]!);
 };
 
+const scatterAdd: Evaluate = (out, [x, indices, update], { axis }) => {
+  copy(out, [x!], {});
+  const size = out.shape[axis as number]!;
+  const inner = stridesOf(out.shape)[axis as number]!;
+  const outer = out.data.length / (size * inner);
+  let at = 0;
+  for (let o = 0; o < outer; o++) {
+    for (const index of indices!.data) {
+      if (index < 0 || index >= size) throw new RangeError(`Cannot add at ${index} of ${size}`);
+      for (let i = 0; i < inner; i++) {
+        out.data[(o * size + index) * inner + i]! += update!.data[at++]!;
+      }
+    }
+  }
+};
+
+const addLast: Evaluate = (out, [x, indices, update]) => {
+  copy(out, [x!], {});
+  const size = out.shape.at(-1)!;
+  indices!.data.forEach((index, i) => out.data[i * size + index]! += update!.data[i]!);
+};
+
+const assign: Evaluate = (out, [, value]) => copy(out, [value!], {});
+
 const writeSlots: Evaluate = (out, [buffer, update, start]) => {
   copy(out, [buffer!], {});
   const [R, K, T, D] = update!.shape as [number, number, number, number];
@@ -210,11 +234,15 @@ export const EVALUATE: Readonly<Record<string, Evaluate>> = {
   argmax,
   matmul,
   reshape: copy,
+  recompute: copy,
   transpose,
   broadcast,
   slice,
   concat,
   gather,
   take_last: takeLast,
+  scatter_add: scatterAdd,
+  add_last: addLast,
+  assign,
   write_slots: writeSlots,
 };

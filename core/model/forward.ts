@@ -1,0 +1,93 @@
+/**
+ * The program of inference: prefill, decoding and scoring are one.
+ *
+ * It appends T tokens to each of B sequences, starting at slot `start[b]` of the KV cache, and computes
+ * results for the `select`ed tokens only. Sequences may have different lengths: what lies in the cache
+ * after a sequence's last token is never looked at, and is overwritten by its next tokens.
+ */
+import { Builder } from "../graph/builder.ts";
+import { argmax, gather, reshape, transpose, writeSlots } from "../graph/primitives.ts";
+import type { Program, Value } from "../graph/types.ts";
+import { repeatStreams } from "../ops/repeat_streams.ts";
+import { tokenLogprobs } from "../ops/token_logprobs.ts";
+import type { ModelConfig } from "./config.ts";
+import { mixAndProject, parameterDeclarer, runLayers, tablesByRows } from "./parscale.ts";
+import type { BlockContext } from "./qwen.ts";
+
+/** Sizes of one forward program. */
+export interface ForwardSizes {
+  /** B: sequences. */
+  readonly batch: number;
+  /** T: new tokens per sequence. */
+  readonly tokens: number;
+  /** S: slots of the KV cache; at least `start + tokens` of every sequence. */
+  readonly capacity: number;
+  /** N: tokens for which results are computed. */
+  readonly selected: number;
+}
+
+/** What a forward program computes for the selected tokens. */
+export interface ForwardOptions {
+  /**
+   * `logits`: `logits` [N, V]. `score`: `logprobs` [N] of the input `targets` [N], and `argmax` [N].
+   */
+  readonly head: "logits" | "score";
+  /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
+  readonly trace?: boolean;
+}
+
+/**
+ * Builds the forward program.
+ *
+ * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
+ * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` also `targets` [N]. State:
+ * `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
+ * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights.
+ */
+export function buildForward(
+  config: ModelConfig,
+  sizes: ForwardSizes,
+  options: ForwardOptions,
+): Program {
+  const { batch: B, tokens: T, capacity: S, selected: N } = sizes;
+  const { streams: P, hiddenSize: C } = config;
+  const g = new Builder(`forward.${options.head}`);
+  const ids = g.input("ids", { dtype: "i32", shape: [B, T] });
+  const start = g.input("start", { dtype: "i32", shape: [B] });
+  const chosen = g.input("select", { dtype: "i32", shape: [N] });
+  const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
+
+  const starts = new Map([[P * B, repeatStreams(g, start, P)], [B, start]]);
+  const cached = (kind: string, layer: number, update: Value) => {
+    const [rows, , K, D] = update.shape as [number, number, number, number];
+    const buffer = g.state(`${kind}.${layer}`, { dtype: "f32", shape: [rows, K, S, D] });
+    const slots = transpose(g, update, [0, 2, 1, 3]);
+    const written = writeSlots(g, buffer, slots, starts.get(rows)!);
+    g.update(`${kind}.${layer}`, written);
+    return written;
+  };
+  const context: BlockContext = {
+    g,
+    config,
+    parameter: parameterDeclarer(g, config),
+    visible: { last: positions },
+    tables: tablesByRows(g, config, positions),
+    keep: cached,
+  };
+  const trace = (name: string, value: Value) => {
+    if (options.trace) g.output(`trace.${name}`, value);
+  };
+
+  const x = runLayers(context, ids, (layer, value) => trace(`layer${layer}`, value));
+  // Everything after the last layer is per token, so only the selected tokens take part.
+  const selected = gather(g, reshape(g, x, [P, B * T, C]), chosen, 1); // [P, N, C]
+  const { logits, weights } = mixAndProject(context, selected, trace);
+  if (weights) g.output("weights", weights);
+  if (options.head === "logits") g.output("logits", logits);
+  else {
+    const targets = g.input("targets", { dtype: "i32", shape: [N] });
+    g.output("logprobs", tokenLogprobs(g, logits, targets));
+    g.output("argmax", reshape(g, argmax(g, logits, -1), [N]));
+  }
+  return g.build();
+}

@@ -1,0 +1,87 @@
+/**
+ * The program of training and validation: whole rows of tokens in, one loss out.
+ *
+ * A row may hold several documents one after the other. Positions count from 0 in each, which tells
+ * where it begins: attention never looks across that border. The loss is a sum over tokens, not a
+ * mean, so that the gradients of several micro-batches add up to exactly those of one large batch.
+ */
+import { Builder } from "../graph/builder.ts";
+import {
+  broadcast,
+  constant,
+  iota,
+  matmul,
+  mul,
+  reshape,
+  sub,
+  sum,
+  transpose,
+} from "../graph/primitives.ts";
+import type { Program, Value } from "../graph/types.ts";
+import { tokenLogprobs } from "../ops/token_logprobs.ts";
+import type { ModelConfig } from "./config.ts";
+import {
+  mixAndProject,
+  type Parameter,
+  parameterDeclarer,
+  runLayers,
+  tablesByRows,
+} from "./parscale.ts";
+import type { BlockContext } from "./qwen.ts";
+
+/** Sizes of one loss program. */
+export interface LossSizes {
+  /** B: rows. */
+  readonly batch: number;
+  /** T: tokens per row. */
+  readonly tokens: number;
+}
+
+/** Puts other values in the place of some parameters; undefined leaves a parameter as it is. */
+export type Substitute = (g: Builder) => (name: string) => Value | undefined;
+
+/**
+ * Builds the loss program.
+ *
+ * Inputs: `ids` and `positions` [B, T] i32; `targets` [B·T] i32, the token after each; `predicted`
+ * [B·T] f32, 1 where that token counts and 0 where it does not. Outputs: `loss`, a scalar, minus the
+ * sum of the log-probabilities of the predicted tokens; with P > 1 `weight_sums` [P], the aggregation
+ * weights summed over these tokens.
+ */
+export function buildLoss(
+  config: ModelConfig,
+  { batch: B, tokens: T }: LossSizes,
+  substitute: Substitute = () => () => undefined,
+): Program {
+  const { streams: P, hiddenSize: C } = config;
+  const N = B * T;
+  const g = new Builder("loss");
+  const ids = g.input("ids", { dtype: "i32", shape: [B, T] });
+  const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
+  const targets = g.input("targets", { dtype: "i32", shape: [N] });
+  const predicted = g.input("predicted", { dtype: "f32", shape: [N] });
+
+  const declared = parameterDeclarer(g, config);
+  const substituted = substitute(g);
+  const parameter: Parameter = (name) => substituted(name) ?? declared(name);
+  const slots = iota(g, T);
+  const context: BlockContext = {
+    g,
+    config,
+    parameter,
+    // The token in slot t is number `position` of its document, which therefore begins that far before.
+    visible: { first: sub(g, slots, positions), last: broadcast(g, slots, [B, T]) },
+    tables: tablesByRows(g, config, positions),
+    keep: (_kind, _layer, update) => transpose(g, update, [0, 2, 1, 3]),
+  };
+  const x = runLayers(context, ids); // [P·N, C]
+  const { logits, weights } = mixAndProject(context, reshape(g, x, [P, N, C]));
+  const logprobs = mul(g, tokenLogprobs(g, logits, targets), predicted);
+  const total = reshape(g, sum(g, logprobs, 0), []);
+  g.output("loss", mul(g, total, constant(g, -1)));
+  if (weights) {
+    const sums = matmul(g, reshape(g, predicted, [1, N]), weights);
+    g.output("weight_sums", reshape(g, sums, [P]));
+  }
+  return g.build();
+}

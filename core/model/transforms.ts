@@ -1,0 +1,63 @@
+/**
+ * What a stream may change in the linear layers it runs through: the input transformations of the
+ * paper's ablation (appendix A), besides or instead of a prefix.
+ *
+ *   LoRA    y_p = W x_p + b + 2 B_p A_p x_p     A_p [r, in] normal, B_p [out, r] zero at the start
+ *   BitFit  y_p = W x_p + b + c_p               c_p [out] zero at the start
+ *
+ * Each stream has tensors of its own, so unlike usual LoRA they cannot be merged into the weights
+ * unless there is only one stream. The factor 2 is the usual α = 2r.
+ */
+import type { Builder } from "../graph/builder.ts";
+import { add, constant, matmul, mul, reshape } from "../graph/primitives.ts";
+import type { Value } from "../graph/types.ts";
+import { linear } from "../ops/linear.ts";
+import type { ModelConfig } from "./config.ts";
+
+const LORA_SCALE = 2;
+
+/** What a projection needs besides its input. */
+export interface ProjectContext {
+  readonly g: Builder;
+  readonly config: ModelConfig;
+  readonly parameter: (name: string) => Value;
+}
+
+/** Whether linear layers differ from stream to stream. */
+function transforms(config: ModelConfig): boolean {
+  return config.loraRank > 0 || config.bitfit;
+}
+
+/**
+ * Whether q, k and v of layer 0 are the same for all streams, which then part only at its attention;
+ * so it is unless something other than a prefix tells the streams apart.
+ */
+export function sharesFirstLayer(config: ModelConfig): boolean {
+  return config.prefix && !transforms(config);
+}
+
+/** The linear layer `name` with what each stream adds to it: x [rows·T, in] → [rows·T, out] */
+export function project(context: ProjectContext, name: string, x: Value, bias = false): Value {
+  const { g, config, parameter } = context;
+  const plain = linear(
+    g,
+    x,
+    parameter(`${name}.weight`),
+    bias ? parameter(`${name}.bias`) : undefined,
+  );
+  if (!transforms(config)) return plain;
+  const { streams: P } = config;
+  const byStream = (flat: Value) => reshape(g, flat, [P, flat.shape[0]! / P, flat.shape[1]!]);
+  let y = byStream(plain); // [P, N, out]
+  if (config.loraRank > 0) {
+    const transposed = { transposeB: true };
+    const low = matmul(g, byStream(x), parameter(`${name}.lora_a`), transposed); // [P, N, r]
+    const update = matmul(g, low, parameter(`${name}.lora_b`), transposed);
+    y = add(g, y, mul(g, update, constant(g, LORA_SCALE)));
+  }
+  if (config.bitfit) {
+    const own = parameter(`${name}.stream_bias`);
+    y = add(g, y, reshape(g, own, [P, 1, own.shape[1]!]));
+  }
+  return reshape(g, y, plain.shape);
+}

@@ -1,0 +1,114 @@
+/** Gradients of every op against central differences, and of every device against the reference. */
+import { assert, assertEquals } from "@std/assert";
+import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../core/graph/derivatives.ts";
+import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
+import { Builder } from "../../core/graph/builder.ts";
+import { mul, PRIMITIVES, reshape, sum } from "../../core/graph/primitives.ts";
+import { rebuild } from "../../core/graph/rewrite.ts";
+import { elementCount, type Program, type Value } from "../../core/graph/types.ts";
+import { MODEL_OPS } from "../../core/ops/mod.ts";
+import { devices, reference } from "./devices.ts";
+import { maxDifference } from "./goldens.ts";
+import { OP_CASES, type OpCase, prepareOn, randomInputs, runOn } from "./op_cases.ts";
+
+/** Step of the central differences, whose own error is of its square. */
+const STEP = 1e-4;
+
+/** The case with a scalar output: a weighted sum of the result, so that no gradient is constant. */
+function scalarOf({ program }: OpCase): Program {
+  const result = program.outputs.get("result")!;
+  const whole = { ...program, outputs: new Map([["result", result]]) };
+  return rebuild(
+    whole,
+    (g, node, inputs) => g.apply(node.op, inputs, node.attributes),
+    (g, get) => {
+      const weights = g.input("weights", { dtype: "f32", shape: result.shape });
+      const count = elementCount(result.shape);
+      const product = reshape(g, mul(g, get(result), weights), [count]);
+      g.output("scalar", reshape(g, sum(g, product, 0), []));
+    },
+  );
+}
+
+function variables({ program, constants }: OpCase): string[] {
+  const floats = [...program.inputs].filter(([, { dtype }]) => dtype === "f32");
+  return floats.map(([name]) => name).filter((name) => !constants.includes(name));
+}
+
+const cases = OP_CASES.filter((one) => {
+  const isFloat = one.program.outputs.get("result")!.dtype === "f32";
+  return !WITHOUT_DERIVATIVE.has(one.op) && isFloat && variables(one).length > 0;
+});
+
+for (const one of cases) {
+  Deno.test(`the gradient of ${one.name} agrees with central differences`, async () => {
+    const program = scalarOf(one);
+    const inputs = randomInputs({ ...one, program });
+    const names = variables(one);
+    const run = await prepareOn(reference, program);
+    const gradients = await runOn(
+      reference,
+      differentiate(program, { of: "scalar", by: names }),
+      inputs,
+    );
+    const valueAt = async (name: string, i: number, step: number) => {
+      const moved = inputs.get(name)!.slice();
+      moved[i]! += step;
+      return (await run(new Map([...inputs, [name, moved]]))).get("scalar")![0]!;
+    };
+    for (const name of names) {
+      const actual = gradients.get(gradientName(name))!;
+      const scale = Math.max(1, ...Array.from(actual, Math.abs));
+      for (let i = 0; i < actual.length; i++) {
+        const slope = (await valueAt(name, i, STEP) - await valueAt(name, i, -STEP)) / (2 * STEP);
+        const error = Math.abs(actual[i]! - slope) / scale;
+        assert(error < 2e-6, `${name}[${i}]: found ${actual[i]}, expected ${slope}`);
+      }
+    }
+  });
+
+  for (const { name: deviceName, device } of devices) {
+    if (device === reference) continue;
+    Deno.test(`${deviceName} agrees with the reference on the gradient of ${one.name}`, async () => {
+      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
+      const inputs = randomInputs({ ...one, program });
+      const expected = await runOn(reference, program, inputs);
+      const actual = await runOn(device, program, inputs);
+      for (const [name, values] of expected) {
+        if (!program.outputs.has(name)) continue;
+        const scale = Math.max(1, ...Array.from(values, Math.abs));
+        const difference = maxDifference(actual.get(name)!, values) / scale;
+        assert(difference < 1e-5, `${name}: relative difference ${difference}`);
+      }
+    });
+  }
+}
+
+Deno.test("every primitive has a derivative or is known to have none", () => {
+  const known = new Set([...Object.keys(DERIVATIVES), ...WITHOUT_DERIVATIVE]);
+  assertEquals([...PRIMITIVES.keys()].filter((name) => !known.has(name)), []);
+});
+
+Deno.test("every op with a derivative has a gradient check", () => {
+  const checked = new Set(cases.map(({ op }) => op));
+  const all = [...Object.keys(DERIVATIVES), ...MODEL_OPS.keys()];
+  assertEquals(all.filter((name) => !checked.has(name)), []);
+});
+
+Deno.test("a value used twice gets both gradients, and an unused input is refused", async () => {
+  const g = new Builder("square");
+  const x: Value = g.input("x", { dtype: "f32", shape: [] });
+  g.input("y", { dtype: "f32", shape: [] });
+  g.output("scalar", mul(g, mul(g, x, x), x));
+  const program = g.build();
+  const gradients = differentiate(program, { of: "scalar", by: ["x"] });
+  const result = await runOn(reference, gradients, new Map([["x", [3]]]));
+  assertEquals(result.get("grad.x")![0], 27);
+  let message = "";
+  try {
+    differentiate(program, { of: "scalar", by: ["y"] });
+  } catch (error) {
+    message = (error as Error).message;
+  }
+  assertEquals(message, 'Cannot differentiate by "y": "scalar" does not use it');
+});
