@@ -1,5 +1,6 @@
 /** All model ops by name; tests walk it to see that every device and every check covers them. */
 import type { Op } from "../graph/types.ts";
+import { adamwOp } from "./adamw.ts";
 import { siluOp, swigluOp } from "./activation.ts";
 import { mixStreamsOp, streamWeightsOp } from "./aggregate.ts";
 import { attentionOp } from "./attention.ts";
@@ -11,7 +12,7 @@ import { ropeOp } from "./rope.ts";
 import { softmaxOp } from "./softmax.ts";
 import { tokenLogprobsOp } from "./token_logprobs.ts";
 
-/** Model ops in the order in which a forward pass meets them. */
+/** Model ops in the order in which a training step meets them. */
 export const MODEL_OPS: ReadonlyMap<string, Op> = new Map(
   ([
     embeddingOp,
@@ -26,5 +27,6 @@ export const MODEL_OPS: ReadonlyMap<string, Op> = new Map(
     streamWeightsOp,
     mixStreamsOp,
     tokenLogprobsOp,
+    adamwOp,
   ] as Op[]).map((op) => [op.name, op]),
 );

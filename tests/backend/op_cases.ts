@@ -11,6 +11,7 @@ import {
   type Shape,
   type Value,
 } from "../../core/graph/types.ts";
+import { adamw } from "../../core/ops/adamw.ts";
 import { silu, swiglu } from "../../core/ops/activation.ts";
 import { mixStreams, streamWeights } from "../../core/ops/aggregate.ts";
 import { attention } from "../../core/ops/attention.ts";
@@ -267,6 +268,33 @@ export const OP_CASES: readonly OpCase[] = [
     "several tokens",
     { x: [3, 4, 5], w: [4, 3] },
     (g, { x, w }) => mixStreams(g, x!, w!),
+  ),
+  ...(["parameter", "m", "v"] as const).map((which) =>
+    opCase(
+      "adamw",
+      `new ${which}`,
+      { x: [5], m: [5], v: [5], y: [5], scale: [], decay: [], stepSize: [], correction: [] },
+      (g, x) => {
+        // Squares of gradients are not negative, nor is their correction below one.
+        const positive = (value: Value) => p.add(g, p.mul(g, value, value), p.constant(g, 1));
+        const next = adamw(g, {
+          parameter: x.x!,
+          m: x.m!,
+          v: positive(x.v!),
+          gradient: x.y!,
+          scale: x.scale!,
+          decay: x.decay!,
+          stepSize: x.stepSize!,
+          correction: positive(x.correction!),
+        }, { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 });
+        return next[which];
+      },
+      {
+        parameter: [],
+        m: ["x", "v", "decay", "stepSize", "correction"],
+        v: ["x", "m", "decay", "stepSize", "correction"],
+      }[which],
+    )
   ),
   opCase("token_logprobs", "large logits", { x: [3, 9], at: { i32: [3], below: 9 } }, (
     g,

@@ -1,0 +1,269 @@
+/**
+ * The device side of training: parameters, gradients and moments, and the programs that work on them.
+ *
+ * One step is: `accumulate` for each micro-batch (forward and backward pass; gradients are sums over
+ * tokens, so micro-batches add up), then `update`. Nothing here knows files, schedules or data.
+ */
+import { NumericalError } from "../errors.ts";
+import { differentiate, gradientName } from "../graph/differentiate.ts";
+import type { MemoryPlan } from "../graph/memory_plan.ts";
+import type { Program } from "../graph/types.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
+import type { ParameterSpec } from "../model/parameters.ts";
+import type { Device, DeviceTensor, Executable, HostArray } from "../runtime/device.ts";
+import {
+  Accumulator,
+  buildUpdate,
+  type GroupTensors,
+  Optimizer,
+  type OptimizerOptions,
+  type Update,
+} from "./optimizer.ts";
+import { type Group, groupTensors, type RateKind } from "./trainable.ts";
+
+/** Rows of tokens as `core/data` makes them; see `buildLoss` for the meaning of each array. */
+export interface TrainingBatch {
+  readonly ids: ArrayLike<number>;
+  readonly positions: ArrayLike<number>;
+  readonly targets: ArrayLike<number>;
+  /** 1 where the target counts. */
+  readonly weights: ArrayLike<number>;
+  /** Targets that count. */
+  readonly predicted: number;
+}
+
+/** What a trainer is made of. */
+export interface TrainerOptions {
+  readonly config: ModelConfig;
+  /** Parameters that learn; everything else the loss reads is frozen. */
+  readonly trained: readonly Pick<ParameterSpec, "name" | "shape">[];
+  /** First values of a parameter, in f32. */
+  readonly initial: (name: string) => ArrayLike<number> | Promise<ArrayLike<number>>;
+  /** Size of a micro-batch. */
+  readonly sizes: LossSizes;
+  readonly optimizer: OptimizerOptions;
+  /** Whether a step has several micro-batches. */
+  readonly accumulates: boolean;
+  /** Whether to recompute the activations of a layer in the backward pass. */
+  readonly recompute: boolean;
+  /** Computes some parameters from others, such as reparameterised prefixes. */
+  readonly substitute?: Substitute | undefined;
+}
+
+/** Sums over the micro-batches since the last update. */
+export interface StepSums {
+  /** Negative log-likelihood of the predicted tokens, in nats. */
+  loss: number;
+  /** Predicted tokens. */
+  predicted: number;
+  /** Aggregation weights of each stream over these tokens; empty with one stream. */
+  streamWeights: number[];
+}
+
+/** Memory of a training step in bytes, known before anything is allocated. */
+export interface TrainingMemory {
+  readonly parameters: number;
+  readonly gradients: number;
+  readonly moments: number;
+  readonly activations: number;
+  readonly total: number;
+}
+
+/** The programs of a training step; building them needs no device. */
+export function buildPrograms(
+  options: Pick<TrainerOptions, "config" | "sizes" | "trained" | "recompute" | "substitute">,
+): { loss: Program; gradients: Program } {
+  const loss = buildLoss(options.config, options.sizes, options.substitute);
+  const by = options.trained.map(({ name }) => name);
+  return { loss, gradients: differentiate(loss, { of: "loss", by, recompute: options.recompute }) };
+}
+
+/** What training will need on a device. */
+export function planTraining(device: Device, options: TrainerOptions): TrainingMemory {
+  const { gradients: program } = buildPrograms(options);
+  const { sections }: MemoryPlan = device.plan(program, new Map());
+  const count = groupTensors(options.trained).reduce((total, group) => total + group.count, 0);
+  const trained = count * 4;
+  const update = device.plan(buildUpdate(1 << 18, options.optimizer), new Map());
+  const gradients = trained * (options.accumulates ? 2 : 1);
+  const activations = Math.max(sections.temporaries, update.sections.temporaries) +
+    sections.inputs;
+  const { parameters } = sections;
+  const moments = 2 * trained;
+  const total = parameters + gradients + moments + activations;
+  return { parameters, gradients, moments, activations, total };
+}
+
+/** See the head of this file. */
+export class Trainer {
+  readonly device: Device;
+  readonly groups: readonly GroupTensors[];
+  readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
+  readonly #options: TrainerOptions;
+  readonly #optimizer: Optimizer;
+  readonly #accumulator: Accumulator | undefined;
+  readonly #tensors: ReadonlyMap<string, DeviceTensor>;
+  /** Outputs of the gradient program: for the first micro-batch of a step and for the others. */
+  readonly #first: ReadonlyMap<string, DeviceTensor>;
+  readonly #more: ReadonlyMap<string, DeviceTensor>;
+  readonly #gradients: Executable;
+  readonly #loss: Executable;
+
+  private constructor(fields: TrainerFields) {
+    this.device = fields.device;
+    this.groups = fields.groups;
+    this.#options = fields.options;
+    this.#optimizer = fields.optimizer;
+    this.#accumulator = fields.accumulator;
+    this.#tensors = fields.tensors;
+    this.#first = fields.first;
+    this.#more = fields.more;
+    this.#gradients = fields.gradients;
+    this.#loss = fields.loss;
+  }
+
+  /** Allocates everything, reads the first values and compiles the programs. */
+  static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
+    const groups = groupTensors(options.trained).map((group): GroupTensors => {
+      const array = () => device.allocate({ dtype: "f32", shape: [group.count] });
+      return { group, values: array(), gradients: array(), m: array(), v: array() };
+    });
+    const { loss, gradients } = buildPrograms(options);
+    const tensors = new Map<string, DeviceTensor>();
+    for (const { group, values } of groups) viewsInto(tensors, device, group, values, (n) => n);
+    for (const [name, type] of gradients.parameters) {
+      if (!tensors.has(name)) tensors.set(name, device.allocate(type));
+      device.write(tensors.get(name)!, await options.initial(name));
+    }
+    for (const [name, type] of [...gradients.inputs, ...loss.outputs]) {
+      tensors.set(name, device.allocate(type));
+    }
+    const first = new Map<string, DeviceTensor>(), more = new Map<string, DeviceTensor>();
+    const others = new Map<Group, DeviceTensor>();
+    for (const { group, gradients } of groups) {
+      viewsInto(first, device, group, gradients, gradientName);
+      if (!options.accumulates) continue;
+      const other = device.allocate({ dtype: "f32", shape: [group.count] });
+      others.set(group, other);
+      viewsInto(more, device, group, other, gradientName);
+    }
+    const weights = new Map();
+    return new Trainer({
+      device,
+      groups,
+      options,
+      tensors,
+      first,
+      more,
+      optimizer: await Optimizer.create(device, groups, options.optimizer),
+      accumulator: options.accumulates
+        ? await Accumulator.create(device, groups, others)
+        : undefined,
+      gradients: await device.compile(gradients, weights),
+      loss: await device.compile(loss, weights),
+    });
+  }
+
+  /** Forward and backward pass over one micro-batch; its sums and gradients are added up. */
+  async accumulate(batch: TrainingBatch): Promise<void> {
+    const isFirst = this.sums.predicted === 0;
+    this.#write(batch);
+    await this.#gradients.run(new Map([...this.#tensors, ...(isFirst ? this.#first : this.#more)]));
+    if (!isFirst) await this.#accumulator!.run();
+    this.#read(batch, this.sums);
+  }
+
+  /**
+   * Updates the parameters and starts a new step.
+   * @throws {NumericalError} when loss or gradient are not finite; the parameters are as before
+   */
+  async update(step: number, rates: Readonly<Record<RateKind, number>>): Promise<Update> {
+    const { loss, predicted } = this.sums;
+    if (!Number.isFinite(loss)) throw notFinite("loss", loss, step);
+    const update = await this.#optimizer.step(step, predicted, rates);
+    if (!Number.isFinite(update.gradNorm)) throw notFinite("gradient norm", update.gradNorm, step);
+    Object.assign(this.sums, { loss: 0, predicted: 0, streamWeights: [] });
+    return update;
+  }
+
+  /** The sums of one batch, without gradients. */
+  async evaluate(batch: TrainingBatch): Promise<StepSums> {
+    const sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
+    this.#write(batch);
+    await this.#loss.run(this.#tensors);
+    this.#read(batch, sums);
+    return sums;
+  }
+
+  /** Values of a parameter, trained or frozen; a view that the next update changes. */
+  values(name: string): HostArray {
+    return this.device.read(this.#tensors.get(name)!);
+  }
+
+  /** Runs a program over the parameters, for instance to fold away a reparameterisation. */
+  async compute(program: Program): Promise<ReadonlyMap<string, HostArray>> {
+    const executable = await this.device.compile(program, new Map());
+    const outputs = [...program.outputs].map(([name, type]) =>
+      [name, this.device.allocate(type)] as const
+    );
+    await executable.run(new Map([...this.#tensors, ...outputs]));
+    return new Map(outputs.map(([name, tensor]) => [name, this.device.read(tensor)]));
+  }
+
+  /** Names and sizes of what learns. */
+  get trained(): TrainerOptions["trained"] {
+    return this.#options.trained;
+  }
+
+  #write(batch: TrainingBatch): void {
+    const write = (name: string, data: ArrayLike<number>) =>
+      this.device.write(this.#tensors.get(name)!, data);
+    write("ids", batch.ids);
+    write("positions", batch.positions);
+    write("targets", batch.targets);
+    write("predicted", batch.weights);
+  }
+
+  #read(batch: TrainingBatch, sums: StepSums): void {
+    sums.loss += this.device.read(this.#tensors.get("loss")!)[0]!;
+    sums.predicted += batch.predicted;
+    const streams = this.#tensors.get("weight_sums");
+    if (!streams) return;
+    const weights = Array.from(this.device.read(streams));
+    sums.streamWeights = weights.map((weight, p) => weight + (sums.streamWeights[p] ?? 0));
+  }
+}
+
+interface TrainerFields {
+  readonly device: Device;
+  readonly groups: readonly GroupTensors[];
+  readonly options: TrainerOptions;
+  readonly optimizer: Optimizer;
+  readonly accumulator: Accumulator | undefined;
+  readonly tensors: ReadonlyMap<string, DeviceTensor>;
+  readonly first: ReadonlyMap<string, DeviceTensor>;
+  readonly more: ReadonlyMap<string, DeviceTensor>;
+  readonly gradients: Executable;
+  readonly loss: Executable;
+}
+
+/** Enters a view of `array` for every tensor of a group. */
+function viewsInto(
+  tensors: Map<string, DeviceTensor>,
+  device: Device,
+  group: Group,
+  array: DeviceTensor,
+  nameOf: (name: string) => string,
+): void {
+  for (const { name, shape, start } of group.tensors) {
+    tensors.set(nameOf(name), device.view(array, start, { dtype: "f32", shape }));
+  }
+}
+
+function notFinite(what: string, value: number, step: number): NumericalError {
+  return new NumericalError(
+    `Cannot go on training: found ${what} ${value} at step ${step}, expected a finite number`,
+    { hints: ["lower --lr or --clip, or raise --warmup"] },
+  );
+}
