@@ -79,8 +79,9 @@ export async function openModel(options: OpenOptions): Promise<OpenedModel> {
   const { openCheckpoint } = await import("../core/checkpoint/open.ts");
   const { openDevice } = await import("../core/runtime/mod.ts");
   const { Engine } = await import("../core/generate/engine.ts");
-  const folder = await resolveModel(options.model);
-  const checkpoint = await openCheckpoint(folder, { adapter: options.adapter });
+  const { resolveRuns } = await import("../core/checkpoint/run.ts");
+  const paths = await resolveRuns(await resolveModel(options.model), options.adapter);
+  const checkpoint = await openCheckpoint(paths.model, paths);
   const device = await openDevice(options.device, options);
   const engine = new Engine(device, checkpoint.config, checkpoint.tensors, options);
   return new OpenedModel(checkpoint, engine);

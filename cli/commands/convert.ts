@@ -211,5 +211,7 @@ interface TextValues {
 
 async function optionsOf(values: Values): Promise<ConversionOptions> {
   const { resolveModel } = await import("../../core/checkpoint/hub.ts");
-  return { ...values, model: await resolveModel(values.model) };
+  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
+  const { model } = await resolveRuns(await resolveModel(values.model), undefined);
+  return { ...values, model };
 }

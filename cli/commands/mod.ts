@@ -21,6 +21,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./convert.ts"),
   },
   {
+    name: "train",
+    summary: "Train a model: all of it, or prefixes and aggregator alone",
+    load: () => import("./train.ts"),
+  },
+  {
     name: "generate",
     summary: "Continue prompts or answer messages",
     load: () => import("./generate.ts"),

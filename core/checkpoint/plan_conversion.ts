@@ -202,12 +202,18 @@ async function checkTarget(options: ConversionOptions): Promise<void> {
   }
 }
 
-async function findCompanions(options: ConversionOptions): Promise<string[]> {
+/** Files of a folder that go with its weights unchanged: tokenizer, generation settings. */
+export async function companionFiles(directory: string): Promise<string[]> {
   const found: string[] = [];
-  for (const name of options.introducedOnly ? [] : COMPANION_FILES) {
-    const path = `${options.model}/${name}`;
+  for (const name of COMPANION_FILES) {
+    const path = `${directory}/${name}`;
     if (await statIfExists(path)) found.push(path);
   }
+  return found;
+}
+
+async function findCompanions(options: ConversionOptions): Promise<string[]> {
+  const found = options.introducedOnly ? [] : await companionFiles(options.model);
   for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
     const path = `${options.hfCode}/${name}`;
     if (!await statIfExists(path)) {

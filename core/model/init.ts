@@ -1,6 +1,9 @@
 /**
- * First values of the introduced tensors: prefixes and aggregator matrices are normal with standard
- * deviation 0.02, as in the paper, and biases are zero.
+ * First values of parameters.
+ *
+ * Introduced tensors: prefixes, aggregator matrices and other transformations are normal with standard
+ * deviation 0.02, as in the paper; biases and the second factor of LoRA are zero. A model from
+ * scratch: matrices normal, norm weights one, biases zero.
  *
  * Each tensor draws from its own stream, keyed by its name, so its values depend on the seed alone
  * and not on sharding, order or which other tensors are made. The official initialiser leaves the
@@ -20,8 +23,22 @@ export function introducedValues(
 ): Float32Array<ArrayBuffer> {
   if (!spec.introduced) throw new Error(`${spec.name} is not an introduced tensor`);
   const values = new Float32Array(count);
-  if (!spec.name.endsWith(".bias")) {
+  if (!/\.(bias|lora_b)$/.test(spec.name)) {
     new RandomStream(seed, spec.name).fillNormal(values, STANDARD_DEVIATION, start);
   }
+  return values;
+}
+
+/** All values of a parameter of a model that starts from nothing. */
+export function scratchValues(
+  spec: ParameterSpec,
+  seed: number,
+  standardDeviation: number,
+): Float32Array<ArrayBuffer> {
+  if (spec.introduced) return introducedValues(spec, seed);
+  const values = new Float32Array(elementCount(spec.shape));
+  if (spec.name.endsWith(".bias")) return values;
+  if (/norm\.weight$/.test(spec.name)) return values.fill(1);
+  new RandomStream(seed, spec.name).fillNormal(values, standardDeviation);
   return values;
 }

@@ -3,7 +3,7 @@
  * paper's ablation (appendix A), besides or instead of a prefix.
  *
  *   LoRA    y_p = W x_p + b + 2 B_p A_p x_p     A_p [r, in] normal, B_p [out, r] zero at the start
- *   BitFit  y_p = W x_p + b + c_p               c_p [out] zero at the start
+ *   BitFit  y_p = W x_p + b + c_p               c_p [out] normal at the start
  *
  * Each stream has tensors of its own, so unlike usual LoRA they cannot be merged into the weights
  * unless there is only one stream. The factor 2 is the usual α = 2r.

@@ -1,0 +1,175 @@
+/**
+ * From data flags to batches: finds files, tokenises what no run has before, and splits off
+ * validation data.
+ */
+import type { BatchOptions, BatchSource, BatchStream } from "../../core/data/batches.ts";
+import type { TokenStore } from "../../core/data/token_store.ts";
+import { UsageError } from "../../core/errors.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import type { Io } from "../output/io.ts";
+import { startProgress } from "../output/progress.ts";
+import type { TrainValues } from "./values.ts";
+
+/** The data of a run. */
+export interface OpenedData extends Disposable {
+  readonly stream: BatchStream;
+  /** Validation batches from the first. */
+  readonly evalStream: (() => BatchStream) | undefined;
+  /** Tokens per row: --seq-len, or the longest row where nothing is packed. */
+  readonly tokens: number;
+  /** Keys of all token stores, by which a resumed run finds what came from stdin. */
+  readonly keys: readonly string[];
+  readonly evalFingerprint: string | undefined;
+}
+
+/** What the data must suit. */
+export interface DataContext {
+  readonly config: ModelConfig;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly tokenizerFolder: string | undefined;
+  readonly microBatch: number;
+  /** Keys recorded by the run that is resumed. */
+  readonly keys: readonly string[] | undefined;
+}
+
+/** `PARSCALE_CACHE`, else the system's cache folder. */
+export function cacheFolder(io: Io): string {
+  const own = io.env("PARSCALE_CACHE");
+  if (own) return own;
+  const home = io.env("XDG_CACHE_HOME") || `${io.env("HOME") ?? "."}/.cache`;
+  return `${home}/parscale`;
+}
+
+/** Opens everything; tokenising shows its progress. */
+export async function openData(
+  values: TrainValues,
+  io: Io,
+  context: DataContext,
+): Promise<OpenedData> {
+  const stores: TokenStore[] = [];
+  try {
+    return await buildStreams(values, io, context, stores);
+  } catch (error) {
+    for (const store of stores) store.close();
+    throw error;
+  }
+}
+
+async function buildStreams(
+  values: TrainValues,
+  io: Io,
+  context: DataContext,
+  opened: TokenStore[],
+): Promise<OpenedData> {
+  const { BatchStream } = await import("../../core/data/batches.ts");
+  const sources = await openSources(values.data, values, io, context, opened);
+  const keys = opened.map(({ key }) => key);
+  const own = values.evalData.length > 0
+    ? await openSources(values.evalData, values, io, { ...context, keys: undefined }, opened)
+    : undefined;
+  const [train, held] = await split(values, sources, own);
+
+  const limit = context.config.maxPositionEmbeddings;
+  const seqLen = values.seqLen ?? Math.min(2048, limit);
+  if (seqLen > limit) {
+    throw new UsageError(
+      `Cannot train on rows of ${seqLen} tokens: found a model with a context of ${limit}, ` +
+        `expected --seq-len up to that`,
+      { hints: [`raise it with --context ${seqLen}, for longer texts together with --rope-theta`] },
+    );
+  }
+  const options = (tokens: number): BatchOptions => ({
+    batch: context.microBatch,
+    tokens,
+    seed: values.seed,
+    shuffle: values.shuffle,
+    pack: values.pack,
+    longRows: values.longRows,
+    ...(values.epochs === undefined ? {} : { epochs: values.epochs }),
+  });
+  const evalOptions = (tokens: number) => ({ ...options(tokens), shuffle: false, epochs: 1 });
+  let tokens = seqLen;
+  if (!values.pack) {
+    const longest = [new BatchStream(train, options(tokens))];
+    if (held) longest.push(new BatchStream(held, evalOptions(tokens)));
+    tokens = Math.max(...longest.map((stream) => stream.longestRow));
+  }
+  const evalStream = held && (() => new BatchStream(held, evalOptions(tokens)));
+  return {
+    stream: new BatchStream(train, options(tokens)),
+    evalStream,
+    tokens,
+    keys,
+    evalFingerprint: evalStream?.().fingerprint,
+    [Symbol.dispose]() {
+      for (const store of opened) store.close();
+    },
+  };
+}
+
+/** Training and validation sources: files of their own, or a share of the documents. */
+async function split(
+  { evalSplit }: TrainValues,
+  sources: BatchSource[],
+  own: BatchSource[] | undefined,
+): Promise<[BatchSource[], BatchSource[] | undefined]> {
+  if (evalSplit === undefined) return [sources, own];
+  if (own !== undefined || sources.length > 1) {
+    throw new UsageError(
+      `Cannot use --eval-split: found ${
+        own ? "--eval-data beside it" : "weighted sources"
+      }, expected one source and no other validation data`,
+    );
+  }
+  const { splitDocuments } = await import("../../core/data/batches.ts");
+  const [source] = sources as [BatchSource];
+  const count = source.stores.reduce((total, store) => total + store.documents, 0);
+  const parts = splitDocuments(count, evalSplit, 0);
+  return [
+    [{ ...source, documents: parts.train }],
+    [{ ...source, documents: parts.eval }],
+  ];
+}
+
+async function openSources(
+  specs: readonly string[],
+  values: TrainValues,
+  io: Io,
+  context: DataContext,
+  opened: TokenStore[],
+): Promise<BatchSource[]> {
+  const { resolveSources } = await import("../../core/data/sources.ts");
+  const { openCachedTokens, openTokens } = await import("../../core/data/tokenize.ts");
+  const folder = `${cacheFolder(io)}/tokens`;
+  const endToken = values.endToken ?? context.tokenizer?.idOf("<|endoftext|>") ??
+    context.config.eosTokenIds[0];
+  const result: BatchSource[] = [];
+  for (const { files, weight } of await resolveSources(specs)) {
+    const stores: TokenStore[] = [];
+    for (const file of files) {
+      const known = file === "-" ? context.keys?.[opened.length] : undefined;
+      if (known === undefined && file === "-" && io.isTerminal("stdin")) {
+        throw new UsageError("Cannot read stdin: found a terminal, expected a pipe or file");
+      }
+      using progress = startProgress(io, { label: `Tokenizing ${file}`, unit: "tokens" });
+      const store = known !== undefined
+        ? await openCachedTokens(known, folder)
+        : await openTokens(file, {
+          cacheFolder: folder,
+          vocabSize: context.config.vocabSize,
+          threads: values.threads ?? navigator.hardwareConcurrency,
+          signal: io.interruption,
+          onProgress: ({ tokens, bytes, totalBytes }) =>
+            progress.update(tokens, totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : ""),
+          ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
+          ...(endToken === undefined ? {} : { endToken }),
+          ...(file === "-" ? { stdin: io.system.stdin() } : {}),
+        });
+      opened.push(store);
+      stores.push(store);
+    }
+    result.push(weight === undefined ? { stores } : { stores, weight });
+  }
+  return result;
+}

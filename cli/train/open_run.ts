@@ -1,0 +1,145 @@
+/** From flags to everything a run consists of: model, data, device, trainer and schedule. */
+import { learningRateFactor } from "../../core/train/schedule.ts";
+import type { LoopOptions } from "../../core/train/loop.ts";
+import type { ModelSource } from "../../core/train/model_source.ts";
+import type { TrainerOptions, TrainingMemory } from "../../core/train/trainer.ts";
+import type { Device } from "../../core/runtime/mod.ts";
+import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import type { Io } from "../output/io.ts";
+import { bytesText } from "../output/units.ts";
+import { openData, type OpenedData } from "./open_data.ts";
+import { microBatchOf, stepsOf, type TrainValues } from "./values.ts";
+
+/** A run ready to begin; nothing large is allocated yet. */
+export interface PreparedRun extends Disposable {
+  readonly source: ModelSource;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly data: OpenedData;
+  readonly device: Device;
+  readonly trainer: TrainerOptions;
+  readonly memory: TrainingMemory;
+  readonly loop: LoopOptions;
+}
+
+/** Opens model, data and device, and plans the memory. */
+export async function prepareRun(
+  values: TrainValues,
+  io: Io,
+  keys: readonly string[] | undefined,
+): Promise<PreparedRun> {
+  if (values.data.length === 0) {
+    throw new UsageError("Cannot train: found no --data, expected a file, folder, glob or -");
+  }
+  const source = await openSource(values);
+  const tokenizer = await openTokenizerIfAny(source.directory);
+  const microBatch = microBatchOf(values);
+  const data = await openData(values, io, {
+    config: source.config,
+    tokenizer,
+    tokenizerFolder: tokenizer && source.directory,
+    microBatch,
+    keys,
+  });
+  try {
+    const { openDevice } = await import("../../core/runtime/mod.ts");
+    const { planTraining } = await import("../../core/train/trainer.ts");
+    const device = await openDevice(values.device, values);
+    const trainer: TrainerOptions = {
+      config: source.config,
+      trained: source.trained,
+      initial: source.initial,
+      sizes: { batch: microBatch, tokens: data.tokens },
+      optimizer: {
+        beta1: values.beta1,
+        beta2: values.beta2,
+        epsilon: values.adamEpsilon,
+        weightDecay: values.weightDecay,
+        clip: values.clip === 0 ? Infinity : values.clip,
+      },
+      accumulates: microBatch < values.batch,
+      recompute: values.checkpointActivations,
+      substitute: source.substitute,
+    };
+    const memory = planTraining(device, trainer);
+    refuseIfTooLarge(memory, values.memoryLimit);
+    const dispose = () => {
+      data[Symbol.dispose]();
+      device.close();
+    };
+    const loop = loopOptions(values, data);
+    return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
+  } catch (error) {
+    data[Symbol.dispose]();
+    throw error;
+  }
+}
+
+async function openSource(values: TrainValues): Promise<ModelSource> {
+  const { openModelSource } = await import("../../core/train/model_source.ts");
+  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
+  const { init, configFrom, model } = values;
+  if ((init === "scratch") !== (configFrom !== undefined)) {
+    throw new UsageError(
+      "Cannot train: expected --init scratch and --config-from together, or neither",
+    );
+  }
+  const paths = model === undefined
+    ? { model, adapter: values.adapter }
+    : await resolveRuns(await resolveModel(model), values.adapter);
+  return await openModelSource({
+    ...paths,
+    configFrom,
+    initStd: values.initStd,
+    streams: values.streams,
+    transforms: values.transform.length > 0 ? values.transform : undefined,
+    prefixTokens: values.prefixTokens,
+    loraRank: values.loraRank,
+    smoothing: values.smoothing,
+    aggregation: values.aggregation,
+    params: values.trainParams,
+    reparameterize: values.reparameterize,
+    ropeTheta: values.ropeTheta,
+    context: values.context,
+    saveDtype: values.saveDtype,
+    seed: values.seed,
+  });
+}
+
+async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
+  if (directory === undefined) return undefined;
+  const { statIfExists } = await import("../../core/checkpoint/files.ts");
+  for (const file of ["tokenizer.json", "vocab.json"]) {
+    if (!await statIfExists(`${directory}/${file}`)) continue;
+    const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
+    return await openTokenizer(directory);
+  }
+}
+
+function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
+  const { lr, lrPrefix = lr, lrAggregator = lr, batch } = values;
+  const steps = stepsOf(values, data.tokens, data.stream.countBatches());
+  const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
+  const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
+  const minFactor = values.schedule === "constant" || lr === 0 ? 1 : values.lrMin / lr;
+  const kind = values.schedule;
+  const schedule = { kind, steps, warmup, decay, minFactor: Math.min(1, minFactor) };
+  learningRateFactor(schedule, 1); // refuses phases that do not fit
+  return {
+    schedule,
+    rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
+    microBatches: batch / microBatchOf(values),
+    evalEvery: values.evalEvery,
+    saveEvery: values.saveEvery,
+    evalFeed: data.evalStream,
+  };
+}
+
+function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
+  if (limit === undefined || total <= limit) return;
+  throw new EnvironmentError(
+    `Cannot train within ${bytesText(limit)}: found a plan of ${bytesText(total)}`,
+    { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
+  );
+}

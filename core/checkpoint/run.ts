@@ -1,0 +1,53 @@
+/**
+ * Where a training run keeps its checkpoints, so that whatever takes a model also takes a run.
+ *
+ * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
+ * run's `config.json` names the backbone it goes with.
+ */
+import { DataError } from "../errors.ts";
+import { isObject, readError, readJsonObject, statIfExists } from "./files.ts";
+import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
+
+/** Name of the file that points to the newest checkpoint. */
+export const LAST_FILE = "last";
+
+/** What `--model` and `--adapter` stand for. */
+export interface ModelPaths {
+  readonly model: string;
+  readonly adapter: string | undefined;
+}
+
+/** The newest checkpoint of a run; undefined when the folder is no run or has none yet. */
+export async function lastCheckpoint(folder: string): Promise<string | undefined> {
+  const path = `${folder}/${LAST_FILE}`;
+  if (!(await statIfExists(path))?.isFile) return undefined;
+  let name: string;
+  try {
+    name = (await Deno.readTextFile(path)).trim();
+  } catch (error) {
+    throw readError(path, error);
+  }
+  if (/^checkpoint-\d+$/.test(name)) return `${folder}/${name}`;
+  throw new DataError(`Cannot read "${path}": found "${name}", expected the name of a checkpoint`);
+}
+
+/** Replaces run folders by the checkpoints they point to. */
+export async function resolveRuns(
+  model: string,
+  adapter: string | undefined,
+): Promise<ModelPaths> {
+  const given = adapter === undefined ? undefined : await lastCheckpoint(adapter) ?? adapter;
+  const last = await lastCheckpoint(model);
+  if (last === undefined) return { model, adapter: given };
+  if (given !== undefined || !await statIfExists(`${last}/${ADAPTER_FILE}`)) {
+    return { model: last, adapter: given };
+  }
+  const path = `${model}/${CONFIG_FILE}`;
+  const { config } = await readJsonObject(path);
+  const backbone = isObject(config) ? config.model : undefined;
+  if (typeof backbone === "string") return { model: backbone, adapter: last };
+  throw new DataError(
+    `Cannot open run "${model}": found an adapter and no backbone in config.json, expected "model"`,
+    { hints: ["pass the backbone with --model and the run with --adapter"] },
+  );
+}

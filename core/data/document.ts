@@ -1,0 +1,174 @@
+/**
+ * One row of training data, and what makes a row valid.
+ *
+ * Comes in: a row as JSON or Parquet gives it. Goes out: a `Document` of one of four kinds, or a
+ * `DataError` that names file and row. Keys that are not ours are ignored, and null counts as absent,
+ * since a table with optional columns has no other way to say so.
+ */
+import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import type { ChatMessage } from "../tokenizer/tokenizer.ts";
+
+/** What a row is made of, which decides what is trained and whether it may be cut. */
+export type DocumentKind = "text" | "tokens" | "completion" | "messages";
+
+/** One training document; `row` is its line in a text file, its row in a table, from 1. */
+export type Document =
+  & { readonly row: number }
+  & (
+    | { readonly kind: "text"; readonly text: string }
+    | { readonly kind: "tokens"; readonly tokens: Int32Array; readonly labels?: Int32Array }
+    | { readonly kind: "completion"; readonly prompt: string; readonly completion: string }
+    | {
+      readonly kind: "messages";
+      readonly messages: readonly ChatMessage[];
+      readonly tools?: readonly unknown[];
+    }
+  );
+
+/** The label of a token that is not trained. */
+export const IGNORED_LABEL = -100;
+
+/** Every key we read; a table's other columns need not be decoded. */
+export const DOCUMENT_KEYS: readonly string[] = [
+  "text",
+  "tokens",
+  "labels",
+  "prompt",
+  "completion",
+  "messages",
+  "tools",
+];
+
+/** The keys that tell the kind; the others only accompany them. */
+const KIND_OF_KEY: Readonly<Record<string, DocumentKind>> = {
+  text: "text",
+  tokens: "tokens",
+  labels: "tokens",
+  prompt: "completion",
+  completion: "completion",
+  messages: "messages",
+};
+
+const KINDS_HINT =
+  'a row is {"text": ...}, {"tokens": [...]}, {"prompt": ..., "completion": ...} or {"messages": [...]}';
+
+/** How a message names a place in a file. */
+export function rowOf(file: string, row: number): string {
+  return `row ${row} of "${file}"`;
+}
+
+/** Checks a row and gives it its kind. */
+export function toDocument(value: unknown, file: string, row: number): Document {
+  const at = rowOf(file, row);
+  if (!isObject(value)) throw wrong(at, show(value), "an object", [KINDS_HINT]);
+  const present = Object.keys(KIND_OF_KEY).filter((key) => (value[key] ?? null) !== null);
+  const kinds = new Set(present.map((key) => KIND_OF_KEY[key]!));
+  if (kinds.size === 0) {
+    const keys = Object.keys(value).map((key) => `"${key}"`).join(", ");
+    throw wrong(at, keys === "" ? "no keys" : `the keys ${shorten(keys)}`, "one of our kinds", [
+      KINDS_HINT,
+    ]);
+  }
+  if (kinds.size > 1) {
+    const keys = present.map((key) => `"${key}"`).join(" and ");
+    throw wrong(at, keys, "keys of one kind only", [KINDS_HINT]);
+  }
+  switch ([...kinds][0]!) {
+    case "text":
+      return { row, kind: "text", text: requireText(value, "text", at) };
+    case "tokens":
+      return { row, kind: "tokens", ...requireTokens(value, at) };
+    case "completion": {
+      const prompt = requireText(value, "prompt", at);
+      const completion = requireText(value, "completion", at);
+      if (completion === "") throw wrong(at, 'an empty "completion"', "at least one character");
+      return { row, kind: "completion", prompt, completion };
+    }
+    case "messages":
+      return { row, kind: "messages", ...requireMessages(value, at) };
+  }
+}
+
+/** Throws when a file changes its kind of rows, which is nearly always a mistake in making it. */
+export function requireKind(expected: DocumentKind, document: Document, file: string): void {
+  if (document.kind === expected) return;
+  throw wrong(
+    rowOf(file, document.row),
+    `mixed formats, "${document.kind}" after "${expected}"`,
+    "rows of one kind in a file",
+    ["put each kind into a file of its own"],
+  );
+}
+
+/** The error for a row that cannot be used. */
+export function wrong(
+  at: string,
+  found: string,
+  expected: string,
+  hints: readonly string[] = [],
+): DataError {
+  return new DataError(`Cannot read ${at}: found ${found}, expected ${expected}`, { hints });
+}
+
+function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+function requireText(row: JsonObject, key: string, at: string): string {
+  const value = row[key];
+  if (typeof value !== "string") throw wrong(at, `"${key}" ${show(value)}`, "text");
+  return value;
+}
+
+function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; labels?: Int32Array } {
+  const tokens = requireIntegers(row.tokens, "tokens", at);
+  if (tokens.length === 0) throw wrong(at, 'empty "tokens"', "at least one token id");
+  const negative = tokens.find((token) => token < 0);
+  if (negative !== undefined) throw wrong(at, `token id ${negative}`, "ids of 0 or more");
+  if ((row.labels ?? null) === null) return { tokens };
+
+  const labels = requireIntegers(row.labels, "labels", at);
+  if (labels.length !== tokens.length) {
+    throw wrong(at, `${labels.length} labels`, `${tokens.length}, one for each token`);
+  }
+  labels.forEach((label, i) => {
+    if (label === IGNORED_LABEL || label === tokens[i]) return;
+    throw wrong(at, `label ${label} for token ${tokens[i]}`, `${IGNORED_LABEL} or the token id`, [
+      "a label says whether its own token is trained; it is not shifted by one",
+    ]);
+  });
+  return { tokens, labels };
+}
+
+function requireIntegers(value: unknown, key: string, at: string): Int32Array {
+  if (!Array.isArray(value)) throw wrong(at, `"${key}" ${show(value)}`, "a list of integers");
+  const numbers = new Int32Array(value.length);
+  for (let i = 0; i < value.length; i++) {
+    numbers[i] = value[i];
+    if (numbers[i] !== value[i]) {
+      throw wrong(at, `${show(value[i])} in "${key}"`, "integers below 2147483648");
+    }
+  }
+  return numbers;
+}
+
+function requireMessages(
+  row: JsonObject,
+  at: string,
+): { messages: readonly ChatMessage[]; tools?: readonly unknown[] } {
+  const { messages, tools } = row;
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw wrong(at, `"messages" ${show(messages)}`, "a list of at least one message");
+  }
+  for (const message of messages) {
+    if (isObject(message) && typeof message.role === "string") continue;
+    throw wrong(at, `message ${show(message)}`, 'an object with "role" and "content"');
+  }
+  if (!messages.some(({ role }) => role === "assistant")) {
+    throw wrong(at, "no assistant turn", "at least one, as only those are trained");
+  }
+  if ((tools ?? null) === null) return { messages };
+  if (!Array.isArray(tools)) throw wrong(at, `"tools" ${show(tools)}`, "a list");
+  return { messages, tools };
+}

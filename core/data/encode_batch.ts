@@ -1,0 +1,91 @@
+/**
+ * Encodes documents together: the unit of work that is sent to a worker and back.
+ *
+ * Comes in: documents of one file. Goes out: their tokens in three arrays, which a worker can hand over
+ * without copying, or an error in a form that survives the way between threads.
+ */
+import {
+  DataError,
+  EnvironmentError,
+  type ErrorKind,
+  NumericalError,
+  ParscaleError,
+  UsageError,
+} from "../errors.ts";
+import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type Document, rowOf } from "./document.ts";
+import { countTargets, encodeDocument } from "./encode.ts";
+import type { EncodedBatch } from "./token_writer.ts";
+
+/** What stays the same for all documents of a file. */
+export interface EncodeSettings {
+  /** The file's name in messages. */
+  readonly file: string;
+  /** Where the tokenizer is; rows of tokens need none. */
+  readonly tokenizerFolder?: string;
+  readonly endToken?: number;
+  readonly vocabSize?: number;
+}
+
+/** What a worker is asked: the settings first, then batch by batch. */
+export type EncodeRequest =
+  | { readonly settings: EncodeSettings }
+  | { readonly batch: number; readonly documents: readonly Document[] };
+
+/** What a worker answers to the batch of that number; answers may overtake each other. */
+export type EncodeAnswer =
+  & { readonly batch: number }
+  & (
+    | { readonly encoded: EncodedBatch }
+    | { readonly kind: ErrorKind; readonly message: string; readonly hints: readonly string[] }
+  );
+
+const ERROR_CLASSES = {
+  usage: UsageError,
+  data: DataError,
+  environment: EnvironmentError,
+  numerical: NumericalError,
+};
+
+/** Encodes batches of one file; the tokenizer is opened when the first text needs it. */
+export function batchEncoder(
+  settings: EncodeSettings,
+): (documents: readonly Document[]) => Promise<EncodedBatch> {
+  const { file, tokenizerFolder } = settings;
+  let opened: Promise<Tokenizer> | undefined;
+  return async (documents) => {
+    const needed = tokenizerFolder !== undefined && documents[0]?.kind !== "tokens";
+    const tokenizer = needed ? await (opened ??= openTokenizer(tokenizerFolder)) : undefined;
+    const lengths = new Uint32Array(documents.length), targets = new Uint32Array(documents.length);
+    const parts: Int32Array[] = [];
+    for (const [i, document] of documents.entries()) {
+      const part = await encodeDocument(tokenizer, document, {
+        ...settings,
+        at: rowOf(file, document.row),
+      });
+      lengths[i] = part.length;
+      targets[i] = countTargets(part);
+      parts.push(part);
+    }
+    const ids = new Int32Array(lengths.reduce((sum, length) => sum + length, 0));
+    let start = 0;
+    for (const part of parts) {
+      ids.set(part, start);
+      start += part.length;
+    }
+    return { ids, lengths, targets };
+  };
+}
+
+/** An answer that tells of an error of the user's; a defect of ours is thrown on. */
+export function toAnswer(batch: number, error: unknown): EncodeAnswer {
+  if (!(error instanceof ParscaleError)) throw error;
+  const { kind, message, hints } = error;
+  return { batch, kind, message, hints };
+}
+
+/** The tokens of an answer, or the error it tells of. */
+export function fromAnswer(answer: EncodeAnswer): EncodedBatch {
+  if ("encoded" in answer) return answer.encoded;
+  throw new ERROR_CLASSES[answer.kind](answer.message, { hints: answer.hints });
+}

@@ -1,0 +1,92 @@
+/**
+ * Reads JSON lines: one object per line, in UTF-8.
+ *
+ * Comes in: chunks of bytes. Goes out: documents. Lines are cut as bytes, so that a line may be longer
+ * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but counted:
+ * row numbers in messages are the line numbers of an editor.
+ */
+import { DataError } from "../errors.ts";
+import { type Document, rowOf, toDocument, wrong } from "./document.ts";
+
+const LINE_FEED = 0x0a;
+
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
+/** More bytes than this may not fit into one text of the runtime. */
+const MAX_TEXT_BYTES = 2 ** 29 - 24;
+
+/** Documents of JSON lines; `file` names them in messages. */
+export async function* readJsonLines(
+  chunks: AsyncIterable<Uint8Array>,
+  file: string,
+): AsyncGenerator<Document> {
+  let row = 0;
+  for await (const line of linesOf(chunks)) {
+    row++;
+    const text = decodeText(line, rowOf(file, row));
+    if (text.trim() !== "") yield toDocument(parse(text, file, row), file, row);
+  }
+}
+
+/** The lines of a text without their line feeds. */
+async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let begun: Uint8Array[] = []; // pieces of a line that reaches beyond its chunk
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (;;) {
+      const end = chunk.indexOf(LINE_FEED, start);
+      if (end < 0) break;
+      const piece = chunk.subarray(start, end);
+      yield begun.length === 0 ? piece : joinBytes([...begun, piece]);
+      begun = [];
+      start = end + 1;
+    }
+    // A copy, since whoever made the chunk may fill it again.
+    if (start < chunk.length) begun.push(chunk.slice(start));
+  }
+  if (begun.length > 0) yield joinBytes(begun);
+}
+
+/** All pieces in one array. */
+export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
+  const joined = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let done = 0;
+  for (const piece of pieces) {
+    joined.set(piece, done);
+    done += piece.length;
+  }
+  return joined;
+}
+
+/** Decodes UTF-8 strictly; `at` says where in messages. */
+export function decodeText(bytes: Uint8Array, at: string): string {
+  if (bytes.length > MAX_TEXT_BYTES) {
+    throw wrong(at, `${bytes.length} bytes`, `at most ${MAX_TEXT_BYTES} in one document`, [
+      "cut it into several documents",
+    ]);
+  }
+  try {
+    return UTF8.decode(bytes);
+  } catch (cause) {
+    throw new DataError(`Cannot read ${at}: found bytes that are not UTF-8, expected text`, {
+      cause,
+      hints: ["convert the file to UTF-8; packed files need their ending, .gz or .zst"],
+    });
+  }
+}
+
+function parse(text: string, file: string, row: number): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const { message } = cause as Error;
+    // A table pretty-printed or written as one list is the usual reason.
+    const hints = /^\s*\[\s*$|^\s*\{\s*$/.test(text)
+      ? ["write one JSON object per line, not one list or object over many lines"]
+      : [];
+    throw new DataError(
+      `Cannot read ${rowOf(file, row)}: found ${message}, expected one JSON object`,
+      { cause, hints },
+    );
+  }
+}

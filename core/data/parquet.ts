@@ -1,0 +1,124 @@
+/**
+ * Reads documents from a Parquet table.
+ *
+ * Comes in: a path, since a table is read from its end. Goes out: documents, from our columns only. A
+ * row group is read in windows of bounded size, so a table of one huge group does not fill memory.
+ */
+import type { AsyncBuffer, FileMetaData } from "hyparquet";
+import { readError, readExactlySync } from "../checkpoint/files.ts";
+import { DataError, ParscaleError } from "../errors.ts";
+import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
+
+/** Unpacked bytes to hold at once; below it a row group is read in one piece. */
+const WINDOW_BYTES = 64 << 20;
+
+/** Documents of a table. `onChunk` hears of every piece of the file that was read. */
+export async function* readParquet(
+  path: string,
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncGenerator<Document> {
+  const { parquetMetadataAsync, parquetReadObjects } = await import("hyparquet");
+  const { compressors } = await import("hyparquet-compressors");
+  using handle = await open(path);
+  const file = toBuffer(handle, path, onChunk);
+  const metadata = await orDataError(path, () => parquetMetadataAsync(file));
+  const columns = wantedColumns(metadata, path);
+  let rowStart = 0;
+  for (const { rows, windows } of groupsOf(metadata, columns)) {
+    const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
+    while (rowStart < end) {
+      const rowEnd = Math.min(end, rowStart + step);
+      const options = { file, metadata, columns, compressors, rowStart, rowEnd, parsers: STRICT };
+      const found = await orDataError(path, () => parquetReadObjects(options));
+      for (const [i, row] of found.entries()) yield toDocument(toJson(row), path, rowStart + i + 1);
+      rowStart = rowEnd;
+    }
+  }
+}
+
+/** Text that is not UTF-8 is refused instead of mended. */
+const STRICT = {
+  stringFromBytes: (bytes: Uint8Array | undefined) =>
+    bytes && new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+};
+
+async function open(path: string): Promise<Deno.FsFile> {
+  try {
+    return await Deno.open(path);
+  } catch (error) {
+    throw readError(path, error);
+  }
+}
+
+function toBuffer(
+  handle: Deno.FsFile,
+  path: string,
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncBuffer {
+  const { size } = handle.statSync();
+  return {
+    byteLength: size,
+    // Several slices are asked for at once; read at once, none moves another's place in the file.
+    slice(start, end = size) {
+      const bytes = new Uint8Array(Math.max(0, end - start));
+      readExactlySync(handle, path, start, bytes);
+      onChunk?.(bytes);
+      return bytes.buffer;
+    },
+  };
+}
+
+/** The library's errors are all about the file. */
+async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (cause) {
+    if (cause instanceof ParscaleError || !(cause instanceof Error)) throw cause;
+    throw new DataError(
+      `Cannot read "${path}": found ${cause.message}, expected a Parquet table with UTF-8 text`,
+      { cause, hints: ["the file may be cut short or damaged; copy it again"] },
+    );
+  }
+}
+
+function wantedColumns(metadata: FileMetaData, path: string): string[] {
+  const names = new Set(
+    metadata.row_groups.flatMap(({ columns }) =>
+      columns.map(({ meta_data }) => meta_data?.path_in_schema[0] ?? "")
+    ),
+  );
+  const wanted = DOCUMENT_KEYS.filter((key) => names.has(key));
+  if (wanted.length > 0 || names.size === 0) return wanted;
+  const found = [...names].map((name) => `"${name}"`).join(", ");
+  throw new DataError(
+    `Cannot read "${path}": found the columns ${found}, expected one of "text", "tokens", "prompt" and "completion", or "messages"`,
+    { hints: ["rename the column that holds the text"] },
+  );
+}
+
+/** Rows of each group, and in how many windows to read them. */
+function groupsOf(
+  { row_groups }: FileMetaData,
+  wanted: readonly string[],
+): { rows: number; windows: number }[] {
+  return row_groups.map(({ num_rows, columns }) => {
+    const bytes = columns
+      .filter(({ meta_data }) => wanted.includes(meta_data?.path_in_schema[0] ?? ""))
+      .reduce((sum, { meta_data }) => sum + Number(meta_data?.total_uncompressed_size ?? 0), 0);
+    return { rows: Number(num_rows), windows: Math.ceil(bytes / WINDOW_BYTES) || 1 };
+  });
+}
+
+/** A value as JSON has it: plain numbers and lists, and no fields that are null. */
+function toJson(value: unknown): unknown {
+  if (typeof value === "bigint") return Number(value);
+  if (ArrayBuffer.isView(value)) return Array.from(value as unknown as ArrayLike<number>, toJson);
+  if (Array.isArray(value)) return value.map(toJson);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).filter(([, field]) => field !== null).map(([key, field]) => [
+      key,
+      toJson(field),
+    ]),
+  );
+}

@@ -1,0 +1,164 @@
+/**
+ * Reads documents from a file or from standard input, whatever the format.
+ *
+ * Comes in: a path, or a stream for standard input. Goes out: documents one at a time, all of one kind.
+ * The format of a file follows from its name, that of standard input from its first bytes.
+ */
+import { readError } from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import { type Compression, compressionOf, decompress } from "./decompress.ts";
+import { type Document, requireKind } from "./document.ts";
+import { decodeText, joinBytes, readJsonLines } from "./jsonl.ts";
+import { readParquet } from "./parquet.ts";
+
+/** Stands for standard input where a path is expected. */
+export const STDIN = "-";
+
+/** What a file holds; anything unknown is plain text, one document per file. */
+export type Format = "jsonl" | "parquet" | "text";
+
+/** A format and how it is packed. */
+export interface FileFormat {
+  readonly format: Format;
+  readonly compression?: Compression;
+}
+
+/** How to read. */
+export interface ReadOptions {
+  /** What `-` reads. */
+  readonly stdin?: ReadableStream<Uint8Array>;
+  /** Gets every piece of the file as it is stored. */
+  readonly onChunk?: (chunk: Uint8Array) => void;
+  /** Hears what standard input turned out to be. */
+  readonly onFormat?: (format: FileFormat) => void;
+}
+
+const CHUNK_BYTES = 1 << 18;
+
+/** The name of a file in messages. */
+export function nameOf(path: string): string {
+  return path === STDIN ? "standard input" : path;
+}
+
+/** The format of a file by its name. */
+export function formatOf(path: string): FileFormat {
+  const packed = /\.(gz|zst|zstd)$/i.exec(path);
+  const name = packed ? path.slice(0, packed.index) : path;
+  const ending = /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
+  const format = ["jsonl", "ndjson", "json"].includes(ending)
+    ? "jsonl"
+    : ending === "parquet"
+    ? "parquet"
+    : "text";
+  if (!packed) return { format };
+  return { format, compression: packed[1]!.toLowerCase() === "gz" ? "gzip" : "zstd" };
+}
+
+/** Reads the documents of a file, or of `options.stdin` for `-`. */
+export async function* readDocuments(
+  path: string,
+  options: ReadOptions = {},
+): AsyncGenerator<Document> {
+  const file = nameOf(path);
+  let first: Document | undefined;
+  const documents = path === STDIN ? readStdin(options) : readFile(path, options);
+  for await (const document of documents) {
+    requireKind((first ??= document).kind, document, file);
+    yield document;
+  }
+  if (!first) throw new DataError(`Cannot read "${file}": found no rows, expected at least one`);
+}
+
+async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Document> {
+  const { format, compression } = formatOf(path);
+  options.onFormat?.({ format, compression });
+  if (format === "parquet") {
+    if (!compression) return yield* readParquet(path, options.onChunk);
+    throw new DataError(
+      `Cannot read "${path}": found a packed Parquet table, expected a plain one`,
+      { hints: ["unpack it first; tables are packed inside"] },
+    );
+  }
+  const raw = chunksOf(path, options.onChunk);
+  yield* parse(compression ? decompress(raw, compression, path) : raw, format, path);
+}
+
+async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
+  const { stdin, onChunk, onFormat } = options;
+  if (!stdin) throw new Error("standard input was not given");
+  const file = nameOf(STDIN);
+  const raw = await peek(observe(stdin, onChunk), 4);
+  const compression = compressionOf(raw.head);
+  const plain = await peek(compression ? decompress(raw.all, compression, file) : raw.all, 4);
+  const head = new TextDecoder("latin1").decode(plain.head);
+  if (head.startsWith("PAR1")) {
+    throw new DataError(
+      `Cannot read "${file}": found a Parquet table, expected text or JSON lines`,
+      {
+        hints: ["pass the path of the table, which is read from its end"],
+      },
+    );
+  }
+  const format = /^(\xef\xbb\xbf)?\s*\{/.test(head) ? "jsonl" : "text";
+  onFormat?.({ format, compression });
+  yield* parse(plain.all, format, file);
+}
+
+async function* parse(
+  chunks: AsyncIterable<Uint8Array>,
+  format: "jsonl" | "text",
+  file: string,
+): AsyncGenerator<Document> {
+  if (format === "jsonl") return yield* readJsonLines(chunks, file);
+  const pieces: Uint8Array[] = [];
+  for await (const chunk of chunks) pieces.push(chunk.slice());
+  const text = decodeText(joinBytes(pieces), `"${file}"`);
+  if (text !== "") yield { row: 1, kind: "text", text };
+}
+
+/** The bytes of a file in chunks. */
+export async function* chunksOf(
+  path: string,
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncGenerator<Uint8Array> {
+  try {
+    using file = await Deno.open(path);
+    for (;;) {
+      const chunk = new Uint8Array(CHUNK_BYTES);
+      const count = await file.read(chunk);
+      if (count === null) return;
+      onChunk?.(chunk.subarray(0, count));
+      yield chunk.subarray(0, count);
+    }
+  } catch (error) {
+    throw readError(path, error);
+  }
+}
+
+async function* observe(
+  stream: ReadableStream<Uint8Array>,
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncGenerator<Uint8Array> {
+  for await (const chunk of stream) {
+    onChunk?.(chunk);
+    yield chunk;
+  }
+}
+
+/** The first bytes, at least `count` if there are as many, and all bytes including them. */
+async function peek(
+  chunks: AsyncGenerator<Uint8Array>,
+  count: number,
+): Promise<{ head: Uint8Array; all: AsyncGenerator<Uint8Array> }> {
+  let head = new Uint8Array(0) as Uint8Array;
+  while (head.length < count) {
+    const { done, value } = await chunks.next();
+    if (done) break;
+    head = joinBytes([head, value]);
+  }
+  async function* all() {
+    yield head;
+    yield* chunks;
+  }
+  return { head, all: all() };
+}

@@ -1,0 +1,139 @@
+/**
+ * Finds the files that the user's words for training data mean.
+ *
+ * Comes in: specs, each a file, a folder, a glob (`*`, `?`, `**`) or `-` for standard input, with an
+ * optional `=WEIGHT` at its end. Goes out: sources with their files. A path that exists is always taken
+ * as it is, so names with `*` or `=2` in them work.
+ */
+import { join, normalize, relative } from "node:path";
+import { readError, statIfExists } from "../checkpoint/files.ts";
+import { DataError, UsageError } from "../errors.ts";
+import { STDIN } from "./read.ts";
+
+/** Files that are trained together. */
+export interface Source {
+  /** What the user wrote, without the weight; several specs are joined by a space. */
+  readonly spec: string;
+  /** Paths, or `-`, in the order they are read. */
+  readonly files: readonly string[];
+  /** Share of the rows among all sources, in any unit. */
+  readonly weight?: number;
+}
+
+/** What is taken out of a folder; a file named by itself or by a glob may end in anything. */
+const SUPPORTED = /\.(jsonl|ndjson|json|txt|md)(\.(gz|zst|zstd))?$|\.parquet$/i;
+
+const WEIGHTED = /^(.+)=(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)$/i;
+
+/** Finds the files of specs. Specs without weights together are one source. */
+export async function resolveSources(specs: readonly string[]): Promise<Source[]> {
+  if (specs.length === 0) {
+    throw new UsageError("Cannot find training data: found no paths, expected at least one");
+  }
+  const parsed = await Promise.all(specs.map(parseSpec));
+  requireWeightsOfAllOrNone(parsed);
+  const sources: Source[] = [];
+  for (const { spec, weight } of parsed) {
+    const files = await findFiles(spec);
+    if (files.length === 0) {
+      throw new DataError(
+        `Cannot read data "${spec}": found no files there, expected at least one`,
+        {
+          hints: [
+            `a folder is searched for .jsonl, .json, .parquet, .txt and .md, packed or not`,
+            "a weight is a positive number after =",
+          ],
+        },
+      );
+    }
+    sources.push({ spec, files, weight });
+  }
+  requireOnce(sources.flatMap(({ files }) => files));
+  if (sources[0]!.weight !== undefined) return sources;
+  const spec = sources.map(({ spec }) => spec).join(" ");
+  return [{ spec, files: sources.flatMap(({ files }) => files) }];
+}
+
+interface WeightedSpec {
+  readonly spec: string;
+  readonly weight?: number;
+}
+
+async function parseSpec(text: string): Promise<WeightedSpec> {
+  const [, spec, number] = WEIGHTED.exec(text) ?? [];
+  const weight = Number(number);
+  if (spec === undefined || !(weight > 0 && weight < Infinity)) return { spec: text };
+  return await statIfExists(text) ? { spec: text } : { spec, weight };
+}
+
+function requireWeightsOfAllOrNone(specs: readonly WeightedSpec[]): void {
+  const without = specs.find(({ weight }) => weight === undefined);
+  const weighted = specs.find(({ weight }) => weight !== undefined);
+  if (!without || !weighted) return;
+  throw new UsageError(
+    `Cannot mix data: found no weight for "${without.spec}", expected one as for "${weighted.spec}"`,
+    { hints: [`write ${without.spec}=WEIGHT`] },
+  );
+}
+
+/** Twice the same file is nearly always two globs that overlap, and standard input has one content. */
+function requireOnce(files: readonly string[]): void {
+  const seen = new Set<string>();
+  for (const file of files) {
+    const path = file === STDIN ? file : normalize(file);
+    if (seen.has(path)) {
+      throw new UsageError(`Cannot read data "${file}": found it named twice, expected once`, {
+        hints: ["to train on it more often, use weights"],
+      });
+    }
+    seen.add(path);
+  }
+}
+
+async function findFiles(spec: string): Promise<string[]> {
+  if (spec === STDIN) return [spec];
+  const info = await statIfExists(spec);
+  if (info?.isFile) return [spec];
+  const found: string[] = [];
+  if (info?.isDirectory) {
+    for await (const path of walk(spec)) if (SUPPORTED.test(path)) found.push(path);
+  } else if (info) {
+    return [spec]; // a pipe or a device
+  } else if (/[*?]/.test(spec)) {
+    // The part before the first wildcard is a folder to start from.
+    const fixed = /^[^*?]*\//.exec(spec)?.[0] ?? "";
+    const pattern = globToRegExp(spec.slice(fixed.length));
+    const folder = fixed === "" ? "." : fixed;
+    if (!(await statIfExists(folder))?.isDirectory) return [];
+    for await (const path of walk(folder)) {
+      if (pattern.test(relative(folder, path))) found.push(path);
+    }
+  }
+  return found.sort();
+}
+
+/** All files below a folder except hidden ones; links to folders are not followed. */
+async function* walk(folder: string): AsyncGenerator<string> {
+  try {
+    for await (const { name, isDirectory, isSymlink } of Deno.readDir(folder)) {
+      if (name.startsWith(".")) continue;
+      const path = join(folder, name);
+      if (isDirectory) yield* walk(path);
+      // The hub's cache is made of links to files.
+      else if (!isSymlink || (await statIfExists(path))?.isFile) yield path;
+    }
+  } catch (error) {
+    throw readError(folder, error);
+  }
+}
+
+/** `*` and `?` stay inside a name; `**` as a whole name stands for any number of folders. */
+function globToRegExp(glob: string): RegExp {
+  const parts = glob.split("/").map((name, i, { length }) => {
+    if (name === "**") return i === length - 1 ? ".+" : "(?:[^/]+/)*";
+    const escaped = name.replace(/[.+^${}()|[\]\\]/g, "\\$&")
+      .replaceAll("*", "[^/]*").replaceAll("?", "[^/]");
+    return i === length - 1 ? escaped : `${escaped}/`;
+  });
+  return new RegExp(`^${parts.join("")}$`, "u");
+}

@@ -1,0 +1,205 @@
+/**
+ * Writes tokenized documents in the format of `token_store.ts`.
+ *
+ * Comes in: encoded documents in order. Goes out: a folder that appears in the cache complete or not
+ * at all. Writers of the same key do not disturb each other: each fills a folder of its own, and the
+ * first to finish gives it the name; the others find the same content there and drop theirs.
+ */
+import { join } from "node:path";
+import { ioError } from "../checkpoint/files.ts";
+import type { DocumentKind } from "./document.ts";
+import {
+  LENGTHS_FILE,
+  META_FILE,
+  SHARD_TOKENS,
+  shardFile,
+  STORE_SCHEMA,
+  type StoreMeta,
+  TARGETS_FILE,
+  TokenStore,
+} from "./token_store.ts";
+
+/** Begins the name of a folder being written. */
+const PARTIAL = ".partial-";
+
+/** A folder that nobody finished for so long was left by a crash. */
+const ABANDONED_MS = 7 * 24 * 3600e3;
+
+/** Tokens that are written at once. */
+const BUFFER_TOKENS = 1 << 20;
+
+/** Documents that were encoded together. */
+export interface EncodedBatch {
+  /** All tokens in a row. */
+  readonly ids: Int32Array;
+  /** Tokens of each document. */
+  readonly lengths: Uint32Array;
+  /** Trained predictions of each document. */
+  readonly targets: Uint32Array;
+}
+
+/** What the writer cannot know of the store by itself. */
+export type StoreOrigin = Pick<StoreMeta, "source_sha256" | "tokenizer_sha256" | "end_token">;
+
+/** Writes one store; dispose of it in any case, which removes what was not finished. */
+export class TokenWriter implements AsyncDisposable {
+  documents = 0;
+  tokens = 0;
+  #trained = 0;
+  #maxId = 0;
+  readonly #shards: { documents: number; tokens: number }[] = [];
+  #shard: Deno.FsFile | undefined;
+  readonly #counts: Deno.FsFile[] = [];
+  readonly #buffer = new Int32Array(BUFFER_TOKENS);
+  #buffered = 0;
+  readonly #partial: string;
+
+  private constructor(readonly cacheFolder: string, private readonly shardTokens: number) {
+    this.#partial = join(cacheFolder, PARTIAL + crypto.randomUUID());
+  }
+
+  /** Begins a store in a cache folder, which is made if missing. */
+  static async begin(cacheFolder: string, shardTokens = SHARD_TOKENS): Promise<TokenWriter> {
+    const writer = new TokenWriter(cacheFolder, shardTokens);
+    await writer.#guard(async () => {
+      await Deno.mkdir(writer.#partial, { recursive: true });
+      await removeAbandoned(cacheFolder);
+      for (const name of [LENGTHS_FILE, TARGETS_FILE]) {
+        writer.#counts.push(await Deno.create(join(writer.#partial, name)));
+      }
+    });
+    return writer;
+  }
+
+  /** Adds documents. */
+  append({ ids, lengths, targets }: EncodedBatch): Promise<void> {
+    return this.#guard(async () => {
+      await writeAll(this.#counts[0]!, lengths);
+      await writeAll(this.#counts[1]!, targets);
+      for (let i = 0, start = 0; i < lengths.length; i++) {
+        await this.#appendDocument(ids.subarray(start, start += lengths[i]!));
+      }
+      this.#trained += targets.reduce((sum, count) => sum + count, 0);
+      this.documents += lengths.length;
+      this.tokens += ids.length;
+    });
+  }
+
+  /** Completes the store and opens it under its key. */
+  async finish(
+    key: string,
+    kind: DocumentKind,
+    origin: StoreOrigin,
+    file?: string,
+  ): Promise<TokenStore> {
+    const target = join(this.cacheFolder, key);
+    await this.#guard(async () => {
+      await this.#closeShard();
+      const meta: StoreMeta = {
+        schema: STORE_SCHEMA,
+        kind,
+        documents: this.documents,
+        tokens: this.tokens,
+        trained_tokens: this.#trained,
+        max_id: this.#maxId,
+        ...origin,
+        shards: this.#shards,
+      };
+      for (const file of this.#counts.splice(0)) await syncAndClose(file);
+      const file = await Deno.create(join(this.#partial, META_FILE));
+      await writeAll(file, new TextEncoder().encode(`${JSON.stringify(meta, null, 2)}\n`));
+      await syncAndClose(file);
+      await this.#publish(target, key);
+    });
+    return await TokenStore.open(target, key, file);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const file of [...this.#counts, this.#shard]) file?.close();
+    // Whatever made the work end is the error to report.
+    await Deno.remove(this.#partial, { recursive: true }).catch(() => {});
+  }
+
+  async #appendDocument(ids: Int32Array): Promise<void> {
+    let shard = this.#shards.at(-1);
+    if (!shard || shard.tokens > 0 && shard.tokens + ids.length > this.shardTokens) {
+      await this.#closeShard();
+      this.#shard = await Deno.create(join(this.#partial, shardFile(this.#shards.length)));
+      this.#shards.push(shard = { documents: 0, tokens: 0 });
+    }
+    shard.documents++;
+    shard.tokens += ids.length;
+    for (const id of ids) {
+      const plain = id < 0 ? ~id : id;
+      if (plain > this.#maxId) this.#maxId = plain;
+    }
+    if (this.#buffered + ids.length > BUFFER_TOKENS) await this.#flush();
+    if (ids.length > BUFFER_TOKENS) return writeAll(this.#shard!, ids);
+    this.#buffer.set(ids, this.#buffered);
+    this.#buffered += ids.length;
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#buffered > 0) await writeAll(this.#shard!, this.#buffer.subarray(0, this.#buffered));
+    this.#buffered = 0;
+  }
+
+  async #closeShard(): Promise<void> {
+    await this.#flush();
+    const shard = this.#shard;
+    this.#shard = undefined;
+    if (shard) await syncAndClose(shard);
+  }
+
+  /** Gives the folder its name, unless a whole store of that name is there. */
+  async #publish(target: string, key: string): Promise<void> {
+    for (let attempt = 0;; attempt++) {
+      try {
+        return await Deno.rename(this.#partial, target);
+      } catch (error) {
+        if (!["EEXIST", "ENOTEMPTY"].includes((error as { code?: string }).code ?? "")) throw error;
+        if (attempt > 9) throw error;
+      }
+      if (await isWhole(target, key)) return;
+      // Damaged; it goes under another name first, since removing takes a while.
+      const aside = `${this.#partial}-replaced`;
+      await Deno.rename(target, aside).catch(() => {}); // another writer may have been faster
+      await Deno.remove(aside, { recursive: true }).catch(() => {});
+    }
+  }
+
+  async #guard(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      throw ioError("write folder", this.cacheFolder, error);
+    }
+  }
+}
+
+async function isWhole(folder: string, key: string): Promise<boolean> {
+  return await TokenStore.open(folder, key).then(() => true, () => false);
+}
+
+async function writeAll(file: Deno.FsFile, values: ArrayBufferView): Promise<void> {
+  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+}
+
+async function syncAndClose(file: Deno.FsFile): Promise<void> {
+  try {
+    await file.syncData();
+  } finally {
+    file.close();
+  }
+}
+
+async function removeAbandoned(cacheFolder: string): Promise<void> {
+  for await (const { name } of Deno.readDir(cacheFolder)) {
+    if (!name.startsWith(PARTIAL)) continue;
+    const path = join(cacheFolder, name);
+    const info = await Deno.stat(path).catch(() => undefined);
+    if (!info?.mtime || Date.now() - info.mtime.getTime() < ABANDONED_MS) continue;
+    await Deno.remove(path, { recursive: true }).catch(() => {}); // somebody else's affair
+  }
+}

@@ -1,0 +1,238 @@
+/**
+ * Tokenizes a data file once and keeps the result in a cache.
+ *
+ * Comes in: a file, or standard input. Goes out: an open `TokenStore`. The name of a store is a hash of
+ * all that decides its tokens: the file's bytes and format, the tokenizer's files and the end token. So
+ * a second run opens at once, and an edited file is never mistaken for the old one.
+ */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { readError, statIfExists } from "../checkpoint/files.ts";
+import { DataError } from "../errors.ts";
+import type { Document } from "./document.ts";
+import { EncodePool } from "./encode_pool.ts";
+import { chunksOf, type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
+import { requireVocabulary, STORE_SCHEMA, TokenStore } from "./token_store.ts";
+import { type EncodedBatch, type StoreOrigin, TokenWriter } from "./token_writer.ts";
+
+/** How far tokenizing has come. */
+export interface TokenizeProgress {
+  readonly documents: number;
+  readonly tokens: number;
+  /** Bytes of the file, as stored. */
+  readonly bytes: number;
+  /** Unknown for standard input. */
+  readonly totalBytes?: number;
+}
+
+/** How to tokenize. */
+export interface OpenTokensOptions {
+  /** Folder of the tokenizer; files with rows of tokens need none. */
+  readonly tokenizerFolder?: string;
+  /** Appended to texts and completions. */
+  readonly endToken?: number;
+  /** Rows of the model's embedding; ids from here on are refused. */
+  readonly vocabSize?: number;
+  /** Workers to tokenize with (default 1, which is the caller's own thread). */
+  readonly threads?: number;
+  /** Where stores are kept. */
+  readonly cacheFolder: string;
+  readonly signal?: AbortSignal;
+  /** Called after every batch; never when the store was in the cache. */
+  readonly onProgress?: (progress: TokenizeProgress) => void;
+  /** What `-` reads. */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
+/** Below this many bytes workers take longer to start than the work does. */
+const INLINE_BYTES = 1 << 20;
+
+/** A batch is full with either of these. */
+const BATCH_DOCUMENTS = 512, BATCH_CHARACTERS = 1 << 18;
+
+/** The tokenizer's files that decide which tokens a text becomes. */
+const TOKENIZER_FILES = [
+  "tokenizer.json",
+  "vocab.json",
+  "merges.txt",
+  "tokenizer_config.json",
+  "chat_template.jinja",
+];
+
+/** Opens the tokens of a file, or of `options.stdin` for `-`, tokenizing it if no run has before. */
+export async function openTokens(path: string, options: OpenTokensOptions): Promise<TokenStore> {
+  try {
+    return await openOrMake(path, options);
+  } catch (error) {
+    options.signal?.throwIfAborted(); // on its way here the reason may have been taken for bad data
+    throw error;
+  }
+}
+
+async function openOrMake(path: string, options: OpenTokensOptions): Promise<TokenStore> {
+  const { cacheFolder, tokenizerFolder, endToken = null, vocabSize = Infinity, signal } = options;
+  const origin = {
+    tokenizer_sha256: tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder),
+    end_token: endToken,
+  };
+  if (path === STDIN) return await tokenize(path, options, origin);
+
+  const before = await version(path);
+  const whole = { ...origin, source_sha256: await hashFile(path, signal) };
+  const key = keyOf(whole, formatOf(path));
+  const cached = await openIfWhole(cacheFolder, key, path);
+  if (cached) {
+    requireVocabulary(cached, vocabSize);
+    return cached;
+  }
+  return await tokenize(path, options, whole, async () => {
+    if (await version(path) === before) return;
+    throw new DataError(
+      `Cannot read "${path}": found it changed meanwhile, expected a finished file`,
+    );
+  });
+}
+
+/** Opens the tokens that an earlier run left in the cache, as for standard input, which is gone. */
+export async function openCachedTokens(key: string, cacheFolder: string): Promise<TokenStore> {
+  const store = /^[0-9a-f]{64}$/.test(key) ? await openIfWhole(cacheFolder, key) : undefined;
+  if (store) return store;
+  throw new DataError(
+    `Cannot open tokens ${key}: found nothing whole in "${cacheFolder}", expected what an earlier run left there`,
+    { hints: ["give the same data again, or the cache folder of that run"] },
+  );
+}
+
+/** Reads, encodes and writes, with a bounded number of batches under way. */
+async function tokenize(
+  path: string,
+  options: OpenTokensOptions,
+  origin: Omit<StoreOrigin, "source_sha256"> & { readonly source_sha256?: string },
+  check?: () => Promise<void>,
+): Promise<TokenStore> {
+  const { cacheFolder, signal, threads = 1, onProgress } = options;
+  // A stream that says nothing for long must not keep a run from being stopped.
+  const stdin = options.stdin?.pipeThrough(new TransformStream(), { signal });
+  const totalBytes = path === STDIN ? undefined : (await Deno.stat(path)).size;
+  const hash = createHash("sha256");
+  let bytes = 0, format: FileFormat = formatOf(path), kind: Document["kind"] = "text";
+  const onChunk = (chunk: Uint8Array) => {
+    signal?.throwIfAborted();
+    bytes += chunk.length;
+    if (path === STDIN) hash.update(chunk);
+  };
+  const onFormat = (found: FileFormat) => format = found;
+
+  using pool = new EncodePool({ ...cloneable(options), file: nameOf(path) }, threads);
+  await using writer = await TokenWriter.begin(cacheFolder);
+  const pending: Promise<EncodedBatch>[] = [];
+  const writeFirst = async () => {
+    await writer.append(await abortable(pending.shift()!, signal));
+    onProgress?.({ documents: writer.documents, tokens: writer.tokens, bytes, totalBytes });
+  };
+  for await (const batch of batchesOf(readDocuments(path, { stdin, onChunk, onFormat }))) {
+    kind = batch[0]!.kind;
+    if (kind !== "tokens" && (totalBytes ?? bytes) >= INLINE_BYTES) pool.start();
+    const encoded = pool.encode(batch);
+    encoded.catch(() => {}); // heard of when its turn comes
+    pending.push(encoded);
+    while (pending.length >= pool.capacity) await writeFirst();
+  }
+  while (pending.length > 0) await writeFirst();
+  await check?.();
+  const whole = { ...origin, source_sha256: origin.source_sha256 ?? hash.digest("hex") };
+  return await writer.finish(keyOf(whole, format), kind, whole, nameOf(path));
+}
+
+/** The settings alone: a worker cannot be sent functions. */
+function cloneable({ tokenizerFolder, endToken, vocabSize }: OpenTokensOptions) {
+  return { tokenizerFolder, endToken, vocabSize };
+}
+
+/** Documents in batches of a size that is worth a message between threads. */
+async function* batchesOf(documents: AsyncIterable<Document>): AsyncGenerator<Document[]> {
+  let batch: Document[] = [], characters = 0;
+  for await (const document of documents) {
+    batch.push(document);
+    characters += sizeOf(document);
+    if (batch.length < BATCH_DOCUMENTS && characters < BATCH_CHARACTERS) continue;
+    yield batch;
+    batch = [];
+    characters = 0;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function sizeOf(document: Document): number {
+  switch (document.kind) {
+    case "text":
+      return document.text.length;
+    case "tokens":
+      return document.tokens.length;
+    case "completion":
+      return document.prompt.length + document.completion.length;
+    case "messages":
+      return document.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0);
+  }
+}
+
+async function abortable<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (!signal) return await promise;
+  signal.throwIfAborted();
+  const aborted = Promise.withResolvers<never>();
+  const abort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  try {
+    return await Promise.race([promise, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+function keyOf(origin: StoreOrigin, { format, compression }: FileFormat): string {
+  const { source_sha256, tokenizer_sha256, end_token } = origin;
+  const packed = compression ?? null;
+  const parts = [STORE_SCHEMA, source_sha256, format, packed, tokenizer_sha256, end_token];
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+/** Changes when somebody writes to the file. */
+async function version(path: string): Promise<string> {
+  try {
+    const { size, mtime, isFile } = await Deno.stat(path);
+    if (!isFile) {
+      throw new DataError(`Cannot read "${path}": found a pipe or a folder, expected a file`, {
+        hints: ["give - as the path and send the data to standard input"],
+      });
+    }
+    return `${size} ${mtime?.getTime()}`;
+  } catch (error) {
+    throw readError(path, error);
+  }
+}
+
+async function hashFile(path: string, signal?: AbortSignal): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of chunksOf(path, () => signal?.throwIfAborted())) hash.update(chunk);
+  return hash.digest("hex");
+}
+
+async function hashTokenizer(folder: string): Promise<string> {
+  const hash = createHash("sha256");
+  for (const name of TOKENIZER_FILES) {
+    const path = join(folder, name);
+    if (await statIfExists(path)) hash.update(`${name} ${await hashFile(path)}\n`);
+  }
+  return hash.digest("hex");
+}
+
+/** A store of the cache; one that is damaged counts as none and is made anew. */
+async function openIfWhole(
+  cacheFolder: string,
+  key: string,
+  file?: string,
+): Promise<TokenStore | undefined> {
+  const folder = join(cacheFolder, key);
+  if (!await statIfExists(folder)) return undefined;
+  return await TokenStore.open(folder, key, file).catch(() => undefined);
+}

@@ -1,0 +1,157 @@
+/**
+ * The training loop: batches in, updated parameters and a report per step out.
+ *
+ * It owns the order of things (accumulate, update, validate, report, save) and nothing else: numbers
+ * are the trainer's, rows are `core/data`'s, and files and progress lines are the caller's. An abort
+ * takes effect between steps, after a save.
+ */
+import type { Batch } from "../data/batches.ts";
+import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
+import type { RateKind } from "./trainable.ts";
+import type { Trainer } from "./trainer.ts";
+import type { TrainingState } from "./training_state.ts";
+
+/** Share of the old value in the smoothed loss. */
+const EMA = 0.95;
+
+/** Where batches come from; `core/data`'s `BatchStream` is one. */
+export interface BatchFeed {
+  next(): Batch | undefined;
+  readonly cursor: unknown;
+}
+
+/** What decides a run. */
+export interface LoopOptions {
+  readonly schedule: ScheduleOptions;
+  /** Peak learning rates. */
+  readonly rates: Readonly<Record<RateKind, number>>;
+  /** Micro-batches per step. */
+  readonly microBatches: number;
+  /** Steps between validations, and between checkpoints. */
+  readonly evalEvery: number;
+  readonly saveEvery: number;
+  /** Batches of the validation data, from the first; undefined without such data. */
+  readonly evalFeed: (() => BatchFeed) | undefined;
+}
+
+/** What happened in one step. */
+export interface StepReport {
+  /** Counted from 1. */
+  readonly step: number;
+  /** Tokens read since the run began, padding not counted. */
+  readonly tokens: number;
+  /** Mean over predicted tokens in nats, before the update. */
+  readonly loss: number;
+  readonly lossEma: number;
+  /** Before clipping. */
+  readonly gradNorm: number;
+  readonly clipScale: number;
+  readonly rates: Readonly<Record<RateKind, number>>;
+  /** Mean aggregation weight of each stream; undefined with one stream. */
+  readonly streamWeights: readonly number[] | undefined;
+  readonly tokensPerSecond: number;
+  readonly seconds: number;
+  /** Share of the time spent waiting for data. */
+  readonly dataWait: number;
+  /** Mean loss over the validation data, after the update. */
+  readonly evalLoss: number | undefined;
+}
+
+/** What the caller does along the way. */
+export interface LoopHooks {
+  onStep(report: StepReport): void;
+  save(state: TrainingState): Promise<void>;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Trains from a state on and returns the last one; earlier than planned when the data ends or the
+ * signal aborts.
+ * @throws {NumericalError} when loss or gradient stop being finite; nothing is saved then
+ */
+export async function train(
+  trainer: Trainer,
+  feed: BatchFeed,
+  start: TrainingState,
+  options: LoopOptions,
+  hooks: LoopHooks,
+): Promise<TrainingState> {
+  const state = { ...start };
+  const { steps } = options.schedule;
+  let saved = start.step;
+  while (state.step < steps && !hooks.signal.aborted) {
+    const began = performance.now();
+    const read = await accumulate(trainer, feed, options.microBatches);
+    if (read.used === 0) break;
+    const { loss: sum, predicted, streamWeights } = trainer.sums;
+    const loss = sum / predicted;
+    const step = state.step + 1;
+    const rates = scaledRates(options, step);
+    const { gradNorm, clipScale } = await trainer.update(step, rates);
+    const seconds = (performance.now() - began) / 1000;
+
+    state.step = step;
+    state.tokens += read.used;
+    state.lossEma = EMA * (state.lossEma ?? loss) + (1 - EMA) * loss;
+    state.cursor = feed.cursor;
+    const due = step % options.evalEvery === 0 || step === steps;
+    hooks.onStep({
+      step,
+      tokens: state.tokens,
+      loss,
+      lossEma: state.lossEma,
+      gradNorm,
+      clipScale,
+      rates,
+      streamWeights: streamWeights.length ? streamWeights.map((w) => w / predicted) : undefined,
+      tokensPerSecond: read.used / seconds,
+      seconds,
+      dataWait: read.waited / seconds,
+      evalLoss: due && options.evalFeed ? await validate(trainer, options.evalFeed()) : undefined,
+    });
+    if (step % options.saveEvery !== 0) continue;
+    await hooks.save(state);
+    saved = step;
+  }
+  if (state.step > saved) await hooks.save(state);
+  return state;
+}
+
+/** Mean loss over all batches of a feed, in nats per predicted token. */
+export async function validate(trainer: Trainer, feed: BatchFeed): Promise<number> {
+  let loss = 0, predicted = 0;
+  for (let batch; (batch = feed.next());) {
+    const sums = await trainer.evaluate(batch);
+    loss += sums.loss;
+    predicted += sums.predicted;
+  }
+  return loss / predicted;
+}
+
+/** One step's gradients; `waited` in seconds. */
+async function accumulate(
+  trainer: Trainer,
+  feed: BatchFeed,
+  microBatches: number,
+): Promise<{ used: number; waited: number }> {
+  let used = 0, waited = 0;
+  for (let i = 0; i < microBatches; i++) {
+    const asked = performance.now();
+    const batch = feed.next();
+    waited += (performance.now() - asked) / 1000;
+    if (!batch) break;
+    if (batch.predicted === 0) continue;
+    await trainer.accumulate(batch);
+    used += batch.used;
+  }
+  return { used, waited };
+}
+
+function scaledRates({ schedule, rates }: LoopOptions, step: number): Record<RateKind, number> {
+  const factor = learningRateFactor(schedule, step);
+  return {
+    backbone: rates.backbone * factor,
+    prefix: rates.prefix * factor,
+    aggregator: rates.aggregator * factor,
+  };
+}

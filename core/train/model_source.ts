@@ -1,0 +1,200 @@
+/**
+ * The model a run starts from: a checkpoint, a checkpoint that is given streams, or nothing but a
+ * configuration.
+ *
+ * Comes in: what the user chose. Goes out: the config of the model to be trained and the first value
+ * of each of its parameters. What cannot be (other streams than the checkpoint has, no trainable
+ * parameter) is refused here, before anything is allocated.
+ */
+import { backboneHash } from "../checkpoint/backbone.ts";
+import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { configToJson, parseConfig } from "../checkpoint/config.ts";
+import { type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
+import { readTensor } from "../checkpoint/read.ts";
+import { UsageError } from "../errors.ts";
+import { isParScale, type ModelConfig, plainConfig, type WeightType } from "../model/config.ts";
+import { introducedValues, scratchValues } from "../model/init.ts";
+import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { reparameterized, reparameterSpecs, reparameterValues } from "../model/reparameterize.ts";
+import type { Substitute } from "../model/loss.ts";
+import { type Aggregation, isFixed, trainableSpecs } from "./trainable.ts";
+
+/** What may tell streams apart. */
+export type Transform = "prefix" | "lora" | "bitfit";
+
+/** The user's choices; undefined leaves a property as the checkpoint has it. */
+export interface ModelChoices {
+  /** Folder of the checkpoint; undefined for a model from scratch. */
+  readonly model?: string | undefined;
+  readonly adapter?: string | undefined;
+  /** Folder or `config.json` of a model from scratch. */
+  readonly configFrom?: string | undefined;
+  /** Standard deviation of its matrices. */
+  readonly initStd: number;
+  readonly streams?: number | undefined;
+  readonly transforms?: readonly Transform[] | undefined;
+  readonly prefixTokens?: number | undefined;
+  readonly loraRank?: number | undefined;
+  readonly smoothing?: number | undefined;
+  readonly aggregation: Aggregation;
+  readonly params: "all" | "introduced";
+  /** Hidden units of the prefix MLP; 0 trains the prefixes themselves. */
+  readonly reparameterize: number;
+  readonly ropeTheta?: number | undefined;
+  /** New `max_position_embeddings`. */
+  readonly context?: number | undefined;
+  readonly saveDtype?: WeightType | undefined;
+  readonly seed: number;
+}
+
+/** A model about to be trained. */
+export interface ModelSource {
+  readonly config: ModelConfig;
+  readonly configJson: JsonObject;
+  /** Where tokenizer and other companions lie; undefined where there are none. */
+  readonly directory: string | undefined;
+  /** The checkpoint underneath, if there is one. */
+  readonly checkpoint: Checkpoint | undefined;
+  /** Parameters that learn. */
+  readonly trained: readonly ParameterSpec[];
+  readonly substitute: Substitute | undefined;
+  /** First values of a parameter. */
+  readonly initial: (name: string) => Promise<Float32Array>;
+  /** Hash of the checkpoint underneath, computed at the first call. */
+  readonly backboneSha256: () => Promise<string> | undefined;
+}
+
+/** Opens and checks the model of a run. */
+export async function openModelSource(choices: ModelChoices): Promise<ModelSource> {
+  const base = await openBase(choices);
+  const config = withChoices(base.config, choices);
+  const specs = parameterSpecs(config);
+  const R = choices.reparameterize;
+  if (R > 0 && !config.prefix) {
+    throw new UsageError("Cannot reparameterise prefixes: found a model without, expected some");
+  }
+  const mlp = R > 0 ? reparameterSpecs(config, R) : [];
+  const { params, aggregation, seed } = choices;
+  const chosen = trainableSpecs(config, { params, aggregation });
+  const kept = chosen.filter(({ name }) => R === 0 || !/\.prefix_[kv]$/.test(name));
+  const trained = [...kept, ...mlp];
+  if (trained.length === 0) {
+    throw new UsageError(
+      "Cannot train introduced parameters: found none in this model, expected prefixes, an " +
+        "aggregator or other transformations",
+      { hints: ["add --streams 4, or --transform prefix for a single stream"] },
+    );
+  }
+  const byName = new Map([...specs, ...mlp].map((spec) => [spec.name, spec]));
+  const initial = async (name: string): Promise<Float32Array> => {
+    const spec = byName.get(name)!;
+    if (name.startsWith("prefix_mlp.")) return reparameterValues(spec, R, seed);
+    if (aggregation !== "dynamic" && name.startsWith("model.aggregate_layer.")) {
+      const fresh = !base.checkpoint?.tensors.has(name);
+      if (fresh || isFixed(name, aggregation)) return new Float32Array(elementCount(spec.shape));
+    }
+    const stored = base.checkpoint?.tensors.get(name);
+    if (stored && stored.shape.join() === spec.shape.join()) return await readTensor(stored);
+    if (spec.introduced) return introducedValues(spec, seed);
+    return scratchValues(spec, seed, choices.initStd);
+  };
+  let hash: Promise<string> | undefined;
+  const json = configToJson(config, base.configJson);
+  return {
+    config,
+    configJson: {
+      ...json,
+      rope_theta: config.ropeTheta,
+      max_position_embeddings: config.maxPositionEmbeddings,
+    },
+    directory: base.directory,
+    checkpoint: base.checkpoint,
+    trained,
+    substitute: R > 0 ? reparameterized(config, R) : undefined,
+    initial,
+    backboneSha256: () => {
+      if (base.checkpoint) hash ??= backboneHash(base.checkpoint);
+      return hash;
+    },
+  };
+}
+
+interface Base {
+  readonly config: ModelConfig;
+  readonly configJson: JsonObject;
+  readonly directory: string | undefined;
+  readonly checkpoint: Checkpoint | undefined;
+}
+
+async function openBase({ model, adapter, configFrom }: ModelChoices): Promise<Base> {
+  if ((model === undefined) === (configFrom === undefined)) {
+    throw new UsageError(
+      `Cannot train: found ${
+        model ? "--model beside --config-from" : "neither --model nor --config-from"
+      }, expected one of them`,
+      { hints: ["--init scratch takes --config-from, everything else takes --model"] },
+    );
+  }
+  if (model !== undefined) {
+    const checkpoint = await openCheckpoint(model, adapter === undefined ? {} : { adapter });
+    const { config, configJson, directory } = checkpoint;
+    return { config, configJson, directory, checkpoint };
+  }
+  const isFolder = (await statIfExists(configFrom!))?.isDirectory ?? false;
+  const path = isFolder ? `${configFrom}/config.json` : configFrom!;
+  const configJson = await readJsonObject(path);
+  const config = parseConfig(configJson, path);
+  const directory = isFolder ? configFrom : undefined;
+  return { config, configJson, directory, checkpoint: undefined };
+}
+
+/** The config to be trained; streams may be given to a plain model, not changed in another. */
+function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
+  const { streams, transforms, prefixTokens, loraRank, smoothing } = choices;
+  const changed = {
+    ...base,
+    ropeTheta: choices.ropeTheta ?? base.ropeTheta,
+    maxPositionEmbeddings: choices.context ?? base.maxPositionEmbeddings,
+    dtype: choices.saveDtype ?? base.dtype,
+  };
+  const asked = { streams, transforms, prefixTokens, loraRank };
+  if (Object.values(asked).every((value) => value === undefined)) {
+    return { ...changed, smoothing: smoothing ?? base.smoothing };
+  }
+  const P = streams ?? base.streams;
+  const used = new Set(transforms ?? (isParScale(base) ? transformsOf(base) : ["prefix"]));
+  const config = {
+    ...changed,
+    streams: P,
+    prefix: used.has("prefix"),
+    prefixTokens: prefixTokens ?? (isParScale(base) ? base.prefixTokens : 48),
+    loraRank: used.has("lora") ? loraRank ?? (base.loraRank || 8) : 0,
+    bitfit: used.has("bitfit"),
+    smoothing: smoothing ?? (isParScale(base) ? base.smoothing : 0.1),
+  };
+  if (isParScale(base)) refuseOther(base, config);
+  // Streams of one are a plain model unless something is said to be introduced.
+  return P === 1 && transforms === undefined ? plainConfig(config) : config;
+}
+
+function transformsOf({ prefix, loraRank, bitfit }: ModelConfig): Transform[] {
+  const used = { prefix, lora: loraRank > 0, bitfit };
+  return (Object.keys(used) as Transform[]).filter((name) => used[name]);
+}
+
+function refuseOther(base: ModelConfig, asked: ModelConfig): void {
+  const flags = [
+    ["--streams", "streams"],
+    ["--prefix-tokens", "prefixTokens"],
+    ["--lora-rank", "loraRank"],
+    ["--transform", "prefix"],
+    ["--transform", "bitfit"],
+  ] as const;
+  for (const [flag, field] of flags) {
+    if (base[field] === asked[field]) continue;
+    throw new UsageError(
+      `Cannot train with ${flag}: found a model with ${field} ${base[field]}, expected a plain one`,
+      { hints: ["leave the flag out, or take the backbone with `parscale convert --strip`"] },
+    );
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * The folder of a training run.
+ *
+ *     config.json         resolved flags with the origin of each, and what must not change
+ *     metrics.jsonl       one line per step
+ *     checkpoint-000500/  a model folder (or adapter) with the state of training beside it
+ *     last                name of the newest checkpoint
+ *     .lock               held by the process that trains
+ *
+ * A checkpoint is complete or absent, and `last` is replaced after it. What may surprise: metrics of
+ * steps after the checkpoint that is resumed are cut off, since those steps are taken again.
+ */
+import { join } from "node:path";
+import { writeFolder } from "../checkpoint/folder.ts";
+import { ioError, type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
+import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
+import { writeJson } from "../checkpoint/write.ts";
+import { DataError, EnvironmentError, UsageError } from "../errors.ts";
+
+const CONFIG = "config.json", METRICS = "metrics.jsonl", LOCK = ".lock";
+
+/** A run folder in use by this process. */
+export class RunFolder implements Disposable {
+  readonly path: string;
+  readonly #lock: Deno.FsFile;
+  #metrics: Deno.FsFile | undefined;
+
+  private constructor(path: string, lock: Deno.FsFile) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /**
+   * Makes the folder of a new run.
+   * @throws {UsageError} when there is a run already, unless it may be overwritten
+   */
+  static async create(path: string, overwrite: boolean): Promise<RunFolder> {
+    await requireNoRun(path, overwrite);
+    const run = await RunFolder.#lockFolder(path);
+    if (!overwrite) return run;
+    for await (const { name } of Deno.readDir(path)) {
+      const ours = [CONFIG, METRICS, LAST_FILE, "tensorboard"].includes(name) ||
+        /^checkpoint-\d+$/.test(name);
+      if (ours) await Deno.remove(join(path, name), { recursive: true });
+    }
+    return run;
+  }
+
+  /**
+   * Opens the folder of a run that is to go on.
+   * @throws {DataError} when there is none
+   */
+  static async open(path: string): Promise<RunFolder> {
+    if (!await statIfExists(join(path, CONFIG))) {
+      throw new DataError(`Cannot resume "${path}": found no run there, expected its ${CONFIG}`, {
+        hints: ["without --resume a new run is begun"],
+      });
+    }
+    return await RunFolder.#lockFolder(path);
+  }
+
+  /** The run's configuration, as `writeConfig` left it. */
+  readConfig(): Promise<JsonObject> {
+    return readJsonObject(join(this.path, CONFIG));
+  }
+
+  /** Records what the run was asked to do. */
+  async writeConfig(config: JsonObject): Promise<void> {
+    const partial = join(this.path, `.${CONFIG}`);
+    await writeJson(partial, config);
+    await Deno.rename(partial, join(this.path, CONFIG));
+  }
+
+  /** Folder of the newest checkpoint. */
+  lastCheckpoint(): Promise<string | undefined> {
+    return lastCheckpoint(this.path);
+  }
+
+  /** Lets `fill` write a checkpoint, then makes it the newest; returns its folder. */
+  async saveCheckpoint(step: number, fill: (folder: string) => Promise<void>): Promise<string> {
+    const name = `checkpoint-${String(step).padStart(6, "0")}`;
+    const target = join(this.path, name);
+    await writeFolder(target, { overwrite: true }, fill);
+    const partial = join(this.path, `.${LAST_FILE}`);
+    try {
+      using file = await Deno.open(partial, { write: true, create: true, truncate: true });
+      await file.write(new TextEncoder().encode(`${name}\n`));
+      await file.sync();
+      await Deno.rename(partial, join(this.path, LAST_FILE));
+    } catch (error) {
+      throw ioError("write", partial, error);
+    }
+    return target;
+  }
+
+  /** Removes all but the newest `keep` checkpoints. */
+  async keepNewest(keep: number): Promise<void> {
+    const names: string[] = [];
+    for await (const { name } of Deno.readDir(this.path)) {
+      if (/^checkpoint-\d+$/.test(name)) names.push(name);
+    }
+    names.sort((a, b) => Number(a.slice(11)) - Number(b.slice(11)));
+    for (const name of names.slice(0, -keep)) {
+      await Deno.remove(join(this.path, name), { recursive: true });
+    }
+  }
+
+  /** Appends a line of metrics. */
+  appendMetrics(line: string): void {
+    const path = join(this.path, METRICS);
+    try {
+      this.#metrics ??= Deno.openSync(path, { append: true, create: true });
+      const bytes = new TextEncoder().encode(line);
+      for (let done = 0; done < bytes.length;) {
+        done += this.#metrics.writeSync(bytes.subarray(done));
+      }
+    } catch (error) {
+      throw ioError("write", path, error);
+    }
+  }
+
+  /** Cuts off metrics after a step, and a last line that a crash left unfinished. */
+  async truncateMetrics(step: number): Promise<void> {
+    const path = join(this.path, METRICS);
+    if (!await statIfExists(path)) return;
+    const kept = (await Deno.readTextFile(path)).split("\n").filter((line) => {
+      try {
+        return (JSON.parse(line) as { step: number }).step <= step;
+      } catch {
+        return false;
+      }
+    });
+    const partial = join(this.path, `.${METRICS}`);
+    await Deno.writeTextFile(partial, kept.map((line) => line + "\n").join(""));
+    await Deno.rename(partial, path);
+  }
+
+  [Symbol.dispose](): void {
+    this.#metrics?.close();
+    this.#lock.close();
+  }
+
+  static async #lockFolder(path: string): Promise<RunFolder> {
+    try {
+      await Deno.mkdir(path, { recursive: true });
+      const lock = await Deno.open(join(path, LOCK), { create: true, write: true });
+      // The system lets go of it when the process ends, however it ends.
+      if (await lock.tryLock(true)) return new RunFolder(path, lock);
+      lock.close();
+    } catch (error) {
+      throw ioError("write folder", path, error);
+    }
+    throw new EnvironmentError(
+      `Cannot train in "${path}": found another process at work there, expected none`,
+      { hints: ["wait for it, or choose another --out"] },
+    );
+  }
+}
+
+/** Throws unless a new run may be put at `path`; for a look before anything is opened. */
+export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
+  const info = await statIfExists(path);
+  if (info === undefined || overwrite) return;
+  if (!info.isDirectory) {
+    throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+  }
+  for await (const { name } of Deno.readDir(path)) {
+    if (name === LOCK) continue;
+    throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {
+      hints: ["go on with --resume, choose another --out, or replace the run with --overwrite"],
+    });
+  }
+}

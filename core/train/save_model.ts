@@ -1,0 +1,70 @@
+/**
+ * Writes the trained model into a checkpoint folder: all of it, or the introduced tensors alone as an
+ * adapter beside an untouched backbone.
+ *
+ * Tensors are rounded once to the stored type; training goes on in f32 (see `training_state.ts`).
+ */
+import { BACKBONE_KEY } from "../checkpoint/config.ts";
+import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
+import { companionFiles } from "../checkpoint/plan_conversion.ts";
+import {
+  copyFile,
+  type OutputTensor,
+  writeJson,
+  writeSafetensors,
+  writeWeights,
+} from "../checkpoint/write.ts";
+import { elementCount, parameterSpecs } from "../model/parameters.ts";
+import { buildFold } from "../model/reparameterize.ts";
+import { ELEMENT_BYTES, narrow } from "../widen.ts";
+import type { ModelSource } from "./model_source.ts";
+import type { Trainer } from "./trainer.ts";
+
+/** What is written besides tensors. */
+export interface SaveOptions {
+  /** Only prefixes, aggregator and other transformations. */
+  readonly introducedOnly: boolean;
+  /** Hidden units of the prefix MLP, 0 where there is none. */
+  readonly reparameterize: number;
+}
+
+/** Writes config, weights and companions into an existing folder. */
+export async function saveModel(
+  folder: string,
+  source: ModelSource,
+  trainer: Trainer,
+  options: SaveOptions,
+): Promise<void> {
+  const { config, directory } = source;
+  const R = options.reparameterize;
+  const folded = R > 0 ? await trainer.compute(buildFold(config, R)) : new Map();
+  const { dtype } = config;
+  const size = ELEMENT_BYTES[dtype];
+  const tensors = parameterSpecs(config)
+    .filter(({ introduced }) => introduced || !options.introducedOnly)
+    .map(({ name, shape }): OutputTensor => {
+      const values = folded.get(name) ?? trainer.values(name);
+      return {
+        name,
+        dtype,
+        shape,
+        byteLength: elementCount(shape) * size,
+        // Arrays of the f64 reference become f32 on the way.
+        source: (start, length) =>
+          narrow(Float32Array.from(values.subarray(start / size, (start + length) / size)), dtype),
+      };
+    });
+  if (options.introducedOnly) {
+    await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors);
+    const hash = await source.backboneSha256();
+    const owner = hash === undefined ? {} : { [BACKBONE_KEY]: hash };
+    await writeJson(`${folder}/${CONFIG_FILE}`, { ...source.configJson, ...owner });
+    return;
+  }
+  await writeWeights(folder, tensors);
+  await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
+  if (directory === undefined) return;
+  for (const path of await companionFiles(directory)) {
+    await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
+  }
+}

@@ -1,0 +1,270 @@
+/**
+ * One training step (forward, backward, clipping, AdamW) on the cpu device, beside PyTorch where it is
+ * given, and its memory beside the plan.
+ *
+ *   deno run -A tests/bench/train.ts [--rounds 9] [--threads 2] [--batch 4] [--tokens 256]
+ *       [--torch PYTHON --peer FOLDER_WITH_torch_parscale.py]
+ *   deno run -A tests/bench/train.ts --memory [--batch 2] [--tokens 128]
+ *
+ * The model has 4 layers and 20 million parameters, P = 2 and 48 prefix tokens; f32 on both sides.
+ * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
+ * and ratios of medians. `--memory` trains a larger model in a fresh process for each line and prints
+ * by how much the resident set grew, at its largest, beside what `planTraining` had said.
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { trainableSpecs } from "../../core/train/trainable.ts";
+import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import type { TrainingBatch } from "../../core/train/trainer.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import { countParameters, parameterSpecs } from "../../core/model/parameters.ts";
+import { elementCount } from "../../core/graph/types.ts";
+import { qwen05b } from "./random_model.ts";
+
+const flags = parseArgs(Deno.args, {
+  string: ["rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
+  boolean: ["memory"],
+  default: { rounds: "9", threads: "2" },
+});
+const inMemoryMode = flags.memory || flags.measure !== undefined;
+const B = Number(flags.batch ?? (inMemoryMode ? 2 : 4));
+const T = Number(flags.tokens ?? (inMemoryMode ? 128 : 256));
+
+/** 20 million parameters in all. */
+const SMALL: ModelConfig = {
+  ...qwen05b(2),
+  vocabSize: 16384,
+  hiddenSize: 512,
+  intermediateSize: 1408,
+  numHiddenLayers: 4,
+  numAttentionHeads: 8,
+};
+
+/** Large enough that the fixed cost of the runtime hardly counts: 130 million parameters. */
+const LARGE: ModelConfig = {
+  ...SMALL,
+  vocabSize: 32768,
+  hiddenSize: 1024,
+  intermediateSize: 2816,
+  numHiddenLayers: 8,
+  numAttentionHeads: 16,
+};
+
+type Mode = "full" | "peft";
+
+const median = (values: readonly number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+
+/** Small values that differ; one array for all tensors, so that measuring takes little memory. */
+function valueSource(config: ModelConfig): (name: string) => Float32Array {
+  const specs = new Map(parameterSpecs(config).map(({ name, shape }) => [name, shape]));
+  const largest = Math.max(...[...specs.values()].map(elementCount));
+  const values = new Float32Array(largest).map((_, i) => ((i * 7919) % 2003 - 1001) / 30000);
+  const ones = new Float32Array(config.intermediateSize).fill(1);
+  return (name) =>
+    (name.includes("norm") ? ones : values).subarray(0, elementCount(specs.get(name)!));
+}
+
+function batchOf(config: ModelConfig): TrainingBatch {
+  const count = B * T;
+  const ids = Array.from({ length: count }, (_, i) => (i * 7919 + 13) % config.vocabSize);
+  const weights = ids.map((_, i) => i % T === T - 1 ? 0 : 1);
+  return {
+    ids,
+    positions: ids.map((_, i) => i % T),
+    targets: ids.map((_, i) => ids[i + 1] ?? 0),
+    weights,
+    predicted: count - B,
+  };
+}
+
+function optionsOf(config: ModelConfig, mode: Mode, recompute = false): TrainerOptions {
+  const params = mode === "full" ? "all" : "introduced";
+  return {
+    config,
+    trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
+    initial: valueSource(config),
+    sizes: { batch: B, tokens: T },
+    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    accumulates: false,
+    recompute,
+  };
+}
+
+/** Milliseconds of one step, and of the optimiser in it. */
+interface StepTime {
+  readonly step: number;
+  readonly optimizer: number;
+}
+
+interface Engine {
+  readonly name: string;
+  readonly mode: Mode;
+  step(): Promise<StepTime>;
+}
+
+const RATES = { backbone: 1e-4, prefix: 1e-4, aggregator: 1e-4 };
+
+async function ours(mode: Mode): Promise<Engine> {
+  const device = new CpuDevice({ threads: Number(flags.threads) });
+  const trainer = await Trainer.create(device, optionsOf(SMALL, mode));
+  const batch = batchOf(SMALL);
+  let count = 0;
+  return {
+    name: "parscale",
+    mode,
+    async step() {
+      const started = performance.now();
+      await trainer.accumulate(batch);
+      const middle = performance.now();
+      await trainer.update(++count, RATES);
+      const ended = performance.now();
+      return { step: ended - started, optimizer: ended - middle };
+    },
+  };
+}
+
+/** Trains with the model of `torch_parscale.py`; one step for each line of standard input. */
+const TORCH_STEPS = `
+import json, sys, time
+import torch
+from torch_parscale import Config, ParScale, adamw, init_random, token_loss
+sizes, mode, impl, threads, batch, tokens = json.loads(sys.argv[1])
+torch.set_num_threads(threads)
+model = init_random(ParScale(Config(**sizes), impl=impl), 1).train()
+params = model.select_trainable(mode)
+optimizer = adamw(params, fused=True)
+ids = torch.randint(0, sizes["vocab"], (batch, tokens), generator=torch.Generator().manual_seed(0))
+for _ in sys.stdin:
+    started = time.perf_counter()
+    token_loss(model(ids).logits, ids)[0].backward()
+    middle = time.perf_counter()
+    torch.nn.utils.clip_grad_norm_([p for _, p in params], 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    ended = time.perf_counter()
+    print(json.dumps({"step": 1e3 * (ended - started), "optimizer": 1e3 * (ended - middle)}), flush=True)
+`;
+
+/** PyTorch in a process of its own; \`impl\` is how it computes attention. */
+function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
+  const c = SMALL;
+  const sizes = {
+    vocab: c.vocabSize,
+    hidden: c.hiddenSize,
+    inter: c.intermediateSize,
+    layers: c.numHiddenLayers,
+    heads: c.numAttentionHeads,
+    kv_heads: c.numKeyValueHeads,
+    head_dim: c.headDim,
+    theta: c.ropeTheta,
+    tie: true,
+    streams: c.streams,
+    prefix_len: c.prefixTokens,
+    smooth: c.smoothing,
+  };
+  const process = new Deno.Command(flags.torch!, {
+    args: ["-c", TORCH_STEPS, JSON.stringify([sizes, mode, impl, Number(flags.threads), B, T])],
+    env: { PYTHONPATH: flags.peer ?? "", OMP_NUM_THREADS: flags.threads },
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const input = process.stdin.getWriter();
+  const lines = readLines(process.stdout);
+  return {
+    name: `torch ${impl}`,
+    mode,
+    async step() {
+      await input.write(new TextEncoder().encode("go\n"));
+      return JSON.parse((await lines.next()).value!);
+    },
+    close: () => process.kill(),
+  };
+}
+
+async function* readLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>) {
+  let rest = "";
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop()!;
+    yield* lines;
+  }
+}
+
+async function compareSpeed(): Promise<void> {
+  const peers = flags.torch
+    ? [torch("full", "sdpa"), torch("full", "eager"), torch("peft", "sdpa")]
+    : [];
+  const engines: Engine[] = [await ours("full"), await ours("peft"), ...peers];
+  for (const engine of engines) for (let i = 0; i < 2; i++) await engine.step();
+  const times = engines.map((): StepTime[] => []);
+  for (let round = 0; round < Number(flags.rounds); round++) {
+    for (const [i, engine] of engines.entries()) times[i]!.push(await engine.step());
+  }
+  for (const peer of peers) peer.close();
+  const { total, introduced } = countParameters(SMALL);
+  console.log(
+    `${(total / 1e6).toFixed(1)} M parameters (${(introduced / 1e6).toFixed(2)} M introduced), ` +
+      `${B} x ${T} tokens, ${flags.threads} threads, medians of ${flags.rounds} rounds`,
+  );
+  const full = median(times[0]!.map(({ step }) => step));
+  engines.forEach((engine, i) => {
+    const step = median(times[i]!.map(({ step }) => step));
+    const share = median(times[i]!.map(({ step, optimizer }) => optimizer / step));
+    const least = Math.min(...times[i]!.map(({ step }) => step));
+    console.log(
+      `${engine.name.padEnd(12)} ${engine.mode.padEnd(5)} ${step.toFixed(0).padStart(6)} ms/step ` +
+        `(least ${least.toFixed(0)})  ${(B * T / step * 1000).toFixed(0).padStart(5)} tokens/s  ` +
+        `optimiser ${(100 * share).toFixed(1)} %  ${(step / full).toFixed(2)}x of our full step`,
+    );
+  });
+}
+
+/** Resident bytes of this process: now, and the most so far. */
+function resident(): { now: number; peak: number } {
+  const status = Deno.readTextFileSync("/proc/self/status");
+  const field = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)![1]) * 1024;
+  return { now: field("VmRSS"), peak: field("VmHWM") };
+}
+
+/** Plans and trains two steps; prints both figures as JSON. */
+async function measureMemory(kind: string): Promise<void> {
+  const [mode, recompute] = kind.split("+") as [Mode, string?];
+  const device = new CpuDevice({ threads: Number(flags.threads) });
+  const options = optionsOf(LARGE, mode, recompute === "recompute");
+  const batch = batchOf(LARGE);
+  const plan = planTraining(device, options);
+  const before = resident().now;
+  const trainer = await Trainer.create(device, options);
+  const created = resident().now;
+  for (let step = 1; step <= 2; step++) {
+    await trainer.accumulate(batch);
+    await trainer.update(step, RATES);
+  }
+  const grown = resident().peak - before;
+  console.log(JSON.stringify({ plan, created: created - before, grown }));
+}
+
+async function compareMemory(): Promise<void> {
+  const { total } = countParameters(LARGE);
+  console.log(`${(total / 1e6).toFixed(0)} M parameters, ${B} x ${T} tokens, bytes in MiB`);
+  for (const kind of ["full", "full+recompute", "peft", "peft+recompute"]) {
+    const { stdout, success } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", import.meta.filename!, ...Deno.args, "--measure", kind],
+      stderr: "inherit",
+    }).output();
+    if (!success) Deno.exit(1);
+    const { plan, created, grown } = JSON.parse(new TextDecoder().decode(stdout));
+    const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0).padStart(5);
+    console.log(
+      `${kind.padEnd(15)} planned ${mib(plan.total)} (activations ${mib(plan.activations)})  ` +
+        `measured ${mib(grown)} (after creation ${mib(created)})  ` +
+        `measured / planned ${(grown / plan.total).toFixed(3)}`,
+    );
+  }
+}
+
+if (flags.measure) await measureMemory(flags.measure);
+else if (flags.memory) await compareMemory();
+else await compareSpeed();
+Deno.exit(0);
