@@ -79,10 +79,17 @@ export async function openModel(options: OpenOptions): Promise<OpenedModel> {
   const { openCheckpoint } = await import("../core/checkpoint/open.ts");
   const { openDevice } = await import("../core/runtime/mod.ts");
   const { Engine } = await import("../core/generate/engine.ts");
+  const { parameterSpecs } = await import("../core/model/parameters.ts");
   const { resolveRuns } = await import("../core/checkpoint/run.ts");
   const paths = await resolveRuns(await resolveModel(options.model), options.adapter);
   const checkpoint = await openCheckpoint(paths.model, paths);
   const device = await openDevice(options.device, options);
-  const engine = new Engine(device, checkpoint.config, checkpoint.tensors, options);
+  // An adapter is bound, not built in, so that another one can take its place.
+  const names = checkpoint.adapter
+    ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
+    : [];
+  const adapter = new Map(names.map((name) => [name, checkpoint.tensors.get(name)!]));
+  const weights = new Map([...checkpoint.tensors].filter(([name]) => !adapter.has(name)));
+  const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });
   return new OpenedModel(checkpoint, engine);
 }

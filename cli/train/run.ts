@@ -1,6 +1,7 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { DataError, NumericalError, UsageError } from "../../core/errors.ts";
 import { countFlops } from "../../core/graph/flops.ts";
+import { elementCount } from "../../core/model/parameters.ts";
 import type { BatchFeed, StepReport } from "../../core/train/loop.ts";
 import type { RunFolder } from "../../core/train/run_folder.ts";
 import type { Trainer } from "../../core/train/trainer.ts";
@@ -187,6 +188,7 @@ function configOf(run: PreparedRun, values: TrainValues, invocation: Invocation)
     data_keys: run.data.keys,
     eval_fingerprint: run.data.evalFingerprint ?? null,
     trained: run.source.trained.map(({ name }) => name),
+    trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
     overfit_one_batch: values.overfitOneBatch,
     config: invocation.config,
     origins: invocation.origins,

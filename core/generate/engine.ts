@@ -11,6 +11,7 @@ import type { Program } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/forward.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../runtime/device.ts";
+import { weightValues } from "../runtime/weights.ts";
 import { KvCache } from "./kv_cache.ts";
 
 /** Programs kept ready; the least recently used is dropped. */
@@ -38,26 +39,48 @@ interface Prepared {
 export class Engine {
   readonly device: Device;
   readonly config: ModelConfig;
+  /** Fixed on the device; one map of them is loaded once, whatever adapters are laid over it. */
   readonly #weights: Weights;
+  /** Introduced tensors of an adapter, bound at every step. */
+  readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
   /** The last step started; steps of equal sizes share tensors, so one waits for another. */
   #running: Promise<unknown> = Promise.resolve();
 
   /**
-   * `weights` must hold every parameter of the model. With a memory limit in bytes, a step whose plan
-   * needs more is refused before anything is computed.
+   * `weights` must hold every parameter of the model, but for those in `adapter`. With a memory limit
+   * in bytes, a step whose plan needs more is refused before anything is computed.
    */
   constructor(
     device: Device,
     config: ModelConfig,
     weights: Weights,
-    { memoryLimit }: { memoryLimit?: number | undefined } = {},
+    { memoryLimit, adapter = new Map() }: {
+      memoryLimit?: number | undefined;
+      adapter?: Weights | undefined;
+    } = {},
   ) {
     this.device = device;
     this.config = config;
     this.#weights = weights;
     this.#memoryLimit = memoryLimit;
+    this.#adapter = new Map([...adapter].map(([name, weight]) => {
+      const tensor = device.allocate({ dtype: "f32", shape: weight.shape });
+      device.write(tensor, weightValues(weight));
+      return [name, tensor];
+    }));
+  }
+
+  /**
+   * The same backbone under other streams: dynamic parallel scaling. Only the adapter is read; the
+   * weights on the device are shared. `config` is that of backbone and adapter together.
+   */
+  withAdapter(config: ModelConfig, adapter: Weights): Engine {
+    return new Engine(this.device, config, this.#weights, {
+      memoryLimit: this.#memoryLimit,
+      adapter,
+    });
   }
 
   /** An empty KV cache for `batch` sequences of up to `slots` tokens. */
@@ -140,7 +163,10 @@ export class Engine {
     const executable = await this.device.compile(program, this.#weights);
     const allocate = (values: Program["inputs"]) =>
       new Map([...values].map(([name, type]) => [name, this.device.allocate(type)]));
-    return { executable, inputs: allocate(program.inputs), outputs: allocate(program.outputs) };
+    const { inputs, parameters, outputs } = program;
+    const free = [...this.#adapter].filter(([name]) => parameters.has(name));
+    const bound = new Map([...allocate(inputs), ...free]);
+    return { executable, inputs: bound, outputs: allocate(outputs) };
   }
 
   #requireMemory(program: Program, limit: number): void {

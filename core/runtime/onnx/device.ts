@@ -61,6 +61,13 @@ const ARRAYS = {
   bool: Uint8Array,
 } as const;
 
+/** What depends on sizes, as the library takes it. */
+const SIZE_ARRAYS = {
+  i64: (data: readonly number[]) => BigInt64Array.from(data, BigInt),
+  i32: (data: readonly number[]) => Int32Array.from(data),
+  f32: (data: readonly number[]) => Float32Array.from(data),
+};
+
 /** See the head of this file. */
 export class CpuDevice extends HostDevice implements Device {
   readonly name = "cpu";
@@ -109,7 +116,7 @@ export class CpuDevice extends HostDevice implements Device {
     );
     this.#bindings.register(executable, binding);
     for (const [name, { type, data }] of lowered.sizes) {
-      const array = type === "i64" ? BigInt64Array.from(data, BigInt) : Int32Array.from(data);
+      const array = SIZE_ARRAYS[type](data);
       executable.bindConstant(name, array, type);
     }
     return Promise.resolve(executable);
@@ -175,8 +182,8 @@ class CpuExecutable implements Executable {
   /** Binds a tensor that stays the same for all runs. */
   bindConstant(
     name: string,
-    data: BigInt64Array<ArrayBuffer> | Int32Array<ArrayBuffer>,
-    type: "i64" | "i32",
+    data: BigInt64Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Float32Array<ArrayBuffer>,
+    type: "i64" | "i32" | "f32",
   ): void {
     const address = Deno.UnsafePointer.of(data);
     const value = this.#api.tensor(address, data.byteLength, [data.length], type);

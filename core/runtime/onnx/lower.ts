@@ -41,7 +41,7 @@ export interface LoweringOptions {
 
 /** A tensor that depends on the sizes of a program, bound as an input. */
 export interface SizeInput {
-  readonly type: "i64" | "i32";
+  readonly type: "i64" | "i32" | "f32";
   readonly data: readonly number[];
 }
 
@@ -93,7 +93,8 @@ export class Lowering {
   run(): Lowered {
     const { model } = this;
     const { inputs, parameters, state, updates, outputs, nodes } = this.#program;
-    requireReadersFirst(this.#program);
+    const writers = writersOf(this.#program);
+    requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
       this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
@@ -101,8 +102,18 @@ export class Lowering {
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
     const results = new Map(leaving.map(([name, value]) => [value, name]));
+    const direct = directUpdates(this.#program, writers);
+    for (const [name, { assigned, source }] of direct) {
+      results.delete(assigned);
+      results.set(source, updateName(name));
+    }
+    const skipped = new Set([...direct.values()].map(({ assigned }) => assigned));
     for (const node of nodes) {
       const [value] = node.outputs as [Value];
+      if (skipped.has(value)) {
+        this.#names.set(value, this.get(node.inputs[1]!));
+        continue;
+      }
       const output = results.get(value) ?? `v${value.id}`;
       RULES[node.op.name]!(this, node, output);
       this.#names.set(value, output);
@@ -178,25 +189,58 @@ export class Lowering {
   }
 }
 
+/** The node that makes each value. */
+function writersOf({ nodes }: Program): ReadonlyMap<Value, Node> {
+  return new Map(nodes.flatMap((node) => node.outputs.map((value) => [value, node] as const)));
+}
+
+/** The node that makes a value, and all that come before it of necessity. */
+function ancestors(value: Value, writers: ReadonlyMap<Value, Node>): ReadonlySet<Node> {
+  const before = new Set<Node>();
+  const waiting = [value];
+  for (let next; (next = waiting.pop());) {
+    const node = writers.get(next);
+    if (!node || before.has(node)) continue;
+    before.add(node);
+    waiting.push(...node.inputs);
+  }
+  return before;
+}
+
 /**
  * The library runs nodes in an order of its own, so what overwrites a state tensor must depend on
  * everything else that reads it; coming later in the program is not enough. Breaking this gives
  * silently wrong numbers.
  */
-function requireReadersFirst({ name, nodes, state, updates }: Program): void {
-  const writers = new Map<Value, Node>();
-  for (const node of nodes) for (const value of node.outputs) writers.set(value, node);
+function requireReadersFirst(program: Program, writers: ReadonlyMap<Value, Node>): void {
+  const { name, nodes, state, updates } = program;
   for (const [tensor, value] of updates) {
-    const before = new Set<Node>();
-    const waiting = [value];
-    for (let next; (next = waiting.pop());) {
-      const node = writers.get(next);
-      if (!node || before.has(node)) continue;
-      before.add(node);
-      waiting.push(...node.inputs);
-    }
+    const before = ancestors(value, writers);
     const buffer = state.get(tensor)!;
     if (nodes.every((node) => !node.inputs.includes(buffer) || before.has(node))) continue;
     throw new TypeError(`Cannot run ${name}: "${tensor}" may be overwritten before it is read`);
   }
+}
+
+/**
+ * Updates whose value can be computed in the state's own memory, which saves a copy: those of an
+ * elementwise node before which, or by which, everything else that reads the state has run.
+ */
+function directUpdates(program: Program, writers: ReadonlyMap<Value, Node>) {
+  const direct = new Map<string, { assigned: Value; source: Value }>();
+  const leaving = new Set(program.outputs.values());
+  for (const [name, assigned] of program.updates) {
+    const assign = writers.get(assigned);
+    const source = assign?.inputs[1];
+    const writer = source && writers.get(source);
+    if (assign?.op.name !== "assign" || writer?.op.memory !== "allowed") continue;
+    if (leaving.has(source!) || leaving.has(assigned)) continue;
+    const before = ancestors(source!, writers);
+    const buffer = program.state.get(name)!;
+    const readers = program.nodes.filter((node) => node !== assign && node.inputs.includes(buffer));
+    if (!readers.every((node) => before.has(node))) continue;
+    direct.set(name, { assigned, source: source! });
+    leaving.add(source!);
+  }
+  return direct;
 }

@@ -12,7 +12,6 @@ import type { Lowering } from "./lower.ts";
 type Rule = (l: Lowering, node: Node, output: string) => void;
 
 const CONTRIB = "com.microsoft";
-const TO_THE_END = Number.MAX_SAFE_INTEGER;
 
 /** An operator with the same operands and no attributes. */
 function same(type: string): Rule {
@@ -82,6 +81,16 @@ const rmsNorm: Rule = (l, node, output) => {
 const rope: Rule = (l, node, output) => {
   const num_heads = node.attributes.heads as number;
   l.model.node("RotaryEmbedding", l.operands(node), { num_heads }, { output });
+};
+
+/** As it decomposes, but with ε/P from outside, so that models with other streams lower alike. */
+const streamWeights: Rule = (l, node, output) => {
+  const [scores] = node.inputs as [Value];
+  const smoothing = node.attributes.smoothing as number;
+  const weights = l.model.node("Softmax", [l.get(scores)], { axis: -1 });
+  const kept = l.model.node("Mul", [weights, l.size({ type: "f32", data: [1 - smoothing] })]);
+  const spread = l.size({ type: "f32", data: [smoothing / scores.shape.at(-1)!] });
+  l.model.node("Add", [kept, spread], {}, { output });
 };
 
 /** x σ(x) in one pass; the standard operator, Swish, has no kernel of its own and runs as three. */
@@ -155,9 +164,8 @@ const transpose: Rule = (l, node, output) => {
 
 const slice: Rule = (l, node, output) => {
   const { axis, start, end } = node.attributes as Record<string, number>;
-  // A tail has no end of its own, so that its length may vary.
-  const last = start! > 0 && end === node.inputs[0]!.shape[axis!] ? TO_THE_END : end!;
-  const bounds = [l.longs(start!), l.longs(last), l.longs(axis!)];
+  const bound = (position: number) => l.size({ type: "i64", data: [position] });
+  const bounds = [bound(start!), bound(end!), l.longs(axis!)];
   l.model.node("Slice", [...l.operands(node), ...bounds], {}, { output });
 };
 
@@ -223,6 +231,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
   softmax: (l, node, output) => l.model.node("Softmax", l.operands(node), { axis: -1 }, { output }),
   silu,
   swiglu,
+  stream_weights: streamWeights,
   token_logprobs: tokenLogprobs,
 
   add: same("Add"),
