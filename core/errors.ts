@@ -43,3 +43,27 @@ export class EnvironmentError extends ParscaleError {
 export class NumericalError extends ParscaleError {
   readonly kind = "numerical" as const;
 }
+
+const CLASSES = {
+  usage: UsageError,
+  data: DataError,
+  environment: EnvironmentError,
+  numerical: NumericalError,
+} as const;
+
+/** An error as it travels between threads, which keep no classes. */
+export interface PlainError {
+  readonly kind: ErrorKind;
+  readonly message: string;
+  readonly hints: readonly string[];
+}
+
+/** What another thread needs to throw the same error. */
+export function plainError({ kind, message, hints }: ParscaleError): PlainError {
+  return { kind, message, hints };
+}
+
+/** The error that `plainError` was made of. */
+export function errorFrom({ kind, message, hints }: PlainError): ParscaleError {
+  return new CLASSES[kind](message, { hints });
+}

@@ -212,6 +212,10 @@ interface TextValues {
 async function optionsOf(values: Values): Promise<ConversionOptions> {
   const { resolveModel } = await import("../../core/checkpoint/hub.ts");
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
-  const { model } = await resolveRuns(await resolveModel(values.model), undefined);
-  return { ...values, model };
+  const { model, adapter } = await resolveRuns(await resolveModel(values.model), undefined);
+  if (adapter === undefined) return { ...values, model };
+  throw new UsageError(
+    `Cannot convert "${values.model}": found an adapter run, expected a whole model`,
+    { hints: [`convert its backbone, "${model}"`] },
+  );
 }

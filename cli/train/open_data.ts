@@ -41,6 +41,9 @@ export function cacheFolder(io: Io): string {
   return `${home}/parscale`;
 }
 
+/** Whether a path, with its weight, is standard input. */
+const isStdin = (spec: string) => /^-(=|$)/.test(spec);
+
 /** Opens everything; tokenising shows its progress. */
 export async function openData(
   values: TrainValues,
@@ -63,10 +66,12 @@ async function buildStreams(
   opened: TokenStore[],
 ): Promise<OpenedData> {
   const { BatchStream } = await import("../../core/data/batches.ts");
+  if (values.data.some(isStdin) && values.evalData.some(isStdin)) {
+    throw new UsageError("Cannot read stdin: found - in --data and --eval-data, expected it once");
+  }
   const sources = await openSources(values.data, values, io, context, opened);
-  const keys = opened.map(({ key }) => key);
   const own = values.evalData.length > 0
-    ? await openSources(values.evalData, values, io, { ...context, keys: undefined }, opened)
+    ? await openSources(values.evalData, values, io, context, opened)
     : undefined;
   const [train, held] = await split(values, sources, own);
 
@@ -100,7 +105,7 @@ async function buildStreams(
     stream: new BatchStream(train, options(tokens)),
     evalStream,
     tokens,
-    keys,
+    keys: opened.map(({ key }) => key),
     evalFingerprint: evalStream?.().fingerprint,
     [Symbol.dispose]() {
       for (const store of opened) store.close();
@@ -110,7 +115,7 @@ async function buildStreams(
 
 /** Training and validation sources: files of their own, or a share of the documents. */
 async function split(
-  { evalSplit }: TrainValues,
+  { evalSplit, seed }: TrainValues,
   sources: BatchSource[],
   own: BatchSource[] | undefined,
 ): Promise<[BatchSource[], BatchSource[] | undefined]> {
@@ -125,7 +130,7 @@ async function split(
   const { splitDocuments } = await import("../../core/data/batches.ts");
   const [source] = sources as [BatchSource];
   const count = source.stores.reduce((total, store) => total + store.documents, 0);
-  const parts = splitDocuments(count, evalSplit, 0);
+  const parts = splitDocuments(count, evalSplit, seed);
   return [
     [{ ...source, documents: parts.train }],
     [{ ...source, documents: parts.eval }],

@@ -1,5 +1,6 @@
 /** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
+import { UsageError } from "../../core/errors.ts";
 import type { Io } from "../output/io.ts";
 import { bytesText, counted, grouped } from "../output/units.ts";
 import { prepareRun } from "./open_run.ts";
@@ -7,6 +8,16 @@ import type { TrainValues } from "./values.ts";
 
 /** Opens everything but allocates nothing. */
 export async function planRun(values: TrainValues, io: Io): Promise<string[]> {
+  if (values.resume) {
+    throw new UsageError(
+      "Cannot plan a run that goes on: found --resume beside --dry-run, expected one of them",
+      {
+        hints: [
+          `see its plan with \`parscale train --config ${values.out}/config.json --dry-run\``,
+        ],
+      },
+    );
+  }
   using run = await prepareRun(values, io, undefined);
   const { source, data, memory, loop, trainer, tokenizer } = run;
   const count = (specs: readonly { shape: readonly number[] }[]) =>

@@ -30,15 +30,19 @@ export async function runTrain(
     using folder = await RunFolder.open(given.out);
     const saved = await folder.readConfig();
     const values = resumedValues(given, invocation, saved, trainFlags);
-    using run = await prepareRun(values, io, saved.data_keys as string[] | undefined);
+    using run = await prepareRun(values, io, saved.data_keys as string[] | undefined)
+      .catch((error) => {
+        throw withFolder(error, saved.folder);
+      });
     requireSameRun(saved, run, given.out);
+    await requireSameBackbone(await folder.lastCheckpoint(), run, given.out);
     return await train(run, values, folder, io, invocation);
   }
   await requireNoRun(given.out, given.overwrite);
   using run = await prepareRun(given, io, undefined);
-  await requireOutside(run.source.directory, given.out);
+  await requireOutside(run, given);
   using folder = await RunFolder.create(given.out, given.overwrite);
-  await folder.writeConfig(configOf(run, given, invocation));
+  await folder.writeConfig(await configOf(run, given, invocation));
   await train(run, given, folder, io, invocation);
 }
 
@@ -58,7 +62,8 @@ async function train(
   const start = await begin(run, trainer, folder, values.resume);
   const feed = values.overfitOneBatch ? sameBatches(run) : run.data.stream;
   const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches;
-  const peak = await measurePeak(run.device);
+  // Only the progress line compares with it.
+  const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 
   using report = openReport(io, invocation, {
     schema: "parscale.train/1",
@@ -67,6 +72,7 @@ async function train(
   });
   using events = values.tensorboard ? await openEvents(folder.path) : undefined;
   const remaining = run.loop.schedule.steps - start.step;
+  if (remaining <= 0) io.note(`Nothing to do: all ${start.step} steps are taken`);
   const options = { label: "Training", unit: "steps", total: remaining };
   using progress = startProgress(io, { ...options, everyItems: values.logEvery });
   const watch = new StreamWatch(io, run.source.config);
@@ -93,7 +99,7 @@ async function train(
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
         await saveState(path, trainer, state);
       });
-      if (values.keep !== undefined) await folder.keepNewest(values.keep);
+      if (values.keep !== undefined) await folder.keepNewest(values.keep, state.step);
       io.detail(`saved ${newest}`);
     },
   };
@@ -120,16 +126,23 @@ async function train(
   if (last) io.detail(`a step took ${formatDuration(last.seconds)}`);
 }
 
-/** The model must not lie in the folder that is about to be replaced. */
-async function requireOutside(directory: string | undefined, out: string): Promise<void> {
-  if (directory === undefined) return;
-  const [model, target] = await Promise.all(
-    [directory, out].map((path) => Deno.realPath(path).catch(() => path)),
-  );
-  if (model !== target && !model!.startsWith(`${target}/`)) return;
-  throw new UsageError(
-    `Cannot train into "${out}": found the model to start from in it, expected another folder`,
-  );
+/** What the run starts from must not lie in the folder that is about to be replaced. */
+async function requireOutside({ source }: PreparedRun, values: TrainValues): Promise<void> {
+  const { out, configFrom } = values;
+  const target = await realPath(out);
+  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
+    if (path === undefined) continue;
+    const start = await realPath(path);
+    if (start !== target && !start.startsWith(`${target}/`)) continue;
+    throw new UsageError(
+      `Cannot train into "${out}": found the model to start from in it, expected another folder`,
+    );
+  }
+}
+
+/** The path as the system knows it; one that leads nowhere stays as it is. */
+function realPath(path: string): Promise<string> {
+  return Deno.realPath(path).catch(() => path);
 }
 
 /** The state to begin with: nothing done, or the newest checkpoint. */
@@ -139,6 +152,7 @@ async function begin(
   folder: RunFolder,
   resume: boolean,
 ): Promise<TrainingState> {
+  await folder.removeUnfinished();
   const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.data.stream.cursor };
   const last = resume ? await folder.lastCheckpoint() : undefined;
   if (last === undefined) {
@@ -155,9 +169,9 @@ async function begin(
 /** The batches of the first step, for ever. */
 function sameBatches(run: PreparedRun): BatchFeed {
   const count = run.loop.microBatches;
+  const { cursor } = run.data.stream; // where a resumed run finds the same batches
   const batches = Array.from({ length: count }, () => run.data.stream.next())
     .filter((batch) => batch !== undefined);
-  const { cursor } = run.data.stream;
   let next = 0;
   return { next: () => batches[next++ % Math.min(count, batches.length)], cursor };
 }
@@ -177,12 +191,16 @@ async function openEvents(folder: string) {
 }
 
 /** What `config.json` of the run records. */
-function configOf(run: PreparedRun, values: TrainValues, invocation: Invocation) {
+async function configOf(run: PreparedRun, values: TrainValues, invocation: Invocation) {
+  const { directory, checkpoint } = run.source;
   return {
     schema: SCHEMA,
     version: VERSION,
+    command: invocation.command, // makes the file a valid --config
     started_at: invocation.startedAt.toISOString(),
     device: run.device.name,
+    folder: Deno.cwd(),
+    backbone: checkpoint && directory ? await realPath(directory) : null,
     steps: run.loop.schedule.steps,
     data_fingerprint: run.data.stream.fingerprint,
     data_keys: run.data.keys,
@@ -209,11 +227,36 @@ function requireSameRun(
     : (saved.trained as string[] | undefined)?.join() !== trained
     ? "trained parameters"
     : undefined;
-  if (changed === undefined) return;
-  throw new DataError(
-    `Cannot resume "${out}": found other ${changed} than the run was begun with, expected the same`,
+  if (changed !== undefined) throw otherThanBefore(changed, out);
+}
+
+/** Of an adapter, the checkpoint does not hold the frozen part. */
+async function requireSameBackbone(
+  checkpoint: string | undefined,
+  { source }: PreparedRun,
+  out: string,
+): Promise<void> {
+  if (checkpoint === undefined) return;
+  const { readJsonObject } = await import("../../core/checkpoint/files.ts");
+  const { BACKBONE_KEY } = await import("../../core/checkpoint/config.ts");
+  const before = (await readJsonObject(`${checkpoint}/config.json`))[BACKBONE_KEY];
+  if (before === undefined || before === await source.backboneSha256()) return;
+  throw otherThanBefore("backbone", out);
+}
+
+function otherThanBefore(what: string, out: string): DataError {
+  return new DataError(
+    `Cannot resume "${out}": found other ${what} than the run was begun with, expected the same`,
     { hints: ["begin a new run from its last checkpoint with --model and another --out"] },
   );
+}
+
+/** Relative paths of a run lead somewhere else when it is resumed in another folder. */
+function withFolder(error: unknown, folder: unknown): unknown {
+  if (!(error instanceof DataError) || typeof folder !== "string") return error;
+  if (folder === Deno.cwd()) return error;
+  const hint = `the run was begun in "${folder}", where its relative paths lead`;
+  return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
 }
 
 function withLastCheckpoint(error: unknown, newest: string | undefined): unknown {

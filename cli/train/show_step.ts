@@ -52,24 +52,25 @@ const PATIENCE = 20;
 /** Warns when a stream is hardly used any more: its weight sits at the floor that ε leaves. */
 export class StreamWatch {
   readonly #averages: number[] = [];
+  readonly #warned = new Set<number>();
   #steps = 0;
 
   constructor(readonly io: Io, readonly config: ModelConfig) {}
 
   /** Takes note of a step. */
-  look({ streamWeights }: StepReport): void {
+  look({ step, streamWeights }: StepReport): void {
     if (!streamWeights) return;
     this.#steps++;
     const { streams, smoothing } = this.config;
     const floor = Math.max(smoothing, 0.02) / streams;
     streamWeights.forEach((weight, p) => {
       const average = this.#averages[p] = 0.9 * (this.#averages[p] ?? weight) + 0.1 * weight;
-      if (this.#steps < PATIENCE || average > floor * MARGIN) return;
+      if (this.#steps < PATIENCE || average > floor * MARGIN || this.#warned.has(p)) return;
+      this.#warned.add(p);
+      const least = (smoothing / streams).toFixed(3);
       this.io.warn(
-        `stream ${p} is hardly used: its mean weight is ${
-          average.toFixed(3)
-        }, the least possible ` +
-          `${(smoothing / streams).toFixed(3)}`,
+        `stream ${p} is hardly used at step ${step}: its mean weight is ${average.toFixed(3)}, ` +
+          `the least possible ${least}`,
         "lower --lr-aggregator, or raise --lr-prefix",
       );
     });

@@ -6,14 +6,7 @@
  * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
  */
 import { createHash } from "node:crypto";
-import {
-  DataError,
-  EnvironmentError,
-  type ErrorKind,
-  NumericalError,
-  ParscaleError,
-  UsageError,
-} from "../errors.ts";
+import { DataError, errorFrom, ParscaleError, type PlainError, plainError } from "../errors.ts";
 import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";
@@ -81,23 +74,14 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
 }
 
 /** What the worker answers: the hash, or an error in a form that survives the way. */
-export type HashAnswer =
-  | { readonly digest: string }
-  | { readonly kind: ErrorKind; readonly message: string; readonly hints: readonly string[] };
-
-const ERROR_CLASSES = {
-  usage: UsageError,
-  data: DataError,
-  environment: EnvironmentError,
-  numerical: NumericalError,
-};
+export type HashAnswer = { readonly digest: string } | PlainError;
 
 function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const worker = new Worker(new URL("./hash_worker.ts", import.meta.url), { type: "module" });
   worker.onmessage = ({ data }: MessageEvent<HashAnswer>) => {
     if ("digest" in data) resolve(data.digest);
-    else reject(new ERROR_CLASSES[data.kind](data.message, { hints: data.hints }));
+    else reject(errorFrom(data));
   };
   worker.onerror = (event) => {
     event.preventDefault(); // else the runtime ends the program
@@ -119,8 +103,7 @@ export async function answerHashRequest(tensors: readonly OutputTensor[]): Promi
     return { digest: await hashTensors(tensors) };
   } catch (error) {
     if (!(error instanceof ParscaleError)) throw error;
-    const { kind, message, hints } = error;
-    return { kind, message, hints };
+    return plainError(error);
   }
 }
 

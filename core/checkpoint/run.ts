@@ -2,10 +2,10 @@
  * Where a training run keeps its checkpoints, so that whatever takes a model also takes a run.
  *
  * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
- * run's `config.json` names the backbone it goes with.
+ * run's `config.json` names under `backbone` the folder it goes with, which may itself be in a run.
  */
 import { DataError } from "../errors.ts";
-import { isObject, readError, readJsonObject, statIfExists } from "./files.ts";
+import { readError, readJsonObject, statIfExists } from "./files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
 
 /** Name of the file that points to the newest checkpoint. */
@@ -43,11 +43,10 @@ export async function resolveRuns(
     return { model: last, adapter: given };
   }
   const path = `${model}/${CONFIG_FILE}`;
-  const { config } = await readJsonObject(path);
-  const backbone = isObject(config) ? config.model : undefined;
+  const { backbone } = await readJsonObject(path);
   if (typeof backbone === "string") return { model: backbone, adapter: last };
   throw new DataError(
-    `Cannot open run "${model}": found an adapter and no backbone in config.json, expected "model"`,
+    `Cannot open run "${model}": found an adapter and no backbone in config.json, expected "backbone"`,
     { hints: ["pass the backbone with --model and the run with --adapter"] },
   );
 }

@@ -4,14 +4,7 @@
  * Comes in: documents of one file. Goes out: their tokens in three arrays, which a worker can hand over
  * without copying, or an error in a form that survives the way between threads.
  */
-import {
-  DataError,
-  EnvironmentError,
-  type ErrorKind,
-  NumericalError,
-  ParscaleError,
-  UsageError,
-} from "../errors.ts";
+import { errorFrom, ParscaleError, type PlainError, plainError } from "../errors.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
 import { countTargets, encodeDocument } from "./encode.ts";
@@ -35,17 +28,7 @@ export type EncodeRequest =
 /** What a worker answers to the batch of that number; answers may overtake each other. */
 export type EncodeAnswer =
   & { readonly batch: number }
-  & (
-    | { readonly encoded: EncodedBatch }
-    | { readonly kind: ErrorKind; readonly message: string; readonly hints: readonly string[] }
-  );
-
-const ERROR_CLASSES = {
-  usage: UsageError,
-  data: DataError,
-  environment: EnvironmentError,
-  numerical: NumericalError,
-};
+  & ({ readonly encoded: EncodedBatch } | PlainError);
 
 /** Encodes batches of one file; the tokenizer is opened when the first text needs it. */
 export function batchEncoder(
@@ -80,12 +63,11 @@ export function batchEncoder(
 /** An answer that tells of an error of the user's; a defect of ours is thrown on. */
 export function toAnswer(batch: number, error: unknown): EncodeAnswer {
   if (!(error instanceof ParscaleError)) throw error;
-  const { kind, message, hints } = error;
-  return { batch, kind, message, hints };
+  return { batch, ...plainError(error) };
 }
 
 /** The tokens of an answer, or the error it tells of. */
 export function fromAnswer(answer: EncodeAnswer): EncodedBatch {
   if ("encoded" in answer) return answer.encoded;
-  throw new ERROR_CLASSES[answer.kind](answer.message, { hints: answer.hints });
+  throw errorFrom(answer);
 }

@@ -2,15 +2,16 @@
  * Program → program transformations that keep the meaning.
  *
  * A device calls `prepare`: model ops it cannot run whole are expanded into simpler ones, chains of
- * views become one view, equal nodes (the causal mask of every layer, say) are computed once, and nodes
- * nobody reads are dropped.
+ * views become one view, equal nodes (the causal mask of every layer, say) are computed once, sums of
+ * scattered entries are scattered straight into the other term, and nodes nobody reads are dropped.
  */
 import { Builder } from "./builder.ts";
+import { scatterAdd } from "./primitives.ts";
 import type { Node, Op, Program, Value } from "./types.ts";
 
 /** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
 export function prepare(program: Program, runs: (op: Op) => boolean): Program {
-  return dropUnread(shareEqual(mergeViews(expand(program, runs))));
+  return dropUnread(scatterIntoSum(shareEqual(mergeViews(expand(program, runs)))));
 }
 
 /**
@@ -53,6 +54,36 @@ export function shareEqual(program: Program): Program {
     const key = `${node.op.name}(${ids})${JSON.stringify(node.attributes)}`;
     const outputs = seen.get(key) ?? g.apply(node.op, inputs, node.attributes);
     seen.set(key, outputs);
+    return outputs;
+  });
+}
+
+/**
+ * a + scatter_add(0, i, u) = scatter_add(a, i, u): the gradient of a tied embedding table, where two
+ * arrays of the table's size are saved.
+ */
+export function scatterIntoSum(program: Program): Program {
+  const makers = new Map<Value, Node>();
+  const isZero = (value: Value): boolean => {
+    const maker = makers.get(value);
+    if (maker?.op.name === "broadcast") return isZero(maker.inputs[0]!);
+    return maker?.op.name === "constant" &&
+      (maker.attributes.data as readonly number[]).every((x) => x === 0);
+  };
+  return rebuild(program, (g, node, inputs) => {
+    let outputs: readonly Value[] | undefined;
+    if (node.op.name === "add") {
+      for (const [term, other] of [[inputs[1]!, inputs[0]!], [inputs[0]!, inputs[1]!]] as const) {
+        const scatter = makers.get(term);
+        const fits = scatter?.op.name === "scatter_add" && isZero(scatter.inputs[0]!) &&
+          term.shape.join() === other.shape.join();
+        if (!fits || outputs) continue;
+        const [, indices, update] = scatter.inputs as [Value, Value, Value];
+        outputs = [scatterAdd(g, other, indices, update, scatter.attributes.axis as number)];
+      }
+    }
+    outputs ??= g.apply(node.op, inputs, node.attributes);
+    makers.set(outputs[0]!, { ...node, inputs, outputs });
     return outputs;
   });
 }

@@ -38,13 +38,16 @@ export const adamwOp = modelOp<{ beta1: number; beta2: number; epsilon: number }
   infer: ([parameter, m, v]) => [parameter!, m!, v!],
   decompose(g, inputs, { beta1, beta2, epsilon }) {
     const [parameter, m, v, gradient, scale, decay, stepSize, correction] = inputs;
-    const average = (old: Value, x: Value, beta: number) =>
-      add(g, mul(g, old, constant(g, beta)), mul(g, x, constant(g, 1 - beta)));
-    const clipped = mul(g, gradient!, scale!);
-    const newM = average(m!, clipped, beta1);
-    const newV = average(v!, mul(g, clipped, clipped), beta2);
-    const root = add(g, sqrt(g, mul(g, newV, correction!)), constant(g, epsilon));
-    const step = mul(g, div(g, newM, root), stepSize!);
+    // Scalars first: every pass over the tensors that can be saved is.
+    const inner = mul(g, scale!, constant(g, 1 - beta1));
+    const square = mul(g, mul(g, scale!, scale!), constant(g, 1 - beta2));
+    const newM = add(g, mul(g, m!, constant(g, beta1)), mul(g, gradient!, inner));
+    const squared = mul(g, mul(g, gradient!, gradient!), square);
+    const newV = add(g, mul(g, v!, constant(g, beta2)), squared);
+    // a m / (√(c v) + ε) = (a / √c) m / (√v + ε / √c)
+    const root = sqrt(g, correction!);
+    const below = add(g, sqrt(g, newV), div(g, constant(g, epsilon), root));
+    const step = mul(g, div(g, newM, below), div(g, stepSize!, root));
     return [sub(g, mul(g, parameter!, decay!), step), newM, newV];
   },
 });

@@ -66,6 +66,13 @@ export interface ModelSource {
 
 /** Opens and checks the model of a run. */
 export async function openModelSource(choices: ModelChoices): Promise<ModelSource> {
+  if (choices.configFrom !== undefined && choices.params === "introduced") {
+    throw new UsageError(
+      "Cannot train introduced parameters alone: found a model from scratch, whose backbone would " +
+        "be lost, expected a checkpoint",
+      { hints: ["train all of it, or pass a checkpoint with --model"] },
+    );
+  }
   const base = await openBase(choices);
   const config = withChoices(base.config, choices);
   const specs = parameterSpecs(config);
@@ -163,6 +170,9 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
   }
   const P = streams ?? base.streams;
   const used = new Set(transforms ?? (isParScale(base) ? transformsOf(base) : ["prefix"]));
+  if (loraRank !== undefined && !used.has("lora")) {
+    throw new UsageError("Cannot use --lora-rank: found no LoRA, expected --transform lora");
+  }
   const config = {
     ...changed,
     streams: P,
@@ -192,8 +202,9 @@ function refuseOther(base: ModelConfig, asked: ModelConfig): void {
   ] as const;
   for (const [flag, field] of flags) {
     if (base[field] === asked[field]) continue;
+    const words = field.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
     throw new UsageError(
-      `Cannot train with ${flag}: found a model with ${field} ${base[field]}, expected a plain one`,
+      `Cannot train with ${flag}: found a model with ${words} ${base[field]}, expected a plain one`,
       { hints: ["leave the flag out, or take the backbone with `parscale convert --strip`"] },
     );
   }

@@ -13,8 +13,14 @@ import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
 import type { Group, RateKind } from "./trainable.ts";
 
-/** Elements worked on at a time. See `tests/bench/train.ts`. */
-const PIECE = 1 << 18;
+/** Elements worked on at a time: few enough for the cache. See `tests/bench/train.ts`. */
+const PIECE = 1 << 16;
+
+/** Pieces per program, which saves starting one for each. */
+const PIECES_PER_RUN = 16;
+
+/** Programs that run at the same time, rather than every small operation on all threads. */
+const LANES = 2;
 
 /** The arrays of one group, each [count] f32. */
 export interface GroupTensors {
@@ -40,52 +46,80 @@ export interface Update {
   readonly clipScale: number;
 }
 
+/** What changes from step to step; see `adamw`. */
+const SCALARS = ["scale", "decay", "step_size", "correction"];
+
 const scalar: TensorType = { dtype: "f32", shape: [] };
 const vector = (count: number): TensorType => ({ dtype: "f32", shape: [count] });
 
-/** State `values`, `m`, `v` [n]; inputs `gradients` [n] and the four scalars of `adamw`. */
-export function buildUpdate(count: number, constants: AdamWConstants): Program {
+/** Sizes of the pieces that one program works on, the largest there is. */
+export const LARGEST_RUN: readonly number[] = Array(PIECES_PER_RUN).fill(PIECE);
+
+/**
+ * State `values.<i>`, `m.<i>`, `v.<i>` and inputs `gradients.<i>`, of `counts[i]` elements each, and
+ * the four scalars of `adamw` as inputs.
+ */
+export function buildUpdate(counts: readonly number[], constants: AdamWConstants): Program {
   const g = new Builder("adamw");
-  const [parameter, m, v] = ["values", "m", "v"].map((name) => g.state(name, vector(count)));
-  const [scale, decay, stepSize, correction] = ["scale", "decay", "step_size", "correction"]
-    .map((name) => g.input(name, scalar));
-  const next = adamw(g, {
-    parameter: parameter!,
-    m: m!,
-    v: v!,
-    gradient: g.input("gradients", vector(count)),
-    scale: scale!,
-    decay: decay!,
-    stepSize: stepSize!,
-    correction: correction!,
-  }, constants);
-  g.update("values", assign(g, parameter!, next.parameter));
-  g.update("m", assign(g, m!, next.m));
-  g.update("v", assign(g, v!, next.v));
+  const [scale, decay, stepSize, correction] = SCALARS.map((name) => g.input(name, scalar));
+  counts.forEach((count, i) => {
+    const [parameter, m, v] = ["values", "m", "v"].map((name) =>
+      g.state(`${name}.${i}`, vector(count))
+    );
+    const next = adamw(g, {
+      parameter: parameter!,
+      m: m!,
+      v: v!,
+      gradient: g.input(`gradients.${i}`, vector(count)),
+      scale: scale!,
+      decay: decay!,
+      stepSize: stepSize!,
+      correction: correction!,
+    }, constants);
+    g.update(`values.${i}`, assign(g, parameter!, next.parameter));
+    g.update(`m.${i}`, assign(g, m!, next.m));
+    g.update(`v.${i}`, assign(g, v!, next.v));
+  });
   return g.build();
 }
 
-/** Input `gradients` [n] → output `total` [], the sum of their squares. */
-export function buildSquaredNorm(count: number): Program {
+/** Inputs `gradients.<i>` → output `total` [], the sum of their squares. */
+export function buildSquaredNorm(counts: readonly number[]): Program {
   const g = new Builder("squared_norm");
-  const x = g.input("gradients", vector(count));
-  g.output("total", reshape(g, sum(g, mul(g, x, x), 0), []));
+  const squares = counts.map((count, i) => {
+    const x = g.input(`gradients.${i}`, vector(count));
+    return sum(g, mul(g, x, x), 0);
+  });
+  g.output("total", reshape(g, squares.reduce((total, square) => add(g, total, square)), []));
   return g.build();
 }
 
-/** State `gradients` [n]; input `more` [n], which is added to it. */
-export function buildAccumulate(count: number): Program {
+/** State `gradients.<i>`; inputs `more.<i>`, which are added to them. */
+export function buildAccumulate(counts: readonly number[]): Program {
   const g = new Builder("accumulate");
-  const sofar = g.state("gradients", vector(count));
-  g.update("gradients", assign(g, sofar, add(g, sofar, g.input("more", vector(count)))));
+  counts.forEach((count, i) => {
+    const sofar = g.state(`gradients.${i}`, vector(count));
+    const more = g.input(`more.${i}`, vector(count));
+    g.update(`gradients.${i}`, assign(g, sofar, add(g, sofar, more)));
+  });
   return g.build();
 }
 
-/** One program over one piece of one group. */
+/** One program over a few pieces of one group. */
 interface Job {
   readonly group: Group;
   readonly executable: Executable;
   readonly bindings: Bindings;
+}
+
+/** Runs jobs, every lane its own one after the other. */
+async function runJobs(jobs: readonly Job[]): Promise<void> {
+  const lanes = Array.from({ length: LANES }, async (_, lane) => {
+    for (let i = lane; i < jobs.length; i += LANES) {
+      await jobs[i]!.executable.run(jobs[i]!.bindings);
+    }
+  });
+  await Promise.all(lanes);
 }
 
 /** Updates groups of tensors in place. */
@@ -93,21 +127,19 @@ export class Optimizer {
   readonly #device: Device;
   readonly #options: OptimizerOptions;
   readonly #scalars: ReadonlyMap<string, DeviceTensor>;
-  readonly #total: DeviceTensor;
-  readonly #updates: readonly Job[];
+  readonly #updates: ReadonlyMap<Group, readonly Job[]>;
   readonly #norms: readonly Job[];
 
   private constructor(
     device: Device,
     options: OptimizerOptions,
-    jobs: { updates: Job[]; norms: Job[]; scalars: Map<string, DeviceTensor>; total: DeviceTensor },
+    jobs: { updates: readonly Job[]; norms: readonly Job[]; scalars: Map<string, DeviceTensor> },
   ) {
     this.#device = device;
     this.#options = options;
-    this.#updates = jobs.updates;
+    this.#updates = Map.groupBy(jobs.updates, ({ group }) => group);
     this.#norms = jobs.norms;
     this.#scalars = jobs.scalars;
-    this.#total = jobs.total;
   }
 
   /** Compiles the programs and binds every piece. */
@@ -116,26 +148,24 @@ export class Optimizer {
     groups: readonly GroupTensors[],
     options: OptimizerOptions,
   ): Promise<Optimizer> {
-    const names = ["scale", "decay", "step_size", "correction"];
-    const scalars = new Map(names.map((name) => [name, device.allocate(scalar)]));
-    const total = device.allocate(scalar);
+    const scalars = new Map(SCALARS.map((name) => [name, device.allocate(scalar)]));
     const { beta1, beta2, epsilon } = options;
     const updates = await overPieces(
       device,
       groups,
-      (count) => buildUpdate(count, { beta1, beta2, epsilon }),
+      (counts) => buildUpdate(counts, { beta1, beta2, epsilon }),
       ({ values, m, v, gradients }) =>
         new Map([["values", values], ["m", m], ["v", v], ["gradients", gradients]]),
-      scalars,
+      () => scalars,
     );
     const norms = await overPieces(
       device,
       groups,
       buildSquaredNorm,
       ({ gradients }) => new Map([["gradients", gradients]]),
-      new Map([["total", total]]),
+      () => new Map([["total", device.allocate(scalar)]]),
     );
-    return new Optimizer(device, options, { updates, norms, scalars, total });
+    return new Optimizer(device, options, { updates, norms, scalars });
   }
 
   /**
@@ -153,26 +183,21 @@ export class Optimizer {
     if (!Number.isFinite(gradNorm)) return { gradNorm, clipScale };
     this.#write("scale", clipScale / tokens);
     this.#write("correction", 1 / (1 - beta2 ** step));
-    let current: Group | undefined;
-    for (const { group, executable, bindings } of this.#updates) {
-      if (group !== current) {
-        const rate = rates[group.rate];
-        this.#write("decay", group.decayed ? 1 - rate * weightDecay : 1);
-        this.#write("step_size", rate / (1 - beta1 ** step));
-        current = group;
-      }
-      await executable.run(bindings);
+    for (const [group, jobs] of this.#updates) {
+      const rate = rates[group.rate];
+      this.#write("decay", group.decayed ? 1 - rate * weightDecay : 1);
+      this.#write("step_size", rate / (1 - beta1 ** step));
+      await runJobs(jobs);
     }
     return { gradNorm, clipScale };
   }
 
   async #squaredNorm(): Promise<number> {
-    let sum = 0;
-    for (const { executable, bindings } of this.#norms) {
-      await executable.run(bindings);
-      sum += this.#device.read(this.#total)[0]!;
-    }
-    return sum;
+    await runJobs(this.#norms);
+    const squares = this.#norms.map(({ bindings }) =>
+      this.#device.read(bindings.get("total")!)[0]!
+    );
+    return squares.reduce((sum, square) => sum + square, 0);
   }
 
   #write(name: string, value: number): void {
@@ -196,38 +221,51 @@ export class Accumulator {
   ): Promise<Accumulator> {
     const tensors = ({ group, gradients }: GroupTensors) =>
       new Map([["gradients", gradients], ["more", more.get(group)!]]);
-    return new Accumulator(await overPieces(device, groups, buildAccumulate, tensors, new Map()));
+    return new Accumulator(await overPieces(device, groups, buildAccumulate, tensors));
   }
 
   /** Adds all of it. */
   async run(): Promise<void> {
-    for (const { executable, bindings } of this.#jobs) await executable.run(bindings);
+    await runJobs(this.#jobs);
   }
 }
 
-/** A program for every piece of every group, bound to views of the group's arrays. */
+/** Programs for all pieces of every group, bound to views of the group's arrays. */
 async function overPieces(
   device: Device,
   groups: readonly GroupTensors[],
-  build: (count: number) => Program,
+  build: (counts: readonly number[]) => Program,
   tensors: (group: GroupTensors) => ReadonlyMap<string, DeviceTensor>,
-  shared: ReadonlyMap<string, DeviceTensor>,
+  others: () => ReadonlyMap<string, DeviceTensor> = () => new Map(),
 ): Promise<Job[]> {
   const jobs: Job[] = [];
-  const executables = new Map<number, Executable>();
+  const executables = new Map<string, Executable>();
   const weights = new Map();
   for (const arrays of groups) {
     const { group } = arrays;
-    for (let start = 0; start < group.count; start += PIECE) {
-      const count = Math.min(PIECE, group.count - start);
-      const executable = executables.get(count) ?? await device.compile(build(count), weights);
-      executables.set(count, executable);
-      const bindings = new Map(shared);
-      for (const [name, tensor] of tensors(arrays)) {
-        bindings.set(name, device.view(tensor, start, vector(count)));
-      }
+    for (let start = 0; start < group.count;) {
+      const counts = piecesOf(group.count - start);
+      const key = `${jobs.length % LANES}: ${counts}`;
+      const executable = executables.get(key) ?? await device.compile(build(counts), weights);
+      executables.set(key, executable);
+      const bindings = new Map(others());
+      counts.forEach((count, i) => {
+        for (const [name, tensor] of tensors(arrays)) {
+          bindings.set(`${name}.${i}`, device.view(tensor, start, vector(count)));
+        }
+        start += count;
+      });
       jobs.push({ group, executable, bindings });
     }
   }
   return jobs;
+}
+
+/** Sizes of the pieces of the next program, with `left` elements to go. */
+function piecesOf(left: number): number[] {
+  const counts: number[] = [];
+  for (let rest = left; rest > 0 && counts.length < PIECES_PER_RUN; rest -= PIECE) {
+    counts.push(Math.min(PIECE, rest));
+  }
+  return counts;
 }

@@ -8,7 +8,8 @@
  *     .lock               held by the process that trains
  *
  * A checkpoint is complete or absent, and `last` is replaced after it. What may surprise: metrics of
- * steps after the checkpoint that is resumed are cut off, since those steps are taken again.
+ * steps after the checkpoint that is resumed are cut off, since those steps are taken again; later
+ * checkpoints stay until they are written anew.
  */
 import { join } from "node:path";
 import { writeFolder } from "../checkpoint/folder.ts";
@@ -18,6 +19,11 @@ import { writeJson } from "../checkpoint/write.ts";
 import { DataError, EnvironmentError, UsageError } from "../errors.ts";
 
 const CONFIG = "config.json", METRICS = "metrics.jsonl", LOCK = ".lock";
+
+const CHECKPOINT = /^checkpoint-(\d+)$/;
+
+/** Names that `writeFolder` gives while it works. */
+const UNFINISHED = /^\.checkpoint-\d+\.(partial|replaced)-\d+$/;
 
 /** A run folder in use by this process. */
 export class RunFolder implements Disposable {
@@ -40,7 +46,7 @@ export class RunFolder implements Disposable {
     if (!overwrite) return run;
     for await (const { name } of Deno.readDir(path)) {
       const ours = [CONFIG, METRICS, LAST_FILE, "tensorboard"].includes(name) ||
-        /^checkpoint-\d+$/.test(name);
+        CHECKPOINT.test(name);
       if (ours) await Deno.remove(join(path, name), { recursive: true });
     }
     return run;
@@ -93,13 +99,14 @@ export class RunFolder implements Disposable {
     return target;
   }
 
-  /** Removes all but the newest `keep` checkpoints. */
-  async keepNewest(keep: number): Promise<void> {
-    const names: string[] = [];
+  /** Removes all but the newest `keep` checkpoints up to a step; what a resumed run left is later. */
+  async keepNewest(keep: number, step: number): Promise<void> {
+    const steps = new Map<string, number>();
     for await (const { name } of Deno.readDir(this.path)) {
-      if (/^checkpoint-\d+$/.test(name)) names.push(name);
+      const at = Number(CHECKPOINT.exec(name)?.[1] ?? Infinity);
+      if (at <= step) steps.set(name, at);
     }
-    names.sort((a, b) => Number(a.slice(11)) - Number(b.slice(11)));
+    const names = [...steps.keys()].sort((a, b) => steps.get(a)! - steps.get(b)!);
     for (const name of names.slice(0, -keep)) {
       await Deno.remove(join(this.path, name), { recursive: true });
     }
@@ -116,6 +123,13 @@ export class RunFolder implements Disposable {
       }
     } catch (error) {
       throw ioError("write", path, error);
+    }
+  }
+
+  /** Removes checkpoints that a killed process left unfinished. */
+  async removeUnfinished(): Promise<void> {
+    for await (const { name } of Deno.readDir(this.path)) {
+      if (UNFINISHED.test(name)) await Deno.remove(join(this.path, name), { recursive: true });
     }
   }
 
@@ -160,10 +174,11 @@ export class RunFolder implements Disposable {
 /** Throws unless a new run may be put at `path`; for a look before anything is opened. */
 export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
   const info = await statIfExists(path);
-  if (info === undefined || overwrite) return;
+  if (info === undefined) return;
   if (!info.isDirectory) {
     throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
   }
+  if (overwrite) return;
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK) continue;
     throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {

@@ -14,8 +14,10 @@ import {
   writeSafetensors,
   writeWeights,
 } from "../checkpoint/write.ts";
+import type { Program } from "../graph/types.ts";
 import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { buildFold } from "../model/reparameterize.ts";
+import type { HostArray, Weights } from "../runtime/device.ts";
 import { ELEMENT_BYTES, narrow } from "../widen.ts";
 import type { ModelSource } from "./model_source.ts";
 import type { Trainer } from "./trainer.ts";
@@ -37,7 +39,7 @@ export async function saveModel(
 ): Promise<void> {
   const { config, directory } = source;
   const R = options.reparameterize;
-  const folded = R > 0 ? await trainer.compute(buildFold(config, R)) : new Map();
+  const folded = R > 0 ? await compute(trainer, buildFold(config, R)) : new Map();
   const { dtype } = config;
   const size = ELEMENT_BYTES[dtype];
   const tensors = parameterSpecs(config)
@@ -67,4 +69,22 @@ export async function saveModel(
   for (const path of await companionFiles(directory)) {
     await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
   }
+}
+
+/** All parameters are bound at every run; one map, so that all saves share a session. */
+const NO_WEIGHTS: Weights = new Map();
+
+/** Runs a program over the present values of its parameters. */
+async function compute(
+  trainer: Trainer,
+  program: Program,
+): Promise<ReadonlyMap<string, HostArray>> {
+  const { device } = trainer;
+  const executable = await device.compile(program, NO_WEIGHTS);
+  const allocate = (types: Program["parameters"]) =>
+    [...types].map(([name, type]) => [name, device.allocate(type)] as const);
+  const parameters = allocate(program.parameters), outputs = allocate(program.outputs);
+  for (const [name, tensor] of parameters) device.write(tensor, trainer.values(name));
+  await executable.run(new Map([...parameters, ...outputs]));
+  return new Map(outputs.map(([name, tensor]) => [name, device.read(tensor)]));
 }

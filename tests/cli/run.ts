@@ -24,6 +24,12 @@ export interface RunResult {
 /** The entry point under test. */
 export const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
 
+/**
+ * Arguments of the runtime that run the program. Processes that begin together would otherwise wait
+ * for each other to look at node_modules, and say so on stderr.
+ */
+export const RUN = ["run", "-A", "--node-modules-dir=manual", ENTRY] as const;
+
 /** Only what the runtime itself needs. */
 const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
 
@@ -83,11 +89,12 @@ async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<vo
 
 /** Runs `parscale` with `args` to its end. */
 export function runParscale(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
-  return runCommand(Deno.execPath(), ["run", "-A", ENTRY, ...args], options);
+  return runCommand(Deno.execPath(), [...RUN, ...args], options);
 }
 
 /** Runs a bash script in which `parscale` is the program under test; for pipelines. */
 export function runShell(script: string, options: RunOptions = {}): Promise<RunResult> {
-  const define = `parscale() { '${Deno.execPath()}' run -A '${ENTRY}' "$@"; }\n`;
+  const words = [Deno.execPath(), ...RUN].map((word) => `'${word}'`).join(" ");
+  const define = `parscale() { ${words} "$@"; }\n`;
   return runCommand("bash", ["-c", define + script], options);
 }

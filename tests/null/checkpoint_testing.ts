@@ -10,7 +10,8 @@ export { withScratch } from "../cli/run.ts";
 export const MODELS = new URL("../../fixtures/models", import.meta.url).pathname;
 
 /** The seven small models. */
-export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name).sort();
+export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name)
+  .filter((name) => name.startsWith("qwen")).sort();
 
 /** Copies a small model, changing fields of its config; undefined removes a field. */
 export function copyModel(name: string, to: string, changes: Record<string, unknown> = {}): void {

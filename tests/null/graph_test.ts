@@ -3,7 +3,13 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { Builder } from "../../core/graph/builder.ts";
 import { planMemory } from "../../core/graph/memory_plan.ts";
 import * as p from "../../core/graph/primitives.ts";
-import { dropUnread, expand, prepare, shareEqual } from "../../core/graph/rewrite.ts";
+import {
+  dropUnread,
+  expand,
+  prepare,
+  scatterIntoSum,
+  shareEqual,
+} from "../../core/graph/rewrite.ts";
 import { elementCount, type Program, type Value } from "../../core/graph/types.ts";
 import { softmax } from "../../core/ops/softmax.ts";
 import { RandomStream } from "../../core/random.ts";
@@ -58,6 +64,21 @@ Deno.test("expansion leaves only what the device runs, equal nodes are shared, u
   ]);
   assertEquals(prepare(program, (op) => !op.decompose).nodes.length, 6);
   assertThrows(() => expand(program, (op) => op.name !== "exp"), TypeError, '"exp"');
+});
+
+Deno.test("what is scattered into zeros and added is scattered into the other term", () => {
+  const build = (base: number, shape: number[]) => {
+    const g = new Builder("scatter");
+    const a = g.input("a", f32(...shape));
+    const zeros = p.broadcast(g, p.constant(g, base), [4, 3]);
+    const scattered = p.scatterAdd(g, zeros, g.input("i", i32(2)), g.input("u", f32(2, 3)), 0);
+    g.output("y", p.add(g, scattered, a));
+    return dropUnread(scatterIntoSum(g.build())).nodes.map((node) => node.op.name);
+  };
+  assertEquals(build(0, [4, 3]), ["scatter_add"]);
+  const untouched = ["constant", "broadcast", "scatter_add", "add"];
+  assertEquals(build(1, [4, 3]), untouched, "not zeros");
+  assertEquals(build(0, [3]), untouched, "a broadcast term");
 });
 
 Deno.test("a state may not be overwritten before its last reader", () => {

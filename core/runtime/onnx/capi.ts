@@ -27,6 +27,7 @@ const FUNCTIONS = {
   CreateEnv: [3, ["i32", "buffer", "buffer"]],
   CreateSessionFromArray: [8, ["pointer", "buffer", "usize", "pointer", "buffer"]],
   CreateSessionOptions: [10, ["buffer"]],
+  DisableMemPattern: [17, ["pointer"]],
   SetSessionLogSeverityLevel: [22, ["pointer", "i32"]],
   SetSessionGraphOptimizationLevel: [23, ["pointer", "i32"]],
   SetIntraOpNumThreads: [24, ["pointer", "i32"]],
@@ -122,6 +123,14 @@ export class OnnxApi {
     this.#check("SetSessionGraphOptimizationLevel", options, allOptimizations);
     this.#check("SetIntraOpNumThreads", options, threads);
     return options;
+  }
+
+  /**
+   * Lets results share memory run by run. Else the second run of the same sizes allocates a planned
+   * block beside all that the first run took.
+   */
+  disableMemoryPattern(options: Handle): void {
+    this.#check("DisableMemPattern", options);
   }
 
   /** Sets a session option that has only a text key. */

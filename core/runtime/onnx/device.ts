@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import { elementCount, type Program, type TensorType } from "../../graph/types.ts";
+import { elementCount, type Program, tensorBytes, type TensorType } from "../../graph/types.ts";
 import {
   type Bindings,
   checkBindings,
@@ -94,12 +94,18 @@ export class CpuDevice extends HostDevice implements Device {
     return [...this.#sessions.values()].reduce((count, map) => count + map.size, 0);
   }
 
-  /** Temporaries are planned as if they lay in one arena; ONNX Runtime keeps one of its own. */
+  /**
+   * Temporaries are planned as if they lay in one arena; ONNX Runtime keeps one of its own, whose
+   * largest operators (products, softmax) never write over an operand.
+   */
   plan(program: Program, weights: Weights): MemoryPlan {
     const { prepared, lowered } = this.#lower(program, weights);
-    const plan = planMemory(prepared);
+    const plan = planMemory(prepared, { reuseInputs: false });
     let parameters = 0;
     for (const use of lowered.weights.values()) parameters += weightBytes(use);
+    for (const [name, type] of prepared.parameters) {
+      if (!weights.has(name)) parameters += tensorBytes(type);
+    }
     const totalBytes = plan.totalBytes - plan.sections.parameters + parameters;
     return { ...plan, sections: { ...plan.sections, parameters }, totalBytes };
   }

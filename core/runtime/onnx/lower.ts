@@ -6,6 +6,9 @@
  * or capacity therefore lower to equal bytes, and the device runs them on one session with one copy of
  * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
  * cost a second session, never a wrong result.
+ *
+ * A program without fixed weights, as in training, has nothing to share and is lowered for its own
+ * sizes: only where the library knows them does it let results take the memory of operands.
  */
 import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
 import type { OnnxType } from "./capi.ts";
@@ -74,11 +77,16 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
 export class Lowering {
   readonly model = new OnnxModel();
   readonly options: LoweringOptions;
+  /** Whether the model is for these sizes alone; see the head of this file. */
+  readonly #oneSize: boolean;
   readonly #program: Program;
   readonly #names = new Map<Value, string>();
+  /** Names of what leaves the model. */
+  readonly #leaving = new Map<Value, string>();
   readonly #parameters = new Map<Value, string>();
   readonly #weights = new Map<string, WeightUse>();
   readonly #sizes = new Map<string, SizeInput>();
+  #fixed = 0;
   /** Names of things made at most once: constants and casts. */
   readonly #made = new Map<string, string>();
 
@@ -88,6 +96,7 @@ export class Lowering {
     for (const [name, value] of program.parameters) {
       if (options.storedType(name)) this.#parameters.set(value, name);
     }
+    this.#oneSize = this.#parameters.size === 0;
   }
 
   run(): Lowered {
@@ -97,15 +106,15 @@ export class Lowering {
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
-      this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
+      this.#names.set(value, model.input(name, value.dtype as OnnxType, this.#declared(value)));
     }
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
-    const results = new Map(leaving.map(([name, value]) => [value, name]));
+    for (const [name, value] of leaving) this.#leaving.set(value, name);
     const direct = directUpdates(this.#program, writers);
     for (const [name, { assigned, source }] of direct) {
-      results.delete(assigned);
-      results.set(source, updateName(name));
+      this.#leaving.delete(assigned);
+      this.#leaving.set(source, updateName(name));
     }
     const skipped = new Set([...direct.values()].map(({ assigned }) => assigned));
     for (const node of nodes) {
@@ -114,14 +123,14 @@ export class Lowering {
         this.#names.set(value, this.get(node.inputs[1]!));
         continue;
       }
-      const output = results.get(value) ?? `v${value.id}`;
+      const output = this.#nameOf(value);
       RULES[node.op.name]!(this, node, output);
       this.#names.set(value, output);
     }
     for (const [name, value] of leaving) {
       const source = this.get(value);
       if (source !== name) model.node("Identity", [source], {}, { output: name });
-      model.output(name, value.dtype as OnnxType, value.shape.length);
+      model.output(name, value.dtype as OnnxType, this.#declared(value));
     }
     return { bytes: model.finish(), weights: this.#weights, sizes: this.#sizes };
   }
@@ -137,6 +146,16 @@ export class Lowering {
   /** Names of all inputs of a node. */
   operands(node: Node): string[] {
     return node.inputs.map((value) => this.get(value));
+  }
+
+  /**
+   * Name of the softmax of a value, where the program has it; the node may come later, since the
+   * library sorts them.
+   */
+  softmaxOf(value: Value): string | undefined {
+    const same = (node: Node) => node.op.name === "softmax" && node.inputs[0] === value;
+    const result = this.#program.nodes.find(same)?.outputs[0];
+    return result && this.#nameOf(result);
   }
 
   /** Whether a value is a fixed weight, whose form a rule may choose. */
@@ -173,13 +192,27 @@ export class Lowering {
   }
 
   /**
-   * An input that is bound once per executable. Equal ones are not shared: whether two are equal
+   * An input that is bound once per executable, or a constant of a model for one size. Equal ones are not shared: whether two are equal
    * may depend on the sizes, and would make the model depend on them too.
    */
   size(input: SizeInput): string {
+    const { type, data } = input;
+    if (this.#oneSize) {
+      if (type === "i64") return this.longs(...data);
+      const values = type === "f32" ? Float32Array.from(data) : Int32Array.from(data);
+      return this.model.constant(`fixed.${this.#fixed++}`, type, [data.length], values);
+    }
     const name = `size.${this.#sizes.size}`;
     this.#sizes.set(name, input);
-    return this.model.input(name, input.type, 1);
+    return this.model.input(name, type, [undefined]);
+  }
+
+  #declared({ shape }: Value): readonly (number | undefined)[] {
+    return this.#oneSize ? shape : shape.map(() => undefined);
+  }
+
+  #nameOf(value: Value): string {
+    return this.#leaving.get(value) ?? `v${value.id}`;
   }
 
   #once(key: string, make: () => string): string {

@@ -105,14 +105,27 @@ const swiglu: Rule = (l, node, output) => {
   l.model.node("Mul", [activated, up], {}, { output });
 };
 
+/**
+ * log Σ exp x. The library's own operator takes as long as three other passes; where the softmax is
+ * computed anyway, as in training, the largest share is exp(max x) / Σ exp x.
+ */
+function logSumExp(l: Lowering, logits: Value): string {
+  const operands = [l.get(logits), l.longs(-1)];
+  const shares = l.softmaxOf(logits);
+  if (!shares) return l.model.node("ReduceLogSumExp", operands, { keepdims: 0 });
+  const peak = l.model.node("ReduceMax", operands, { keepdims: 0 });
+  const largest = l.model.node("ReduceMax", [shares, l.longs(-1)], { keepdims: 0 });
+  return l.model.node("Sub", [peak, l.model.node("Log", [largest])]);
+}
+
 const tokenLogprobs: Rule = (l, node, output) => {
   const [logits, targets] = l.operands(node) as [string, string];
   const axes = l.longs(-1);
-  const logSumExp = l.model.node("ReduceLogSumExp", [logits, axes], { keepdims: 0 });
+  const total = logSumExp(l, node.inputs[0]!);
   const column = l.model.node("Unsqueeze", [targets, axes]);
   const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
   const chosen = l.model.node("Squeeze", [picked, axes]);
-  l.model.node("Sub", [chosen, logSumExp], {}, { output });
+  l.model.node("Sub", [chosen, total], {}, { output });
 };
 
 const cast: Rule = (l, node, output) => {

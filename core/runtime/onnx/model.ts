@@ -1,7 +1,7 @@
 /**
  * Writes an ONNX model: nodes, inputs, outputs, small constants and placeholders for weights.
  *
- * Inputs and outputs are declared with their rank but no sizes: a model is written once for all sizes
+ * Inputs and outputs may be declared with their rank but no sizes, so that one model serves all sizes
  * (see `lower.ts`). Field numbers are those of onnx.proto.
  */
 import { ONNX_TYPE, type OnnxType } from "./capi.ts";
@@ -14,25 +14,28 @@ const OPSETS = [["", 24], ["com.microsoft", 1]] as const;
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
 
+/** Sizes of an input or output; undefined where any will do. */
+export type DeclaredShape = readonly (number | undefined)[];
+
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
   readonly #graph = new Message();
   readonly #file = onnxRuntimePath().split("/").at(-1)!;
-  #nodes = 0;
+  readonly #nodes: Message[] = [];
 
   /** Adds a node and returns the name of its output. */
   node(
     type: string,
     inputs: readonly string[],
     attributes: Readonly<Record<string, NodeAttribute>> = {},
-    { domain = "", output = `n${this.#nodes}` } = {},
+    { domain = "", output = `n${this.#nodes.length}` } = {},
   ): string {
     const node = new Message();
     inputs.forEach((name) => node.bytes(1, name));
-    node.bytes(2, output).bytes(3, `${type}.${this.#nodes++}`).bytes(4, type);
+    node.bytes(2, output).bytes(3, `${type}.${this.#nodes.length}`).bytes(4, type);
     for (const [name, value] of Object.entries(attributes)) node.bytes(5, attribute(name, value));
     if (domain) node.bytes(7, domain);
-    this.#graph.bytes(1, node);
+    this.#nodes.push(node);
     return output;
   }
 
@@ -54,19 +57,26 @@ export class OnnxModel {
     return name;
   }
 
-  /** Declares an input of any size. */
-  input(name: string, type: OnnxType, rank: number): string {
-    this.#graph.bytes(11, valueInfo(name, type, rank));
+  /** Declares an input. */
+  input(name: string, type: OnnxType, shape: DeclaredShape): string {
+    this.#graph.bytes(11, valueInfo(name, type, shape));
     return name;
   }
 
-  /** Declares an output of any size. */
-  output(name: string, type: OnnxType, rank: number): void {
-    this.#graph.bytes(12, valueInfo(name, type, rank));
+  /** Declares an output. */
+  output(name: string, type: OnnxType, shape: DeclaredShape): void {
+    this.#graph.bytes(12, valueInfo(name, type, shape));
   }
 
-  /** The bytes of the ONNX file. */
+  /**
+   * The bytes of the ONNX file. Nodes are written last to first: the library searches backwards from
+   * the results nobody reads, those with the largest number first, and runs what each of them needs,
+   * again the largest number first. So they run in the order in which they were added, as late as that
+   * allows; the other way round, gradients of weights would come after everything else and keep all
+   * activations alive.
+   */
   finish(): Uint8Array<ArrayBuffer> {
+    for (const node of this.#nodes.toReversed()) this.#graph.bytes(1, node);
     const model = new Message().integer(1, IR_VERSION).bytes(2, "parscale");
     model.bytes(7, this.#graph.bytes(2, "program"));
     for (const [domain, version] of OPSETS) {
@@ -82,10 +92,12 @@ function tensor(name: string, type: OnnxType, shape: readonly number[]): Message
   return message.integer(2, ONNX_TYPE[type]).bytes(8, name);
 }
 
-function valueInfo(name: string, type: OnnxType, rank: number): Message {
-  const shape = new Message();
-  for (let axis = 0; axis < rank; axis++) shape.bytes(1, new Message());
-  const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, shape);
+function valueInfo(name: string, type: OnnxType, shape: DeclaredShape): Message {
+  const dimensions = new Message();
+  for (const size of shape) {
+    dimensions.bytes(1, size === undefined ? new Message() : new Message().integer(1, size));
+  }
+  const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, dimensions);
   return new Message().bytes(1, name).bytes(2, new Message().bytes(1, tensorType));
 }
 

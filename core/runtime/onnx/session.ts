@@ -36,6 +36,7 @@ export class Session {
     const library = onnxRuntimePath();
     const folder = library.slice(0, library.lastIndexOf("/"));
     api.configure(this.#options, "session.model_external_initializers_file_folder_path", folder);
+    configurePasses(api, this.#options, lowered);
     try {
       for (const [name, use] of lowered.weights) {
         api.addInitializer(this.#options, name, this.#memory.tensor(use));
@@ -55,6 +56,21 @@ export class Session {
     this.#api.release("SessionOptions", this.#options);
     this.#memory.close();
   }
+}
+
+/**
+ * Switches off what works against us. Our own rewriting shares equal nodes; the library's would undo
+ * what is recomputed to save memory. A program without fixed weights knows its sizes, and folding
+ * would store whole arrays of zeros; the memory pattern would be a second arena beside the one that
+ * the first run filled.
+ */
+function configurePasses(api: OnnxApi, options: Handle, { weights }: Lowered): void {
+  const unwanted = ["CommonSubexpressionElimination"];
+  if (weights.size === 0) {
+    unwanted.push("ConstantFolding");
+    api.disableMemoryPattern(options);
+  }
+  api.configure(options, "optimization.disable_specified_optimizers", unwanted.join(";"));
 }
 
 /** Bytes of one weight in the form a program uses. */

@@ -1,0 +1,131 @@
+/** Adapters that `parscale train` makes: the backbone stays, whatever takes a model takes the run. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { backboneHash } from "../../core/checkpoint/backbone.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { assertRefused, copyFolder, jsonLines, parseLines, PLAIN_MODEL } from "./models.ts";
+import { runParscale } from "./run.ts";
+import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+
+const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --warmup 0";
+
+/** Text and log-likelihoods of a model, as printed. */
+async function answers(place: Workplace, model: string): Promise<string[]> {
+  const prompt = jsonLines({ prompt: "2+2= " }, { prompt: "the sum of" });
+  const pair = jsonLines({ prompt: "two and three is", continuation: " five" });
+  const [text, scores] = await Promise.all([
+    place.run(`generate --model ${model} --max-tokens 8 --ignore-eos --jsonl`, prompt),
+    place.run(`score --model ${model} --jsonl --weights`, pair),
+  ]);
+  const tokens = parseLines(text.stdout).map((row) => JSON.stringify(row.tokens));
+  return [...tokens, scores.stdout];
+}
+
+async function fileHash(path: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", await Deno.readFile(path));
+  return new Uint8Array(digest).toHex();
+}
+
+Deno.test("an adapter is saved, the backbone is not touched, and both ways to run it agree", () =>
+  withWorkplace(async (place) => {
+    const weights = `${PLAIN_MODEL}/model.safetensors`;
+    const before = await fileHash(weights);
+    await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 6 --out run`);
+    assertEquals(await fileHash(weights), before);
+    const checkpoint = place.last("run");
+    assertEquals(place.names("run/checkpoint-000006"), [
+      "config.json",
+      "introduced.safetensors",
+      "training_state.json",
+      "training_state.safetensors",
+    ]);
+    const config = JSON.parse(await Deno.readTextFile(`${checkpoint}/config.json`));
+    assertEquals(config.model_type, "qwen2_parscale");
+    assertEquals([config.parscale_n, config.parscale_n_tokens], [2, 48]);
+    const backbone = await backboneHash(await openCheckpoint(PLAIN_MODEL));
+    assertEquals(config.parscale_backbone_sha256, backbone);
+    const tensors = await place.weights("run", "introduced.safetensors");
+    assert([...tensors.keys()].every((name) => /prefix_[kv]$|aggregate_layer/.test(name)));
+
+    const [both, alone, folder, plain] = await Promise.all([
+      answers(place, "p1 --adapter run"),
+      answers(place, "run"),
+      answers(place, "p1 --adapter run/checkpoint-000006"),
+      answers(place, "p1"),
+    ]);
+    assertEquals(alone, both);
+    assertEquals(folder, both);
+    assert(both!.every((answer, i) => answer !== plain![i]), "training made a difference");
+  }));
+
+Deno.test("an adapter over a ParScale model, and one that goes on from another", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${INTRODUCED} ${ROWS} --steps 2 --out first`);
+    const metrics = await place.trained(
+      `--model first ${INTRODUCED} ${ROWS} --no-shuffle --steps 2 --out second`,
+    );
+    const whole = await place.trained(
+      `--model p2 --adapter first ${INTRODUCED} ${ROWS} --no-shuffle --steps 2 --out other`,
+    );
+    assertEquals(metrics.map(({ loss }) => loss), whole.map(({ loss }) => loss));
+    const [second, other, first] = await Promise.all([
+      answers(place, "second"),
+      answers(place, "p2 --adapter other"),
+      answers(place, "first"),
+    ]);
+    assertEquals(second, other);
+    assert(second![2] !== first![2]);
+    // Trained as a whole, it becomes a model of its own.
+    await place.trained(`--model second ${ROWS} --steps 1 --lr 0 --out merged`);
+    assertEquals(await answers(place, "merged"), second);
+  }));
+
+Deno.test("an adapter's run finds its backbone from any folder", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 1 --out run`);
+    await Deno.mkdir(`${place.cwd}/sub`);
+    const line = ["score", "--model", "../run", "--jsonl"];
+    const options = { cwd: `${place.cwd}/sub`, stdin: jsonLines({ tokens: [1, 2, 3] }) };
+    const away = await runParscale(line, options);
+    assertEquals([away.code, away.stderr], [0, ""]);
+  }));
+
+Deno.test("another backbone under an adapter is refused on resuming", () =>
+  withWorkplace(async (place) => {
+    await copyFolder(PLAIN_MODEL, `${place.cwd}/own`);
+    const line = `--model own --streams 2 ${INTRODUCED} ${ROWS} --steps 2 --save-every 1`;
+    await place.trained(`${line} --out run`);
+    await place.trained(`--init scratch --config-from p1 ${ROWS} --steps 1 --out scratch`);
+    await Deno.remove(`${place.cwd}/own/model.safetensors`);
+    await Deno.copyFile(
+      `${place.last("scratch")}/model.safetensors`,
+      `${place.cwd}/own/model.safetensors`,
+    );
+    assertRefused(
+      await place.train("--resume --out run"),
+      3,
+      'Cannot resume "run": found other backbone than the run was begun with, expected the same',
+    );
+  }));
+
+Deno.test("an adapter of other streams replaces the first over the same backbone", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p1 ${INTRODUCED} ${ROWS} --steps 2`;
+    await Promise.all([
+      place.trained(`${line} --streams 2 --out two`),
+      place.trained(`${line} --streams 4 --prefix-tokens 4 --out four`),
+    ]);
+    const row = async (adapter: string) => {
+      const { stdout } = await place.run(
+        `score --model p1 --adapter ${adapter} --weights --jsonl`,
+        jsonLines({ tokens: [1, 2, 3] }),
+      );
+      return parseLines(stdout)[0].weights[0].length;
+    };
+    assertEquals(await Promise.all([row("two"), row("four")]), [2, 4]);
+    const refused = await place.train(`--model two --streams 4 ${ROWS} --steps 1 --out no`);
+    assertEquals(refused.code, 2);
+    assertStringIncludes(
+      refused.stderr,
+      "Cannot train with --streams: found a model with streams 2",
+    );
+  }));

@@ -1,0 +1,251 @@
+/** What `parscale train` refuses: found, expected, a hint, and nothing on the disk. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { jsonLines } from "./models.ts";
+import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+
+interface Refusal {
+  readonly line: string;
+  readonly code: number;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+async function assertRefusals(place: Workplace, refusals: readonly Refusal[]): Promise<void> {
+  await Promise.all(refusals.map(async ({ line, code, message, hint }) => {
+    const { code: found, stdout, stderr } = await place.train(`${line} --out no`);
+    assertEquals([found, stdout], [code, ""], `${line}: ${stderr}`);
+    assertStringIncludes(`${stderr.split("\n\n")[0]}\n`, `error: ${message}\n`, line);
+    if (hint !== undefined) assertStringIncludes(stderr, `\nhint: ${hint}\n`, line);
+    assert(!/^\s+at /m.test(stderr), stderr);
+  }));
+  assert(!place.exists("no"), "a refusal leaves no folder");
+}
+
+const P2 = "--model p2";
+
+Deno.test("flags that are missing, contradict each other or the model", () =>
+  withWorkplace(async (place) => {
+    place.write("config.json", '{ "modle": "p2" }');
+    const context = "found a model with a context of 2048, expected --seq-len up to that";
+    const start = "expected --init scratch and --config-from together, or neither";
+    await assertRefusals(place, [
+      {
+        line: `--config config.json ${ROWS} --steps 1`,
+        code: 2,
+        message:
+          'Cannot use key "modle" of config "config.json": found no such flag that can be set there',
+        hint: "did you mean `model`?",
+      },
+      {
+        line: `${ROWS} --steps 1`,
+        code: 2,
+        message: "Cannot train: found neither --model nor --config-from, expected one of them",
+        hint: "--init scratch takes --config-from, everything else takes --model",
+      },
+      {
+        line: `${P2} --steps 1`,
+        code: 2,
+        message: "Cannot train: found no --data, expected a file, folder, glob or -",
+      },
+      {
+        line: `${P2} ${ROWS}`,
+        code: 2,
+        message: "Cannot train: found no length of the run, expected --steps, --tokens or --epochs",
+        hint: "for a first try: --steps 100",
+      },
+      {
+        line: `${P2} ${ROWS} --steps 1 --micro-batch 3`,
+        code: 2,
+        message: "Cannot use --micro-batch 3: found a batch of 4 rows, expected a divisor of it",
+      },
+      {
+        line: `${P2} --data texts.jsonl --seq-len 4000 --steps 1`,
+        code: 2,
+        message: `Cannot train on rows of 4000 tokens: ${context}`,
+        hint: "raise it with --context 4000, for longer texts together with --rope-theta",
+      },
+      {
+        line: `${P2} ${ROWS} --steps 1 --init scratch`,
+        code: 2,
+        message: `Cannot train: ${start}`,
+      },
+      {
+        line: `${P2} ${ROWS} --steps 1 --config-from p1`,
+        code: 2,
+        message: `Cannot train: ${start}`,
+      },
+      {
+        line: `${P2} ${ROWS} --epochs 0 --lr -1 --beta2 1`,
+        code: 2,
+        message: 'Cannot use "--epochs": found "0", expected an integer of at least 1\n' +
+          'error: Cannot use "--lr": found "-1", expected a number of at least 0\n' +
+          'error: Cannot use "--beta2": found "1", expected a number of at least 0 and below 1',
+      },
+    ]);
+  }));
+
+Deno.test("schedules whose phases do not fit into the run", () =>
+  withWorkplace(async (place) => {
+    const found = (kind: string, what: string, range: string) =>
+      `Cannot plan ${kind} learning rate: found ${what}, expected a whole number from ${range}`;
+    const wsd = `${P2} ${ROWS} --steps 10 --schedule wsd`;
+    await assertRefusals(place, [
+      {
+        line: `${P2} ${ROWS} --steps 10 --warmup 11`,
+        code: 2,
+        message: found("cosine", "11 warm-up steps", "0 to 10"),
+      },
+      {
+        line: `${wsd} --warmup 5 --decay-steps 6`,
+        code: 2,
+        message: found("wsd", "6 decay steps", "1 to 5"),
+      },
+      {
+        line: `--model p1 --preset paper-cpt ${ROWS} --steps 100`,
+        code: 2,
+        message: found("cosine", "2000 warm-up steps", "0 to 100"),
+      },
+    ]);
+  }));
+
+Deno.test("models that cannot be given what is asked", () =>
+  withWorkplace(async (place) => {
+    const strip = "leave the flag out, or take the backbone with `parscale convert --strip`";
+    await assertRefusals(place, [
+      {
+        line: `--model ./none ${ROWS} --steps 1`,
+        code: 3,
+        message: 'Cannot open model "./none": found nothing there, expected a folder',
+        hint: "check the path; a hub model is named as organisation/name",
+      },
+      {
+        line: `--model p1 ${ROWS} --steps 1 --train-params introduced`,
+        code: 2,
+        message:
+          "Cannot train introduced parameters: found none in this model, expected prefixes, an aggregator or other transformations",
+        hint: "add --streams 4, or --transform prefix for a single stream",
+      },
+      {
+        line: `--init scratch --config-from p2 ${ROWS} --steps 1 --train-params introduced`,
+        code: 2,
+        message:
+          "Cannot train introduced parameters alone: found a model from scratch, whose backbone would be lost, expected a checkpoint",
+      },
+      {
+        line: `${P2} ${ROWS} --steps 1 --streams 4`,
+        code: 2,
+        message: "Cannot train with --streams: found a model with streams 2, expected a plain one",
+        hint: strip,
+      },
+      {
+        line: `${P2} ${ROWS} --steps 1 --prefix-tokens 9`,
+        code: 2,
+        message:
+          "Cannot train with --prefix-tokens: found a model with prefix tokens 8, expected a plain one",
+      },
+      {
+        line: `--model p1 ${ROWS} --steps 1 --streams 2 --lora-rank 4`,
+        code: 2,
+        message: "Cannot use --lora-rank: found no LoRA, expected --transform lora",
+      },
+      {
+        line: `--model p1 ${ROWS} --steps 1 --reparameterize 8`,
+        code: 2,
+        message: "Cannot reparameterise prefixes: found a model without, expected some",
+      },
+    ]);
+  }));
+
+Deno.test("data that is missing, empty, broken or too long", () =>
+  withWorkplace(async (place) => {
+    const files = {
+      "empty.jsonl": "",
+      "blank.txt": "",
+      "mixed.jsonl": jsonLines({ text: "a b" }, { tokens: [1, 2] }),
+      "masked.jsonl": jsonLines({ tokens: [1, 2, 3], labels: [1, -100, -100] }),
+      "short.jsonl": jsonLines({ tokens: [1] }),
+      "unknown.jsonl": jsonLines({ tokens: [1, 512] }),
+      "broken.jsonl": '{"tokens": [1, 2]}\n{"tokens":',
+      "other.jsonl": jsonLines({ words: "a b" }),
+      "negative.jsonl": jsonLines({ tokens: [1, -2] }),
+    };
+    for (const [name, text] of Object.entries(files)) place.write(name, text);
+    const about = (file: string, message: string, hint?: string): Refusal => ({
+      line: `${P2} --data ${file} --seq-len 16 --steps 1`,
+      code: 3,
+      message,
+      ...(hint === undefined ? {} : { hint }),
+    });
+    const untrained = "Cannot train on 1 documents: found none with a trained token that fits, " +
+      "expected at least one";
+    await assertRefusals(place, [
+      about(
+        "none.jsonl",
+        'Cannot read data "none.jsonl": found no files there, expected at least one',
+      ),
+      about("empty.jsonl", 'Cannot read "empty.jsonl": found no rows, expected at least one'),
+      about("blank.txt", 'Cannot read "blank.txt": found no rows, expected at least one'),
+      about("-", 'Cannot read "standard input": found no rows, expected at least one'),
+      about(
+        "mixed.jsonl",
+        'Cannot read row 2 of "mixed.jsonl": found mixed formats, "tokens" after "text", expected rows of one kind in a file',
+        "put each kind into a file of its own",
+      ),
+      about("masked.jsonl", untrained),
+      about("short.jsonl", untrained),
+      about(
+        "unknown.jsonl",
+        'Cannot tokenize row 1 of "unknown.jsonl": found token id 512, expected 0 to 511',
+        "check that data and model use the same tokenizer",
+      ),
+      about(
+        "broken.jsonl",
+        'Cannot read row 2 of "broken.jsonl": found Unexpected end of JSON input, expected one JSON object',
+      ),
+      about(
+        "other.jsonl",
+        'Cannot read row 1 of "other.jsonl": found the keys "words", expected one of our kinds',
+      ),
+      about(
+        "negative.jsonl",
+        'Cannot read row 1 of "negative.jsonl": found token id -2, expected ids of 0 or more',
+      ),
+      {
+        line: `${P2} ${ROWS.replace("16", "8")} --no-shuffle --steps 1`,
+        code: 3,
+        message: 'Cannot fit row 1 of "rows.jsonl" into a row: found 16 tokens, expected at most 8',
+        hint: "raise --seq-len to 16 or more",
+      },
+    ]);
+  }));
+
+Deno.test("rows that do not fit may be cut or left out", () =>
+  withWorkplace(async (place) => {
+    place.write("lengths.jsonl", jsonLines({ tokens: [1, 2, 3] }, { tokens: [4, 5, 6, 7, 8, 9] }));
+    const line = `${P2} --data lengths.jsonl --no-pack --no-shuffle --seq-len 4 --batch 2`;
+    const [cut, dropped] = await Promise.all([
+      place.trained(`${line} --long-rows truncate --epochs 1 --out cut`),
+      place.trained(`${line} --long-rows drop --epochs 1 --out dropped`),
+    ]);
+    assertEquals([cut!.length, cut![0].tokens], [1, 7]);
+    assertEquals([dropped!.length, dropped![0].tokens], [1, 3]);
+  }));
+
+Deno.test("more memory than allowed, which is known before anything is allocated", () =>
+  withWorkplace(async (place) => {
+    const result = await place.train(`${P2} ${ROWS} --steps 1 --memory-limit 1MB --out no`);
+    assertEquals([result.code, result.stdout, place.exists("no")], [4, "", false]);
+    assertMatch(
+      result.stderr,
+      /^error: Cannot train within 1\.0 MB: found a plan of \d\.\d MB\n\nhint: lower --micro-batch/,
+    );
+  }));
+
+Deno.test("with --json an error is one object on stderr", () =>
+  withWorkplace(async (place) => {
+    const { code, stdout, stderr } = await place.train(`${P2} ${ROWS} --out no --json`);
+    assertEquals([code, stdout], [2, ""]);
+    const { error } = JSON.parse(stderr);
+    assertEquals(Object.keys(error), ["code", "kind", "message", "hints"]);
+    assertEquals([error.code, error.kind], [2, "usage"]);
+  }));

@@ -1,0 +1,181 @@
+/** What `parscale train` prints where, and what it does not. */
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
+import { copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
+import { runShell } from "./run.ts";
+import { ROWS, withWorkplace } from "./train_testing.ts";
+
+const TIMES = ["tokens_per_s", "step_s", "data_wait"];
+
+Deno.test("--dry-run plans the run and touches nothing; its JSON is a config that repeats it", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 4 --micro-batch 2 --steps 3";
+    const text = await place.train(`${line} --no-shuffle --out run --dry-run`);
+    assertEquals([text.code, text.stderr, place.exists("run")], [0, "", false]);
+    const plan = text.stdout.slice(text.stdout.indexOf("\n\n") + 2);
+    assertStringIncludes(plan, "trained parameters: 105,218 of 105,218 in 34 tensors\n");
+    assertStringIncludes(plan, "steps: 3 of 4 rows of 24 tokens, 96 tokens a step in 2 micro-");
+    const bytes = (what: string) =>
+      Number(new RegExp(`^ {2}${what} [\\d.]+ \\wB \\((\\d+) bytes\\)$`, "m").exec(plan)![1]);
+    assertEquals(bytes("parameters"), 4 * 105218);
+    assertEquals([bytes("gradients"), bytes("moments")], [8 * 105218, 8 * 105218]);
+    assert(bytes("activations") > 0);
+    const row = plan.slice(plan.indexOf("first row:")).trim().split("\n").slice(1);
+    const first = JSON.parse(place.read("texts.jsonl").split("\n")[0]!).text;
+    assertMatch(row[0]!, /^ {2}slots 0 to \d+: "/);
+    assert(row.length > 1, "several documents in a row");
+    assert(row.some((part) => part.includes(`${first}<|endoftext|>`)), row.join("\n"));
+    let next = 0;
+    for (const part of row) {
+      const [, start, end] = /slots (\d+) to (\d+)/.exec(part)!;
+      assertEquals(Number(start), next, "documents lie end to end");
+      next = Number(end) + 1;
+    }
+    assert(next <= 24);
+
+    const json = await place.train(`${line} --out run --dry-run --json`);
+    assertEquals(JSON.parse(json.stdout).schema, "parscale.plan/1");
+    assertEquals(place.exists("run"), false);
+    place.write("plan.json", json.stdout);
+    await place.trained(`${line} --out direct`);
+    const { code } = await place.train("--config plan.json");
+    assertEquals(code, 0);
+    assertEquals(place.steady("run"), place.steady("direct"));
+    const again = await place.train("--config run/config.json --out again");
+    assertEquals(again.code, 0, again.stderr);
+    assertEquals(place.steady("again"), place.steady("direct"));
+
+    const both = await place.train("--resume --out run --dry-run");
+    assertEquals([both.code, both.stdout], [2, ""]);
+  }));
+
+Deno.test("a dry run of adapters counts only what learns; rows of ids need no tokenizer", () =>
+  withWorkplace(async (place) => {
+    await copyFolder(PLAIN_MODEL, `${place.cwd}/bare`, {
+      "tokenizer.json": undefined,
+      "tokenizer_config.json": undefined,
+    });
+    const { code, stdout } = await place.train(
+      `--model bare --streams 2 --train-params introduced ${ROWS} --no-shuffle --steps 3 ` +
+        "--out run --dry-run",
+    );
+    assertEquals(code, 0);
+    // Two layers of 2 · 2 · 2 · 48 · 16 prefix elements, and an aggregator of 64 · 128 + 64 + 130.
+    assertStringIncludes(stdout, "\ntrained parameters: 20,674 of 115,458 in 8 tensors\n");
+    assertStringIncludes(stdout, "\ndata: 20 rows an epoch, the first batch 100% full\n");
+    const [row] = place.read("rows.jsonl").split("\n");
+    assertStringIncludes(stdout, `\n  slots 0 to 15: "${JSON.parse(row!).tokens.join(" ")}"\n`);
+    await place.trained(`--model bare ${ROWS} --steps 1 --out rows`);
+    const text = await place.train("--model bare --data texts.jsonl --steps 1 --out no");
+    assertEquals([text.code, place.exists("no")], [3, false]);
+    assertStringIncludes(text.stderr, 'row 1 of "texts.jsonl": found no tokenizer, expected one');
+  }));
+
+Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a table by default", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --eval-data rows.jsonl --steps 3`;
+    const [lines, document, table] = await Promise.all([
+      place.train(`${line} --out lines --jsonl -q`),
+      place.train(`${line} --out document --json -q`),
+      place.train(`${line} --out table -q`),
+    ]);
+    for (const { code, stderr } of [lines!, document!, table!]) {
+      assertEquals([code, stderr], [0, ""]);
+    }
+    assertEquals(lines!.stdout, place.read("lines/metrics.jsonl"));
+    const rows = parseLines(lines!.stdout);
+    const keys = "step tokens loss loss_ema grad_norm clip_scale lr lr_prefix lr_aggregator " +
+      "tokens_per_s step_s data_wait eval_loss stream_weights";
+    for (const row of rows) {
+      assertEquals(Object.keys(row), keys.split(" "));
+      for (const key of TIMES) assert(row[key] >= 0);
+    }
+    const { schema, command, seed, device, results } = JSON.parse(document!.stdout);
+    assertEquals([schema, command, seed, device], ["parscale.train/1", "train", 0, "cpu"]);
+    assertEquals(results.checkpoint, "document/checkpoint-000003");
+    assertEquals([results.steps, results.tokens, results.loss], [3, 192, rows[2].loss]);
+    assertEquals(results.eval_loss, rows[2].eval_loss);
+    assertStringIncludes(table!.stdout, `checkpoint  table/checkpoint-000003\n`);
+    const rate = rows.map((row) => row.loss_ema);
+    assertAlmostEquals(rate[1], 0.95 * rows[0].loss + 0.05 * rows[1].loss, 1e-9);
+  }));
+
+Deno.test("progress goes to stderr every --log-every steps; quiet runs are silent", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --steps 7`;
+    const [loud, silent, wordy] = await Promise.all([
+      place.train(`${line} --log-every 3 --out loud`),
+      place.train(`${line} --log-every 1 --out silent -q -q`),
+      place.train(`${line} --log-every 100 --save-every 4 --out wordy -v`),
+    ]);
+    const lines = loud!.stderr.trim().split("\n");
+    assertEquals(lines.length, 3);
+    assertMatch(
+      lines[0]!,
+      /^Training: 3\/7 steps, [\d.]+ steps\/s, \d+s left, step 3, loss \d\.\d{4}, lr [\de.-]+, grad [\d.]+, [\d.,k]+ tokens\/s, [\d.]+% of peak, data wait [\d.]+%$/,
+    );
+    assertMatch(lines[2]!, /^Training: 7 steps in \d+s/);
+    assertEquals([silent!.code, silent!.stdout, silent!.stderr], [0, "", ""]);
+    assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000004\n");
+    assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000007\n");
+  }));
+
+Deno.test("pipelines: jq reads steps, a reader that leaves ends the run quietly", () =>
+  withWorkplace(async (place) => {
+    const command = place.args(`--model p2 ${ROWS} --steps 40 --save-every 5 --jsonl -q`).join(" ");
+    const options = { cwd: place.cwd, env: place.env };
+    const piped = await runShell(`parscale ${command} --out a | jq -c .step | tail -1`, options);
+    assertEquals(piped, { code: 0, stdout: "40\n", stderr: "" });
+    const left = await runShell(
+      `parscale ${command} --out b | head -1 | jq -c .step; echo \${PIPESTATUS[0]}`,
+      options,
+    );
+    assertEquals(left, { code: 0, stdout: "1\n0\n", stderr: "" });
+    await place.trained("--resume --out b");
+    assertEquals(place.steady("b"), place.steady("a"));
+    assertEquals(await place.weights("b"), await place.weights("a"));
+  }));
+
+Deno.test("--tensorboard writes an event file with every number of every step", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 3 --tensorboard --out run`);
+    const [file, ...others] = place.names("run/tensorboard");
+    assertMatch(file!, /^events\.out\.tfevents\.\d+\.parscale$/);
+    assertEquals(others, []);
+    const bytes = await Deno.readFile(`${place.cwd}/run/tensorboard/${file}`);
+    const text = new TextDecoder("latin1").decode(bytes);
+    assertEquals(text.split("train/grad_norm").length - 1, 3);
+    assertEquals(text.split("train/eval_loss").length - 1, 0);
+  }));
+
+Deno.test("a stream that dies is told of once; weights of streams sum to one", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p1 --streams 4 ${ROWS} --steps 45 --lr 3e-3 --log-every 100`;
+    const { code, stderr } = await place.train(`${line} --lr-aggregator 1 --out dying`);
+    assertEquals(code, 0);
+    const warned = [
+      ...stderr.matchAll(/^warning: (stream \d) is hardly used at step \d+: its mean/gm),
+    ];
+    assert(warned.length > 0, stderr);
+    assertEquals(new Set(warned.map(([, stream]) => stream)).size, warned.length);
+    assertMatch(
+      stderr,
+      /weight is 0\.\d{3}, the least possible 0\.025\nhint: lower --lr-aggregator/,
+    );
+    const metrics = place.metrics("dying");
+    for (const { stream_weights } of metrics) {
+      assertEquals(stream_weights.length, 4);
+      const sum = stream_weights.reduce((a: number, b: number) => a + b, 0);
+      assertAlmostEquals(sum, 1, 1e-5);
+      assert(stream_weights.every((weight: number) => weight >= 0.025 - 1e-6));
+    }
+    const [stream] = warned.map((match) => Number(match[1]!.slice(-1)));
+    assert(metrics.at(-1).stream_weights[stream!] < 0.04);
+    const healthy = await place.train(`${line} --out healthy`);
+    assert(!healthy.stderr.includes("warning"), healthy.stderr);
+  }));

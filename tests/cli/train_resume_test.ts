@@ -1,0 +1,222 @@
+/** A run of `parscale train` that is killed or interrupted goes on as if nothing had happened. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertRefused, jsonLines } from "./models.ts";
+import { ROWS, texts, withWorkplace, type Workplace } from "./train_testing.ts";
+
+const PACKED = "--model bf16 --data texts.jsonl --seq-len 24 --batch 4 --micro-batch 2 --lr 1e-3";
+
+/** Bytes that two runs must share. */
+const RESULT = ["model.safetensors", "training_state.safetensors", "training_state.json"];
+
+async function assertSameResult(place: Workplace, run: string, expected: string): Promise<void> {
+  assertEquals(place.steady(run), place.steady(expected));
+  assertEquals(place.last(run).split("/").pop(), place.last(expected).split("/").pop());
+  for (const file of RESULT) {
+    const [a, b] = await Promise.all(
+      [run, expected].map((name) => Deno.readFile(`${place.last(name)}/${file}`)),
+    );
+    // Printing a difference of this many bytes would take long.
+    assert(a!.length === b!.length && a!.every((byte, i) => byte === b![i]), `${file} differs`);
+  }
+}
+
+/** Starts a run, waits until it has printed some rows, and sends a signal. */
+async function stopAfter(
+  place: Workplace,
+  line: string,
+  rows: number,
+  signal: Deno.Signal,
+): Promise<{ code: number; stderr: string }> {
+  const child = place.start(`${line} --jsonl -q`);
+  const stderr = new Response(child.stderr).text();
+  let text = "", sent = false;
+  for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    if (sent || text.split("\n").length <= rows) continue;
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 12));
+    child.kill(signal);
+    sent = true;
+  }
+  const { code } = await child.status;
+  return { code, stderr: await stderr };
+}
+
+Deno.test("twenty times killed at a random step, the result is the same to the bit", () =>
+  withWorkplace(async (place) => {
+    const line = `${PACKED} --steps 180 --eval-split 0.1 --eval-every 40`;
+    const whole = place.trained(`${line} --save-every 100 --out whole`);
+    let next = `${line} --save-every 3 --out killed`;
+    for (let kill = 0; kill < 20; kill++) {
+      const { code, stderr } = await stopAfter(
+        place,
+        next,
+        1 + Math.floor(Math.random() * 6),
+        "SIGKILL",
+      );
+      assertEquals([code, stderr], [137, ""], `kill ${kill}`);
+      next = "--resume --out killed";
+    }
+    await place.trained("--resume --out killed --save-every 100");
+    await whole;
+    await assertSameResult(place, "killed", "whole");
+    assertEquals(place.names("killed").filter((name) => name.includes("partial")), []);
+  }));
+
+Deno.test("Ctrl-C and a termination save, and say how to go on", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 90";
+    const whole = place.trained(`${line} --out whole`);
+    const first = await stopAfter(place, `${line} --out run`, 5, "SIGINT");
+    assertEquals(first.code, 130);
+    const hint =
+      /^\{"error":\{"code":130,"kind":"interrupted".*step (\d+) is saved; go on with `parscale (train --resume --out run)`"/;
+    const [, step, command] = hint.exec(first.stderr)!;
+    assertStringIncludes(place.last("run"), step!.padStart(6, "0"));
+    assertEquals(place.metrics("run").length, Number(step));
+    const second = await stopAfter(place, command!.slice("train ".length), 5, "SIGTERM");
+    assertEquals(second.code, 143);
+    assert(place.metrics("run").length >= Number(step) + 5);
+    await place.trained("--resume --out run");
+    await whole;
+    await assertSameResult(place, "run", "whole");
+  }));
+
+Deno.test("a reader that leaves ends the run quietly, and it can be resumed", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 60 --save-every 9";
+    const child = place.start(`${line} --jsonl --out run`);
+    const stderr = new Response(child.stderr).text();
+    const reader = child.stdout.getReader();
+    await reader.read();
+    await reader.cancel();
+    assertEquals([(await child.status).code, await stderr], [0, ""]);
+    assert(place.metrics("run").length < 60);
+    await Promise.all([
+      place.trained("--resume --out run"),
+      place.trained(`${line} --out whole`),
+    ]);
+    await assertSameResult(place, "run", "whole");
+  }));
+
+Deno.test("the batch that is overfitted is the same after a break", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --micro-batch 2 --overfit-one-batch --steps 6 --save-every 3`;
+    await place.trained(`${line} --out whole`);
+    await place.trained(`${line} --out run`);
+    place.write("run/last", "checkpoint-000003\n");
+    await place.trained("--resume --out run");
+    await assertSameResult(place, "run", "whole");
+  }));
+
+Deno.test("a finished run has nothing left to do, a run never begun cannot go on", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 2 --out run`);
+    const before = await Deno.readFile(`${place.last("run")}/training_state.safetensors`);
+    const again = await place.train("--resume --out run --json");
+    assertEquals([again.code, again.stderr], [0, "Nothing to do: all 2 steps are taken\n"]);
+    assertEquals(JSON.parse(again.stdout).results.steps, 2);
+    assertEquals(await Deno.readFile(`${place.last("run")}/training_state.safetensors`), before);
+    assertEquals(place.metrics("run").length, 2);
+    const none = 'Cannot resume "none": found no run there, expected its config.json';
+    assertRefused(await place.train("--resume --out none"), 3, none);
+    const nowhere = await place.train("--resume");
+    assertEquals([nowhere.code, nowhere.stdout], [2, ""]);
+    assertStringIncludes(nowhere.stderr, "--out");
+  }));
+
+Deno.test("--keep never removes the newest checkpoint, nor later ones that were left behind", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 6 --save-every 3 --out run`);
+    place.write("run/last", "checkpoint-000003\n");
+    await Deno.mkdir(`${place.cwd}/run/.checkpoint-000004.partial-1`);
+    const next = place.start("--resume --out run --save-every 1 --keep 1 --jsonl");
+    const stderr = new Response(next.stderr).text();
+    const reader = next.stdout.getReader();
+    await reader.read();
+    await reader.cancel(); // ends it before the last step, or not: a checkpoint must be there
+    assertEquals([(await next.status).code, (await stderr).includes("error")], [0, false]);
+    assert((await place.weights("run")).size > 0, "last names a checkpoint that exists");
+    assert(place.exists("run/checkpoint-000006"));
+    assert(!place.exists("run/.checkpoint-000004.partial-1"));
+    assert(!place.exists("run/checkpoint-000003"));
+  }));
+
+Deno.test("free flags may change, others may not; they may be repeated", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 4 --save-every 2 --lr 1e-3 --out run`);
+    place.write("run/last", "checkpoint-000002\n");
+    const changed = {
+      "--lr 1e-4": "--lr",
+      "--steps 8 --train-params introduced": "--train-params, --steps",
+      "--data texts.jsonl": "--data",
+    };
+    for (const [flags, named] of Object.entries(changed)) {
+      assertRefused(
+        await place.train(`--resume --out run ${flags}`),
+        2,
+        `Cannot resume "run" with ${named}: found other values than the run was begun with, expected the same or none`,
+      );
+    }
+    await place.trained("--resume --out run --lr 0.001 --save-every 1 --keep 1 --log-every 1");
+    assertEquals(place.names("run"), [
+      ".lock",
+      "checkpoint-000004",
+      "config.json",
+      "last",
+      "metrics.jsonl",
+    ]);
+  }));
+
+Deno.test("other data, another model or a damaged state is refused", () =>
+  withWorkplace(async (place) => {
+    const other = (what: string) =>
+      `Cannot resume "run": found other ${what} than the run was begun with, expected the same`;
+    await Deno.symlink("p2", `${place.cwd}/m`);
+    const valid = "--eval-data valid.jsonl";
+    place.write("valid.jsonl", jsonLines(...texts(4)));
+    const line = `--model m --data texts.jsonl ${valid} --seq-len 24 --batch 4 --steps 4`;
+    await place.trained(`${line} --save-every 2 --out run`);
+    place.write("run/last", "checkpoint-000002\n");
+    const resume = () => place.train("--resume --out run");
+
+    const original = place.read("texts.jsonl");
+    place.write("texts.jsonl", original.replace("the sum", "the Sum"));
+    assertRefused(await resume(), 3, other("data"));
+    place.write("texts.jsonl", original);
+    place.write("valid.jsonl", jsonLines(...texts(5)));
+    assertRefused(await resume(), 3, other("validation data"));
+    place.write("valid.jsonl", jsonLines(...texts(4)));
+    await Deno.remove(`${place.cwd}/m`);
+    await Deno.symlink("p1", `${place.cwd}/m`);
+    assertRefused(await resume(), 3, other("trained parameters"));
+    await Deno.remove(`${place.cwd}/m`);
+    assertEquals((await resume()).code, 3);
+    await Deno.symlink("p2", `${place.cwd}/m`);
+
+    const state = `${place.last("run")}/training_state.safetensors`;
+    const bytes = await Deno.readFile(state);
+    await Deno.writeFile(state, bytes.subarray(0, bytes.length >> 1));
+    const damaged = await resume();
+    assertEquals([damaged.code, damaged.stdout], [3, ""]);
+    assertMatch(damaged.stderr, /^error: Cannot .*training_state\.safetensors": found /);
+    await Deno.writeFile(state, bytes);
+    assertEquals(place.metrics("run").length, 4, "a refusal discards nothing");
+    assertEquals((await resume()).code, 0);
+  }));
+
+Deno.test("resumed in another folder, relative paths are explained, absolute ones do", () =>
+  withWorkplace(async (place) => {
+    const { cwd } = place, sub = `${cwd}/sub`;
+    await Deno.mkdir(sub);
+    await place.trained(`--model p2 ${ROWS} --steps 1 --out near`);
+    const refused = await place.train("--resume --out ../near", { cwd: sub });
+    assertEquals([refused.code, refused.stdout], [3, ""]);
+    assertStringIncludes(refused.stderr, 'error: Cannot open model "p2": found nothing there');
+    assertStringIncludes(
+      refused.stderr,
+      `hint: the run was begun in "${await Deno.realPath(cwd)}", where its relative paths lead\n`,
+    );
+    const rows = ROWS.replace("rows.jsonl", `${cwd}/rows.jsonl`);
+    await place.trained(`--model ${cwd}/p2 ${rows} --steps 1 --out far`);
+    assertEquals((await place.train("--resume --out ../far", { cwd: sub })).code, 0);
+  }));

@@ -1,0 +1,148 @@
+/** What `parscale train` leaves on the disk when something goes wrong while it works. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertRefused } from "./models.ts";
+import { runShell } from "./run.ts";
+import { ROWS, withWorkplace } from "./train_testing.ts";
+
+Deno.test("a loss that is not finite ends with 5, names the last good checkpoint, saves nothing", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --schedule constant --warmup 0 --steps 40 --save-every 2`;
+    const [late, early] = await Promise.all([
+      place.train(`${line} --lr 1e4 --out late`),
+      place.train(`${line} --lr 1e30 --out early --json`),
+    ]);
+    assertEquals([late.code, late.stdout], [5, ""]);
+    const [, step] = /^error: Cannot go on training: found loss NaN at step (\d+), expected a/m
+      .exec(late.stderr)!;
+    const saved = Number(step) - 1 & ~1; // every second step
+    assert(saved >= 2, late.stderr);
+    assertStringIncludes(late.stderr, `\nhint: last good: late/checkpoint-00000${saved}\n`);
+    assertEquals(place.last("late"), `${place.cwd}/late/checkpoint-00000${saved}`);
+    assertEquals(place.metrics("late").length, Number(step) - 1);
+    await place.weights("late");
+
+    assertEquals([early.code, early.stdout], [5, ""]);
+    const { error } = JSON.parse(early.stderr.trim().split("\n").at(-1)!);
+    assertEquals([error.code, error.kind], [5, "numerical"]);
+    assertEquals(error.hints[0], "no checkpoint was saved yet");
+    assertEquals(place.names("early"), [".lock", "config.json", "metrics.jsonl"]);
+  }));
+
+Deno.test("what exists is kept without --overwrite, and foreign files also with it", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --steps 2 --save-every 1 --out run`;
+    await place.trained(line);
+    place.write("run/notes.txt", "mine");
+    const before = place.read("run/metrics.jsonl");
+    const refused = await place.train(line);
+    assertRefused(
+      refused,
+      2,
+      'Cannot write folder "run": found files in it, expected a free name',
+    );
+    assertStringIncludes(refused.stderr, "hint: go on with --resume, choose another --out, or");
+    assertEquals(place.read("run/metrics.jsonl"), before);
+    await place.trained(`--model p2 ${ROWS} --steps 1 --overwrite --tensorboard --out run`);
+    assertEquals(place.names("run"), [
+      ".lock",
+      "checkpoint-000001",
+      "config.json",
+      "last",
+      "metrics.jsonl",
+      "notes.txt",
+      "tensorboard",
+    ]);
+    place.write("file", "");
+    const file = await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out file`);
+    assertRefused(file, 2, 'Cannot write folder "file": found a file, expected a free name');
+  }));
+
+Deno.test("--overwrite never removes the model, adapter or config the run starts from", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 1 --out full`);
+    await place.trained(
+      `--model p1 --streams 2 --train-params introduced ${ROWS} --steps 1 --out peft`,
+    );
+    const refused = async (line: string, out: string) =>
+      assertRefused(
+        await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`),
+        2,
+        `Cannot train into "${out}": found the model to start from in it, expected another folder`,
+      );
+    await Promise.all([
+      refused("--model full", "full"),
+      refused("--model ./full/checkpoint-000001", "full"),
+      refused("--model full", "full/checkpoint-000001"),
+      refused("--model peft", "peft"),
+      refused("--model p1 --adapter peft", "peft"),
+      refused("--init scratch --config-from full/checkpoint-000001", "full"),
+      refused("--init scratch --config-from full/checkpoint-000001/config.json", "full"),
+    ]);
+    assertEquals((await place.weights("full")).size, 34);
+    assertEquals((await place.weights("peft", "introduced.safetensors")).size, 8);
+  }));
+
+Deno.test("two processes do not share a run folder", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --out run";
+    const first = place.start(`${line} --steps 100000 --jsonl`);
+    const reader = first.stdout.getReader();
+    await reader.read();
+    const message = 'Cannot train in "run": found another process at work there, expected none';
+    const [resumed, replaced] = await Promise.all([
+      place.train("--resume --out run"),
+      place.train(`${line} --steps 1 --overwrite`),
+    ]);
+    assertRefused(resumed, 4, message);
+    assertRefused(replaced, 4, message);
+    assertStringIncludes(resumed.stderr, "hint: wait for it, or choose another --out");
+    first.kill("SIGKILL");
+    reader.releaseLock();
+    await Promise.all([first.stdout.cancel(), first.stderr.cancel(), first.status]);
+    assert(place.metrics("run").length > 0, "nobody touched the run");
+    await place.trained(`${line} --steps 1 --overwrite`);
+  }));
+
+/** Whether a small file system of our own can be made: in a container it may not. */
+const { code: cannotMount } = await runShell(
+  "unshare --map-root-user --mount mount -t tmpfs none /mnt",
+);
+
+Deno.test({
+  name: "on a full disk the checkpoint before stays whole and the run can go on",
+  ignore: cannotMount !== 0,
+  fn: () =>
+    withWorkplace(async (place) => {
+      // A checkpoint takes 1.7 MB: the first fits, the second does not.
+      const script = `
+        mount -t tmpfs -o size=3m none disk && export PARSCALE_CACHE=$PWD/cache
+        train="parscale train --model p2 ${ROWS} --steps 4 --save-every 2 --threads 1 -q"
+        $train --out disk/run >&2; echo $?
+        cat disk/run/last; ls -A disk/run
+        cp -r disk/run kept; parscale train --resume --out kept --threads 1 -q >/dev/null; echo $?`;
+      await Deno.mkdir(`${place.cwd}/disk`);
+      place.write("script", script);
+      const result = await runShell(
+        "export -f parscale; unshare --map-root-user --mount bash script",
+        { cwd: place.cwd },
+      );
+      const lines = result.stdout.trim().split("\n");
+      assertEquals(lines[0], "4", result.stderr);
+      assertEquals(lines.slice(1, -1), [
+        "checkpoint-000002",
+        ".lock",
+        "checkpoint-000002",
+        "config.json",
+        "last",
+        "metrics.jsonl",
+      ]);
+      assertMatch(
+        result.stderr,
+        /^error: Cannot write "[^"]+checkpoint-000004[^"]+": the disk is full\n\nhint: free some space or choose a folder on another disk\n$/,
+      );
+      assertEquals(lines.at(-1), "0", "the copy on a larger disk goes on");
+      await place.trained(`--model p2 ${ROWS} --steps 4 --out whole`);
+      assertEquals(await place.weights("kept"), await place.weights("whole"));
+      assertEquals(place.steady("kept"), place.steady("whole"));
+    }),
+});

@@ -1,0 +1,90 @@
+/** Models from scratch, training in two stages, quick checks and longer context. */
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { ROWS, withWorkplace } from "./train_testing.ts";
+
+const SCRATCH = "--init scratch --config-from p1";
+
+Deno.test("from scratch: drawn from the seed with the asked deviation, tokenizer taken along", () =>
+  withWorkplace(async (place) => {
+    const line = `${ROWS} --steps 1 --lr 0`;
+    const [same, again] = await Promise.all([
+      place.trained(`${SCRATCH} ${line} --out a`),
+      place.trained(`${SCRATCH} ${line} --out b`),
+      place.trained(`${SCRATCH} ${line} --seed 1 --out other`),
+      place.trained(`${SCRATCH} --init-std 0.1 ${line} --out wide`),
+      place.trained(`--init scratch --config-from p2 ${line} --out streams`),
+    ]);
+    assertEquals(same![0].loss, again![0].loss);
+    assertAlmostEquals(same![0].loss, Math.log(512), 0.1);
+    const [a, b, other, wide, streams] = await Promise.all(
+      ["a", "b", "other", "wide", "streams"].map((run) => place.weights(run)),
+    );
+    assertEquals(a, b);
+    const name = "model.layers.0.mlp.up_proj.weight";
+    assert(a!.get(name)!.some((value, i) => value !== other!.get(name)![i]));
+    const deviation = (values: Float32Array) =>
+      Math.hypot(...Array.from(values)) / Math.sqrt(values.length);
+    assertAlmostEquals(deviation(a!.get(name)!), 0.02, 1e-3);
+    assertAlmostEquals(deviation(wide!.get(name)!), 0.1, 5e-3);
+    assert(a!.get("model.norm.weight")!.every((value) => value === 1));
+    assert(a!.get("model.layers.0.self_attn.q_proj.bias")!.every((value) => value === 0));
+    assertAlmostEquals(
+      deviation(streams!.get("model.layers.0.self_attn.prefix_k")!),
+      0.02,
+      2e-3,
+    );
+    assert(place.names("a/checkpoint-000001").includes("tokenizer.json"));
+  }));
+
+Deno.test("two stages: one stream with WSD, then converted, then trained with two", () =>
+  withWorkplace(async (place) => {
+    const first = await place.trained(
+      `${SCRATCH} ${ROWS} --schedule wsd --warmup 2 --decay-steps 3 --steps 10 --lr 3e-3 ` +
+        "--lr-min 1e-4 --out one",
+    );
+    const rates = first.map(({ lr }) => Number(lr.toPrecision(6)));
+    assertEquals(rates.slice(0, 7), [1.5e-3, ...Array(6).fill(3e-3)]);
+    assertEquals(rates[9], 1e-4);
+    assert(rates[7]! > rates[8]! && rates[8]! > rates[9]!);
+    await place.run("convert --model one --streams 2 --out two");
+    const fixed = `${ROWS} --steps 4 --lr 1e-3`;
+    const [converted, direct, plain] = await Promise.all([
+      place.trained(`--model two ${fixed} --out converted`),
+      place.trained(`--model one --streams 2 ${fixed} --out direct`),
+      place.trained(`--model one ${fixed} --out plain`),
+    ]);
+    assertEquals(converted!.map(({ loss }) => loss), direct!.map(({ loss }) => loss));
+    assert(converted![0].loss < first[0].loss, "stage two begins where stage one ended");
+    assertAlmostEquals(converted![0].loss, plain![0].loss, 0.2);
+    assertEquals(converted![0].stream_weights.length, 2);
+    assertEquals(plain![0].stream_weights, null);
+  }));
+
+Deno.test("one batch is learned by heart", () =>
+  withWorkplace(async (place) => {
+    const line = "--schedule constant --warmup 0 --lr 3e-3 --overfit-one-batch";
+    const [rows, packed] = await Promise.all([
+      place.trained(`--model p2 ${ROWS} ${line} --steps 20 --out rows`),
+      place.trained(
+        `--model p1 --data texts.jsonl --seq-len 24 --batch 2 --micro-batch 1 ${line} --steps 40 --out texts`,
+      ),
+    ]);
+    assert(rows!.at(-1).loss < 0.01, `${rows!.at(-1).loss}`);
+    assert(packed!.at(-1).loss < 0.05, `${packed!.at(-1).loss}`);
+  }));
+
+Deno.test("longer context: base and length are saved, and longer rows can follow", () =>
+  withWorkplace(async (place) => {
+    await place.trained(
+      `--model p2 ${ROWS} --steps 1 --rope-theta 1e6 --context 4096 --save-dtype bf16 --out long`,
+    );
+    const config = JSON.parse(place.read("long/checkpoint-000001/config.json"));
+    assertEquals([config.rope_theta, config.max_position_embeddings], [1e6, 4096]);
+    assertEquals([config.torch_dtype, config.parscale_n], ["bfloat16", 2]);
+    await place.trained(`--model long ${ROWS} --steps 1 --context 16 --out short`);
+    const longer = "--model short --data texts.jsonl --seq-len 24 --batch 2 --steps 1";
+    const refused = await place.train(`${longer} --out no`);
+    assertEquals([refused.code, place.exists("no")], [2, false]);
+    assertStringIncludes(refused.stderr, "found a model with a context of 16, expected --seq-len");
+    await place.trained(`${longer} --context 24 --out again`);
+  }));
