@@ -41,6 +41,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./inspect.ts"),
   },
   {
+    name: "cost",
+    summary: "Estimate memory and latency on a device",
+    load: () => import("./cost.ts"),
+  },
+  {
     name: "doctor",
     summary: "Check what works on this machine",
     load: () => import("./doctor.ts"),

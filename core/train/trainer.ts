@@ -101,7 +101,6 @@ export class Trainer {
   readonly device: Device;
   readonly groups: readonly GroupTensors[];
   readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
-  readonly #options: TrainerOptions;
   readonly #optimizer: Optimizer;
   readonly #accumulator: Accumulator | undefined;
   readonly #tensors: ReadonlyMap<string, DeviceTensor>;
@@ -114,7 +113,6 @@ export class Trainer {
   private constructor(fields: TrainerFields) {
     this.device = fields.device;
     this.groups = fields.groups;
-    this.#options = fields.options;
     this.#optimizer = fields.optimizer;
     this.#accumulator = fields.accumulator;
     this.#tensors = fields.tensors;
@@ -153,7 +151,6 @@ export class Trainer {
     return new Trainer({
       device,
       groups,
-      options,
       tensors,
       first,
       more,
@@ -202,21 +199,6 @@ export class Trainer {
     return this.device.read(this.#tensors.get(name)!);
   }
 
-  /** Runs a program over the parameters, for instance to fold away a reparameterisation. */
-  async compute(program: Program): Promise<ReadonlyMap<string, HostArray>> {
-    const executable = await this.device.compile(program, new Map());
-    const outputs = [...program.outputs].map(([name, type]) =>
-      [name, this.device.allocate(type)] as const
-    );
-    await executable.run(new Map([...this.#tensors, ...outputs]));
-    return new Map(outputs.map(([name, tensor]) => [name, this.device.read(tensor)]));
-  }
-
-  /** Names and sizes of what learns. */
-  get trained(): TrainerOptions["trained"] {
-    return this.#options.trained;
-  }
-
   #write(batch: TrainingBatch): void {
     const write = (name: string, data: ArrayLike<number>) =>
       this.device.write(this.#tensors.get(name)!, data);
@@ -239,7 +221,6 @@ export class Trainer {
 interface TrainerFields {
   readonly device: Device;
   readonly groups: readonly GroupTensors[];
-  readonly options: TrainerOptions;
   readonly optimizer: Optimizer;
   readonly accumulator: Accumulator | undefined;
   readonly tensors: ReadonlyMap<string, DeviceTensor>;

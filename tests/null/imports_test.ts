@@ -14,6 +14,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "core/tokenizer": ["core/checkpoint", "core"],
   "core/data": ["core/tokenizer", "core/checkpoint", "core"],
   "core/generate": ["core/model", "core/runtime", "core/graph", "core"],
+  "core/analysis": ["core/model", "core"],
   "core/train": [
     "core/data",
     "core/model",
@@ -25,6 +26,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   ],
   "cli": [
     "core",
+    "core/analysis",
     "core/checkpoint",
     "core/data",
     "core/generate",

@@ -1,0 +1,169 @@
+/**
+ * The model a cost is asked for: a folder, a `config.json`, a size of the paper, or shape flags.
+ *
+ * Goes out: the shape with what the model says about streams. Weights are never opened, so a folder
+ * with a config alone will do; of a run the newest checkpoint counts.
+ */
+import { type CostShape, shapeOf } from "../../core/analysis/cost.ts";
+import {
+  familyShape,
+  findSize,
+  HEADLINE_SIZE,
+  PAPER_FAMILY,
+} from "../../core/analysis/cost_family.ts";
+import { parseConfig } from "../../core/checkpoint/config.ts";
+import { readJsonObject, statIfExists } from "../../core/checkpoint/files.ts";
+import { resolveModel } from "../../core/checkpoint/hub.ts";
+import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
+import { lastCheckpoint } from "../../core/checkpoint/run.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import { suggestionHint } from "../flags/suggest.ts";
+import type { Io } from "../output/io.ts";
+import type { CostValues } from "./values.ts";
+
+/** A model as far as its cost goes. */
+export interface CostModel {
+  /** As it was named; undefined for shape flags. */
+  readonly name: string | undefined;
+  readonly shape: CostShape;
+  readonly streams: number;
+  readonly prefixTokens: number;
+  /** Positions the model has; undefined where nothing limits them. */
+  readonly maxPositions: number | undefined;
+  /** For models with a config. */
+  readonly config: ModelConfig | undefined;
+}
+
+/** Flags that describe a shape by hand. */
+const SHAPE_FLAGS = [
+  ["--hidden-size", "hiddenSize"],
+  ["--intermediate-size", "intermediateSize"],
+  ["--num-layers", "numLayers"],
+  ["--num-heads", "numHeads"],
+  ["--num-kv-heads", "numKvHeads"],
+  ["--head-dim", "headDim"],
+  ["--vocab-size", "vocabSize"],
+] as const;
+
+/** Finds the model; `mayDefault` is for questions that have an answer without one. */
+export async function openCostModel(
+  values: CostValues,
+  io: Io,
+  mayDefault: boolean,
+): Promise<CostModel> {
+  const given: string[] = SHAPE_FLAGS.filter(([, key]) => values[key] !== undefined)
+    .map(([flag]) => flag);
+  if (values.untied) given.push("--untied");
+  if (values.model !== undefined) {
+    if (given.length === 0) return await openNamed(values.model, io);
+    throw new UsageError(
+      `Cannot use ${given.join(", ")} beside --model: found both, expected one or the other`,
+      { hints: ["leave --model out to describe a shape by hand"] },
+    );
+  }
+  if (given.length === 0 && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
+  return shapeModel(values);
+}
+
+function shapeModel(values: CostValues): CostModel {
+  const { hiddenSize, intermediateSize, numHeads = 16, numKvHeads = 2 } = values;
+  const missing = [
+    hiddenSize === undefined && "--hidden-size",
+    intermediateSize === undefined && "--intermediate-size",
+  ].filter((flag) => flag !== false);
+  if (hiddenSize === undefined || intermediateSize === undefined) {
+    throw new UsageError(
+      `Cannot compute a cost: found no ${missing.join(" and no ")}, expected a model or its shape`,
+      {
+        hints: [
+          "pass --model with a folder, a config.json or a size such as 1.6B",
+          "or --hidden-size and --intermediate-size, and others where they differ from the defaults",
+        ],
+      },
+    );
+  }
+  if (numHeads % numKvHeads !== 0) {
+    throw new UsageError(
+      `Cannot use "--num-kv-heads": found ${numKvHeads}, expected a divisor of the ${numHeads} heads`,
+      { hints: [`for instance ${divisors(numHeads).join(", ")}`] },
+    );
+  }
+  if (values.headDim === undefined && hiddenSize % numHeads !== 0) {
+    throw new UsageError(
+      `Cannot use "--hidden-size": found ${hiddenSize}, expected a multiple of the ${numHeads} heads`,
+      { hints: ["pass --num-heads, or --head-dim where the width of a head is its own"] },
+    );
+  }
+  const shape = familyShape({
+    hiddenSize,
+    intermediateSize,
+    numHeads,
+    numKvHeads,
+    headDim: values.headDim ?? hiddenSize / numHeads,
+    ...(values.numLayers !== undefined && { numLayers: values.numLayers }),
+    ...(values.vocabSize !== undefined && { vocabSize: values.vocabSize }),
+    tied: !values.untied,
+  });
+  return { name: undefined, shape, ...PLAIN };
+}
+
+const PLAIN = { streams: 1, prefixTokens: 48, maxPositions: undefined, config: undefined };
+
+function divisors(number: number): number[] {
+  return Array.from({ length: number }, (_, i) => i + 1).filter((n) => number % n === 0);
+}
+
+function sizeModel({ name, shape }: { name: string; shape: CostShape }): CostModel {
+  return { name, shape, ...PLAIN };
+}
+
+async function openNamed(model: string, io: Io): Promise<CostModel> {
+  const info = await statIfExists(model);
+  const size = info === undefined ? findSize(model) : undefined;
+  if (size !== undefined) return sizeModel(size);
+  const path = info?.isFile ? model : await configPath(model);
+  const config = parseConfig(await readJsonObject(path), path);
+  if (config.loraRank > 0 || config.bitfit || (config.prefix !== config.streams > 1)) {
+    io.warn(
+      `the cost of "${model}" counts streams with prefixes alone; what else tells its streams ` +
+        "apart is left out",
+    );
+  }
+  return {
+    name: model,
+    shape: shapeOf(config),
+    streams: config.streams,
+    prefixTokens: config.prefix ? config.prefixTokens : config.streams > 1 ? 0 : 48,
+    maxPositions: config.maxPositionEmbeddings,
+    config,
+  };
+}
+
+async function configPath(model: string): Promise<string> {
+  const folder = await resolveModel(model, () => Promise.reject(new Error("not downloaded")))
+    .catch((error) => {
+      if (error instanceof EnvironmentError) throw notDownloaded(model);
+      if (error instanceof DataError) throw unknownModel(model, error);
+      throw error;
+    });
+  const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
+  if (await statIfExists(path)) return path;
+  throw new DataError(
+    `Cannot open model "${model}": found no ${CONFIG_FILE}, expected a checkpoint or run folder`,
+    { hints: ["pass the folder that holds config.json, or the file itself"] },
+  );
+}
+
+function notDownloaded(model: string): DataError {
+  return new DataError(
+    `Cannot open model "${model}": found neither a folder nor an earlier download, expected one`,
+    { hints: [`fetch it first, for instance with \`parscale inspect --model ${model}\``] },
+  );
+}
+
+function unknownModel(model: string, error: DataError): DataError {
+  const sizes = PAPER_FAMILY.map(({ name }) => name);
+  const hint = suggestionHint(model, sizes);
+  return new DataError(error.message, { hints: [...error.hints, ...(hint ? [hint] : [])] });
+}

@@ -1,0 +1,135 @@
+/**
+ * What every cost estimate is asked about: a shape, a workload, a device's rates, element widths.
+ *
+ * Letters follow the equations: h hidden size, f MLP size, L layers, q query heads, v key/value
+ * heads, d head size, V vocabulary, P streams, T prefix tokens, b batch, i prompt, o output tokens.
+ * What surprises: parameters are counted by formula, not from the list of tensors, because a sweep
+ * asks ten thousand times per second; a test holds the two equal.
+ */
+import type { ModelConfig } from "../model/config.ts";
+import type { Rates } from "./devices.ts";
+
+/** Sizes of a model, without its streams. */
+export interface CostShape {
+  /** h */
+  readonly hiddenSize: number;
+  /** f */
+  readonly intermediateSize: number;
+  /** L */
+  readonly numLayers: number;
+  /** q */
+  readonly numHeads: number;
+  /** v */
+  readonly numKvHeads: number;
+  /** d */
+  readonly headDim: number;
+  /** V */
+  readonly vocabSize: number;
+  readonly tied: boolean;
+  /** Bias on q, k and v. */
+  readonly attentionBias: boolean;
+  /** Bias on the output projection. */
+  readonly outputBias: boolean;
+  /** Qwen3's norms of each query and key head. */
+  readonly headNorms: boolean;
+}
+
+/** What generation is asked to do. */
+export interface Workload {
+  /** P */
+  readonly streams: number;
+  /** T; counts only with more than one stream */
+  readonly prefixTokens: number;
+  /** b */
+  readonly batch: number;
+  /** i */
+  readonly input: number;
+  /** o */
+  readonly output: number;
+}
+
+/** Bytes per element: w, a, c. */
+export interface ElementBytes {
+  readonly weight: number;
+  readonly activation: number;
+  readonly cache: number;
+}
+
+/** One question to a cost model. */
+export interface CostQuestion {
+  readonly shape: CostShape;
+  readonly work: Workload;
+  readonly rates: Rates;
+  readonly bytes: ElementBytes;
+  /** Whether every sequence keeps its own copy of the prefixes; exact model only. */
+  readonly copiesPrefix?: boolean;
+  /** Fixed seconds per pass, for measured launch cost; exact model only. */
+  readonly stepOverheadS?: number;
+}
+
+/** What both models answer. */
+export interface Cost {
+  readonly memoryBytes: number;
+  readonly latencyS: number;
+  /** Operations of all matrix products; for the paper's model also of its norms. */
+  readonly flops: number;
+}
+
+/** 16 bits for everything. */
+export const HALF_PRECISION: ElementBytes = { weight: 2, activation: 2, cache: 2 };
+
+/** The shape of a model. */
+export function shapeOf(config: ModelConfig): CostShape {
+  return {
+    hiddenSize: config.hiddenSize,
+    intermediateSize: config.intermediateSize,
+    numLayers: config.numHiddenLayers,
+    numHeads: config.numAttentionHeads,
+    numKvHeads: config.numKeyValueHeads,
+    headDim: config.headDim,
+    vocabSize: config.vocabSize,
+    tied: config.tieWordEmbeddings,
+    attentionBias: config.attentionBias,
+    outputBias: config.outputBias,
+    headNorms: config.family === "qwen3",
+  };
+}
+
+/** Parameters by group. */
+export interface ShapeCounts {
+  readonly backbone: number;
+  readonly prefix: number;
+  readonly aggregator: number;
+  readonly embedding: number;
+  readonly nonEmbedding: number;
+  readonly total: number;
+}
+
+/** T as it counts: a single stream has no prefix. */
+export function prefixRows({ streams, prefixTokens }: Workload): number {
+  return streams > 1 ? prefixTokens : 0;
+}
+
+/** Counts parameters as the paper's table does. */
+export function countShape(shape: CostShape, P: number, prefixTokens: number): ShapeCounts {
+  const { hiddenSize: h, intermediateSize: f, numLayers: L, vocabSize: V, headDim: d } = shape;
+  const { numHeads: q, numKvHeads: v } = shape;
+  const inputs = (q + 2 * v) * d;
+  const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
+    (shape.attentionBias ? inputs : 0) + (shape.outputBias ? h : 0) +
+    (shape.headNorms ? 2 * d : 0);
+  const backbone = L * layer + h;
+  const T = P > 1 ? prefixTokens : 0;
+  const prefix = 2 * L * P * v * T * d;
+  const aggregator = P > 1 ? P * h * h + h + h * P + P : 0;
+  const embedding = (shape.tied ? 1 : 2) * V * h;
+  const nonEmbedding = backbone + prefix + aggregator;
+  return {
+    backbone,
+    prefix,
+    aggregator,
+    embedding,
+    nonEmbedding,
+    total: nonEmbedding + embedding,
+  };
+}

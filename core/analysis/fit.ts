@@ -1,0 +1,192 @@
+/**
+ * Fits a scaling law to observed losses, as the ParScale paper does: the sum of Huber losses of
+ * ln L_pred − ln L_true, from a grid of starting points.
+ *
+ * What differs on purpose: variables are logarithms, which keeps them positive, gradients are exact,
+ * and every start descends to the optimum itself. The reference stops earlier in a flat valley, which
+ * is why its last digits depend on the version of its optimiser.
+ */
+import { DataError } from "../errors.ts";
+import { minimize, type Minimum, type Objective } from "./lbfgs.ts";
+import { type Law, type LawKind, type Observation, predictLoss } from "./law.ts";
+
+/** Where Huber's loss turns from a parabola into a line. */
+const DELTA = 1e-3;
+
+/** A is of order 0.01 to 1 in these units. */
+const UNIT = 1e9;
+
+/** Objectives closer than this count as the same optimum. */
+const SAME = 1e-9;
+
+/** The paper's starting points: E, A / 10⁹, α, k or ρ. */
+export const START_GRID = {
+  E: [-1, -0.5, 0].map(Math.exp),
+  A: [-4, -2, 0, 2, 4].map(Math.exp),
+  alpha: [0, 0.5, 1, 1.5, 2],
+  stream: [0.2, 0.4, 0.6, 0.8],
+} as const;
+
+/** Its first value would be a logarithm of zero. */
+const LEAST_ALPHA = 0.05;
+
+/** A starting point in the units of the grid. */
+export interface Start {
+  readonly E: number;
+  readonly A: number;
+  readonly alpha: number;
+  readonly stream: number;
+}
+
+/** A law and how well it fits. */
+export interface Fit {
+  readonly law: Law;
+  /** Sum, not mean. */
+  readonly huberLoss: number;
+  /** On losses, not on logarithms. */
+  readonly r2: number;
+  /** Largest entry of the gradient in logarithmic parameters; nearly zero at an optimum. */
+  readonly slope: number;
+}
+
+/** A fit from all starts. */
+export interface GridFit extends Fit {
+  readonly start: Start;
+  readonly starts: number;
+  /** Starts that reached the same objective. */
+  readonly startsConverged: number;
+  /** The lowest other optimum, if any start ended elsewhere. */
+  readonly secondBest: Fit | undefined;
+}
+
+/** Every starting point for a law. */
+export function startsFor(kind: LawKind): Start[] {
+  const { E, A, alpha, stream } = START_GRID;
+  const streams = kind === "chinchilla" ? [1] : stream;
+  return E.flatMap((e) =>
+    A.flatMap((a) =>
+      alpha.flatMap((x) =>
+        streams.map((s) => ({ E: e, A: a, alpha: Math.max(x, LEAST_ALPHA), stream: s }))
+      )
+    )
+  );
+}
+
+/**
+ * Fits from the whole grid.
+ * @throws {DataError} when the observations cannot determine the law
+ */
+export function fitLaw(observations: readonly Observation[], kind: LawKind): GridFit {
+  requireEnough(observations, kind);
+  const starts = startsFor(kind);
+  const minima = starts.map((start) => descend(observations, kind, start));
+  const order = minima.map((_, i) => i).sort((a, b) => minima[a]!.value - minima[b]!.value);
+  const best = order[0]!;
+  const isSame = (i: number) => minima[i]!.value - minima[best]!.value <= SAME;
+  const second = order.find((i) => !isSame(i));
+  return {
+    ...fitOf(minima[best]!, observations, kind),
+    start: starts[best]!,
+    starts: starts.length,
+    startsConverged: minima.filter((_, i) => isSame(i)).length,
+    secondBest: second === undefined ? undefined : fitOf(minima[second]!, observations, kind),
+  };
+}
+
+/** Fits from one law, for instance that of all observations when some are left out. */
+export function refit(observations: readonly Observation[], from: Law): Fit {
+  const start = { E: from.E, A: from.A / UNIT, alpha: from.alpha, stream: from.stream };
+  return fitOf(descend(observations, from.kind, start), observations, from.kind);
+}
+
+/** Objective and R² of a given law. */
+export function judge(
+  law: Law,
+  observations: readonly Observation[],
+): Pick<Fit, "huberLoss" | "r2"> {
+  const mean = observations.reduce((sum, { loss }) => sum + loss, 0) / observations.length;
+  let huberLoss = 0, residual = 0, total = 0;
+  for (const { n, p, loss } of observations) {
+    const predicted = predictLoss(law, n, p);
+    huberLoss += huber(Math.log(predicted) - Math.log(loss));
+    residual += (loss - predicted) ** 2;
+    total += (loss - mean) ** 2;
+  }
+  return { huberLoss, r2: 1 - residual / total };
+}
+
+function fitOf(minimum: Minimum, observations: readonly Observation[], kind: LawKind): Fit {
+  const [E, A, alpha, stream = 0] = [...minimum.x].map(Math.exp) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  const law = { kind, E, A: A * UNIT, alpha, stream };
+  return { law, ...judge(law, observations), slope: minimum.slope };
+}
+
+function descend(observations: readonly Observation[], kind: LawKind, start: Start): Minimum {
+  const { E, A, alpha, stream } = start;
+  const values = kind === "chinchilla" ? [E, A, alpha] : [E, A, alpha, stream];
+  return minimize(objectiveOf(observations, kind), values.map(Math.log));
+}
+
+function huber(e: number): number {
+  const size = Math.abs(e);
+  return size <= DELTA ? e * e / 2 : DELTA * (size - DELTA / 2);
+}
+
+/** The objective in ln E, ln A / 10⁹, ln α and ln k or ln ρ, with its gradient. */
+function objectiveOf(observations: readonly Observation[], kind: LawKind): Objective {
+  const rows = observations.map(({ n, p, loss }) => ({
+    lnN: Math.log(n / UNIT),
+    P: p,
+    lnP: Math.log(p),
+    lnL: Math.log(loss),
+  }));
+  return (x, gradient) => {
+    const [E, alpha, stream] = [Math.exp(x[0]!), Math.exp(x[2]!), Math.exp(x[3] ?? 0)];
+    let value = 0;
+    gradient.fill(0);
+    for (const { lnN, P, lnP, lnL } of rows) {
+      const spread = (P - 1) * stream + 1;
+      const m = kind === "log" ? stream * lnP + 1 : 1;
+      const ratio = x[1]! - lnN - Math.log(m); // ln of A / (N m), m of the logarithmic law only
+      const base = Math.exp(alpha * ratio);
+      const t = kind === "theoretical" ? base * spread / P : base;
+      const L = E + t;
+      const e = Math.log(L) - lnL;
+      value += huber(e);
+      const g = Math.max(-DELTA, Math.min(DELTA, e)) / L;
+      gradient[0]! += g * E;
+      gradient[1]! += g * t * alpha;
+      gradient[2]! += g * t * alpha * ratio;
+      if (kind === "log") gradient[3]! -= g * t * alpha * stream * lnP / m;
+      if (kind === "theoretical") gradient[3]! += g * base * stream * (P - 1) / P;
+    }
+    return value;
+  };
+}
+
+/** More observations than parameters, and several P where a law has streams. */
+function requireEnough(observations: readonly Observation[], kind: LawKind): void {
+  const parameters = kind === "chinchilla" ? 3 : 4;
+  const distinct = (key: "n" | "p") => new Set(observations.map((row) => row[key])).size;
+  if (observations.length <= parameters) {
+    throw new DataError(
+      `Cannot fit the ${kind} law: found ${observations.length} observations, expected more than ` +
+        `its ${parameters} parameters`,
+    );
+  }
+  if (kind !== "chinchilla" && distinct("p") < 2) {
+    throw new DataError(
+      `Cannot fit the ${kind} law: found P = ${observations[0]!.p} only, expected several P, ` +
+        `without which ${kind === "log" ? "k" : "ρ"} cannot be told`,
+      { hints: ["fit E, A and α alone with --law chinchilla"] },
+    );
+  }
+  if (distinct("n") < 2) {
+    throw new DataError(`Cannot fit the ${kind} law: found one N only, expected several`);
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * Observed losses from files: one row per trained model with its parameters, streams and loss.
+ *
+ * Comes in: text as CSV, JSON or JSON lines, told apart by its first character. Goes out: checked
+ * observations. Column names are `n_params`, `streams`, `loss`; the letters N and P are taken too.
+ */
+import { DataError } from "../errors.ts";
+import type { Observation } from "./law.ts";
+
+/** Names a column may have, the first of them ours. */
+const NAMES: Readonly<Record<keyof Observation, readonly string[]>> = {
+  n: ["n_params", "N", "params"],
+  p: ["streams", "P"],
+  loss: ["loss", "eval_loss"],
+};
+
+/** Reads all observations of a text; `name` is the file's in messages. */
+export function parseObservations(text: string, name: string): Observation[] {
+  const rows = rowsOf(text.trim(), name);
+  if (rows.length === 0) throw new DataError(`Cannot fit ${name}: found no rows, expected some`);
+  const observations = rows.map((row, i) => toObservation(row, `row ${i + 1} of ${name}`));
+  requireDistinct(observations, name);
+  return observations;
+}
+
+/** Same N and P twice is a slip of copying unless the losses say that these were two runs. */
+function requireDistinct(observations: readonly Observation[], name: string): void {
+  const seen = new Map<string, number>();
+  for (const [i, { n, p, loss }] of observations.entries()) {
+    const key = `${n} ${p} ${loss}`;
+    const first = seen.get(key);
+    if (first !== undefined) {
+      throw new DataError(
+        `Cannot fit ${name}: found row ${i + 1} equal to row ${first + 1}, expected each run once`,
+        { hints: ["remove one of them"] },
+      );
+    }
+    seen.set(key, i);
+  }
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+function rowsOf(text: string, name: string): Row[] {
+  if (text.startsWith("[")) return parseJson(text, name) as Row[];
+  if (!text.startsWith("{")) return csvRows(text);
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  if (lines.length > 1 && lines[0]!.trim().endsWith("}")) {
+    return lines.map((line, i) => parseJson(line, `row ${i + 1} of ${name}`) as Row);
+  }
+  const whole = parseJson(text, name) as Row;
+  const rows = whole.observations ?? whole.results ?? [whole];
+  return Array.isArray(rows) ? rows : [whole];
+}
+
+function parseJson(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new DataError(`Cannot read ${name}: found ${(error as Error).message}, expected JSON`);
+  }
+}
+
+/** No field of ours holds a comma or a quote, so cells are what lies between commas. */
+function csvRows(text: string): Row[] {
+  const [head = "", ...lines] = text.split(/\r?\n/).filter((line) => line.trim() !== "");
+  const names = head.split(",").map((cell) => cell.trim());
+  return lines.map((line) => {
+    const cells = line.split(",").map((cell) => cell.trim());
+    return Object.fromEntries(names.map((column, i) => [column, toNumber(cells[i])]));
+  });
+}
+
+function toNumber(cell: string | undefined): unknown {
+  return cell === undefined || cell === "" ? undefined : Number(cell);
+}
+
+function toObservation(row: Row, at: string): Observation {
+  const value = (field: keyof Observation) => {
+    const column = NAMES[field].find((name) => row[name] !== undefined && row[name] !== null);
+    const found = column === undefined ? undefined : row[column];
+    const whole = field !== "p" || Number.isInteger(found);
+    if (typeof found === "number" && Number.isFinite(found) && found > 0 && whole) return found;
+    throw new DataError(
+      `Cannot use ${at}: found ${NAMES[field][0]} ${
+        column === undefined ? "missing" : JSON.stringify(found)
+      }, expected a positive ${field === "p" ? "whole " : ""}number`,
+    );
+  };
+  return { n: value("n"), p: value("p"), loss: value("loss") };
+}

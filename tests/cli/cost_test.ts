@@ -1,0 +1,342 @@
+/** `parscale cost` as a black box: rows, models, devices, questions, and everything refused. */
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const SHAPE = ["cost", "--hidden-size", "1536", "--intermediate-size", "8320"];
+const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
+
+const INPUT_KEYS = [
+  "model",
+  "mode",
+  "method",
+  "hidden_size",
+  "intermediate_size",
+  "num_layers",
+  "num_heads",
+  "num_kv_heads",
+  "head_dim",
+  "vocab_size",
+  "tie_word_embeddings",
+  "device",
+  "bandwidth_gb_s",
+  "tflops",
+  "capacity_gb",
+  "flops_efficiency",
+  "memory_efficiency",
+  "weight_bits",
+  "activation_bits",
+  "cache_bits",
+  "prefix_cache",
+  "step_overhead_s",
+  "streams",
+  "prefix_tokens",
+  "batch",
+  "input",
+  "output",
+];
+
+Deno.test("the whole golden grid of a shape, by flags, in both methods", async () => {
+  const flags = ["--streams", "1..8*2", "--batch", "1,4", "--input", "64..512*2"];
+  const args = [...SHAPE, ...flags, "--output", "64..512*2"];
+  const [paper, exact] = await Promise.all([
+    rowsOf([...args, "--method", "paper"]),
+    rowsOf(args),
+  ]);
+  const column = (name: string) => GOLDEN.columns.indexOf(name);
+  const golden = GOLDEN.rows.filter((row: unknown[]) => row[0] === "1.6B");
+  assertEquals([paper.length, exact.length, golden.length], [128, 128, 128]);
+  const key = (row: Record<string, number>) =>
+    [row.streams, row.batch, row.input, row.output].join();
+  const byKey = new Map(golden.map((row: number[]) => [row.slice(3, 7).join(), row]));
+  for (const [prefix, rows] of [["paper_", paper], ["exact_", exact]] as const) {
+    for (const row of rows) {
+      const expected = byKey.get(key(row)) as (number | string)[];
+      for (const name of GOLDEN.columns.filter((name: string) => name.startsWith(prefix))) {
+        const value = expected[column(name)], found = row[name.slice(prefix.length)];
+        if (typeof value === "string") assertEquals(found, value);
+        else assert(Math.abs(found - value!) <= 1e-9 * Math.abs(value!), `${name} ${key(row)}`);
+      }
+      assertEquals(row.fits, true);
+    }
+  }
+});
+
+Deno.test("a row echoes its inputs under fixed names, then total and parts", async () => {
+  const [exact] = await rowsOf(SHAPE);
+  const parts = ["weight_bytes", "kv_bytes", "activation_bytes", "prefill_s", "decode_s", "flops"];
+  assertEquals(Object.keys(exact), [
+    ...INPUT_KEYS,
+    "memory_bytes",
+    "latency_s",
+    ...parts,
+    "fits",
+  ]);
+  assertEquals([exact.model, exact.method, exact.device], [null, "exact", "a100-sxm-80gb"]);
+  assertAlmostEquals(
+    exact.weight_bytes + exact.kv_bytes + exact.activation_bytes,
+    exact.memory_bytes,
+  );
+  const [paper] = await rowsOf([...SHAPE, "--method", "paper"]);
+  assertEquals(Object.keys(paper).slice(0, INPUT_KEYS.length), INPUT_KEYS);
+  assert(/^Memory: \d\.\d{3}GB; Latency: \d\.\d{3}s$/.test(paper.printed), paper.printed);
+  const { stdout } = await runParscale([...SHAPE, "--json"]);
+  const { schema, results, device } = JSON.parse(stdout);
+  assertEquals([schema, device, results], ["parscale.cost/1", "a100-sxm-80gb", [exact]]);
+});
+
+Deno.test("models: a folder, its config, a size of the paper; streams and prefixes from it", () =>
+  withScratch(async (cwd) => {
+    const [folder] = await rowsOf(["cost", "--model", MODEL]);
+    assertEquals([folder.streams, folder.hidden_size], [2, folder.head_dim * folder.num_heads]);
+    const [file] = await rowsOf(["cost", "--model", `${MODEL}/config.json`]);
+    assertEquals({ ...file, model: folder.model }, folder);
+    const [plain] = await rowsOf(["cost", "--model", PLAIN_MODEL]);
+    assertEquals([plain.streams, plain.prefix_tokens], [1, 48]);
+
+    await Deno.mkdir(`${cwd}/run`);
+    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
+    const [run] = await rowsOf(["cost", "--model", "run"], { cwd });
+    assertEquals(run.memory_bytes, folder.memory_bytes);
+
+    const [named] = await rowsOf(["cost", "--model", "1.6b", "--streams", "4"]);
+    const [shaped] = await rowsOf([...SHAPE, "--streams", "4"]);
+    assertEquals({ ...named, model: null }, shaped);
+  }));
+
+Deno.test("devices: flags count, files describe, names can be new", () =>
+  withScratch(async (cwd) => {
+    const base = [...SHAPE, "--method", "paper"];
+    const latency = async (...flags: string[]) =>
+      (await rowsOf([...base, ...flags], { cwd }))[0].latency_s;
+    const usual = await latency();
+    assert(await latency("--device", "h100-sxm-80gb") < usual);
+    assert(await latency("--flops-efficiency", "0.1", "--memory-efficiency", "0.1") > usual);
+    assertEquals(await latency("--device", "x", "--bandwidth", "2039", "--tflops", "312"), usual);
+    const own = { name: "mine", bandwidth_gb_s: 2039, tflops: 312, capacity_gb: 4 };
+    await Deno.writeTextFile(`${cwd}/mine.json`, JSON.stringify(own));
+    const [row] = await rowsOf([...base, "--device", "mine.json"], { cwd });
+    assertEquals([row.device, row.capacity_gb, row.latency_s], ["mine", 4, usual]);
+
+    for (
+      const [content, words] of [
+        ['{"bandwidth_gb_s":1}', "found tflops nothing, expected a positive number"],
+        ['{"bandwith_gb_s":1,"tflops":1}', 'found key "bandwith_gb_s"'],
+        ['{"bandwidth_gb_s":-1,"tflops":1}', "found bandwidth_gb_s -1"],
+      ] as const
+    ) {
+      await Deno.writeTextFile(`${cwd}/bad.json`, content);
+      const bad = await runParscale([...base, "--device", "bad.json"], { cwd });
+      assertEquals([bad.code, bad.stdout], [3, ""], bad.stderr);
+      assertStringIncludes(bad.stderr, words);
+    }
+  }));
+
+Deno.test("more than the device holds is said, and computed all the same", async () => {
+  const flags = ["--capacity", "3.4", "--streams", "1,8", "--jsonl"];
+  const { code, stdout, stderr } = await runParscale([...SHAPE, ...flags]);
+  assertEquals([code, parseLines(stdout).map((row) => row.fits)], [0, [true, false]]);
+  assertStringIncludes(stderr, "warning: 1 of 2 configurations need up to 3.5 GB, more than the");
+  assertStringIncludes(stderr, "3.4 GB of a100-sxm-80gb\nhint: choose a larger --device");
+});
+
+Deno.test("widths, prefix copies and step overhead change what they should", async () => {
+  const one = async (...flags: string[]) => (await rowsOf([...SHAPE, "-P", "4", ...flags]))[0];
+  const usual = await one();
+  const [w8, copied, slow] = await Promise.all([
+    one("--weight-bits", "8"),
+    one("--prefix-cache", "copied", "--batch", "2"),
+    one("--step-overhead", "10ms"),
+  ]);
+  assertEquals(w8.weight_bytes * 2, usual.weight_bytes);
+  const [shared] = await rowsOf([...SHAPE, "-P", "4", "--batch", "2"]);
+  assertEquals(copied.kv_bytes / shared.kv_bytes, (128 + 48) / 128);
+  assertAlmostEquals(slow.latency_s - usual.latency_s, 64 * 0.01);
+});
+
+Deno.test("the headline, with the name of every choice", async () => {
+  const args = ["cost", "--method", "paper", "--against", "params", "--model", "1.6B", "-P", "8"];
+  const [row] = await rowsOf(args);
+  const golden = GOLDEN.paper_headline.computed["batch 1: memory_bytes"];
+  assertAlmostEquals(row.memory_ratio, golden.ratio_geometric, 1e-9);
+  assertEquals([row.match, row.interpolate, row.lower, row.upper], [
+    "observed",
+    "geometric",
+    "2.8B",
+    "4.4B",
+  ]);
+  assertEquals([row.batch, row.lengths.length, row.loss], [[1], 4, 1.0383]);
+  const more = ["--batch", "1,2,4,8", "--interpolate", "linear", "--match", "law"];
+  const { stdout } = await runParscale([...args, ...more]);
+  assertStringIncludes(stdout, "matched by the paper's law for Stack-V2-Python");
+  assertStringIncludes(stdout, "interpolated linearly");
+  assertStringIncludes(stdout, "from 2.8B to 4.4B");
+  const three = await rowsOf(["cost", "--against", "params"]);
+  assertEquals(three.map(({ streams }) => streams), [2, 4, 8]);
+  assert(three[0].memory_ratio > three[2].memory_ratio);
+  const own = ["cost", "--model", MODEL, "--against", "params", "--match", "law"];
+  assert((await rowsOf([...own, "--input", "16"]))[0].latency_ratio > 0);
+});
+
+Deno.test("--explain lists all points for the configuration", async () => {
+  const rows = await rowsOf(["cost", "--explain"]);
+  assertEquals(rows.length, 22);
+  assertEquals([rows[0].streams, rows[0].input, rows[0].model], [8, 256, "1.6B"]);
+  assertAlmostEquals(rows[13].latency_effect_s, 0.021244, 1e-6);
+  const table = await runParscale(["cost", "--explain", "--batch", "4", "--model", PLAIN_MODEL]);
+  assertEquals([table.code, table.stderr], [0, ""]);
+  assertStringIncludes(table.stdout, "P = 8, T = 48, batch 4, 256 + 256 tokens");
+  assertStringIncludes(table.stdout, "effects are what the script counts too much");
+});
+
+Deno.test("training: parts, micro-batches and what is learned", async () => {
+  const args = ["cost", "--mode", "train", "--model", "0.5B", "-P", "2", "--batch", "8"];
+  const [whole, part] = await rowsOf([...args, "--micro-batch", "8,2", "--seq-len", "256"]);
+  const sum = ["weight_bytes", "gradient_bytes", "moment_bytes", "activation_bytes"]
+    .reduce((total, key) => total + whole[key], 0);
+  assertEquals([whole.memory_bytes, whole.weight_bits], [sum, 32]);
+  assert(part.memory_bytes < whole.memory_bytes);
+  const [introduced] = await rowsOf([...args, "--train-params", "introduced", "--recompute"]);
+  assert(introduced.trained_params < whole.trained_params / 50);
+  const table = await runParscale(args);
+  assertStringIncludes(table.stdout, "a training step");
+});
+
+Deno.test("the device list", async () => {
+  const rows = await rowsOf(["cost", "ls", "devices"]);
+  assertEquals(rows.length, 33);
+  assertEquals(Object.keys(rows[0]), [
+    "name",
+    "capacity_gb",
+    "bandwidth_gb_s",
+    "tflops",
+    "origin",
+    "remark",
+  ]);
+  const alone = await runParscale(["cost", "ls"]);
+  assertEquals([alone.code, alone.stdout], [2, ""]);
+  assertStringIncludes(alone.stderr, "hint: `parscale cost ls devices`");
+});
+
+Deno.test("the figure is one whole SVG, and never overwrites unasked", () =>
+  withScratch(async (cwd) => {
+    const rows = await rowsOf(["cost", "--svg", "f.svg", "-q"], { cwd });
+    assertEquals(rows.filter(({ way }) => way === "more streams").map((row) => row.streams), [
+      1,
+      2,
+      4,
+      8,
+    ]);
+    assertEquals(rows.length, 10);
+    const svg = await Deno.readTextFile(`${cwd}/f.svg`);
+    assertWhole(svg);
+    const count = (pattern: RegExp) => (svg.match(pattern) ?? []).length;
+    assertEquals(count(/class="mark-line /g), 4, "two ways in two panels");
+    for (const text of ["0.5B", "4.4B", "P=2", "P=8", "more parameters", "latency, seconds"]) {
+      assertStringIncludes(svg, `>${text}<`);
+    }
+    assert(count(/rotate\((?!0|-90|-45)[-\d.]+\)/g) >= 4, "turned arrow heads");
+    assert(!/NaN|undefined|<image|<script/.test(svg));
+
+    const again = await runParscale(["cost", "--svg", "f.svg"], { cwd });
+    assertEquals([again.code, again.stdout], [2, ""]);
+    assertStringIncludes(again.stderr, "hint: pass --overwrite");
+    const law = ["--match", "law", "--model", MODEL, "--overwrite", "--input", "64", "-P", "16"];
+    const drawn = await runParscale(["cost", "--svg", "f.svg", ...law], { cwd });
+    assertEquals([drawn.code, drawn.stderr], [0, "wrote f.svg\n"]);
+    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["f.svg"]);
+  }));
+
+/** Every tag is closed in its order, and quotes and ampersands are escaped. */
+function assertWhole(svg: string): void {
+  const open: string[] = [];
+  const text = svg.replace(/<(\/?)([a-zA-Z]+)((?:\s+[\w:-]+="[^"<>]*")*)\s*(\/?)>/g, (
+    _,
+    end: string,
+    name: string,
+    _attributes: string,
+    alone: string,
+  ) => {
+    if (end) assertEquals(open.pop(), name);
+    else if (!alone) open.push(name);
+    return "";
+  });
+  assertEquals(open, []);
+  assert(!/[<>]|&(?!\w+;|#\d+;)/.test(text), text.slice(0, 200));
+}
+
+Deno.test("--measured runs the rows next to the prediction", async () => {
+  const flags = ["--measured", "-P", "1,2", "--batch", "2", "--input", "20", "--output", "4"];
+  const rows = await rowsOf(["cost", "--model", MODEL, ...flags, "--runs", "1", "--threads", "1"]);
+  assertEquals(rows.map(({ streams }) => streams), [1, 2]);
+  for (const row of rows) {
+    assertEquals([row.device, row.run_device, row.weight_bits], ["this-machine", "cpu", 32]);
+    assertEquals([row.flops_efficiency, row.memory_efficiency], [1, 1]);
+    assert(row.measured_prefill_s > 0 && row.measured_decode_s > 0 && row.plan_bytes > 0);
+    assertAlmostEquals(row.latency_ratio, row.measured_latency_s / row.latency_s);
+  }
+  const huge = ["cost", "--model", "4.4B", "--measured", "--batch", "4096", "--device", "t4-16gb"];
+  const { code, stderr } = await runParscale([...huge, "-P", "64"]);
+  assertEquals(code, 4, stderr);
+  assertStringIncludes(stderr, "the free memory");
+});
+
+Deno.test("what makes no sense is refused with a way out", async () => {
+  const cases: [string[], number, string, string][] = [
+    [["cost"], 2, "found no --hidden-size and no --intermediate-size", "hint: pass --model"],
+    [["cost", "--hidden-size", "64"], 2, "found no --intermediate-size", "hint: pass --model"],
+    [[...SHAPE, "--num-kv-heads", "3"], 2, "found 3, expected a divisor of the 16", "1, 2, 4, 8"],
+    [[...SHAPE, "--num-heads", "14"], 2, "a multiple of the 14 heads", "--head-dim"],
+    [
+      [...SHAPE, "--device", "a100-sxm-80"],
+      2,
+      'found "a100-sxm-80"',
+      "did you mean `a100-sxm-80gb`",
+    ],
+    [[...SHAPE, "--device", "zx81"], 2, 'found "zx81"', "cost ls devices"],
+    [[...SHAPE, "--model", MODEL], 2, "--hidden-size, --intermediate-size beside --model", "leave"],
+    [
+      ["cost", "--model", "1.7B"],
+      3,
+      'Cannot open model "1.7B"',
+      "known: 0.5B, 0.7B, 1.1B, 1.6B, 2.8B, 4.4B",
+    ],
+    [["cost", "--model", `${FIXTURES}data`], 3, "found no config.json", "the file itself"],
+    [["cost", "--model", MODEL, "--input", "1M"], 2, "positions", "shorten --input"],
+    [["cost", "--model", MODEL, "--mode", "train", "--seq-len", "1M"], 2, "positions", "--seq-len"],
+    [[...SHAPE, "--seq-len", "8"], 2, "Cannot use --seq-len in mode infer", ""],
+    [[...SHAPE, "--mode", "train", "--input", "8"], 2, "Cannot use --input in mode train", ""],
+    [[...SHAPE, "--mode", "train", "--method", "paper"], 2, "no training in the paper's", ""],
+    [
+      [...SHAPE, "--mode", "train", "--batch", "8", "--micro-batch", "3"],
+      2,
+      "divisor of --batch",
+      "",
+    ],
+    [["cost", "--explain", "--against", "params"], 2, "--explain and --against at once", ""],
+    [["cost", "--explain", "-P", "2,4"], 2, "found 2 values of --streams", ""],
+    [["cost", "--explain", "--svg", "x.svg"], 2, "--svg with --explain", ""],
+    [["cost", "--against", "params", "-P", "1"], 2, "expected more than one stream", "-streams 8"],
+    [["cost", "--against", "params", "-P", "16"], 3, "found 16 streams", "--match law"],
+    [[...SHAPE, "--streams", "8..1"], 2, 'Cannot use "--streams": found "8..1"', ""],
+    [[...SHAPE, "--flops-efficiency", "1.5"], 2, "above 0 and at most 1", ""],
+    [["cost", "ls", "modles"], 2, 'found "modles"', "devices"],
+  ];
+  const results = await Promise.all(cases.map(([args]) => runParscale(args)));
+  results.forEach(({ code, stdout, stderr }, i) => {
+    const [args, expected, words, hint] = cases[i]!;
+    assertEquals([code, stdout], [expected, ""], `${args.join(" ")}: ${stderr}`);
+    assertStringIncludes(stderr, words);
+    assertStringIncludes(stderr, hint);
+  });
+});
+
+Deno.test("a closed pipe ends quietly with 0", async () => {
+  const many = "--streams 1..64 --batch 1..64 --jsonl";
+  for (const flags of [`--model 1.6B ${many}`, "--explain", "ls devices"]) {
+    const script = `parscale cost ${flags} | true; echo \${PIPESTATUS[0]}`;
+    assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
+  }
+});
