@@ -45,7 +45,9 @@ const FUNCTIONS = {
   CreateIoBinding: [134, ["pointer", "buffer"]],
   BindInput: [136, ["pointer", "buffer", "pointer"]],
   BindOutput: [137, ["pointer", "buffer", "pointer"]],
+  CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
   AddInitializer: [150, ["pointer", "buffer", "pointer"]],
+  CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
 } as const satisfies Record<string, readonly [number, readonly Parameter[]]>;
 
 const RELEASE = {
@@ -54,6 +56,7 @@ const RELEASE = {
   Value: 96,
   SessionOptions: 100,
   IoBinding: 135,
+  ArenaCfg: 157,
 } as const;
 /** Log level: every error also comes back as a status, so the runtime itself stays silent. */
 const FATAL_ONLY = 4;
@@ -87,6 +90,7 @@ export class OnnxApi {
   readonly #errorMessage: (status: Handle) => Deno.PointerValue;
   readonly #memoryInfo: Handle;
   readonly #environment: Handle;
+  #hasArena = false;
 
   /** Loads the library. Throws `EnvironmentError` when that is not possible. */
   constructor() {
@@ -131,6 +135,18 @@ export class OnnxApi {
    */
   disableMemoryPattern(options: Handle): void {
     this.#check("DisableMemPattern", options);
+  }
+
+  /** Lets a session allocate from the one arena of this process, which grows by what is asked for. */
+  shareArena(options: Handle): void {
+    if (!this.#hasArena) {
+      const [unlimited, asRequested, byDefault, splitsAbove] = [0n, 1, -1, 1 << 16];
+      const arena = this.#create("CreateArenaCfg", unlimited, asRequested, byDefault, splitsAbove);
+      this.#check("CreateAndRegisterAllocator", this.#environment, this.#memoryInfo, arena);
+      this.#release.ArenaCfg(arena);
+      this.#hasArena = true;
+    }
+    this.configure(options, "session.use_env_allocators", "1");
   }
 
   /** Sets a session option that has only a text key. */

@@ -95,8 +95,8 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   /**
-   * Temporaries are planned as if they lay in one arena; ONNX Runtime keeps one of its own, whose
-   * largest operators (products, softmax) never write over an operand.
+   * Temporaries are planned as if they lay in one arena; ONNX Runtime keeps one of its own, with some
+   * loss between them. It does not know the sizes, so results never take the memory of operands.
    */
   plan(program: Program, weights: Weights): MemoryPlan {
     const { prepared, lowered } = this.#lower(program, weights);

@@ -6,9 +6,6 @@
  * or capacity therefore lower to equal bytes, and the device runs them on one session with one copy of
  * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
  * cost a second session, never a wrong result.
- *
- * A program without fixed weights, as in training, has nothing to share and is lowered for its own
- * sizes: only where the library knows them does it let results take the memory of operands.
  */
 import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
 import type { OnnxType } from "./capi.ts";
@@ -77,8 +74,6 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
 export class Lowering {
   readonly model = new OnnxModel();
   readonly options: LoweringOptions;
-  /** Whether the model is for these sizes alone; see the head of this file. */
-  readonly #oneSize: boolean;
   readonly #program: Program;
   readonly #names = new Map<Value, string>();
   /** Names of what leaves the model. */
@@ -86,7 +81,6 @@ export class Lowering {
   readonly #parameters = new Map<Value, string>();
   readonly #weights = new Map<string, WeightUse>();
   readonly #sizes = new Map<string, SizeInput>();
-  #fixed = 0;
   /** Names of things made at most once: constants and casts. */
   readonly #made = new Map<string, string>();
 
@@ -96,7 +90,6 @@ export class Lowering {
     for (const [name, value] of program.parameters) {
       if (options.storedType(name)) this.#parameters.set(value, name);
     }
-    this.#oneSize = this.#parameters.size === 0;
   }
 
   run(): Lowered {
@@ -106,7 +99,7 @@ export class Lowering {
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
-      this.#names.set(value, model.input(name, value.dtype as OnnxType, this.#declared(value)));
+      this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
     }
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
@@ -130,7 +123,7 @@ export class Lowering {
     for (const [name, value] of leaving) {
       const source = this.get(value);
       if (source !== name) model.node("Identity", [source], {}, { output: name });
-      model.output(name, value.dtype as OnnxType, this.#declared(value));
+      model.output(name, value.dtype as OnnxType, value.shape.length);
     }
     return { bytes: model.finish(), weights: this.#weights, sizes: this.#sizes };
   }
@@ -192,23 +185,13 @@ export class Lowering {
   }
 
   /**
-   * An input that is bound once per executable, or a constant of a model for one size. Equal ones are not shared: whether two are equal
+   * An input that is bound once per executable. Equal ones are not shared: whether two are equal
    * may depend on the sizes, and would make the model depend on them too.
    */
   size(input: SizeInput): string {
-    const { type, data } = input;
-    if (this.#oneSize) {
-      if (type === "i64") return this.longs(...data);
-      const values = type === "f32" ? Float32Array.from(data) : Int32Array.from(data);
-      return this.model.constant(`fixed.${this.#fixed++}`, type, [data.length], values);
-    }
     const name = `size.${this.#sizes.size}`;
     this.#sizes.set(name, input);
-    return this.model.input(name, type, [undefined]);
-  }
-
-  #declared({ shape }: Value): readonly (number | undefined)[] {
-    return this.#oneSize ? shape : shape.map(() => undefined);
+    return this.model.input(name, input.type, 1);
   }
 
   #nameOf(value: Value): string {

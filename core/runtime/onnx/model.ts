@@ -1,7 +1,7 @@
 /**
  * Writes an ONNX model: nodes, inputs, outputs, small constants and placeholders for weights.
  *
- * Inputs and outputs may be declared with their rank but no sizes, so that one model serves all sizes
+ * Inputs and outputs are declared with their rank but no sizes: a model is written once for all sizes
  * (see `lower.ts`). Field numbers are those of onnx.proto.
  */
 import { ONNX_TYPE, type OnnxType } from "./capi.ts";
@@ -13,9 +13,6 @@ const OPSETS = [["", 24], ["com.microsoft", 1]] as const;
 
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
-
-/** Sizes of an input or output; undefined where any will do. */
-export type DeclaredShape = readonly (number | undefined)[];
 
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
@@ -57,15 +54,15 @@ export class OnnxModel {
     return name;
   }
 
-  /** Declares an input. */
-  input(name: string, type: OnnxType, shape: DeclaredShape): string {
-    this.#graph.bytes(11, valueInfo(name, type, shape));
+  /** Declares an input of any size. */
+  input(name: string, type: OnnxType, rank: number): string {
+    this.#graph.bytes(11, valueInfo(name, type, rank));
     return name;
   }
 
-  /** Declares an output. */
-  output(name: string, type: OnnxType, shape: DeclaredShape): void {
-    this.#graph.bytes(12, valueInfo(name, type, shape));
+  /** Declares an output of any size. */
+  output(name: string, type: OnnxType, rank: number): void {
+    this.#graph.bytes(12, valueInfo(name, type, rank));
   }
 
   /**
@@ -92,12 +89,10 @@ function tensor(name: string, type: OnnxType, shape: readonly number[]): Message
   return message.integer(2, ONNX_TYPE[type]).bytes(8, name);
 }
 
-function valueInfo(name: string, type: OnnxType, shape: DeclaredShape): Message {
-  const dimensions = new Message();
-  for (const size of shape) {
-    dimensions.bytes(1, size === undefined ? new Message() : new Message().integer(1, size));
-  }
-  const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, dimensions);
+function valueInfo(name: string, type: OnnxType, rank: number): Message {
+  const shape = new Message();
+  for (let axis = 0; axis < rank; axis++) shape.bytes(1, new Message());
+  const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, shape);
   return new Message().bytes(1, name).bytes(2, new Message().bytes(1, tensorType));
 }
 

@@ -36,7 +36,7 @@ export class Session {
     const library = onnxRuntimePath();
     const folder = library.slice(0, library.lastIndexOf("/"));
     api.configure(this.#options, "session.model_external_initializers_file_folder_path", folder);
-    configurePasses(api, this.#options, lowered);
+    configureMemory(api, this.#options, lowered);
     try {
       for (const [name, use] of lowered.weights) {
         api.addInitializer(this.#options, name, this.#memory.tensor(use));
@@ -59,18 +59,16 @@ export class Session {
 }
 
 /**
- * Switches off what works against us. Our own rewriting shares equal nodes; the library's would undo
- * what is recomputed to save memory. A program without fixed weights knows its sizes, and folding
- * would store whole arrays of zeros; the memory pattern would be a second arena beside the one that
- * the first run filled.
+ * Keeps memory near its plan. Our own rewriting shares equal nodes; the library's would undo what is
+ * recomputed. In training, sessions share one arena that grows by what is asked for, and there is no
+ * memory pattern, which would be a second arena beside the one that the first run filled.
  */
-function configurePasses(api: OnnxApi, options: Handle, { weights }: Lowered): void {
-  const unwanted = ["CommonSubexpressionElimination"];
-  if (weights.size === 0) {
-    unwanted.push("ConstantFolding");
-    api.disableMemoryPattern(options);
-  }
-  api.configure(options, "optimization.disable_specified_optimizers", unwanted.join(";"));
+function configureMemory(api: OnnxApi, options: Handle, { weights }: Lowered): void {
+  const unwanted = "CommonSubexpressionElimination";
+  api.configure(options, "optimization.disable_specified_optimizers", unwanted);
+  if (weights.size > 0) return;
+  api.disableMemoryPattern(options);
+  api.shareArena(options);
 }
 
 /** Bytes of one weight in the form a program uses. */
