@@ -42,7 +42,40 @@ const ROUNDS = `
   const grown = resident() - before;
   console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
 
+/** Peak growth in bytes over two runs of the gradients of a deep model, beside the plan. */
+const gradientPeak = (recompute: boolean) => `
+  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
+  import { differentiate } from ${moduleAt("core/graph/differentiate.ts")};
+  import { buildLoss } from ${moduleAt("core/model/loss.ts")};
+  import { parameterSpecs } from ${moduleAt("core/model/parameters.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnx/device.ts")};
+
+  const opened = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
+  const config = { ...opened.config, numHiddenLayers: 8 };
+  const by = parameterSpecs(config).map(({ name }) => name);
+  const loss = buildLoss(config, { batch: 2, tokens: 256 });
+  const program = differentiate(loss, { of: "loss", by, recompute: ${recompute} });
+  const device = new CpuDevice({ threads: 1 });
+  const plan = device.plan(program, new Map()).sections.temporaries;
+  const executable = await device.compile(program, new Map());
+  const all = [...program.inputs, ...program.parameters, ...program.outputs];
+  const tensors = new Map(all.map(([name, type]) => [name, device.allocate(type)]));
+  const status = () => Deno.readTextFileSync("/proc/self/status");
+  const bytes = (name) => Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(status())[1]) * 1024;
+  const before = bytes("VmRSS");
+  for (let i = 0; i < 2; i++) await executable.run(tensors);
+  console.log(JSON.stringify({ plan, grown: bytes("VmHWM") - before }));`;
+
 if (Deno.build.os === "linux") {
+  Deno.test("recomputing activations lowers the peak of the process, not only of the plan", async () => {
+    const measure = async (recompute: boolean) =>
+      JSON.parse(await runChild(gradientPeak(recompute)));
+    const [kept, recomputed] = [await measure(false), await measure(true)];
+    assert(recomputed.plan < kept.plan * 0.5, `planned ${recomputed.plan} of ${kept.plan}`);
+    assert(recomputed.grown < kept.grown * 0.6, `grew ${recomputed.grown} of ${kept.grown}`);
+    assert(kept.grown < kept.plan * 1.4, `grew ${kept.grown}, planned ${kept.plan}`);
+  });
+
   Deno.test("closing a device returns what it mapped, and many rounds do not leak", async () => {
     const { open, closed, grown } = JSON.parse(await runChild(ROUNDS));
     assert(open.every((count: number) => count > 0), "weights are mapped, not copied");

@@ -9,7 +9,8 @@
  * The model has 4 layers and 20 million parameters, P = 2 and 48 prefix tokens; f32 on both sides.
  * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
  * and ratios of medians. `--memory` trains a larger model in a fresh process for each line and prints
- * by how much the resident set grew, at its largest, beside what `planTraining` had said.
+ * by how much the resident set grew, at its largest, beside what `planTraining` had said (Linux only).
+ * Some 35 MiB of that are sessions and programs, which no plan counts.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
@@ -146,7 +147,7 @@ for _ in sys.stdin:
     print(json.dumps({"step": 1e3 * (ended - started), "optimizer": 1e3 * (ended - middle)}), flush=True)
 `;
 
-/** PyTorch in a process of its own; \`impl\` is how it computes attention. */
+/** PyTorch in a process of its own; `impl` is how it computes attention. */
 function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
   const c = SMALL;
   const sizes = {
