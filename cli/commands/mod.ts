@@ -46,6 +46,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./cost.ts"),
   },
   {
+    name: "fit",
+    summary: "Fit a scaling law to losses and ask it questions",
+    load: () => import("./fit.ts"),
+  },
+  {
     name: "doctor",
     summary: "Check what works on this machine",
     load: () => import("./doctor.ts"),

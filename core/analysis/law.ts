@@ -39,6 +39,9 @@ export function streamFactor({ kind, stream, alpha }: Law, P: number): number {
 
 /** Loss of a model with N parameters and P streams. */
 export function predictLoss(law: Law, N: number, P: number): number {
+  if (law.kind === "theoretical") { // not by m(P), which overflows where α is small
+    return law.E + (law.A / N) ** law.alpha * ((P - 1) * law.stream + 1) / P;
+  }
   return law.E + (law.A / (N * streamFactor(law, P))) ** law.alpha;
 }
 

@@ -23,8 +23,11 @@ export function parseObservations(text: string, name: string): Observation[] {
   return observations;
 }
 
-/** Same N and P twice is a slip of copying unless the losses say that these were two runs. */
-function requireDistinct(observations: readonly Observation[], name: string): void {
+/**
+ * Same N and P twice is a slip of copying unless the losses say that these were two runs.
+ * @throws {DataError} when two rows are equal
+ */
+export function requireDistinct(observations: readonly Observation[], name: string): void {
   const seen = new Map<string, number>();
   for (const [i, { n, p, loss }] of observations.entries()) {
     const key = `${n} ${p} ${loss}`;
@@ -72,10 +75,15 @@ function csvRows(text: string): Row[] {
 }
 
 function toNumber(cell: string | undefined): unknown {
-  return cell === undefined || cell === "" ? undefined : Number(cell);
+  if (cell === undefined || cell === "") return undefined;
+  const number = Number(cell);
+  return Number.isNaN(number) ? cell : number;
 }
 
 function toObservation(row: Row, at: string): Observation {
+  if (typeof row !== "object" || row === null) {
+    throw new DataError(`Cannot use ${at}: found ${JSON.stringify(row)}, expected an object`);
+  }
   const value = (field: keyof Observation) => {
     const column = NAMES[field].find((name) => row[name] !== undefined && row[name] !== null);
     const found = column === undefined ? undefined : row[column];
@@ -83,7 +91,7 @@ function toObservation(row: Row, at: string): Observation {
     if (typeof found === "number" && Number.isFinite(found) && found > 0 && whole) return found;
     throw new DataError(
       `Cannot use ${at}: found ${NAMES[field][0]} ${
-        column === undefined ? "missing" : JSON.stringify(found)
+        column === undefined ? "missing" : typeof found === "number" ? found : JSON.stringify(found)
       }, expected a positive ${field === "p" ? "whole " : ""}number`,
     );
   };

@@ -50,8 +50,8 @@ export interface Bootstrap {
   readonly dropped: number;
 }
 
-/** The gradient of a finished refit, relative to the objective's own scale of 10⁻⁵. */
-const FLAT = 1e-7;
+/** The gradient of a finished fit is below this; the objective's own scale is 10⁻⁵. */
+export const FLAT = 1e-7;
 
 /** Refits of observations drawn with replacement; the same seed draws the same. */
 export function bootstrap(

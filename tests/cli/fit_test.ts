@@ -1,0 +1,278 @@
+/** `parscale fit` as a black box: inputs, laws, answers, figures, and everything refused. */
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { countParameters } from "../../core/model/parameters.ts";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FILE = `${FIXTURES}analysis/scaling-law.json`;
+const GOLDEN = JSON.parse(Deno.readTextFileSync(FILE)).datasets["stack-v2-python"];
+const BUILT_IN = ["fit", "--data-set", "stack-v2-python"];
+type Row = { n_params: number; streams: number; loss: number };
+const ROWS: Row[] = GOLDEN.observations.map(
+  ({ N, P, loss }: Record<string, number>) => ({ n_params: N, streams: P, loss }),
+);
+const CSV = toCsv(ROWS);
+const JSONL = ROWS.map((row) => JSON.stringify(row) + "\n").join("");
+
+function toCsv(rows: readonly Row[]): string {
+  const lines = rows.map(({ n_params, streams, loss }) => `${n_params},${streams},${loss}\n`);
+  return `n_params,streams,loss\n${lines.join("")}`;
+}
+
+Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and built in", () =>
+  withScratch(async (cwd) => {
+    const files = { "l.csv": CSV, "l.jsonl": JSONL, "l.json": JSON.stringify(ROWS) };
+    for (const [name, text] of Object.entries(files)) {
+      Deno.writeTextFileSync(`${cwd}/${name}`, text);
+    }
+    Deno.writeTextFileSync(`${cwd}/a.csv`, toCsv(ROWS.slice(0, 9)).replace(/\n/g, "\r\n"));
+    Deno.writeTextFileSync(`${cwd}/b.json`, JSON.stringify({ observations: ROWS.slice(9) }));
+    const runs: [string[], string?][] = [
+      [BUILT_IN],
+      [["fit", "l.csv"]],
+      [["fit", "l.jsonl"]],
+      [["fit", "l.json"]],
+      [["fit", "a.csv", "b.json"]],
+      [["fit", "-"], CSV],
+      [["fit", "-"], JSONL],
+    ];
+    const results = await Promise.all(runs.map(async ([args, stdin]) => {
+      const options = stdin === undefined ? { cwd } : { cwd, stdin };
+      return (await rowsOf(args, options))[0];
+    }));
+    const { optimum, optimum_predictions } = GOLDEN.logarithmic;
+    const [first] = results;
+    for (const name of ["E", "A", "k", "alpha"]) {
+      assertAlmostEquals(first.parameters[name] / optimum[name], 1, 1e-5);
+    }
+    assertAlmostEquals(first.huber_loss / optimum.huber_loss, 1, 1e-8);
+    assertAlmostEquals(first.r2, optimum.r2, 1e-7);
+    assertEquals([first.starts, first.starts_converged, first.converged], [300, 300, true]);
+    first.rows.forEach((row: Row & { predicted: number; error: number }, i: number) => {
+      assertAlmostEquals(row.predicted, optimum_predictions[i], 1e-6);
+      assertAlmostEquals(row.error, row.predicted - row.loss, 1e-12);
+      assertEquals([row.n_params, row.streams, row.loss], Object.values(ROWS[i]!));
+    });
+    for (const result of results) {
+      assertEquals({ ...result, observations: "" }, {
+        ...first,
+        observations: "",
+      });
+    }
+  }));
+
+Deno.test("runs of train are observations", () =>
+  withScratch(async (cwd) => {
+    for (const [name, model, last] of [["p1", PLAIN_MODEL, 1.5], ["p2", MODEL, null]] as const) {
+      await Deno.mkdir(`${cwd}/${name}`);
+      await Deno.symlink(model, `${cwd}/${name}/checkpoint-000002`);
+      await Deno.writeTextFile(`${cwd}/${name}/last`, "checkpoint-000002\n");
+      const metrics = [{ eval_loss: last, loss_ema: 3 }, { eval_loss: null, loss_ema: 2.5 }];
+      await Deno.writeTextFile(
+        `${cwd}/${name}/metrics.jsonl`,
+        metrics.map((row) => JSON.stringify(row) + "\n").join(""),
+      );
+    }
+    await Deno.writeTextFile(`${cwd}/l.csv`, CSV);
+    const args = ["fit", "l.csv", "p1", "p2", "--jsonl"];
+    const { code, stdout, stderr } = await runParscale(args, { cwd });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "some runs have an eval_loss and others only");
+    const [p1, p2] = JSON.parse(stdout).rows.slice(-2);
+    assertEquals([p1.streams, p1.loss, p2.streams, p2.loss], [1, 1.5, 2, 2.5]);
+    const counts = await Promise.all([PLAIN_MODEL, MODEL].map(async (model) => {
+      const { total, embedding } = countParameters((await openCheckpoint(model)).config);
+      return total - embedding;
+    }));
+    assertEquals([p1.n_params, p2.n_params], counts);
+    const none = await runParscale(["fit", "p1", "p2"], { cwd });
+    assertEquals([none.code, none.stdout], [3, ""]);
+    assertStringIncludes(none.stderr, "found 2 observations, expected more than its 4 parameters");
+  }));
+
+Deno.test("all questions, with intervals that hold the answers", async () => {
+  const args = [
+    ...["--predict", "1571472384,2", "--predict", "7B,8", "--equivalent", "3B,3"],
+    ...["--params-for", "1.05,8", "--streams-for", "1.05,1571472384"],
+    ...["--streams-like", "1B,1.5B", "--saving", "8", "--bootstrap", "60", "--seed", "3"],
+  ];
+  const { code, stdout, stderr } = await runParscale([...BUILT_IN, ...args, "--json"]);
+  assertEquals(code, 0, stderr);
+  assertStringIncludes(stderr, "warning: the data hardly determine");
+  const { schema, seed, results } = JSON.parse(stdout);
+  assertEquals([schema, seed], ["parscale.fit/1", 3]);
+  const expected = [1.0665093513, 0.9555669303, 4296769336.6, 1395027441.6];
+  const values = results.queries.map(({ value }: { value: number }) => value);
+  expected.forEach((value, i) => assertAlmostEquals(values[i] / value, 1, 1e-6));
+  assertAlmostEquals(values[5], 3.5636583044, 1e-6);
+  assertAlmostEquals(values[6], 0.4499965333, 1e-6);
+  for (const { value, interval } of results.queries) {
+    assert(interval.low < value && value < interval.high);
+  }
+  assertEquals(Object.keys(results.intervals), ["E", "A", "k", "alpha"]);
+  assertEquals(results.bootstrap, { refits: 60, dropped: 0 });
+  const table = await runParscale([...BUILT_IN, "--predict", "7B,8", "--streams-for", "0.7,1M"]);
+  for (const text of ["0.9556", "estimate", "300 of 300 starts", "1.1728", "out of reach"]) {
+    assertStringIncludes(table.stdout, text);
+  }
+  assertStringIncludes(table.stdout, "--bootstrap 500 gives intervals");
+});
+
+Deno.test("both laws side by side, observations held out and left out", async () => {
+  const [result] = await rowsOf([...BUILT_IN, "--law", "both", "--holdout", "P=8", "--jackknife"]);
+  const [log, theoretical] = result.comparison;
+  assertEquals([result.law, log.law, theoretical.law], ["log", "log", "theoretical"]);
+  assert(log.huber_loss < theoretical.huber_loss && log.r2 > theoretical.r2);
+  assert(log.leave_one_out_rmse < theoretical.leave_one_out_rmse);
+  assert(theoretical.parameters.rho > 0.8);
+  assertEquals([result.holdout.count, result.rows.length], [6, 24]);
+  assertEquals(result.rows.filter(({ held_out }: { held_out: boolean }) => held_out).length, 6);
+  assertEquals(result.jackknife.fits.length, 18);
+  const table = await runParscale([...BUILT_IN, "--law", "both"]);
+  assertStringIncludes(table.stdout, "smaller objective");
+});
+
+Deno.test("the paper's parameters, and the Pile's although its losses are not built in", async () => {
+  const [stack] = await rowsOf(["fit", "--preset", "paper", "--saving", "8"]);
+  assertEquals([stack.parameters_from, stack.starts, stack.parameters.k], [
+    "paper",
+    null,
+    0.393463,
+  ]);
+  assertEquals(
+    stack.rows.map(({ predicted }: { predicted: number }) => Number(predicted.toFixed(4))),
+    GOLDEN.logarithmic.paper_predictions,
+  );
+  assertEquals((100 * stack.queries[0].value).toFixed(1), "45.0");
+  const [pile] = await rowsOf([
+    ...["fit", "--preset", "paper", "--data-set", "pile"],
+    "--law=both",
+  ]);
+  assertEquals([pile.parameters.k, pile.rows, pile.huber_loss], [0.334456, [], null]);
+});
+
+Deno.test("CSV and LaTeX rows", async () => {
+  const args = ["fit", "--preset", "paper"];
+  const csv = await runParscale([...args, "--format", "csv"]);
+  const [head, first] = csv.stdout.split("\n");
+  assertEquals(head, "streams,n_params,predicted,loss,error");
+  assert(first!.startsWith("1,535813376,1.172"));
+  const latex = await runParscale([...args, "--latex"]);
+  assertEquals(latex.stdout.split("\n").length, 25);
+  assertStringIncludes(latex.stdout, "1 & 535,813,376 & 1.1728 & 1.1722 & 0.0006 \\\\\n");
+  assertStringIncludes(latex.stdout, "1.1123 & 1.1131 & $-$0.0008 \\\\\n");
+});
+
+Deno.test("noise has no optimum: exit 1; few P and bounds are warned about", async () => {
+  const make = (loss: (n: number, P: number) => number) =>
+    toCsv(
+      [1, 2, 4].flatMap((streams) =>
+        [1, 2, 4, 8].map((n) => ({ n_params: n * 1e8, streams, loss: loss(n, streams) }))
+      ),
+    );
+  const noise = make((n, P) => 1 + (n * 7 + P * 3) % 5 / 5);
+  const failed = await runParscale(["fit", "-", "--law", "theoretical"], { stdin: noise });
+  assertEquals(failed.code, 1, failed.stderr);
+  assertStringIncludes(failed.stderr, "warning: no start reached an optimum");
+  const rising = await runParscale(["fit", "-"], { stdin: make((n) => 1 + n / 10) });
+  assertStringIncludes(rising.stderr, "alpha is at its bound");
+  const two = toCsv(ROWS.filter(({ streams }) => streams < 4));
+  const few = await runParscale(["fit", "-", "--json"], { stdin: two });
+  assertStringIncludes(few.stderr, "2 values of P cannot tell laws apart");
+  const equal = await runParscale(["fit", "-", "--json"], { stdin: make(() => 2) });
+  assertEquals([equal.code, JSON.parse(equal.stdout).results.r2], [0, null], equal.stderr);
+});
+
+Deno.test("figures are whole SVG files, and never overwrite unasked", () =>
+  withScratch(async (cwd) => {
+    const draw = [...BUILT_IN, "--curves", "c.svg", "--contour", "k.svg"];
+    const { code, stderr } = await runParscale(draw, { cwd });
+    assertEquals([code, stderr], [0, "wrote c.svg\nwrote k.svg\n"]);
+    const [curves, contour] = ["c.svg", "k.svg"].map((name) =>
+      Deno.readTextFileSync(`${cwd}/${name}`)
+    ) as [string, string];
+    for (const svg of [curves, contour]) assertWhole(svg);
+    const count = (svg: string, pattern: RegExp) => (svg.match(pattern) ?? []).length;
+    assertEquals([count(curves, /aria-roledescription="line mark"/g)], [4]);
+    assertEquals(count(curves, /aria-roledescription="(point|circle|square)"/g) > 0, true);
+    for (const text of ["P=1", "P=8", "parameters N"]) assertStringIncludes(curves, `>${text}<`);
+    assertStringIncludes(curves, "R² = 0.9978");
+    assertStringIncludes(contour, ">streams P<");
+    const again = await runParscale(draw, { cwd });
+    assertEquals([again.code, again.stdout], [2, ""]);
+    assertStringIncludes(again.stderr, "hint: pass --overwrite");
+    const levels = [...draw, "--overwrite", "--levels", "1.0,1.05", "--p-max", "16", "-q"];
+    assertEquals((await runParscale(levels, { cwd })).stderr, "");
+    const redrawn = Deno.readTextFileSync(`${cwd}/k.svg`);
+    assertStringIncludes(redrawn, ">1.050<");
+    const failed = await runParscale(["fit", "none.csv", "--curves", "new.svg"], { cwd });
+    assertEquals(failed.code, 3);
+    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name).sort(), ["c.svg", "k.svg"]);
+  }));
+
+/** Every tag is closed in its order, and quotes and ampersands are escaped. */
+function assertWhole(svg: string): void {
+  const open: string[] = [];
+  const tag = /<(\/?)([a-zA-Z]+)((?:\s+[\w:-]+="[^"<>]*")*)\s*(\/?)>/g;
+  const text = svg.replace(tag, (_, end: string, name: string, _attributes, alone: string) => {
+    if (end) assertEquals(open.pop(), name);
+    else if (!alone) open.push(name);
+    return "";
+  });
+  assertEquals(open, []);
+  assert(!/[<>]|&(?!\w+;|#\d+;)/.test(text), text.slice(0, 200));
+  assert(!/NaN|undefined|<image|<script/.test(svg));
+}
+
+Deno.test("what makes no sense is refused with a way out", async () => {
+  const bad = (text: string): [string[], string] => [["fit", "-"], text];
+  const row = "1e8,1,2\n";
+  const cases: [[string[], string?], number, string][] = [
+    [[["fit"]], 2, "found no observations, expected some"],
+    [[["fit", "--data-set", "pile"]], 3, "found no losses built in"],
+    [[[...BUILT_IN, "x.csv"]], 2, "found both, expected one or the other"],
+    [[["fit", "x.csv"]], 3, "found no such file"],
+    [[["fit", FIXTURES]], 3, "found no checkpoint of a run there"],
+    [[["fit", "-", "-"], ""], 2, "found it twice"],
+    [bad(""), 3, "found no rows"],
+    [bad("n_params,streams,loss\n" + row + "2e8,1,-1\n"), 3, "row 2 of stdin: found loss -1"],
+    [bad("n_params,streams,loss\n1e8,1,\n"), 3, "row 1 of stdin: found loss missing"],
+    [bad("n_params,streams,loss\n1e8,1,two\n"), 3, 'row 1 of stdin: found loss "two"'],
+    [bad("n_params,streams,loss\n0,1,2\n"), 3, "found n_params 0, expected a positive number"],
+    [bad("n_params,streams,loss\n1e8,1.5,2\n"), 3, "found streams 1.5, expected a positive whole"],
+    [bad("n_params,streams,loss\n" + row + row), 3, "found row 2 equal to row 1"],
+    [bad("[null]"), 3, "row 1 of stdin: found null, expected an object"],
+    [bad('{"n_params":1'), 3, "expected JSON"],
+    [bad(toCsv(ROWS.slice(0, 4))), 3, "found 4 observations"],
+    [bad(toCsv(ROWS.slice(0, 6))), 3, "hint: fit E, A and α alone with --law chinchilla"],
+    [[[...BUILT_IN, "--predict", "1e9"]], 2, "expected N,P such as 1.6e9,8"],
+    [[[...BUILT_IN, "--predict", "1e9,0"]], 2, 'found "1e9,0"'],
+    [[[...BUILT_IN, "--params-for", "0.5,8"]], 3, "Cannot reach loss 0.5: found E = 0.691207"],
+    [[[...BUILT_IN, "--holdout", "P8"]], 2, "expected a condition such as P=8"],
+    [[[...BUILT_IN, "--holdout", "P=16"]], 3, "found no such observation"],
+    [[["fit", "--preset", "paper", "--bootstrap", "9"]], 2, "found nothing to fit again"],
+    [[["fit", "--preset", "paper", "--law", "chinchilla"]], 2, "found none printed there"],
+    [[[...BUILT_IN, "--latex", "--json"]], 2, "found --format json too"],
+    [[[...BUILT_IN, "--curves", "-"]], 2, "Cannot draw to stdout"],
+    [[[...BUILT_IN, "--curves", "a.svg", "--contour", "a.svg"]], 2, "found one name, expected two"],
+    [[[...BUILT_IN, "--p-max", "4"]], 2, "found no --contour"],
+  ];
+  const results = await Promise.all(
+    cases.map(([[args, stdin]]) => runParscale(args, stdin === undefined ? {} : { stdin })),
+  );
+  results.forEach(({ code, stdout, stderr }, i) => {
+    const [[args], expected, words] = cases[i]!;
+    const said = args.includes("--json") ? stderr.replaceAll('\\"', '"') : stderr;
+    assertEquals([code, stdout], [expected, ""], `${args.join(" ")}: ${stderr}`);
+    assertStringIncludes(said, words);
+  });
+});
+
+Deno.test("a closed pipe ends quietly with 0", async () => {
+  for (const flags of ["", "--jsonl", "--latex"]) {
+    const script = `parscale fit --preset paper ${flags} | true; echo \${PIPESTATUS[0]}`;
+    assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
+  }
+});
