@@ -6,6 +6,12 @@
  * @module
  */
 if (import.meta.main) {
-  const { runProcess } = await import("./cli/main.ts");
-  await runProcess();
+  const { SANDBOX_ARGUMENT } = await import("./core/eval/code/argument.ts");
+  if (Deno.args[0] === SANDBOX_ARGUMENT) {
+    // A compiled program is its own sandbox child.
+    await (await import("./core/eval/code/child.ts")).serve();
+  } else {
+    const { runProcess } = await import("./cli/main.ts");
+    await runProcess();
+  }
 }

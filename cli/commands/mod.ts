@@ -36,6 +36,16 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./score.ts"),
   },
   {
+    name: "eval",
+    summary: "Run benchmarks and score the answers",
+    load: () => import("./eval.ts"),
+  },
+  {
+    name: "compare",
+    summary: "Compare streams with beam search on the same rows",
+    load: () => import("./compare.ts"),
+  },
+  {
     name: "inspect",
     summary: "Show what is in a checkpoint and the memory it needs",
     load: () => import("./inspect.ts"),

@@ -14,7 +14,7 @@ interface FlagBase {
   readonly details: string;
   /** Heading in `--help`; flags without one stand under "Flags". */
   readonly group?: string;
-  /** Single letter; the few that exist are `h V v q o P j`. */
+  /** Single letter; the few that exist are `h V v q o P j n`. */
   readonly letter?: string;
   /** Name of the value in usage lines: `PATH`, `N`; derived from the type when absent. */
   readonly placeholder?: string;

@@ -137,34 +137,47 @@ function huber(e: number): number {
   return size <= DELTA ? e * e / 2 : DELTA * (size - DELTA / 2);
 }
 
-/** The objective in ln E, ln A / 10⁹, ln α and ln k or ln ρ, with its gradient. */
+/**
+ * The objective in ln E, ln A / 10⁹, ln α and ln k or ln ρ, with its gradient. Logarithms of what
+ * depends on P alone are taken once per P, not per row: they are half the work.
+ */
 function objectiveOf(observations: readonly Observation[], kind: LawKind): Objective {
-  const rows = observations.map(({ n, p, loss }) => ({
-    lnN: Math.log(n / UNIT),
-    P: p,
-    lnP: Math.log(p),
-    lnL: Math.log(loss),
-  }));
+  const streams = [...new Set(observations.map(({ p }) => p))];
+  const lnP = Float64Array.from(streams, Math.log);
+  const place = observations.map(({ p }) => streams.indexOf(p));
+  const lnN = Float64Array.from(observations, ({ n }) => Math.log(n / UNIT));
+  const lnL = Float64Array.from(observations, ({ loss }) => Math.log(loss));
+  // Of each P: what N is multiplied with, its logarithm, and what the whole term is multiplied with.
+  const m = new Float64Array(streams.length).fill(1);
+  const lnM = new Float64Array(streams.length);
+  const share = new Float64Array(streams.length).fill(1);
   return (x, gradient) => {
     const [E, alpha, stream] = [Math.exp(x[0]!), Math.exp(x[2]!), Math.exp(x[3] ?? 0)];
-    let value = 0;
-    gradient.fill(0);
-    for (const { lnN, P, lnP, lnL } of rows) {
-      const spread = (P - 1) * stream + 1;
-      const m = kind === "log" ? stream * lnP + 1 : 1;
-      const ratio = x[1]! - lnN - Math.log(m); // ln of A / (N m), m of the logarithmic law only
+    for (let s = 0; s < streams.length; s++) {
+      if (kind === "log") lnM[s] = Math.log(m[s] = stream * lnP[s]! + 1);
+      if (kind === "theoretical") share[s] = ((streams[s]! - 1) * stream + 1) / streams[s]!;
+    }
+    const lnA = x[1]!;
+    let value = 0, byE = 0, byA = 0, byAlpha = 0, byStream = 0;
+    for (let row = 0; row < lnN.length; row++) {
+      const s = place[row]!;
+      const ratio = lnA - lnN[row]! - lnM[s]!; // ln of A / (N m)
       const base = Math.exp(alpha * ratio);
-      const t = kind === "theoretical" ? base * spread / P : base;
+      const t = base * share[s]!;
       const L = E + t;
-      const e = Math.log(L) - lnL;
+      const e = Math.log(L) - lnL[row]!;
       value += huber(e);
       const g = Math.max(-DELTA, Math.min(DELTA, e)) / L;
-      gradient[0]! += g * E;
-      gradient[1]! += g * t * alpha;
-      gradient[2]! += g * t * alpha * ratio;
-      if (kind === "log") gradient[3]! -= g * t * alpha * stream * lnP / m;
-      if (kind === "theoretical") gradient[3]! += g * base * stream * (P - 1) / P;
+      byE += g;
+      byA += g * t;
+      byAlpha += g * t * ratio;
+      if (kind === "log") byStream -= g * t * alpha * lnP[s]! / m[s]!;
+      if (kind === "theoretical") byStream += g * base * (1 - 1 / streams[s]!);
     }
+    gradient[0] = byE * E;
+    gradient[1] = byA * alpha;
+    gradient[2] = byAlpha * alpha;
+    if (gradient.length > 3) gradient[3] = byStream * stream;
     return value;
   };
 }

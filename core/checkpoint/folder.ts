@@ -6,7 +6,7 @@
  * target as it was.
  */
 import { basename, dirname, join, resolve } from "node:path";
-import { UsageError } from "../errors.ts";
+import { EnvironmentError, UsageError } from "../errors.ts";
 import { ioError } from "./files.ts";
 
 /** Throws unless a folder may be put at `path`: nothing there, an empty folder, or `overwrite`. */
@@ -94,4 +94,27 @@ async function syncFolder(path: string): Promise<void> {
   } catch {
     // The files themselves are on the disk already; only their names may be late.
   }
+}
+
+/** Name of the file that a process at work in a folder holds. */
+export const LOCK_FILE = ".lock";
+
+/**
+ * Makes a folder and holds it for this process; the system lets go of it when the process ends,
+ * however it ends. `purpose` completes "Cannot … in" in the message.
+ * @throws {EnvironmentError} when another process holds it
+ */
+export async function lockFolder(path: string, purpose: string): Promise<Deno.FsFile> {
+  try {
+    await Deno.mkdir(path, { recursive: true });
+    const lock = await Deno.open(join(path, LOCK_FILE), { create: true, write: true });
+    if (await lock.tryLock(true)) return lock;
+    lock.close();
+  } catch (error) {
+    throw ioError("write folder", path, error);
+  }
+  throw new EnvironmentError(
+    `Cannot ${purpose} in "${path}": found another process at work there, expected none`,
+    { hints: ["wait for it, or choose another --out"] },
+  );
 }

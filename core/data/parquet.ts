@@ -17,12 +17,23 @@ export async function* readParquet(
   path: string,
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<Document> {
+  let row = 0;
+  const rows = readTable(path, (names) => wantedColumns(names, path), onChunk);
+  for await (const fields of rows) yield toDocument(fields, path, ++row);
+}
+
+/** Rows of a table as JSON would have them, with the columns that `choose` picks, or all. */
+export async function* readTable(
+  path: string,
+  choose: (names: ReadonlySet<string>) => string[] = (names) => [...names],
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncGenerator<unknown> {
   const { parquetMetadataAsync, parquetReadObjects } = await import("hyparquet");
   const { compressors } = await import("hyparquet-compressors");
   using handle = await open(path);
   const file = toBuffer(handle, path, onChunk);
   const metadata = await orDataError(path, () => parquetMetadataAsync(file));
-  const columns = wantedColumns(metadata, path);
+  const columns = choose(columnNames(metadata));
   let rowStart = 0;
   for (const { rows, windows } of groupsOf(metadata, columns)) {
     const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
@@ -30,7 +41,7 @@ export async function* readParquet(
       const rowEnd = Math.min(end, rowStart + step);
       const options = { file, metadata, columns, compressors, rowStart, rowEnd, parsers: STRICT };
       const found = await orDataError(path, () => parquetReadObjects(options));
-      for (const [i, row] of found.entries()) yield toDocument(toJson(row), path, rowStart + i + 1);
+      for (const row of found) yield toJson(row);
       rowStart = rowEnd;
     }
   }
@@ -81,12 +92,15 @@ async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> 
   }
 }
 
-function wantedColumns(metadata: FileMetaData, path: string): string[] {
-  const names = new Set(
-    metadata.row_groups.flatMap(({ columns }) =>
+function columnNames({ row_groups }: FileMetaData): Set<string> {
+  return new Set(
+    row_groups.flatMap(({ columns }) =>
       columns.map(({ meta_data }) => meta_data?.path_in_schema[0] ?? "")
     ),
   );
+}
+
+function wantedColumns(names: ReadonlySet<string>, path: string): string[] {
   const wanted = DOCUMENT_KEYS.filter((key) => names.has(key));
   if (wanted.length > 0 || names.size === 0) return wanted;
   const found = [...names].map((name) => `"${name}"`).join(", ");

@@ -1,8 +1,9 @@
 /**
  * Beam search for one prompt, by the rules of Hugging Face transformers (early stopping off).
  *
- * Each step ranks K = max(2, 1 + end tokens) · beams candidates. A candidate that ends in an end token
- * leaves the open set, and becomes a finished sequence only if it ranks among the first `beams`. A
+ * Each step ranks K = max(2, 1 + end tokens) · beams candidates. A candidate that ends in an end token,
+ * or where the caller's stop strings say so, leaves the open set, and becomes a finished sequence only
+ * if it ranks among the first `beams`. A
  * finished score is the sum of log-probabilities divided by (new tokens)^penalty. The search ends when
  * `beams` sequences are finished and the best open one cannot beat the worst of them any more.
  *
@@ -12,7 +13,8 @@ import { NumericalError } from "../errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { checkTokens, prefill } from "./prefill.ts";
+import { checkTokens } from "./prefill.ts";
+import { PromptCache } from "./prompt_cache.ts";
 
 /** How to search. */
 export interface BeamOptions {
@@ -20,6 +22,8 @@ export interface BeamOptions {
   readonly maxTokens: number;
   readonly lengthPenalty: number;
   readonly eosTokenIds: readonly number[];
+  /** Asked about new tokens; true ends a sequence there, as an end token does. */
+  readonly shouldStop?: (tokens: readonly number[]) => boolean;
 }
 
 /** A finished sequence. */
@@ -28,7 +32,7 @@ export interface BeamResult {
   readonly tokens: number[];
   /** Sum of log-probabilities / length^penalty. */
   readonly score: number;
-  readonly reason: "eos" | "length";
+  readonly reason: "eos" | "stop" | "length";
 }
 
 interface Hypothesis {
@@ -50,6 +54,7 @@ export async function beamSearch(
   engine: Engine,
   prompt: readonly number[],
   options: BeamOptions,
+  prompts = new PromptCache(engine),
 ): Promise<BeamResult[]> {
   const { beams, lengthPenalty, eosTokenIds } = options;
   checkTokens(engine.config, prompt, "continue a prompt");
@@ -59,14 +64,21 @@ export async function beamSearch(
   if (maxTokens < 1) return [{ tokens: [], score: 0, reason: "length" }];
   const perStep = Math.max(2, 1 + eosTokenIds.length) * beams;
   const finished: BeamResult[] = [];
-  const finish = (tokens: readonly number[], sum: number, reason: "eos" | "length") => {
+  const finish = (tokens: readonly number[], sum: number, reason: BeamResult["reason"]) => {
     finished.push({ tokens: [...tokens], score: sum / tokens.length ** lengthPenalty, reason });
     finished.sort((a, b) => b.score - a.score);
     finished.length = Math.min(finished.length, beams);
   };
 
-  const first = engine.createCache(1, prompt.length + 1);
-  let outputs = await prefill(engine, first, prompt);
+  const ending = (tokens: readonly number[]) =>
+    eosTokenIds.includes(tokens.at(-1)!)
+      ? "eos"
+      : options.shouldStop?.(tokens)
+      ? "stop"
+      : undefined;
+
+  const { cache: first, outputs: prefilled } = await prompts.prefill(prompt);
+  let outputs = prefilled;
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
   const caches = new CachePair(first, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
@@ -74,10 +86,9 @@ export async function beamSearch(
     const next: { hypothesis: Hypothesis; from: number }[] = [];
     candidates.forEach(({ beam, token, sum }, rank) => {
       const tokens = [...open[beam]!.tokens, token];
-      if (length === maxTokens) {
-        if (rank < beams) finish(tokens, sum, eosTokenIds.includes(token) ? "eos" : "length");
-      } else if (eosTokenIds.includes(token)) {
-        if (rank < beams) finish(tokens, sum, "eos");
+      const reason = ending(tokens) ?? (length === maxTokens ? "length" : undefined);
+      if (reason !== undefined) {
+        if (rank < beams) finish(tokens, sum, reason);
       } else if (next.length < beams) next.push({ hypothesis: { tokens, sum }, from: beam });
     });
     const best = next[0]?.hypothesis;

@@ -1,7 +1,8 @@
 /**
  * Continues many prompts at once: continuous batching over a fixed number of slots.
  *
- * Requests are prefilled one by one into free slots and then decoded together, one token per step for
+ * Requests are prefilled one by one (what a prompt shares with the one before is computed once) into
+ * free slots and then decoded together, one token per step for
  * every occupied slot; a slot that finishes takes the next request at once. Events come out as they
  * happen: a token, or the end of a request. Requests may come slowly: those under way go on meanwhile.
  * Every request draws from its own random stream, so its result does not depend on what it shares the
@@ -10,7 +11,8 @@
 import type { RandomStream } from "../random.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { checkTokens, prefill } from "./prefill.ts";
+import { checkTokens } from "./prefill.ts";
+import { PromptCache } from "./prompt_cache.ts";
 import { sample, type SamplingOptions } from "./sampling.ts";
 
 /** Why a text ended: an end token, a stop string, or the token limit. */
@@ -134,10 +136,12 @@ class Batch {
   /** At most `size`; fewer while there is less to do, since every slot costs time, used or not. */
   #slots: (Slot | undefined)[];
   #cache: KvCache | undefined;
+  readonly #prompts: PromptCache;
 
   constructor(engine: Engine, size: number) {
     this.#engine = engine;
     this.#size = size;
+    this.#prompts = new PromptCache(engine);
     this.#slots = new Array(size).fill(undefined);
   }
 
@@ -165,9 +169,8 @@ class Batch {
       return;
     }
     const used = request.tokens.length;
-    const prompt = this.#engine.createCache(1, used + 1);
-    const logits = (await prefill(this.#engine, prompt, request.tokens)).get("logits")!;
-    const next = sample(logits, request.sampling, request.random);
+    const { cache: prompt, outputs } = await this.#prompts.prefill(request.tokens);
+    const next = sample(outputs.get("logits")!, request.sampling, request.random);
     const slot: Slot = { index, request, limit, used, next, produced: 1 };
     const reason = finishReason(slot);
     yield { kind: "token", index, token: next };

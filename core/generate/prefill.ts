@@ -35,15 +35,16 @@ export function checkTokens(config: ModelConfig, ids: readonly number[], purpose
 }
 
 /**
- * Appends a prompt to the one sequence of an empty cache and returns the outputs for its last token;
- * views that the next step overwrites.
+ * Appends a prompt to the one sequence of a cache and returns the outputs for its last token; views
+ * that the next step overwrites. The cache already holds the first `start` tokens.
  */
 export async function prefill(
   engine: Engine,
   cache: KvCache,
   tokens: readonly number[],
+  start = 0,
 ): Promise<ReadonlyMap<string, HostArray>> {
-  for (let start = 0;; start += CHUNK) {
+  for (;; start += CHUNK) {
     const ids = tokens.slice(start, start + CHUNK);
     const last = start + CHUNK >= tokens.length;
     const outputs = await engine.forward(cache, {

@@ -7,6 +7,7 @@
  */
 import { NumericalError } from "../errors.ts";
 import type { Engine } from "./engine.ts";
+import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, CHUNK } from "./prefill.ts";
 
 /** A sequence and the part of it whose log-probabilities are wanted. */
@@ -34,6 +35,73 @@ export interface Score {
 /** Sizes are rounded up to a multiple of this, so that few programs serve many lengths. */
 const SIZE_STEP = 32;
 
+/** Tokens to append to one sequence of a cache. */
+export interface Piece {
+  /** Slot of the first one: how many tokens the sequence has in the cache. */
+  readonly start: number;
+  readonly tokens: readonly number[];
+  /** Tokens whose results are wanted, by their place in `tokens`, with what comes next. */
+  readonly wanted: readonly { readonly at: number; readonly next: number }[];
+}
+
+/** What the model says at one token. */
+export interface Prediction {
+  /** log p(next) */
+  readonly logprob: number;
+  /** Whether `next` is the likeliest token. */
+  readonly isBest: boolean;
+  /** Aggregation weights [P]; a view that is overwritten. */
+  readonly weights: Float32Array | undefined;
+}
+
+/** Slots a cache needs for pieces: the last chunk is padded. */
+export function slotsFor(pieces: readonly Piece[], step = SIZE_STEP): number {
+  const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
+  return Math.max(...pieces.map(({ start }) => start)) + roundUp(longest, step);
+}
+
+/**
+ * Appends piece b to sequence b of a cache of as many sequences and tells what was predicted where, in
+ * the order of `wanted` for every piece. `step` is what lengths are rounded up to.
+ */
+export async function feedPieces(
+  engine: Engine,
+  cache: KvCache,
+  pieces: readonly Piece[],
+  predicted: (piece: number, wanted: number, prediction: Prediction) => void,
+  step = SIZE_STEP,
+): Promise<void> {
+  const P = engine.config.streams;
+  const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
+  for (let offset = 0; offset < longest; offset += CHUNK) {
+    const T = Math.min(CHUNK, roundUp(longest - offset, step));
+    const asked = pieces.flatMap(({ wanted }, b) =>
+      wanted.flatMap(({ at, next }, i) =>
+        at >= offset && at < offset + T ? [{ b, i, slot: b * T + at - offset, next }] : []
+      )
+    );
+    // The first chunks may only feed the cache, but the program selects at least one token.
+    const select = new Array<number>(roundUp(asked.length, step)).fill(0);
+    const targets = [...select];
+    asked.forEach(({ slot, next }, i) => [select[i], targets[i]] = [slot, next]);
+    const outputs = await engine.forward(cache, {
+      ids: pieces.map(({ tokens }) => Array.from({ length: T }, (_, t) => tokens[offset + t] ?? 0)),
+      start: pieces.map(({ start }) => start + offset),
+      select,
+      targets,
+    }, { head: "score" });
+    const [logprobs, best] = [outputs.get("logprobs")!, outputs.get("argmax")!];
+    const weights = outputs.get("weights") as Float32Array | undefined;
+    asked.forEach(({ b, i, next }, row) =>
+      predicted(b, i, {
+        logprob: logprobs[row]!,
+        isBest: best[row] === next,
+        weights: weights?.subarray(row * P, (row + 1) * P),
+      })
+    );
+  }
+}
+
 /**
  * Scores one batch of sequences together. Throws `DataError` when one has too few tokens, too many, or
  * ids outside the vocabulary, and `NumericalError` when the model gives no finite number.
@@ -44,67 +112,50 @@ export async function scoreBatch(
   options: { weights?: boolean } = {},
 ): Promise<Score[]> {
   for (const { tokens } of requests) checkTokens(engine.config, tokens, "score a sequence");
-  const P = engine.config.streams;
-  // Weights are wanted at every token, log-probabilities only before a token that is scored.
-  const positions = requests.map(({ tokens, from }) =>
-    options.weights
-      ? { first: 0, end: tokens.length }
-      : { first: Math.max(0, from - 1), end: tokens.length - 1 }
-  );
-  const longest = Math.max(...positions.map(({ end }) => end));
-  const results = requests.map(({ tokens, from }) => ({
-    tokenLogprobs: new Float32Array(Math.max(0, tokens.length - from)),
-    isGreedy: true,
+  const pieces = requests.map(({ tokens, from }): Piece => {
+    // Weights are wanted at every token, log-probabilities only before a token that is scored.
+    const first = options.weights ? 0 : Math.max(0, from - 1);
+    const end = tokens.length - Number(!options.weights);
+    const places = Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i);
+    return {
+      start: 0,
+      tokens: tokens.slice(0, end),
+      wanted: places.map((at) => ({ at, next: tokens[at + 1] ?? 0 })),
+    };
+  });
+  const results = requests.map((request) => ({
+    ...emptyScore(request),
     weights: [] as Float32Array[],
   }));
-  const cache = engine.createCache(requests.length, roundUp(longest));
-  for (let start = 0; start < longest; start += CHUNK) {
-    const T = Math.min(CHUNK, roundUp(longest - start));
-    const wanted = positions.flatMap(({ first, end }, b) =>
-      integersBetween(Math.max(first, start), Math.min(end, start + T))
-        .map((position) => ({ b, position }))
-    );
-    // The first chunks may only feed the cache, but the program selects at least one token.
-    const selected = roundUp(wanted.length);
-    const padded = Array.from(
-      { length: selected },
-      (_, i) => wanted[i] ?? { b: 0, position: start },
-    );
-    const outputs = await engine.forward(cache, {
-      ids: requests.map(({ tokens }) =>
-        Array.from({ length: T }, (_, t) => tokens[start + t] ?? 0)
-      ),
-      start: requests.map(() => start),
-      select: padded.map(({ b, position }) => b * T + position - start),
-      targets: padded.map(({ b, position }) => requests[b]!.tokens[position + 1] ?? 0),
-    }, { head: "score" });
-    const [logprobs, best] = [outputs.get("logprobs")!, outputs.get("argmax")!];
-    const weights = outputs.get("weights");
-    wanted.forEach(({ b, position }, i) => {
-      const { tokens, from } = requests[b]!;
-      const result = results[b]!;
-      if (position + 1 >= from && position + 1 < tokens.length) {
-        result.tokenLogprobs[position + 1 - from] = logprobs[i]!;
-        result.isGreedy &&= best[i] === tokens[position + 1];
-      }
-      if (options.weights) {
-        result.weights.push(Float32Array.from(weights?.subarray(i * P, (i + 1) * P) ?? [1]));
-      }
-    });
-  }
-  return results.map(({ tokenLogprobs, isGreedy, weights }) => {
-    const loglikelihood = tokenLogprobs.reduce((sum, x) => sum + x, 0);
-    if (!Number.isFinite(loglikelihood)) {
-      throw new NumericalError("Cannot score a sequence: a log-probability is not finite");
+  const cache = engine.createCache(requests.length, slotsFor(pieces));
+  await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest, weights }) => {
+    const { tokens, from } = requests[b]!;
+    const { at } = pieces[b]!.wanted[i]!;
+    const result = results[b]!;
+    if (at + 1 >= from && at + 1 < tokens.length) {
+      result.tokenLogprobs[at + 1 - from] = logprob;
+      result.isGreedy &&= isBest;
     }
-    return { tokenLogprobs, loglikelihood, isGreedy, ...(options.weights ? { weights } : {}) };
+    if (options.weights) result.weights.push(Float32Array.from(weights ?? [1]));
   });
+  return results.map(({ weights, ...score }) => ({
+    ...finishScore(score),
+    ...(options.weights ? { weights } : {}),
+  }));
 }
 
-function integersBetween(first: number, end: number): number[] {
-  return Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i);
+/** A score to be filled in. */
+export function emptyScore({ tokens, from }: ScoreRequest) {
+  return { tokenLogprobs: new Float32Array(Math.max(0, tokens.length - from)), isGreedy: true };
 }
 
-function roundUp(size: number): number {
-  return Math.max(1, Math.ceil(size / SIZE_STEP)) * SIZE_STEP;
+/** Sums up; throws `NumericalError` unless the sum is finite. */
+export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: boolean }): Score {
+  const loglikelihood = score.tokenLogprobs.reduce((sum, x) => sum + x, 0);
+  if (Number.isFinite(loglikelihood)) return { ...score, loglikelihood };
+  throw new NumericalError("Cannot score a sequence: a log-probability is not finite");
+}
+
+function roundUp(size: number, step: number): number {
+  return Math.max(1, Math.ceil(size / step)) * step;
 }

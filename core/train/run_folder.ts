@@ -12,13 +12,13 @@
  * checkpoints stay until they are written anew.
  */
 import { join } from "node:path";
-import { writeFolder } from "../checkpoint/folder.ts";
+import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
-import { DataError, EnvironmentError, UsageError } from "../errors.ts";
+import { DataError, UsageError } from "../errors.ts";
 
-const CONFIG = "config.json", METRICS = "metrics.jsonl", LOCK = ".lock";
+const CONFIG = "config.json", METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 
@@ -42,7 +42,7 @@ export class RunFolder implements Disposable {
    */
   static async create(path: string, overwrite: boolean): Promise<RunFolder> {
     await requireNoRun(path, overwrite);
-    const run = await RunFolder.#lockFolder(path);
+    const run = new RunFolder(path, await lockFolder(path, "train"));
     if (!overwrite) return run;
     for await (const { name } of Deno.readDir(path)) {
       const ours = [CONFIG, METRICS, LAST_FILE, "tensorboard"].includes(name) ||
@@ -62,7 +62,7 @@ export class RunFolder implements Disposable {
         hints: ["without --resume a new run is begun"],
       });
     }
-    return await RunFolder.#lockFolder(path);
+    return new RunFolder(path, await lockFolder(path, "train"));
   }
 
   /** The run's configuration, as `writeConfig` left it. */
@@ -153,22 +153,6 @@ export class RunFolder implements Disposable {
     this.#metrics?.close();
     this.#lock.close();
   }
-
-  static async #lockFolder(path: string): Promise<RunFolder> {
-    try {
-      await Deno.mkdir(path, { recursive: true });
-      const lock = await Deno.open(join(path, LOCK), { create: true, write: true });
-      // The system lets go of it when the process ends, however it ends.
-      if (await lock.tryLock(true)) return new RunFolder(path, lock);
-      lock.close();
-    } catch (error) {
-      throw ioError("write folder", path, error);
-    }
-    throw new EnvironmentError(
-      `Cannot train in "${path}": found another process at work there, expected none`,
-      { hints: ["wait for it, or choose another --out"] },
-    );
-  }
 }
 
 /** Throws unless a new run may be put at `path`; for a look before anything is opened. */
@@ -180,7 +164,7 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
   }
   if (overwrite) return;
   for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK) continue;
+    if (name === LOCK_FILE) continue;
     throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {
       hints: ["go on with --resume, choose another --out, or replace the run with --overwrite"],
     });

@@ -10,7 +10,7 @@ const ROOT = new URL("../../", import.meta.url);
 export const DATA = new URL("fixtures/data", ROOT).pathname;
 
 /** A tokenizer with a chat template. */
-export const TOKENIZER = new URL("fixtures/tokenizers/tiny-qwen2", ROOT).pathname;
+export const TOKENIZER = new URL("fixtures/models/tiny-qwen2", ROOT).pathname;
 
 /** Text as bytes. */
 export const bytesOf = (text: string) => new TextEncoder().encode(text);

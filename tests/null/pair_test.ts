@@ -11,7 +11,7 @@ const START = 7;
 const letters = { encode: (text: string) => Array.from(text, (c) => c.codePointAt(0)!) };
 
 Deno.test("the ids of every golden pair", async () => {
-  const tokenizer = await openTokenizer(`${FIXTURES}tokenizers/tiny-qwen2`);
+  const tokenizer = await openTokenizer(`${FIXTURES}models/tiny-qwen2`);
   const text = await Deno.readTextFile(`${FIXTURES}golden/tokenizer/encode_pair.jsonl`);
   const cases = text.trim().split("\n").map((line) => JSON.parse(line));
   assertEquals(cases.length, 10);

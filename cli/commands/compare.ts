@@ -1,0 +1,39 @@
+/** `parscale compare`: streams against beams, on the same rows. */
+import { compareFlags } from "../compare/flags.ts";
+import { defineCommand } from "./define.ts";
+
+export const command = defineCommand({
+  name: "compare",
+  summary: "Compare streams with beam search on the same rows",
+  description:
+    "Evaluates a model with one stream, the same with beam search, and models with several streams, " +
+    "on benchmarks that are answered in free words: the paper's comparison of ParScale with " +
+    "inference-time scaling. Differences are taken row by row, with 95% intervals, and what one " +
+    "answer takes in time and memory stands beside the scores.\n\n" +
+    "Finished evaluations are compared as well: pass their folders as arguments, the one to compare " +
+    "with first. The exit code is 1 when a model with streams is worse beyond its interval.",
+  examples: [
+    {
+      text: "The paper's table",
+      line:
+        "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 --data bench " +
+        "--out table",
+    },
+    {
+      text: "Two finished evaluations",
+      line: "parscale compare results-p1 results-p4 --json",
+    },
+  ],
+  arguments: [
+    {
+      name: "FOLDER",
+      summary: "Finished evaluations to compare, in place of models",
+      repeated: true,
+    },
+  ],
+  flags: compareFlags,
+  async run(values, io, invocation) {
+    const { runCompare } = await import("../compare/run.ts");
+    return await runCompare(values, io, invocation);
+  },
+});

@@ -1,0 +1,178 @@
+/**
+ * The methods that are compared, and their evaluations: each is a run of `parscale eval` in a process of
+ * its own, so that its time and memory are its own and an interrupted one goes on.
+ */
+import { join } from "node:path";
+import {
+  isObject,
+  type JsonObject,
+  readJsonObject,
+  statIfExists,
+} from "../../core/checkpoint/files.ts";
+import type { DocumentScore } from "../../core/eval/results.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import type { Io } from "../output/io.ts";
+import type { CompareValues } from "./run.ts";
+
+/** One way to spend compute on an answer. */
+export interface Method {
+  readonly kind: "single" | "parscale" | "beam";
+  /** Streams or beams. */
+  readonly scale: number;
+  readonly label: string;
+}
+
+/** A method with what it came to. */
+export interface Evaluation {
+  readonly method: Method;
+  readonly folder: string;
+  readonly scores: readonly DocumentScore[];
+  /** Headline metric of each task. */
+  readonly headlines: ReadonlyMap<string, string>;
+  /** What one answer at a time takes. */
+  readonly timing: Timing | undefined;
+}
+
+/** Measured on a few rows, one at a time. */
+export interface Timing {
+  readonly secondsPerAnswer: number;
+  readonly secondsPerToken: number | null;
+  readonly peakBytes: number | null;
+}
+
+/** Reads a finished evaluation. */
+export async function readEvaluation(folder: string): Promise<Evaluation> {
+  const { CONFIG, RESULTS, SCORES } = await import("../../core/eval/eval_folder.ts");
+  for (const name of [CONFIG, RESULTS, SCORES]) {
+    if (await statIfExists(join(folder, name))) continue;
+    throw new DataError(
+      `Cannot compare "${folder}": found no ${name}, expected a finished evaluation`,
+      {
+        hints: ["a folder that `parscale eval --out` has finished"],
+      },
+    );
+  }
+  const identity = await readJsonObject(join(folder, CONFIG));
+  const { results } = await readJsonObject(join(folder, RESULTS));
+  const tasks = isObject(results) && Array.isArray(results.tasks) ? results.tasks : [];
+  const headlines = new Map(
+    (tasks as { task: string; metrics: { metric: string }[] }[])
+      .map(({ task, metrics }) => [task, metrics[0]?.metric ?? ""]),
+  );
+  const lines = (await Deno.readTextFile(join(folder, SCORES))).split("\n");
+  const scores = lines.filter((line) => line !== "").map((line) => JSON.parse(line));
+  return { method: methodOf(identity, folder), folder, scores, headlines, timing: undefined };
+}
+
+function methodOf({ streams, num_beams: beams }: JsonObject, folder: string): Method {
+  if (typeof beams === "number" && beams > 1) {
+    return { kind: "beam", scale: beams, label: `${beams} beams` };
+  }
+  if (typeof streams === "number" && streams > 1) {
+    return { kind: "parscale", scale: streams, label: `P=${streams}` };
+  }
+  const label = typeof streams === "number" ? "P=1" : folder;
+  return { kind: "single", scale: 1, label };
+}
+
+/** Runs every method's evaluation under --out, or in a temporary folder. */
+export async function runMethods(
+  values: CompareValues,
+  io: Io,
+  root: string,
+): Promise<Evaluation[]> {
+  const { model } = values;
+  if (model === undefined) {
+    throw new UsageError(
+      "Cannot compare: found neither --model nor folders, expected one of them",
+      {
+        hints: ["parscale compare --model qwen --parscale p4 --data bench"],
+      },
+    );
+  }
+  const plans: { name: string; args: readonly string[] }[] = [
+    { name: "p1", args: ["--model", model] },
+    ...values.beams.map((beams) => ({
+      name: `beams-${beams}`,
+      args: ["--model", model, "--num-beams", String(beams)],
+    })),
+  ];
+  for (const [i, path] of values.parscale.entries()) {
+    plans.push({ name: `parscale-${i + 1}`, args: await modelArguments(model, path) });
+  }
+  const evaluations: Evaluation[] = [];
+  for (const { name, args } of plans) {
+    const folder = join(root, name);
+    io.note(`${evaluations.length + 1}/${plans.length}: parscale eval ${args.join(" ")}`);
+    await runChild([...args, ...sharedArguments(values), "--out", folder], values, io);
+    const evaluation = await readEvaluation(folder);
+    evaluations.push({ ...evaluation, timing: await timeAnswers(args, values, io) });
+  }
+  return evaluations;
+}
+
+/** A folder of introduced tensors is an adapter of the model; anything else stands alone. */
+async function modelArguments(model: string, path: string): Promise<string[]> {
+  const { ADAPTER_FILE } = await import("../../core/checkpoint/open.ts");
+  const isAdapter = await statIfExists(join(path, ADAPTER_FILE)) !== undefined;
+  return isAdapter ? ["--model", model, "--adapter", path] : ["--model", path];
+}
+
+function sharedArguments(values: CompareValues): string[] {
+  const given = (flag: string, value: unknown) =>
+    value === undefined || (Array.isArray(value) && value.length === 0)
+      ? []
+      : [flag, String(value)];
+  return [
+    ...given("--tasks", values.tasks),
+    ...given("--data", values.data),
+    ...given("--shots", values.shots),
+    ...given("--limit", values.limit),
+    ...given("--ids", values.ids),
+    ...given("--max-tokens", values.maxTokens),
+    ...given("--max-length", values.maxLength),
+    ...given("--device", values.device),
+    ...given("--threads", values.threads),
+    ...given("--seed", values.seed),
+    ...given("--batch", values.batch),
+    ...(values.chat ? ["--chat"] : []),
+  ];
+}
+
+/** Answers a few rows one at a time, in a process that does nothing else. */
+async function timeAnswers(
+  args: readonly string[],
+  values: CompareValues,
+  io: Io,
+): Promise<Timing | undefined> {
+  if (values.latencyRows === 0) return undefined;
+  const rows = values.ids.length > 0
+    ? values.ids.slice(0, values.latencyRows)
+    : Array.from({ length: Math.min(values.latencyRows, values.limit ?? Infinity) }, (_, i) => i);
+  const shared = sharedArguments({ ...values, ids: rows, limit: undefined, batch: 1 });
+  const text = await runChild([...args, ...shared, "--json"], values, io);
+  const { stats } = JSON.parse(text).results;
+  return {
+    secondsPerAnswer: stats.seconds / stats.samples,
+    secondsPerToken: stats.new_tokens > 0 ? stats.seconds / stats.new_tokens : null,
+    peakBytes: stats.peak_rss_bytes,
+  };
+}
+
+/** Runs `parscale eval` and returns what it printed; its progress is shown as our own. */
+async function runChild(args: readonly string[], values: CompareValues, io: Io): Promise<string> {
+  const program = Deno.build.standalone
+    ? []
+    : ["run", "-A", "--node-modules-dir=manual", new URL("../../mod.ts", import.meta.url).pathname];
+  const quiet = values.quiet > 0 || io.settings.quiet > 0 ? ["-q"] : [];
+  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: [...program, "eval", ...args, ...quiet],
+    stdout: "piped",
+    stderr: "inherit",
+    stdin: "null",
+  }).output();
+  if (code === 0) return new TextDecoder().decode(stdout);
+  throw new EnvironmentError(
+    `Cannot compare: \`parscale eval ${args.join(" ")}\` ended with ${code}`,
+  );
+}

@@ -1,0 +1,87 @@
+/** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
+import type { Values } from "../flags/table.ts";
+import type { commonFlags } from "../flags/common.ts";
+import { UsageError } from "../../core/errors.ts";
+import { selectTasks } from "../eval/select.ts";
+import type { Invocation } from "../output/document.ts";
+import { exitCode } from "../output/exit_codes.ts";
+import type { Io } from "../output/io.ts";
+import { openReport } from "../output/report.ts";
+import type { compareFlags } from "./flags.ts";
+import { type Evaluation, readEvaluation, runMethods } from "./methods.ts";
+import { compareScores, type Comparison, conclusions, paperRows } from "./table.ts";
+
+/** Everything the command runs with. */
+export type CompareValues =
+  & Values<Omit<typeof commonFlags, keyof typeof compareFlags>>
+  & Values<typeof compareFlags>
+  & { readonly arguments: readonly string[] };
+
+/** Runs the command; the number is its exit code. */
+export async function runCompare(
+  values: CompareValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  const evaluations = await evaluationsOf(values, io);
+  const comparisons = compareScores(evaluations);
+  const isTable = invocation.format === "table" || invocation.format === "md";
+  using report = openReport(io, invocation, { schema: "parscale.compare/1" });
+  for (const row of isTable ? paperRows(comparisons) : comparisons.map(rowOf)) report.row(row);
+  await report.finish();
+  if (invocation.format === "table") io.write(conclusions(comparisons).join("\n") + "\n");
+  const worse = comparisons.filter(({ method, against }) =>
+    method.kind === "parscale" && against && against.high < 0
+  );
+  for (const { method, task } of worse) io.warn(`${method.label} is worse than P=1 on ${task}`);
+  return exitCode(worse.length > 0 ? "negative" : "done");
+}
+
+async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[]> {
+  if (values.arguments.length > 0) {
+    if (values.model !== undefined || values.parscale.length > 0) {
+      throw new UsageError("Cannot compare folders and models: found both, expected one of them");
+    }
+    if (values.arguments.length === 1) {
+      throw new UsageError("Cannot compare: found one folder, expected at least two");
+    }
+    return await Promise.all(values.arguments.map(readEvaluation));
+  }
+  for (const task of await selectTasks(values.tasks)) {
+    if (task.kind === "generation" && !task.isCode) continue;
+    throw new UsageError(
+      `Cannot compare on ${task.name}: ` +
+        (task.kind === "generation"
+          ? "found a task whose answers are programs, expected gsm8k, gsm8k_cot or minerva_math"
+          : "nothing is decoded there, so beams would change nothing, expected gsm8k, gsm8k_cot or " +
+            "minerva_math"),
+    );
+  }
+  if (values.out !== undefined) return await runMethods(values, io, values.out);
+  const scratch = await Deno.makeTempDir({ prefix: "parscale-compare-" });
+  try {
+    return await runMethods(values, io, scratch);
+  } finally {
+    await Deno.remove(scratch, { recursive: true });
+  }
+}
+
+/** For programs: everything, one method and task a row. */
+function rowOf({ method, task, metric, mean, against, timing }: Comparison) {
+  return {
+    method: method.kind,
+    scale: method.scale,
+    label: method.label,
+    task,
+    metric,
+    value: mean.value,
+    stderr: mean.stderr ?? null,
+    rows: mean.n,
+    difference: against?.difference ?? null,
+    difference_low: against?.low ?? null,
+    difference_high: against?.high ?? null,
+    latency_s: timing?.secondsPerAnswer ?? null,
+    latency_s_per_token: timing?.secondsPerToken ?? null,
+    peak_rss_bytes: timing?.peakBytes ?? null,
+  };
+}

@@ -1,0 +1,145 @@
+/**
+ * Scores of all methods side by side, in the shape of the paper's table: one row per number of streams
+ * or beams, and for every task streams beside beams.
+ */
+import type { DocumentScore } from "../../core/eval/results.ts";
+import { type Difference, pairedDifference } from "../../core/eval/paired.ts";
+import { DataError } from "../../core/errors.ts";
+import type { Row } from "../output/table.ts";
+import type { Evaluation, Method, Timing } from "./methods.ts";
+
+/** One method on one task. */
+export interface Comparison {
+  readonly method: Method;
+  readonly task: string;
+  readonly metric: string;
+  readonly mean: {
+    readonly value: number;
+    readonly stderr: number | undefined;
+    readonly n: number;
+  };
+  /** Difference from the first evaluation on the same rows; undefined for itself. */
+  readonly against: Difference | undefined;
+  readonly timing: Timing | undefined;
+}
+
+/** Compares every evaluation with the first, task by task, on the rows both have. */
+export function compareScores(evaluations: readonly Evaluation[]): Comparison[] {
+  const [first, ...others] = evaluations as [Evaluation, ...Evaluation[]];
+  return [...first.headlines].flatMap(([task, metric]) => {
+    const base = valuesOf(first, task, metric);
+    return [first, ...others].map((evaluation): Comparison => {
+      const own = valuesOf(evaluation, task, metric);
+      requireSameRows(first, evaluation, task, base, own);
+      const ids = [...base.keys()];
+      const values = ids.map((id) => own.get(id)!.value);
+      const difference = evaluation === first
+        ? undefined
+        : pairedDifference(values, ids.map((id) => base.get(id)!.value));
+      const { method, timing } = evaluation;
+      return { method, task, metric, mean: meanOf(values), against: difference, timing };
+    });
+  });
+}
+
+interface RowValue {
+  readonly value: number;
+  readonly request: string;
+}
+
+function valuesOf({ scores }: Evaluation, task: string, metric: string): Map<number, RowValue> {
+  const own = scores.filter((score) => score.task === task && metric in score.metrics);
+  return new Map(
+    own.map((score) => [score.doc_id, { value: valueOf(score, metric), request: score.request }]),
+  );
+}
+
+/** Several values of a row are its mean. */
+function valueOf({ metrics }: DocumentScore, metric: string): number {
+  const value = metrics[metric]!;
+  return typeof value === "number" ? value : value.reduce((sum, x) => sum + x, 0) / value.length;
+}
+
+function requireSameRows(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  base: ReadonlyMap<number, RowValue>,
+  own: ReadonlyMap<number, RowValue>,
+): void {
+  const missing = [...base.keys()].find((id) => !own.has(id)) ??
+    [...own.keys()].find((id) => !base.has(id));
+  const paths = `"${other.folder}" with "${first.folder}"`;
+  if (missing !== undefined) {
+    throw new DataError(
+      `Cannot compare ${paths}: found row ${missing} of ${task} in one of them only`,
+      { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
+    );
+  }
+  const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
+  if (!changed) return;
+  throw new DataError(
+    `Cannot compare ${paths}: found another prompt for row ${changed[0]} of ${task}`,
+    { hints: ["evaluate both with the same --data, --shots and --chat"] },
+  );
+}
+
+function meanOf(values: readonly number[]): Comparison["mean"] {
+  const n = values.length;
+  const value = values.reduce((sum, x) => sum + x, 0) / n;
+  const squares = values.reduce((sum, x) => sum + (x - value) ** 2, 0);
+  return { value, stderr: n > 1 ? Math.sqrt(squares / (n - 1) / n) : undefined, n };
+}
+
+/** Rows of the table: streams or beams down, tasks and costs across; scores in percent. */
+export function paperRows(comparisons: readonly Comparison[]): Row[] {
+  const scales = [...new Set(comparisons.map(({ method }) => method.scale))].sort((a, b) => a - b);
+  const tasks = [...new Set(comparisons.map(({ task }) => task))];
+  const kinds = [["ParScale", ["single", "parscale"]], ["beam", ["single", "beam"]]] as const;
+  return scales.map((scale) => {
+    const of = (task: string, among: readonly string[]) =>
+      comparisons.find((one) =>
+        one.task === task && one.method.scale === scale && among.includes(one.method.kind)
+      );
+    const cells: [string, unknown][] = [["P or beams", scale]];
+    for (const task of tasks) {
+      for (const [title, among] of kinds) cells.push([`${task} ${title}`, score(of(task, among))]);
+    }
+    for (const [title, among] of kinds) {
+      const { timing } = of(tasks[0]!, among) ?? {};
+      cells.push([`${title} s/answer`, timing ? timing.secondsPerAnswer.toPrecision(3) : null]);
+      const { peakBytes = null } = timing ?? {};
+      cells.push([`${title} MiB`, peakBytes === null ? null : Math.round(peakBytes / 2 ** 20)]);
+    }
+    return Object.fromEntries(cells);
+  });
+}
+
+/** `41.2 (+3.1 ± 2.0)`: the score, and its difference with the reach of the interval. */
+function score(comparison: Comparison | undefined): string | null {
+  if (!comparison) return null;
+  const { mean, against } = comparison;
+  const value = (100 * mean.value).toFixed(1);
+  if (!against) return value;
+  const sign = against.difference < 0 ? "−" : "+";
+  const size = Math.abs(100 * against.difference).toFixed(1);
+  return `${value} (${sign}${size} ± ${(50 * (against.high - against.low)).toFixed(1)})`;
+}
+
+/** What can be said of each task, in words. */
+export function conclusions(comparisons: readonly Comparison[]): string[] {
+  const byTask = Map.groupBy(comparisons, ({ task }) => task);
+  return [...byTask].map(([task, all]) => {
+    const { metric, mean } = all[0]!;
+    const others = all.filter(({ against }) => against !== undefined);
+    const clear = others.filter(({ against }) => against!.low > 0 || against!.high < 0);
+    const rows = `${task} (${metric}, ${mean.n} rows)`;
+    if (clear.length === 0) {
+      return `${rows}: no method differs from the first beyond its 95% interval`;
+    }
+    const named = clear.map(({ method, against }) =>
+      `${method.label} ${against!.difference > 0 ? "better" : "worse"}`
+    );
+    return `${rows}: beyond the 95% interval of the first: ${named.join(", ")}`;
+  });
+}

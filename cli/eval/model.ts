@@ -1,0 +1,71 @@
+/** What an evaluation needs of a model: engine, tokenizer, chat template, limits, and its hash. */
+import type { Answerer } from "../../core/eval/predict.ts";
+import type { ChatRenderer } from "../../core/eval/documents.ts";
+import { UsageError } from "../../core/errors.ts";
+import { type OpenedModel, openModel } from "../open_model.ts";
+import type { EvalValues } from "./values.ts";
+
+/** An opened model, ready to answer. */
+export interface EvalModel extends Answerer, Disposable {
+  readonly opened: OpenedModel;
+  /** Hash by which samples of another model are noticed. */
+  readonly fingerprint: string;
+  readonly maxLength: number;
+  readonly render: ChatRenderer;
+  readonly eosTokenIds: readonly number[];
+  readonly eosText: string | undefined;
+}
+
+/** The path in --model, which evaluating needs. */
+export function requireModel({ model }: EvalValues): string {
+  if (model !== undefined) return model;
+  throw new UsageError("Cannot evaluate: found no --model, expected a checkpoint folder", {
+    hints: ["to score answers that exist already, pass --score FILE"],
+  });
+}
+
+/** Opens the model of the flags. */
+export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
+  const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
+  const { RequestEncoder } = await import("../../core/eval/encode.ts");
+  const { renderChat } = await import("../../core/tokenizer/chat.ts");
+  const opened = await openModel({ ...values, model: requireModel(values) });
+  try {
+    const tokenizer = await opened.tokenizer();
+    const { config } = opened.checkpoint;
+    const context = config.maxPositionEmbeddings;
+    const maxLength = values.maxLength ?? context;
+    if (maxLength > context) {
+      throw new UsageError(
+        `Cannot use --max-length ${maxLength}: found a context of ${context} tokens`,
+      );
+    }
+    const [startToken] = config.eosTokenIds;
+    return {
+      opened,
+      engine: opened.engine,
+      tokenizer,
+      encoder: new RequestEncoder({ tokenizer, maxLength, startToken }),
+      fingerprint: modelFingerprint(opened.checkpoint),
+      maxLength,
+      render: (messages) => renderChat(tokenizer, messages),
+      eosTokenIds: config.eosTokenIds,
+      eosText: tokenizer.namedTokens.eos_token,
+      [Symbol.dispose]: () => opened[Symbol.dispose](),
+    };
+  } catch (error) {
+    opened[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** Only the chat template of the model. */
+export async function openRenderer(values: EvalValues): Promise<ChatRenderer> {
+  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
+  const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
+  const { renderChat } = await import("../../core/tokenizer/chat.ts");
+  const paths = await resolveRuns(await resolveModel(requireModel(values)), values.adapter);
+  const tokenizer = await openTokenizer(paths.model);
+  return (messages) => renderChat(tokenizer, messages);
+}

@@ -1,0 +1,117 @@
+/**
+ * Reads the rows of all tasks and makes their documents, before any model is opened.
+ *
+ * What makes scores incomparable is said here: rows or pools of another size than the official ones,
+ * and rows of the wrong split are refused.
+ */
+import type { DataFile } from "../../core/eval/data_folder.ts";
+import type { Document } from "../../core/eval/documents.ts";
+import type { Task } from "../../core/eval/task.ts";
+import { DataError, UsageError } from "../../core/errors.ts";
+import type { Io } from "../output/io.ts";
+import { parseShard, selectTasks, type Shard, shotsByTask } from "./select.ts";
+import type { EvalValues } from "./values.ts";
+
+/** A task with what is evaluated of it. */
+export interface PreparedTask {
+  readonly task: Task;
+  readonly shots: number;
+  readonly documents: readonly HashedDocument[];
+  readonly files: readonly DataFile[];
+  /** Rows in the file. */
+  readonly rows: number;
+}
+
+/** A document and the hash of what it asks. */
+export interface HashedDocument {
+  readonly document: Document;
+  readonly hash: string;
+}
+
+/** Prepares the tasks that the flags ask for. */
+export async function prepareTasks(
+  values: EvalValues,
+  io: Io,
+  names: readonly string[] = values.tasks,
+): Promise<PreparedTask[]> {
+  const tasks = await selectTasks(names);
+  const data = requireData(values);
+  if (values.limit !== undefined && values.ids.length > 0) {
+    throw new UsageError("Cannot choose rows: found --limit and --ids, expected one of them");
+  }
+  const shots = await shotsByTask(values.shots, tasks);
+  const shard = parseShard(values.shard);
+  const prepared: PreparedTask[] = [];
+  for (const task of tasks) {
+    prepared.push(await prepareTask(task, data, shots(task), shard, values, io, tasks.length));
+  }
+  return prepared;
+}
+
+/** The path in --data, without which there is nothing to ask. */
+export function requireData({ data }: EvalValues): string {
+  if (data !== undefined) return data;
+  throw new UsageError("Cannot evaluate: found no --data, expected the folder of the benchmarks", {
+    hints: ["`parscale eval ls` shows what each task needs and where it comes from"],
+  });
+}
+
+async function prepareTask(
+  task: Task,
+  data: string,
+  asked: number | undefined,
+  shard: Shard | undefined,
+  values: EvalValues,
+  io: Io,
+  count: number,
+): Promise<PreparedTask> {
+  const { readTaskData } = await import("../../core/eval/data_folder.ts");
+  const { documentsOf, requestHash, shotsOf } = await import("../../core/eval/documents.ts");
+  if (count > 1 && !(await Deno.stat(data).catch(() => undefined))?.isDirectory) {
+    throw new UsageError(
+      `Cannot evaluate ${count} tasks: found the file "${data}" as --data, expected a folder`,
+    );
+  }
+  const shots = shotsOf(task, asked);
+  const { rows, pool, files } = await readTaskData(task, data, shots);
+  const isPart = values.limit !== undefined || values.ids.length > 0;
+  warnAboutSizes(task, rows.length, pool.length, isPart, io);
+  const documents: HashedDocument[] = [];
+  const { limit, excludeSelf } = values;
+  const ids = values.ids.length > 0 ? values.ids : undefined;
+  const options = { shots, limit, ids, excludeSelf };
+  let place = 0;
+  for (const document of documentsOf(task, { rows, pool, files }, options)) {
+    if (shard && place++ % shard.of !== shard.part - 1) continue;
+    documents.push({ document, hash: await requestHash(document, values.chat) });
+  }
+  return { task, shots, documents, files, rows: rows.length };
+}
+
+/** Of a part of the rows nobody expects published scores, but their prompts. */
+function warnAboutSizes(
+  { name, size, shots }: Task,
+  rows: number,
+  pool: number,
+  isPart: boolean,
+  io: Io,
+): void {
+  if (!size) return;
+  if (rows === size.pool && rows !== size.rows) {
+    throw new DataError(
+      `Cannot evaluate ${name}: found ${rows} rows, which is its training split, ` +
+        `expected the ${size.rows} of the evaluated one`,
+      { hints: ["check which file lies under the name of the evaluated split"] },
+    );
+  }
+  const differences = [
+    ...(isPart || rows === size.rows ? [] : [`${rows} rows instead of ${size.rows}`]),
+    ...(pool === 0 || pool === size.pool || size.pool === undefined || !("order" in shots)
+      ? []
+      : [`${pool} rows to draw shots from instead of ${size.pool}`]),
+  ];
+  if (differences.length === 0) return;
+  io.warn(
+    `${name} has ${differences.join(" and ")}: scores cannot be compared with published ones`,
+  );
+}

@@ -1,0 +1,30 @@
+/**
+ * A short hash by which a model is recognised without reading all of it.
+ *
+ * Covers the shape of the model and, of every tensor, its type, shape and first bytes: training changes
+ * every tensor from its first element on, so that another step of the same run is another model.
+ */
+import { createHash } from "node:crypto";
+import { readExactlySync } from "./files.ts";
+import type { Checkpoint } from "./open.ts";
+
+/** Bytes of each tensor that are looked at. */
+const HEAD_BYTES = 1024;
+
+const BYTES: Readonly<Record<string, number>> = { f64: 8, f32: 4, i32: 4, bf16: 2, f16: 2 };
+
+/** 16 hexadecimal digits. */
+export function modelFingerprint({ config, tensors }: Checkpoint): string {
+  const hash = createHash("sha256").update(JSON.stringify(config));
+  for (const name of [...tensors.keys()].sort()) {
+    const tensor = tensors.get(name)!;
+    const { dtype, shape } = tensor;
+    hash.update(`${name} ${dtype} ${shape.join()}`);
+    const size = shape.reduce((product, length) => product * length, BYTES[dtype] ?? 1);
+    const head = new Uint8Array(Math.min(HEAD_BYTES, size));
+    using file = Deno.openSync(tensor.path);
+    readExactlySync(file, tensor.path, tensor.offset, head);
+    hash.update(head);
+  }
+  return hash.digest("hex").slice(0, 16);
+}

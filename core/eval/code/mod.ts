@@ -1,0 +1,16 @@
+/**
+ * Python problems: reading them, asking for solutions, and grading these in a sandbox.
+ *
+ * Nothing here runs model-written code until `openGrader` is called.
+ */
+export { SANDBOX_ARGUMENT } from "./argument.ts";
+export {
+  type CodeVerdict,
+  type Grader,
+  type GraderOptions,
+  openGrader,
+  type Status,
+} from "./grade.ts";
+export { type Benchmark, type CodeProblem, type CodeTests, readProblems } from "./problems.ts";
+export { type CodeRequest, codeRequest, truncate } from "./prompts.ts";
+export type { Lane } from "./sandbox.ts";

@@ -1,0 +1,59 @@
+/**
+ * What a model is asked for a problem, and where its answer is cut: direct completion as in EvalPlus.
+ */
+import type { Benchmark, CodeProblem } from "./problems.ts";
+
+const STOPS = [
+  "<|endoftext|>",
+  "<|endofmask|>",
+  "</s>",
+  "\nif __name__",
+  "\ndef main(",
+  "\nprint(",
+];
+
+const OWN_STOPS: Readonly<Record<Benchmark, readonly string[]>> = {
+  humaneval: ["\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "],
+  mbpp: ['\n"""', "\nassert"],
+};
+
+/** Python's `str.strip`, which knows other blanks than `trim`. */
+// deno-lint-ignore no-control-regex
+const BLANKS = /^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu;
+
+/** A request for one problem. */
+export interface CodeRequest {
+  /** Given to the tokenizer as it is, without a chat template. */
+  readonly prompt: string;
+  /** Texts that end an answer. */
+  readonly stops: readonly string[];
+  /** New tokens at most. */
+  readonly maxTokens: 768;
+}
+
+/** The request for a problem of a benchmark. */
+export function codeRequest(problem: CodeProblem, benchmark: Benchmark): CodeRequest {
+  return { prompt: codePrompt(problem), stops: codeStops(benchmark), maxTokens: 768 };
+}
+
+/** What a model is given to complete. */
+export function codePrompt({ prompt }: CodeProblem): string {
+  return `${prompt.replace(BLANKS, "")}\n`;
+}
+
+/** Texts that end an answer. */
+export function codeStops(benchmark: Benchmark): readonly string[] {
+  return [...STOPS, ...OWN_STOPS[benchmark]];
+}
+
+/** Characters of an answer that count at most. */
+const LONGEST = 10000;
+
+/** An answer up to the earliest stop, its tabs as four spaces. */
+export function truncate(text: string, stops: readonly string[]): string {
+  const ends = stops.map((stop) => text.indexOf(stop)).filter((index) => index >= 0);
+  const kept = text.slice(0, Math.min(text.length, ...ends));
+  // Characters, not UTF-16 units.
+  const cut = kept.length > LONGEST ? [...kept].slice(0, LONGEST).join("") : kept;
+  return cut.replaceAll("\t", "    ");
+}

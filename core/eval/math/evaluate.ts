@@ -1,0 +1,100 @@
+/**
+ * Values of formulas, exact where they are fractions and in floating point otherwise.
+ *
+ * A formula and values for its symbols come in, a number goes out, or undefined where there is
+ * none: a division by zero, or an exact value that is no fraction or too long to be worth
+ * computing.
+ */
+import * as complex from "./complex.ts";
+import type { Complex } from "./complex.ts";
+import { type Formula, type Operation, symbolsOf } from "./formula.ts";
+import * as rational from "./rational.ts";
+import type { Rational } from "./rational.ts";
+
+type Values<T> = (symbol: string) => T;
+
+/** The exact value. */
+export function exactValue(formula: Formula, values: Values<Rational>): Rational | undefined {
+  if (formula.kind === "number") return formula.value;
+  if (formula.kind === "symbol") return values(formula.name);
+  if (formula.kind === "unknown") return undefined;
+  const args: Rational[] = [];
+  for (const arg of formula.args) {
+    const value = exactValue(arg, values);
+    if (value === undefined) return undefined;
+    args.push(value);
+  }
+  const [a, b] = args as [Rational, Rational];
+  switch (formula.name) {
+    case "add":
+      return rational.add(a, b);
+    case "multiply":
+      return rational.multiply(a, b);
+    case "negate":
+      return rational.negate(a);
+    case "power":
+      return rational.power(a, b);
+    case "factorial":
+      return rational.factorial(a);
+    case "binomial":
+      return rational.binomial(a, b);
+    case "abs":
+      // A symbol may stand for any complex number, of which |x|² = x² does not hold.
+      if (symbolsOf(formula).size > 0) return undefined;
+      return a.over < 0n ? rational.negate(a) : a;
+    case "floor":
+      return rational.floor(a);
+    case "ceil":
+      return rational.negate(rational.floor(rational.negate(a)));
+    default:
+      return undefined;
+  }
+}
+
+/** The value in floating point, whatever the formula; not finite where it is undefined. */
+export function floatValue(formula: Formula, values: Values<Complex>): Complex {
+  if (formula.kind === "number") return complex.real(rational.toNumber(formula.value));
+  if (formula.kind === "symbol") return values(formula.name);
+  const args = formula.args.map((arg) => floatValue(arg, values));
+  if (formula.kind === "unknown") return unknownValue(formula.name, args, values);
+  return floatOperation(formula.name, args as [Complex, Complex]);
+}
+
+/** The size of the value, or of what cancels in it where it is a sum. */
+export function magnitude(formula: Formula, values: Values<Complex>): number {
+  const isSum = formula.kind === "call" && (formula.name === "add" || formula.name === "negate");
+  return isSum
+    ? formula.args.reduce((sum, arg) => sum + magnitude(arg, values), 0)
+    : complex.size(floatValue(formula, values));
+}
+
+function floatOperation(name: Operation, [a, b]: [Complex, Complex]): Complex {
+  switch (name) {
+    case "add":
+      return complex.add(a, b);
+    case "multiply":
+      return complex.multiply(a, b);
+    case "power":
+      return complex.power(a, b);
+    case "factorial":
+      return complex.factorial(a);
+    case "binomial": {
+      const others = complex.factorial(complex.subtract(a, b));
+      return complex.divide(
+        complex.factorial(a),
+        complex.multiply(complex.factorial(b), others),
+      );
+    }
+    default:
+      return complex.FUNCTION_VALUES[name](a);
+  }
+}
+
+/** Some value that depends on the name and on each argument, without a law that could be met. */
+function unknownValue(name: string, args: readonly Complex[], values: Values<Complex>): Complex {
+  return args.reduce((sum, arg, i) => {
+    const pole = values(`${name}(${i} of ${args.length})`);
+    const term = complex.divide(pole, complex.add(arg, pole));
+    return complex.add(complex.multiply(sum, pole), complex.add(term, complex.multiply(arg, arg)));
+  }, values(`${name}()`));
+}

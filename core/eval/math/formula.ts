@@ -1,0 +1,49 @@
+/**
+ * Formulas as trees.
+ *
+ * Every operation is one node with a name and arguments, so that an evaluator is a table by name.
+ */
+import type { Rational } from "./rational.ts";
+
+/** A number, a symbol of unknown value, or an operation on other formulas. */
+export type Formula =
+  | { readonly kind: "number"; readonly value: Rational }
+  | { readonly kind: "symbol"; readonly name: string }
+  | { readonly kind: "call"; readonly name: Operation; readonly args: readonly Formula[] }
+  /** A function nothing is known of, such as f in f(x). */
+  | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] };
+
+/** Functions of one argument with names of their own in LaTeX. */
+export const FUNCTIONS = [
+  ...["exp", "ln", "sin", "cos", "tan", "csc", "sec", "cot"],
+  ...["arcsin", "arccos", "arctan", "arccsc", "arcsec", "arccot"],
+  ...["sinh", "cosh", "tanh", "arsinh", "arcosh", "artanh"],
+] as const;
+
+/** Everything that can be computed. */
+export type Operation =
+  | "add"
+  | "multiply"
+  | "negate"
+  | "power"
+  | "factorial"
+  | "binomial"
+  | "abs"
+  | "floor"
+  | "ceil"
+  | "conjugate"
+  | (typeof FUNCTIONS)[number];
+
+/** An operation on formulas. */
+export function call(name: Operation, ...args: Formula[]): Formula {
+  return { kind: "call", name, args };
+}
+
+/** Names of all symbols in a formula. */
+export function symbolsOf(formula: Formula, names: Set<string> = new Set()): Set<string> {
+  if (formula.kind === "symbol") names.add(formula.name);
+  if (formula.kind === "call" || formula.kind === "unknown") {
+    for (const arg of formula.args) symbolsOf(arg, names);
+  }
+  return names;
+}

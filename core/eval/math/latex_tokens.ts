@@ -1,0 +1,55 @@
+/**
+ * The symbols of a formula in LaTeX.
+ *
+ * Text comes in, tokens go out. What surprises: digits are single tokens, so that `1 000` and
+ * `1\!000` read as one number, and a `d` before a letter forms one symbol with it, as in `dx`.
+ */
+
+/** One symbol: a character, or a command with its backslash. */
+export interface Token {
+  readonly kind: "digit" | "letter" | "command" | "mark";
+  readonly text: string;
+}
+
+/** What a formula that is beyond this reader throws; never leaves this folder. */
+export class UnreadableFormula extends Error {}
+
+/** Commands that only move things. */
+const SPACING = new Set([
+  ...["\\,", "\\:", "\\;", "\\!", "\\thinspace", "\\medspace", "\\thickspace", "\\quad", "\\qquad"],
+  ...["\\negthinspace", "\\negmedspace", "\\negthickspace", "\\left", "\\right"],
+]);
+
+const TOKEN = new RegExp(
+  [
+    "(?<space>[ \\t\\r\\n]+)",
+    "(?<command>\\\\(?:[a-zA-Z]+|[^]))",
+    "(?<digit>[0-9])",
+    "(?<letter>d[ \\t\\r\\n]*(?:[a-zA-Z]|\\\\[a-zA-Z]+)|[a-zA-Z])",
+    "(?<mark>[+\\-*\\/(){}\\[\\]|_^:!',.])",
+  ].join("|"),
+  "uy",
+);
+
+/** @throws {UnreadableFormula} at a character that has no meaning in a formula */
+export function tokenize(text: string): Token[] {
+  const tokens: Token[] = [];
+  const pattern = new RegExp(TOKEN);
+  while (pattern.lastIndex < text.length) {
+    const at = pattern.lastIndex;
+    const { space, command, digit, letter, mark } = pattern.exec(text)?.groups ?? {};
+    if (space !== undefined) continue;
+    if (command !== undefined) {
+      // Bars of a size are no absolute value to the reference, which cannot read them.
+      if (/^\\(?:left|right)$/.test(command) && text[at + command.length] === "|") {
+        throw new UnreadableFormula();
+      }
+      if (!SPACING.has(command)) tokens.push({ kind: "command", text: command });
+    } else if (digit !== undefined) tokens.push({ kind: "digit", text: digit });
+    else if (letter !== undefined) {
+      tokens.push({ kind: "letter", text: letter.replace(/[ \t\r\n\\]/g, "") });
+    } else if (mark !== undefined) tokens.push({ kind: "mark", text: mark });
+    else throw new UnreadableFormula();
+  }
+  return tokens;
+}

@@ -1,0 +1,40 @@
+/**
+ * Differences of two methods on the same rows, with intervals that use the pairing.
+ *
+ * Rows are hard or easy for both methods alike; taking the difference row by row removes that, and the
+ * interval is narrower than two separate standard errors suggest.
+ */
+
+/** A mean difference and its 95% interval. */
+export interface Difference {
+  readonly difference: number;
+  readonly low: number;
+  readonly high: number;
+  /** Rows both have. */
+  readonly n: number;
+}
+
+/** Mean of a − b over rows, by Student's t; undefined for fewer than two rows. */
+export function pairedDifference(
+  a: readonly number[],
+  b: readonly number[],
+): Difference | undefined {
+  const n = a.length;
+  if (b.length !== n) throw new RangeError(`Cannot pair ${n} rows with ${b.length}`);
+  if (n < 2) return undefined;
+  const differences = a.map((value, i) => value - b[i]!);
+  const difference = differences.reduce((sum, x) => sum + x, 0) / n;
+  const squares = differences.reduce((sum, x) => sum + (x - difference) ** 2, 0);
+  const reach = studentQuantile(n - 1) * Math.sqrt(squares / (n - 1) / n);
+  return { difference, low: difference - reach, high: difference + reach, n };
+}
+
+/** Values of Student's t that 2.5% lie above, for few degrees of freedom. */
+const SMALL = [12.706, 4.303, 3.182, 2.776, 2.571];
+
+/** The same for any number of degrees, beyond the table by the expansion of Cornish and Fisher. */
+function studentQuantile(degrees: number): number {
+  const z = 1.959964;
+  return SMALL[degrees - 1] ??
+    z + (z ** 3 + z) / (4 * degrees) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * degrees ** 2);
+}

@@ -1,0 +1,106 @@
+/**
+ * HumanEval and MBPP with the tests of EvalPlus, direct completion: does the program pass?
+ *
+ *     {"task_id": "HumanEval/53", "prompt": "def add(x: int, y: int): ...", "entry_point": "add",
+ *      "canonical_solution": "    return x + y", "base_input": [[0, 1], ...], "plus_input": ...}
+ *
+ * Base tests are those of the original benchmark; plus adds EvalPlus' own. Where a row has a greedy
+ * answer, pass@1 is its; larger k are estimated from the sampled ones. MBPP is the 378 problems of
+ * MBPP+ v0.2.0. Plain HumanEval.jsonl gives base results only.
+ */
+import type { CodeVerdict } from "../code/mod.ts";
+import type { Benchmark, CodeProblem } from "../code/problems.ts";
+import { codePrompt, codeStops, truncate } from "../code/prompts.ts";
+import { passAtK } from "../pass_at_k.ts";
+import { Row } from "../row.ts";
+import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../task.ts";
+
+/** What k of pass@k may be. */
+const KS = [1, 10, 100];
+
+function codeTask(
+  name: Benchmark,
+  about: Pick<GenerationTask, "title" | "source" | "rows" | "size">,
+): GenerationTask {
+  return {
+    kind: "generation",
+    name,
+    version: 1,
+    folder: ".",
+    ...about,
+    metrics: KS.flatMap((k) => [`pass@${k}`, `plus_pass@${k}`]),
+    shots: { count: 0 },
+    isCode: true,
+    stops: codeStops(name),
+    maxTokens: 768,
+    nameOf: (question) => (question.target as CodeProblem).taskId,
+    async readFile(path) {
+      const { readProblems } = await import("../code/problems.ts");
+      const problems = await readProblems(path, name);
+      return problems.map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`));
+    },
+    read(row) {
+      const problem = row.fields.problem as CodeProblem;
+      return { text: codePrompt(problem), answer: "", target: problem };
+    },
+    openScorer: (tools) => openScorer(tools, codeStops(name)),
+  };
+}
+
+async function openScorer(tools: ScoringTools, stops: readonly string[]): Promise<Scorer> {
+  const grader = await tools.grader();
+  return async ({ text, target }, responses) => {
+    const problem = target as CodeProblem;
+    const verdicts = await Promise.all(responses.map(async (response) => {
+      const own = response.solution === undefined
+        ? text + truncate(response.text, stops)
+        : undefined;
+      const program = own !== undefined && tools.sanitize
+        ? await grader.sanitize(own, problem.entryPoint)
+        : own ?? response.solution!;
+      return await grader.grade(problem, program);
+    }));
+    return codeMetrics(responses, verdicts);
+  };
+}
+
+/** pass@k of base tests and of all tests, for every k there are enough answers for. */
+export function codeMetrics(
+  responses: readonly Response[],
+  verdicts: readonly CodeVerdict[],
+): Metrics {
+  const isGreedy = responses.map(({ temperature }) => temperature === 0);
+  const greedy = verdicts.filter((_, i) => isGreedy[i]);
+  const sampled = verdicts.filter((_, i) => !isGreedy[i]);
+  const metrics: Record<string, number> = {
+    unavailable: verdicts.filter(({ base }) => base === "unavailable").length,
+  };
+  for (const k of KS) {
+    const used = k === 1 && greedy.length > 0 ? greedy : sampled;
+    if (used.length < k) continue;
+    for (const [prefix, part] of [["", "base"], ["plus_", "plus"]] as const) {
+      if (used.some((verdict) => verdict[part] === null)) continue;
+      const correct = used.filter((verdict) => verdict[part] === "pass").length;
+      metrics[`${prefix}pass@${k}`] = passAtK(used.length, correct, k);
+    }
+  }
+  return metrics;
+}
+
+export const humaneval = codeTask("humaneval", {
+  title: "HumanEval",
+  source: "evalplus/humanevalplus_release v0.1.10 (HumanEvalPlus.jsonl.gz), or openai/human-eval",
+  rows: [
+    "humaneval_plus/HumanEvalPlus",
+    "humaneval/HumanEvalPlus",
+    "humaneval/HumanEval",
+  ],
+  size: { rows: 164 },
+});
+
+export const mbpp = codeTask("mbpp", {
+  title: "MBPP",
+  source: "evalplus/mbppplus_release v0.2.0 (MbppPlus.jsonl.gz)",
+  rows: ["mbpp_plus/MbppPlus", "mbpp/MbppPlus"],
+  size: { rows: 378 },
+});

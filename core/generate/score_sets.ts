@@ -1,0 +1,217 @@
+/**
+ * Scores sets of sequences that begin alike, such as the choices of a question, and computes every
+ * shared beginning once.
+ *
+ * Work falls into three layers, each continuing the keys and values of the one before: a *trunk* that
+ * many sets share (the solved examples of a subject), the *stem* that the sequences of one set share
+ * (the question), and the *leaves*, where they part. Leaves with the same tokens to be read are one: the
+ * letters of a question differ only in what is asked of its last token. A set with one leaf needs no
+ * stem. Sets are batched side by side, longest first.
+ */
+import { commonLength, PromptCache } from "./prompt_cache.ts";
+import type { Engine } from "./engine.ts";
+import type { KvCache } from "./kv_cache.ts";
+import { checkTokens } from "./prefill.ts";
+import {
+  emptyScore,
+  feedPieces,
+  finishScore,
+  type Piece,
+  type Score,
+  type ScoreRequest,
+  slotsFor,
+} from "./score.ts";
+
+/** Sequences scored together. */
+export type ScoreSet = readonly ScoreRequest[];
+
+/** Fewer shared tokens than this are not worth a trunk. */
+const LEAST_TRUNK = 32;
+
+/** A trunk may lose this share of itself to take in one more set. */
+const TRUNK_LOSS = 0.5;
+
+/** Leaves are short, so their lengths are rounded up to a small multiple. */
+const LEAF_STEP = 8;
+
+/** How a set is read. */
+interface Plan {
+  readonly index: number;
+  readonly set: ScoreSet;
+  /** Tokens all its sequences begin with and of which no result is wanted; none for one leaf. */
+  readonly stem: readonly number[];
+  /** Tokens a trunk may take: no result is wanted in them. */
+  readonly silent: number;
+  readonly leaves: readonly Leaf[];
+}
+
+/** Tokens to read for some sequences of a set. */
+interface Leaf {
+  readonly tokens: readonly number[];
+  readonly members: readonly number[];
+}
+
+/** Sets behind one trunk. */
+interface Branch {
+  readonly trunk: readonly number[];
+  readonly plans: readonly Plan[];
+}
+
+/**
+ * Scores all sets, in an order of its own choice, with up to `batch` sequences side by side. Batches
+ * depend only on the sets, so the same sets give the same numbers although `skip` leaves out some; a
+ * batch is computed when one of its sets is wanted.
+ * @throws {DataError} for sequences the model cannot read
+ */
+export async function* scoreSets(
+  engine: Engine,
+  sets: readonly ScoreSet[],
+  options: { batch: number; skip?: (index: number) => boolean },
+): AsyncGenerator<{ index: number; scores: Score[] }> {
+  for (const { tokens } of sets.flat()) checkTokens(engine.config, tokens, "score a sequence");
+  const prompts = new PromptCache(engine);
+  for (const { trunk, plans } of branchesOf(sets.map(planOf))) {
+    for (const batch of batchesOf(plans, options.batch)) {
+      const wanted = batch.filter(({ index }) => !options.skip?.(index));
+      if (wanted.length === 0) continue;
+      const root = trunk.length > 0 ? (await prompts.prefill(trunk)).cache : undefined;
+      const scores = await scorePlans(engine, batch, root, trunk.length);
+      for (const { index } of wanted) yield { index, scores: scores.get(index)! };
+    }
+  }
+}
+
+function planOf(set: ScoreSet, index: number): Plan {
+  const [first, ...others] = set as [ScoreRequest, ...ScoreRequest[]];
+  const silent = Math.min(...set.map(({ from }) => from - 1));
+  const shared = others.reduce(
+    (length, { tokens }) => Math.min(length, commonLength(first.tokens, tokens)),
+    silent,
+  );
+  const read = set.map(({ tokens }) => tokens.slice(0, -1));
+  const leaves = Map.groupBy(set.keys(), (i) => read[i]!.slice(shared).join());
+  if (leaves.size === 1) {
+    return {
+      index,
+      set,
+      stem: [],
+      silent,
+      leaves: [{ tokens: read[0]!, members: [...set.keys()] }],
+    };
+  }
+  return {
+    index,
+    set,
+    stem: first.tokens.slice(0, shared),
+    silent: shared,
+    leaves: [...leaves.values()].map((members) => ({ tokens: read[members[0]!]!, members })),
+  };
+}
+
+/** Groups sets by what they begin with; those that stand alone come last, without a trunk. */
+function branchesOf(plans: readonly Plan[]): Branch[] {
+  const tokensOf = (plan: Plan) => plan.leaves[0]!.tokens;
+  const sorted = [...plans].sort((a, b) => compareTokens(tokensOf(a), tokensOf(b)));
+  const branches: Branch[] = [];
+  const alone: Plan[] = [];
+  let members: Plan[] = [];
+  let trunk = 0;
+  const close = () => {
+    if (members.length < 2) alone.push(...members);
+    else branches.push({ trunk: tokensOf(members[0]!).slice(0, trunk), plans: members });
+    members = [];
+  };
+  for (const plan of sorted) {
+    const first = members[0];
+    const shared = first === undefined
+      ? 0
+      : Math.min(trunk, plan.silent, commonLength(tokensOf(first), tokensOf(plan)));
+    const least = members.length < 2 ? LEAST_TRUNK : Math.max(LEAST_TRUNK, trunk * TRUNK_LOSS);
+    if (shared < least) {
+      close();
+      trunk = plan.silent;
+    } else trunk = shared;
+    members.push(plan);
+  }
+  close();
+  return alone.length > 0 ? [...branches, { trunk: [], plans: alone }] : branches;
+}
+
+function compareTokens(a: readonly number[], b: readonly number[]): number {
+  const at = commonLength(a, b);
+  return (a[at] ?? -1) - (b[at] ?? -1);
+}
+
+/** Sets of like length side by side, at most `rows` leaves, but at least one set. */
+function batchesOf(plans: readonly Plan[], rows: number): Plan[][] {
+  const length = ({ leaves, stem }: Plan) => stem.length || leaves[0]!.tokens.length;
+  const sorted = [...plans].sort((a, b) => length(b) - length(a) || a.index - b.index);
+  const batches: Plan[][] = [];
+  let leaves = Infinity;
+  for (const plan of sorted) {
+    leaves += plan.leaves.length;
+    if (leaves > rows) {
+      batches.push([]);
+      leaves = plan.leaves.length;
+    }
+    batches.at(-1)!.push(plan);
+  }
+  return batches;
+}
+
+/** Reads a batch behind its trunk; scores by the index of the set. */
+async function scorePlans(
+  engine: Engine,
+  plans: readonly Plan[],
+  root: KvCache | undefined,
+  trunk: number,
+): Promise<Map<number, Score[]>> {
+  const scores = plans.map(({ set }) => set.map(emptyScore));
+  const stems = await readStems(engine, plans, root, trunk);
+  const leaves = plans.flatMap((plan, at) => plan.leaves.map((leaf) => ({ ...leaf, plan, at })));
+  const pieces = leaves.map(({ tokens, members, plan }): Piece & { asked: [number, number][] } => {
+    const start = Math.max(trunk, plan.stem.length);
+    const asked = members.flatMap((member) => {
+      const { tokens: all, from } = plan.set[member]!;
+      return all.slice(from).map((_, i): [number, number] => [member, from + i]);
+    });
+    const wanted = asked.map(([member, place]) => ({
+      at: place - 1 - start,
+      next: plan.set[member]!.tokens[place]!,
+    }));
+    return { start, tokens: tokens.slice(start), wanted, asked };
+  });
+  const cache = engine.createCache(pieces.length, slotsFor(pieces, LEAF_STEP));
+  const source = stems ?? root;
+  if (source) {
+    const used = Math.max(...pieces.map(({ start }) => start));
+    cache.copyFrom(source, leaves.map(({ at }, b) => [stems ? at : 0, b]), used);
+  }
+  await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest }) => {
+    const [member, place] = pieces[b]!.asked[i]!;
+    const { plan, at } = leaves[b]!;
+    const score = scores[at]![member]!;
+    score.tokenLogprobs[place - plan.set[member]!.from] = logprob;
+    score.isGreedy &&= isBest;
+  }, LEAF_STEP);
+  return new Map(plans.map(({ index }, at) => [index, scores[at]!.map(finishScore)]));
+}
+
+/** Keys and values of every set's stem, one sequence each; undefined where no set has more than a trunk. */
+async function readStems(
+  engine: Engine,
+  plans: readonly Plan[],
+  root: KvCache | undefined,
+  trunk: number,
+): Promise<KvCache | undefined> {
+  const pieces = plans.map(({ stem }): Piece => ({
+    start: trunk,
+    tokens: stem.slice(trunk),
+    wanted: [],
+  }));
+  if (pieces.every(({ tokens }) => tokens.length === 0)) return undefined;
+  const cache = engine.createCache(plans.length, slotsFor(pieces));
+  if (root) cache.copyFrom(root, plans.map((_, b) => [0, b]), trunk);
+  await feedPieces(engine, cache, pieces, () => {});
+  return cache;
+}

@@ -1,0 +1,140 @@
+/** `parscale compare` as a black box: models, folders, the paper's table, regressions, misuse. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { pairedDifference } from "../../core/eval/paired.ts";
+import { DATA } from "./eval_testing.ts";
+import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const WORK = [
+  ...["--tasks", "gsm8k", "--shots", "0", "--data", DATA],
+  ...["--limit", "3", "--max-tokens", "6", "--latency-rows", "2"],
+];
+
+Deno.test("models: one evaluation per method, kept, and gone on with", async () => {
+  await withScratch(async (cwd) => {
+    const args = [
+      ...["compare", "--model", PLAIN_MODEL, "--parscale", MODEL, "--beams", "2,4"],
+      ...[...WORK, "--out", "table", "--jsonl", "-q"],
+    ];
+    const { code, stdout, stderr } = await runParscale(args, { cwd });
+    assertEquals([code, stderr], [0, ""]);
+    const rows = parseLines(stdout);
+    assertEquals(rows.map(({ label }) => label), ["P=1", "2 beams", "4 beams", "P=2"]);
+    for (const row of rows) {
+      assertEquals([row.task, row.metric, row.rows], ["gsm8k", "strict_match", 3]);
+      assert(row.latency_s > 0 && row.peak_rss_bytes > 1e7, JSON.stringify(row));
+      assertEquals(row.difference === null, row.label === "P=1");
+    }
+    const modified = () => Deno.statSync(`${cwd}/table/p1/samples.jsonl`).mtime;
+    const before = modified();
+    const again = await runParscale(args.filter((arg) => arg !== "--jsonl"), { cwd });
+    assertEquals(again.code, 0);
+    assertEquals(modified(), before);
+    assertStringIncludes(
+      again.stdout,
+      "gsm8k (strict_match, 3 rows): no method differs from the first beyond its 95% interval",
+    );
+    assert(/^P or beams +gsm8k ParScale +gsm8k beam/.test(again.stdout), again.stdout);
+  });
+});
+
+/** A finished evaluation with these metrics. */
+async function finished(folder: string, identity: unknown, values: readonly number[]) {
+  await Deno.mkdir(folder);
+  await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(identity));
+  const tasks = [{ task: "gsm8k", metrics: [{ metric: "strict_match" }] }];
+  await Deno.writeTextFile(`${folder}/results.json`, JSON.stringify({ results: { tasks } }));
+  const scores = values.map((value, doc_id) => ({
+    task: "gsm8k",
+    doc_id,
+    group: "",
+    request: `${doc_id}`,
+    metrics: { strict_match: value },
+  }));
+  await Deno.writeTextFile(`${folder}/scores.jsonl`, jsonLines(...scores));
+}
+
+Deno.test("folders: differences are paired, and a regression of streams ends with 1", async () => {
+  await withScratch(async (cwd) => {
+    const base = Array.from({ length: 40 }, (_, i) => Number(i % 2 === 0));
+    const worse = base.map((value, i) => i < 12 ? 0 : value);
+    const better = base.map((value, i) => i < 20 ? 1 : value);
+    await finished(`${cwd}/p1`, { streams: 1, num_beams: 1 }, base);
+    await finished(`${cwd}/p4`, { streams: 4, num_beams: 1 }, better);
+    await finished(`${cwd}/bad`, { streams: 2, num_beams: 1 }, worse);
+    await finished(`${cwd}/beams`, { streams: 1, num_beams: 4 }, worse);
+    const run = (...folders: string[]) => runParscale(["compare", ...folders, "--jsonl"], { cwd });
+
+    const good = await run("p1", "p4", "beams");
+    assertEquals([good.code, good.stderr], [0, ""]);
+    const [, p4, beams] = parseLines(good.stdout);
+    assertEquals([p4.method, p4.scale, p4.value, p4.difference], ["parscale", 4, 0.75, 0.25]);
+    const { low, high } = pairedDifference(better, base)!;
+    assertEquals([p4.difference_low, p4.difference_high], [low, high]);
+    assertEquals([beams.method, beams.scale], ["beam", 4]);
+
+    const bad = await run("p1", "bad");
+    assertEquals(bad.code, 1);
+    assertStringIncludes(bad.stderr, "P=2 is worse than P=1 on gsm8k");
+    const table = await runParscale(["compare", "p1", "p4", "beams"], { cwd });
+    assertStringIncludes(table.stdout, "75.0 (+25.0 ± 14.");
+    assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
+  });
+});
+
+Deno.test("intervals are Student's: ten rows, known values", () => {
+  const a = [1.2, 0.8, 1.9, 1.1, 0.4, 1.6, 0.9, 1.3, 0.7, 1.1];
+  const zero = a.map(() => 0);
+  // Mean 1.1, standard deviation 0.43716, t(9) 2.26216.
+  const { difference, low, high, n } = pairedDifference(a, zero)!;
+  assertEquals([difference.toFixed(4), n], ["1.1000", 10]);
+  assert(Math.abs(high - low - 2 * 2.26216 * 0.43716 / Math.sqrt(10)) < 1e-4);
+  assertEquals(pairedDifference([1], [0]), undefined);
+});
+
+Deno.test("folders that do not fit are refused", async () => {
+  await withScratch(async (cwd) => {
+    await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
+    await finished(`${cwd}/b`, { streams: 2 }, [1, 0]);
+    await Deno.mkdir(`${cwd}/empty`);
+    assertRefused(
+      await runParscale(["compare", "a", "b"], { cwd }),
+      3,
+      'Cannot compare "b" with "a": found row 2 of gsm8k in one of them only',
+    );
+    assertRefused(
+      await runParscale(["compare", "a", "empty"], { cwd }),
+      3,
+      'Cannot compare "empty": found no config.json, expected a finished evaluation',
+    );
+    assertRefused(
+      await runParscale(["compare", "a"], { cwd }),
+      2,
+      "Cannot compare: found one folder, expected at least two",
+    );
+  });
+});
+
+Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", async () => {
+  assertRefused(
+    await runParscale(["compare", "--model", PLAIN_MODEL, "--tasks", "piqa", "--data", DATA]),
+    2,
+    "Cannot compare on piqa: nothing is decoded there, so beams would change nothing, expected " +
+      "gsm8k, gsm8k_cot or minerva_math",
+  );
+  assertRefused(
+    await runParscale(["compare"]),
+    2,
+    "Cannot compare: found neither --model nor folders, expected one of them",
+  );
+});
+
+Deno.test("a closed pipe ends quietly with 0", async () => {
+  await withScratch(async (cwd) => {
+    await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
+    await finished(`${cwd}/b`, { streams: 2 }, [1, 0, 1]);
+    const script = `parscale compare a b --jsonl | head -c 20 >/dev/null; echo "\${PIPESTATUS[0]}"`;
+    const { stdout, stderr } = await runShell(script, { cwd });
+    assertEquals([stdout, stderr], ["0\n", ""]);
+  });
+});

@@ -1,0 +1,87 @@
+/** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { DATA, runEval, sortedLines } from "./eval_testing.ts";
+import { assertRefused, jsonLines } from "./models.ts";
+import { runParscale, withScratch } from "./run.ts";
+
+const ADD = "def add(x: int, y: int):\n    return x + y\n";
+const SCORE = ["eval", "--tasks", "humaneval", "--data", DATA, "--ids", "53", "--score", "-"];
+const ALLOWED = [...SCORE, "--allow-code-execution", "--json"];
+
+// deno-lint-ignore no-explicit-any -- tests look at any field
+async function metricsOf(
+  rows: readonly unknown[],
+  args: readonly string[] = ALLOWED,
+): Promise<any> {
+  const { code, stdout, stderr } = await runParscale(args, { stdin: jsonLines(...rows) });
+  assertEquals(code, 0, stderr);
+  const [task] = JSON.parse(stdout).results.tasks;
+  assertEquals(task.sandbox, "pyodide");
+  assert(/^3\.\d+\.\d+$/.test(task.python), task.python);
+  return Object.fromEntries(
+    task.metrics.map((m: { metric: string; value: number }) => [m.metric, m.value]),
+  );
+}
+
+Deno.test("code runs only when it is allowed", async () => {
+  const stdin = jsonLines({ task_id: "HumanEval/53", solution: ADD });
+  assertRefused(
+    await runParscale(SCORE, { stdin }),
+    2,
+    "Cannot score programs: found no --allow-code-execution, expected it before code written by a " +
+      "model is run",
+  );
+});
+
+Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a row", async () => {
+  const one = (solution: string) => ({ task_id: "HumanEval/53", solution });
+  assertEquals(await metricsOf([one(ADD)]), { "pass@1": 1, "plus_pass@1": 1 });
+  const wrong = ADD.replace("+", "-");
+  assertEquals(await metricsOf([one(wrong)]), { "pass@1": 0, "plus_pass@1": 0 });
+  const completion = { task_id: "HumanEval/53", completion: "    return x + y\n\ndef f():\n  x(" };
+  assertEquals((await metricsOf([completion]))["pass@1"], 1);
+  const ten = Array.from({ length: 10 }, (_, i) => one(i < 3 ? ADD : wrong));
+  const metrics = await metricsOf(ten);
+  assert(Math.abs(metrics["pass@1"] - 0.3) < 1e-12);
+  assertEquals(metrics["pass@10"], 1);
+});
+
+Deno.test("a greedy answer and sampled ones: pass@1 is the greedy one's", async () => {
+  await withScratch(async (cwd) => {
+    const args = ["--tasks", "humaneval", "--ids", "0,53", "--max-tokens", "8"];
+    await runEval([...args, "--n-samples", "10", "--predict-only", "--out", "run"], cwd);
+    const samples = sortedLines(`${cwd}/run/samples.jsonl`);
+    assertEquals(samples.length, 22);
+    assertEquals(samples.slice(0, 11).map(({ temperature }) => temperature), [
+      0,
+      ...new Array(10).fill(0.8),
+    ]);
+    // As if the model had known the answer when it was greedy.
+    const rows = samples.map((s) =>
+      s.doc_id === 53 && s.sample === 0 ? { ...s, text: "    return x + y\nprint(1)" } : s
+    );
+    const args2 = ALLOWED.with(ALLOWED.indexOf("53"), "0,53");
+    const metrics = await metricsOf(rows, args2);
+    assertEquals([metrics["pass@1"], metrics["pass@10"]], [0.5, 0]);
+  });
+});
+
+Deno.test("plain HumanEval gives base scores only", async () => {
+  await withScratch(async (cwd) => {
+    await Deno.mkdir(`${cwd}/data/humaneval`, { recursive: true });
+    const file = "humaneval/HumanEval.jsonl.gz";
+    await Deno.copyFile(`${DATA}/${file}`, `${cwd}/data/${file}`);
+    const args = ALLOWED.with(ALLOWED.indexOf(DATA), `${cwd}/data`);
+    const rows = [{ task_id: "HumanEval/53", solution: ADD }];
+    assertEquals(await metricsOf(rows, args), { "pass@1": 1 });
+  });
+});
+
+Deno.test("a program that needs a missing module counts as wrong, and that is said", async () => {
+  const solution = "import numpy\n" + ADD.replace("x + y", "int(numpy.add(x, y))");
+  const stdin = jsonLines({ task_id: "HumanEval/53", solution });
+  const { code, stdout, stderr } = await runParscale(ALLOWED, { stdin });
+  assertEquals(code, 0);
+  assertStringIncludes(stderr, "need modules that the sandbox lacks and count as wrong");
+  assertEquals(JSON.parse(stdout).results.tasks[0].metrics[0].value, 0);
+});
