@@ -32,6 +32,8 @@ export function sortedLines(path: string): any[] {
 /** What two evaluations of the same thing must agree in. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 export function comparable(folder: string): any {
-  const { results: { stats: _, ...results } } = JSON.parse(Deno.readTextFileSync(`${folder}/results.json`));
+  const { results: { stats: _, ...results } } = JSON.parse(
+    Deno.readTextFileSync(`${folder}/results.json`),
+  );
   return { results, scores: sortedLines(`${folder}/scores.jsonl`) };
 }
