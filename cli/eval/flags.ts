@@ -65,8 +65,9 @@ const taskFlags = {
     placeholder: "I/N",
     group: "Tasks",
     summary: "Only part I of N, to be merged with the others",
-    details: "Parts are counted from 1. `parscale eval merge` puts their folders together; the " +
-      "result is that of a single run.",
+    details: "Parts are counted from 1. In a Slurm array: --shard $SLURM_ARRAY_TASK_ID/8 with " +
+      "--array=1-8; in a Kubernetes indexed job: --shard $((JOB_COMPLETION_INDEX+1))/8. " +
+      "`parscale eval merge` puts the folders together; the result is that of a single run.",
   },
 } as const satisfies FlagTable;
 

@@ -36,5 +36,6 @@ const SMALL = [12.706, 4.303, 3.182, 2.776, 2.571];
 function studentQuantile(degrees: number): number {
   const z = 1.959964;
   return SMALL[degrees - 1] ??
-    z + (z ** 3 + z) / (4 * degrees) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * degrees ** 2);
+    z + (z ** 3 + z) / (4 * degrees) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * degrees ** 2) +
+      (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / (384 * degrees ** 3);
 }
