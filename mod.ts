@@ -6,9 +6,8 @@
  * @module
  */
 if (import.meta.main) {
-  const { SANDBOX_ARGUMENT } = await import("./core/eval/code/argument.ts");
-  if (Deno.args[0] === SANDBOX_ARGUMENT) {
-    // A compiled program is its own sandbox child.
+  // A compiled program is its own sandbox child; see core/eval/code/argument.ts.
+  if (Deno.args[0] === "--sandbox-child") {
     await (await import("./core/eval/code/child.ts")).serve();
   } else {
     const { runProcess } = await import("./cli/main.ts");

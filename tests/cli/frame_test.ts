@@ -149,7 +149,7 @@ Deno.test("completions: every shell has a script; bash loads it and completes", 
     source <(parscale completions bash)
     complete -p parscale
     try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
-    try comp
+    try comple
     try completions ""
     try completions z
     try completions --dry
