@@ -6,8 +6,10 @@ import { arrayTexts, objectTexts } from "../../core/eval/code/json_text.ts";
 import { judge } from "../../core/eval/code/judge.ts";
 import {
   type Benchmark,
+  CODE_TOKENS,
   type CodeProblem,
-  codeRequest,
+  codePrompt,
+  codeStops,
   type Grader,
   openGrader,
   readProblems,
@@ -57,25 +59,15 @@ Deno.test("the published files are read whole", async () => {
 
 Deno.test("requests are those of EvalPlus", () => {
   for (const row of golden("requests")) {
-    const { prompt, stops, maxTokens } = codeRequest(
-      find(row.dataset, row.task_id),
-      row.dataset,
-    );
-    assertEquals({ prompt, stop: stops, max_new_tokens: maxTokens }, {
-      prompt: row.prompt,
-      stop: row.stop,
-      max_new_tokens: row.max_new_tokens,
-    });
+    assertEquals(codePrompt(find(row.dataset, row.task_id)), row.prompt);
+    assertEquals(codeStops(row.dataset), row.stop);
+    assertEquals(CODE_TOKENS, row.max_new_tokens);
   }
 });
 
 Deno.test("answers are cut as EvalPlus cuts them", () => {
-  const stops = {
-    humaneval: codeRequest(find("humaneval", "HumanEval/0"), "humaneval").stops,
-    mbpp: codeRequest(find("mbpp", "Mbpp/2"), "mbpp").stops,
-  };
   for (const { dataset, output, truncated } of golden("truncate")) {
-    assertEquals(truncate(output, stops[dataset as Benchmark]), truncated);
+    assertEquals(truncate(output, codeStops(dataset)), truncated);
   }
   assertEquals(truncate("𝄞".repeat(10001), []), "𝄞".repeat(10000));
 });

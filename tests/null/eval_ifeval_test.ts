@@ -2,7 +2,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../core/errors.ts";
 import {
-  aggregate,
   CHECKERS,
   checkResponse,
   type Instruction,
@@ -10,6 +9,9 @@ import {
   requireInstructions,
   UNDEFINED_KEYS,
 } from "../../core/eval/ifeval/mod.ts";
+import { type DocumentScore, summarize } from "../../core/eval/results.ts";
+import { Row } from "../../core/eval/row.ts";
+import { ifeval } from "../../core/eval/tasks/ifeval.ts";
 import { gramsOf } from "../../core/eval/ifeval/grams.ts";
 import { detectLanguage, languageProbabilities } from "../../core/eval/ifeval/language.ts";
 import { splitSentences } from "../../core/eval/ifeval/punkt.ts";
@@ -40,23 +42,38 @@ Deno.test("every golden verdict of a checker", () => {
   }
 });
 
-Deno.test("every golden document and the four means", () => {
+Deno.test("every golden document and the four means", async () => {
   const data = new Map(rows("eval/data/ifeval/input_data.jsonl").map((row) => [row.key, row]));
   assertEquals(data.size, 541);
   const cases = rows("golden/eval/cases_ifeval_documents.jsonl");
-  const verdicts = cases.map((golden) => {
-    const { instruction_id_list, kwargs, prompt } = data.get(golden.key)!;
-    const instructions = requireInstructions(instruction_id_list, kwargs, `row ${golden.key}`);
-    const verdict = checkResponse(golden.response, instructions, tools, prompt);
+  const score = await ifeval.openScorer({
+    grader: () => Promise.reject(new Error("no code")),
+    sanitize: true,
+  });
+  const scores: DocumentScore[] = [];
+  for (const [doc_id, golden] of cases.entries()) {
+    const row = data.get(golden.key)!;
+    const instructions = requireInstructions(row.instruction_id_list, row.kwargs, "a row");
+    const verdict = checkResponse(golden.response, instructions, tools, row.prompt);
     assertEquals(verdict.strict, golden.inst_level_strict_acc, `${golden.key} strict`);
     assertEquals(verdict.loose, golden.inst_level_loose_acc, `${golden.key} loose`);
-    return verdict;
-  });
+    const question = ifeval.read(new Row(row, "a row"));
+    const metrics = await score(question, [{ text: golden.response }]);
+    scores.push({ task: "ifeval", doc_id, group: "", request: "", samples: "", metrics });
+  }
   const { n, ...means } = JSON.parse(
     Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_ifeval_documents.aggregate.json`),
   );
-  assertEquals(verdicts.length, n);
-  assertEquals({ ...aggregate(verdicts) }, means);
+  assertEquals(scores.length, n);
+  const found = summarize(ifeval, scores).means.map(({ value }) => value);
+  const { average_of_four, prompt_level_strict_acc, inst_level_strict_acc, ...loose } = means;
+  assertEquals(found, [
+    average_of_four,
+    prompt_level_strict_acc,
+    inst_level_strict_acc,
+    loose.prompt_level_loose_acc,
+    loose.inst_level_loose_acc,
+  ]);
 });
 
 Deno.test("every golden sentence and word", () => {

@@ -12,5 +12,5 @@ export {
   type Status,
 } from "./grade.ts";
 export { type Benchmark, type CodeProblem, type CodeTests, readProblems } from "./problems.ts";
-export { type CodeRequest, codeRequest, truncate } from "./prompts.ts";
+export { CODE_TOKENS, codePrompt, codeStops, truncate } from "./prompts.ts";
 export type { Lane } from "./sandbox.ts";

@@ -1,6 +1,7 @@
 /**
  * What a model is asked for a problem, and where its answer is cut: direct completion as in EvalPlus.
  */
+import { strip } from "../python_text.ts";
 import type { Benchmark, CodeProblem } from "./problems.ts";
 
 const STOPS = [
@@ -17,28 +18,12 @@ const OWN_STOPS: Readonly<Record<Benchmark, readonly string[]>> = {
   mbpp: ['\n"""', "\nassert"],
 };
 
-/** Python's `str.strip`, which knows other blanks than `trim`. */
-// deno-lint-ignore no-control-regex
-const BLANKS = /^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu;
+/** Most new tokens of an answer. */
+export const CODE_TOKENS = 768;
 
-/** A request for one problem. */
-export interface CodeRequest {
-  /** Given to the tokenizer as it is, without a chat template. */
-  readonly prompt: string;
-  /** Texts that end an answer. */
-  readonly stops: readonly string[];
-  /** New tokens at most. */
-  readonly maxTokens: 768;
-}
-
-/** The request for a problem of a benchmark. */
-export function codeRequest(problem: CodeProblem, benchmark: Benchmark): CodeRequest {
-  return { prompt: codePrompt(problem), stops: codeStops(benchmark), maxTokens: 768 };
-}
-
-/** What a model is given to complete. */
+/** What a model is given to complete, without a chat template. */
 export function codePrompt({ prompt }: CodeProblem): string {
-  return `${prompt.replace(BLANKS, "")}\n`;
+  return `${strip(prompt)}\n`;
 }
 
 /** Texts that end an answer. */

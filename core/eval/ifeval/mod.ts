@@ -16,7 +16,6 @@ import { lengths } from "./length.ts";
 import { language, letterCase } from "./letter_case.ts";
 
 export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
-export { aggregate, type Means } from "./aggregate.ts";
 
 /** One thing a response is asked to do. */
 export interface Instruction {

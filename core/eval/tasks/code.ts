@@ -10,7 +10,7 @@
  */
 import type { CodeVerdict } from "../code/mod.ts";
 import type { Benchmark, CodeProblem } from "../code/problems.ts";
-import { codePrompt, codeStops, truncate } from "../code/prompts.ts";
+import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../code/prompts.ts";
 import { passAtK } from "../pass_at_k.ts";
 import { Row } from "../row.ts";
 import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../task.ts";
@@ -32,7 +32,7 @@ function codeTask(
     shots: { count: 0 },
     isCode: true,
     stops: codeStops(name),
-    maxTokens: 768,
+    maxTokens: CODE_TOKENS,
     nameOf: (question) => (question.target as CodeProblem).taskId,
     async readFile(path) {
       const { readProblems } = await import("../code/problems.ts");
