@@ -46,6 +46,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./compare.ts"),
   },
   {
+    name: "visualize",
+    summary: "Show which stream weighs most at every token",
+    load: () => import("./visualize.ts"),
+  },
+  {
     name: "inspect",
     summary: "Show what is in a checkpoint and the memory it needs",
     load: () => import("./inspect.ts"),

@@ -12,6 +12,7 @@ import { openReport } from "../output/report.ts";
 import type { Column } from "../output/table.ts";
 import { gb, headline, isReadable, withGb } from "./estimate.ts";
 import {
+  CapacityCheck,
   checkContext,
   costFunction,
   echoOf,
@@ -91,7 +92,11 @@ ${averageText(setting)}; dense models matched by ${how}, costs interpolated ${
     values.interpolate === "linear" ? "linearly" : "geometrically"
   }; ratio = (dense - P=1) / (streams - P=1)`);
   const echo = echoOf(setting);
+  const check = new CapacityCheck(setting.device);
   results.forEach((result, index) => {
+    for (const cost of [result.base, result.parallel, result.equivalent]) {
+      check.fits(cost.memoryBytes);
+    }
     const row = {
       ...echo,
       against: "params",
@@ -106,6 +111,7 @@ ${averageText(setting)}; dense models matched by ${how}, costs interpolated ${
     report.row(readable ? { ...withGb(row), between: betweenText(result) } : row);
   });
   await report.finish();
+  check.report(io);
 }
 
 function lengthsOf(workloads: EquivalentOptions["workloads"]): number[][] {

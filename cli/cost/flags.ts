@@ -5,13 +5,14 @@ import type { FlagTable } from "../flags/table.ts";
 const modelFlags = {
   model: {
     type: "string",
-    placeholder: "FOLDER|FILE|SIZE",
+    placeholder: "FOLDER|FILE|SIZE|-",
     group: "Model",
     summary: "Checkpoint or run folder, config.json, or a size of the paper",
     defaultText: "none; 1.6B with --explain, --against and --svg",
     details:
       "Sizes are 0.5B, 0.7B, 1.1B, 1.6B, 2.8B and 4.4B. Only config.json is read, so weights " +
-      "need not be there; a model on the hub counts once it has been downloaded.",
+      "need not be there, and - reads one from stdin; a model on the hub counts once it has been " +
+      "downloaded.",
   },
   "hidden-size": {
     type: "int",

@@ -12,7 +12,7 @@ import {
   PAPER_FAMILY,
 } from "../../core/analysis/cost_family.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { readJsonObject, statIfExists } from "../../core/checkpoint/files.ts";
+import { parseJsonObject, readJsonObject, statIfExists } from "../../core/checkpoint/files.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
@@ -119,11 +119,8 @@ function sizeModel({ name, shape }: { name: string; shape: CostShape }): CostMod
 }
 
 async function openNamed(model: string, io: Io): Promise<CostModel> {
-  const info = await statIfExists(model);
-  const size = info === undefined ? findSize(model) : undefined;
-  if (size !== undefined) return sizeModel(size);
-  const path = info?.isFile ? model : await configPath(model);
-  const config = parseConfig(await readJsonObject(path), path);
+  const config = model === "-" ? await readStdin(io) : await readNamed(model);
+  if (!("family" in config)) return sizeModel(config);
   if (config.loraRank > 0 || config.bitfit || (config.prefix !== config.streams > 1)) {
     io.warn(
       `the cost of "${model}" counts streams with prefixes alone; what else tells its streams ` +
@@ -138,6 +135,23 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
     maxPositions: config.maxPositionEmbeddings,
     config,
   };
+}
+
+/** A config.json from a pipe. */
+async function readStdin(io: Io): Promise<ModelConfig> {
+  const bytes = new TextEncoder().encode(await io.readText("-"));
+  return parseConfig(parseJsonObject(bytes, "stdin"), "stdin");
+}
+
+/** The config of a file or folder, or a size of the paper. */
+async function readNamed(
+  model: string,
+): Promise<ModelConfig | { readonly name: string; readonly shape: CostShape }> {
+  const info = await statIfExists(model);
+  const size = info === undefined ? findSize(model) : undefined;
+  if (size !== undefined) return size;
+  const path = info?.isFile ? model : await configPath(model);
+  return parseConfig(await readJsonObject(path), path);
 }
 
 async function configPath(model: string): Promise<string> {

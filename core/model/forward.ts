@@ -6,11 +6,19 @@
  * after a sequence's last token is never looked at, and is overwritten by its next tokens.
  */
 import { Builder } from "../graph/builder.ts";
-import { argmax, gather, reshape, transpose, writeSlots } from "../graph/primitives.ts";
+import {
+  argmax,
+  concat,
+  gather,
+  reshape,
+  slice,
+  transpose,
+  writeSlots,
+} from "../graph/primitives.ts";
 import type { Program, Value } from "../graph/types.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
 import { tokenLogprobs } from "../ops/token_logprobs.ts";
-import type { ModelConfig } from "./config.ts";
+import { type ModelConfig, plainConfig } from "./config.ts";
 import { mixAndProject, parameterDeclarer, runLayers, tablesByRows } from "./parscale.ts";
 import type { BlockContext } from "./qwen.ts";
 
@@ -30,8 +38,9 @@ export interface ForwardSizes {
 export interface ForwardOptions {
   /**
    * `logits`: `logits` [N, V]. `score`: `logprobs` [N] of the input `targets` [N], and `argmax` [N].
+   * `streams`: besides these two `stream_logprobs` [N, P], what each stream says when it is alone.
    */
-  readonly head: "logits" | "score";
+  readonly head: "logits" | "score" | "streams";
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }
@@ -40,7 +49,7 @@ export interface ForwardOptions {
  * Builds the forward program.
  *
  * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
- * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` also `targets` [N]. State:
+ * `start[b] + t`; `select` [N], flat indices b·T + t; but for `logits` also `targets` [N]. State:
  * `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights.
  */
@@ -88,6 +97,25 @@ export function buildForward(
     const targets = g.input("targets", { dtype: "i32", shape: [N] });
     g.output("logprobs", tokenLogprobs(g, logits, targets));
     g.output("argmax", reshape(g, argmax(g, logits, -1), [N]));
+    if (options.head === "streams") {
+      g.output("stream_logprobs", streamLogprobs(context, selected, targets));
+    }
   }
   return g.build();
+}
+
+/**
+ * Log-probabilities of the targets under each stream by itself: x [P, N, C] → [N, P]. A stream alone
+ * is a plain model, so its own normed hidden state goes straight to the output matrix. One after the
+ * other, since [P, N, V] would be the largest tensor by far.
+ */
+function streamLogprobs(context: BlockContext, x: Value, targets: Value): Value {
+  const { g } = context;
+  const [P, N] = x.shape as [number, number, number];
+  const alone = { ...context, config: plainConfig(context.config) };
+  const columns = Array.from({ length: P }, (_, p) => {
+    const { logits } = mixAndProject(alone, slice(g, x, 0, p, p + 1));
+    return reshape(g, tokenLogprobs(g, logits, targets), [N, 1]);
+  });
+  return P === 1 ? columns[0]! : concat(g, columns, 1);
 }

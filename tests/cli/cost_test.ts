@@ -1,6 +1,6 @@
 /** `parscale cost` as a black box: rows, models, devices, questions, and everything refused. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 const SHAPE = ["cost", "--hidden-size", "1536", "--intermediate-size", "8320"];
@@ -105,6 +105,20 @@ Deno.test("models: a folder, its config, a size of the paper; streams and prefix
     const [shaped] = await rowsOf([...SHAPE, "--streams", "4"]);
     assertEquals({ ...named, model: null }, shaped);
   }));
+
+Deno.test("a config.json may come from stdin", async () => {
+  const stdin = Deno.readTextFileSync(`${MODEL}/config.json`);
+  const args = ["cost", "--input", "32", "--output", "8", "--json"];
+  const piped = await runParscale([...args, "--model", "-"], { stdin });
+  const named = await runParscale([...args, "--model", MODEL]);
+  const [one, other] = [piped, named].map(({ stdout }) => JSON.parse(stdout).results[0]);
+  assertEquals({ ...one, model: null }, { ...other, model: null });
+  assertRefused(
+    await runParscale([...args.slice(0, -1), "--model", "-"], { stdin: "[]" }),
+    3,
+    'Cannot read "stdin": found [], expected a JSON object',
+  );
+});
 
 Deno.test("devices: flags count, files describe, names can be new", () =>
   withScratch(async (cwd) => {

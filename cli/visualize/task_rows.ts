@@ -1,0 +1,47 @@
+/** Rows of a benchmark as texts: the exact prompt `eval` would use, then the reference answer. */
+import { readTaskData } from "../../core/eval/data_folder.ts";
+import { type Document, documentsOf, requestsOf, shotsOf } from "../../core/eval/documents.ts";
+import type { ChoiceQuestion } from "../../core/eval/task.ts";
+import { taskOf, TASKS } from "../../core/eval/tasks/mod.ts";
+import { UsageError } from "../../core/errors.ts";
+import { nearest } from "../flags/suggest.ts";
+import type { RawText } from "./input.ts";
+import type { VisualizeValues } from "./values.ts";
+
+/** The rows that the flags ask for; the first where they name none. */
+export async function readTaskRows(
+  name: string,
+  { data, ids, shots: asked }: Pick<VisualizeValues, "data" | "ids" | "shots">,
+): Promise<RawText[]> {
+  const task = taskOf(name);
+  if (!task) {
+    const close = nearest(name, TASKS.map((known) => known.name));
+    throw new UsageError(`Cannot visualize task "${name}": found no such task`, {
+      hints: [close ? `did you mean "${close}"?` : "`parscale eval ls` lists the tasks"],
+    });
+  }
+  if (data === undefined) {
+    throw new UsageError(
+      `Cannot visualize task ${name}: found no --data, expected the folder of the benchmarks`,
+      { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
+    );
+  }
+  const shots = shotsOf(task, asked);
+  const rows = await readTaskData(task, data, shots);
+  const documents = documentsOf(task, rows, { shots, ids: ids.length > 0 ? ids : [0] });
+  return await Promise.all([...documents].map(textOfDocument));
+}
+
+async function textOfDocument(document: Document): Promise<RawText> {
+  const { task, id, question } = document;
+  const requests = await requestsOf(document);
+  const place = `row ${id} of ${task.name}`;
+  const named = { id: `${task.name}/${id}`, place };
+  // Of given answers, the right one.
+  const request = requests[task.kind === "choice" ? (question as ChoiceQuestion).gold : 0]!;
+  if (request.kind === "generate_until") {
+    const text = question.answer === "" ? "" : ` ${question.answer}`;
+    return { ...named, prompt: request.context, text };
+  }
+  return { ...named, prompt: request.context, text: request.continuation };
+}

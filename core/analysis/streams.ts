@@ -1,0 +1,197 @@
+/**
+ * Which stream weighs most where: statistics of the aggregation weights of a ParScale model.
+ *
+ * Comes in: texts as tokens with a row of P weights each, shares that sum to 1. Goes out: who wins,
+ * how undecided the weights are, how long winners last, and how alike texts are. What surprises:
+ * runs never cross from one text to the next, so the length expected by chance depends on how the
+ * texts are cut.
+ */
+import { Moments } from "./correlation.ts";
+
+/** A text and the aggregation weights at its tokens. */
+export interface WeightedText {
+  /** T token ids. */
+  readonly tokens: readonly number[];
+  /** [T][P] */
+  readonly weights: readonly ArrayLike<number>[];
+}
+
+/** What can be said of the weights of one or more texts. */
+export interface StreamStatistics {
+  readonly tokens: number;
+  /** Share of the tokens that each stream wins [P]; sums to 1. */
+  readonly shares: readonly number[];
+  /** Mean weight of each stream [P]; sums to 1. */
+  readonly meanWeights: readonly number[];
+  /** Mean over tokens of the entropy of the weights, in nats: 0 when one stream has all. */
+  readonly meanEntropy: number;
+  /** The same as a share of ln P, which is the entropy of equal weights. */
+  readonly entropyShare: number;
+  /** Tokens per run, a run being consecutive tokens of one text with the same winner. */
+  readonly meanRunLength: number;
+  /**
+   * The same if every winner were drawn by itself with the probabilities `shares`: tokens divided
+   * by the expected number of runs, which is 1 + (T − 1)(1 − Σ shares²) for a text of T tokens.
+   */
+  readonly chanceRunLength: number;
+  /** `meanRunLength / chanceRunLength`: above 1, neighbouring tokens prefer the same stream. */
+  readonly locality: number;
+  /**
+   * Pearson's correlation over tokens of the weights of two streams [P][P]. As weights sum to 1
+   * they compete: two streams have −1, P streams that differ by chance about −1 / (P − 1).
+   */
+  readonly correlations: readonly (readonly (number | undefined)[])[];
+}
+
+/** The stream that weighs most; the first of several that weigh the same. */
+export function winnerOf(weights: ArrayLike<number>): number {
+  let winner = 0;
+  for (let p = 1; p < weights.length; p++) if (weights[p]! > weights[winner]!) winner = p;
+  return winner;
+}
+
+/** −Σ w ln w in nats, from 0 to ln P. */
+export function entropyOf(weights: ArrayLike<number>): number {
+  let entropy = 0;
+  for (let p = 0; p < weights.length; p++) {
+    const weight = weights[p]!;
+    if (weight > 0) entropy -= weight * Math.log(weight);
+  }
+  return Math.max(0, entropy);
+}
+
+/** Statistics of texts together; there must be at least one token. */
+export function describeStreams(texts: readonly WeightedText[]): StreamStatistics {
+  const rows = texts.flatMap(({ weights }) => weights);
+  const P = rows[0]!.length;
+  const wins = new Float64Array(P);
+  const moments = new Moments(rows[0]!);
+  let entropy = 0, runs = 0;
+  for (const { weights } of texts) {
+    let last = -1;
+    for (const row of weights) {
+      const winner = winnerOf(row);
+      wins[winner]!++;
+      entropy += entropyOf(row);
+      if (winner !== last) runs++;
+      last = winner;
+      moments.add(row);
+    }
+  }
+  const shares = Array.from(wins, (count) => count / rows.length);
+  const meanEntropy = entropy / rows.length;
+  const meanRunLength = rows.length / runs;
+  const chanceRunLength = rows.length / expectedRuns(texts, shares);
+  return {
+    tokens: rows.length,
+    shares,
+    meanWeights: shares.map((_, p) => moments.mean(p)),
+    meanEntropy,
+    entropyShare: P === 1 ? 0 : meanEntropy / Math.log(P),
+    meanRunLength,
+    chanceRunLength,
+    locality: meanRunLength / chanceRunLength,
+    correlations: moments.matrix(),
+  };
+}
+
+/** Runs in texts whose winners are drawn independently: a new one begins wherever two differ. */
+function expectedRuns(texts: readonly WeightedText[], shares: readonly number[]): number {
+  const change = 1 - shares.reduce((sum, share) => sum + share ** 2, 0);
+  return texts.reduce(
+    (sum, { weights }) => weights.length === 0 ? sum : sum + 1 + (weights.length - 1) * change,
+    0,
+  );
+}
+
+/** How alike texts are in the streams they prefer. */
+export interface TextAgreement {
+  /**
+   * Mean over pairs of texts of Σ min(share, share'): the part of the tokens that two texts give to
+   * the same streams. 1 when all shares are equal, 0 when no stream wins in both.
+   */
+  readonly shareOverlap: number;
+  /**
+   * Where one token id stands in two texts, how often both have the same winner: over all pairs of
+   * occurrences in different texts. Undefined when no id stands in two of them.
+   */
+  readonly sameToken: number | undefined;
+  /**
+   * The same expected if winners did not depend on the token: Σ share · share', on the same pairs.
+   */
+  readonly sameTokenByChance: number | undefined;
+  /** Pairs of occurrences behind these two numbers. */
+  readonly tokenPairs: number;
+}
+
+/** Agreement between texts; undefined unless there are at least two. */
+export function agreementOf(texts: readonly WeightedText[]): TextAgreement | undefined {
+  const used = texts.filter(({ weights }) => weights.length > 0);
+  if (used.length < 2) return undefined;
+  const shares = used.map(sharesOf);
+  const { pairs, agreeing, expected } = tokenPairs(used, shares);
+  return {
+    shareOverlap: overlapOfPairs(shares) / (used.length * (used.length - 1) / 2),
+    sameToken: pairs === 0 ? undefined : agreeing / pairs,
+    sameTokenByChance: pairs === 0 ? undefined : expected / pairs,
+    tokenPairs: pairs,
+  };
+}
+
+/**
+ * Σ over pairs and streams of min(share, share'): in order of size, each is the smaller of the
+ * rest.
+ */
+function overlapOfPairs(shares: readonly (readonly number[])[]): number {
+  const K = shares.length;
+  return shares[0]!.reduce((sum, _, p) => {
+    const sorted = shares.map((own) => own[p]!).sort((a, b) => a - b);
+    return sum + sorted.reduce((part, share, i) => part + share * (K - 1 - i), 0);
+  }, 0);
+}
+
+function sharesOf({ weights }: WeightedText): number[] {
+  const wins = new Array<number>(weights[0]!.length).fill(0);
+  for (const row of weights) wins[winnerOf(row)]!++;
+  return wins.map((count) => count / weights.length);
+}
+
+/** Occurrences and wins of one token id in one text. */
+interface Occurrences {
+  readonly text: number;
+  count: number;
+  readonly wins: number[];
+}
+
+/**
+ * Pairs of occurrences of equal ids in different texts. Sums over all pairs minus those inside one
+ * text are (Σ x)² − Σ x², so nothing is compared pair by pair.
+ */
+function tokenPairs(texts: readonly WeightedText[], shares: readonly (readonly number[])[]) {
+  const P = shares[0]!.length;
+  const byId = new Map<number, Occurrences[]>();
+  texts.forEach(({ tokens, weights }, text) => {
+    tokens.forEach((id, t) => {
+      const seen = byId.get(id) ?? [];
+      if (seen.length === 0) byId.set(id, seen);
+      let last = seen.at(-1);
+      if (last?.text !== text) seen.push(last = { text, count: 0, wins: new Array(P).fill(0) });
+      last.count++;
+      last.wins[winnerOf(weights[t]!)]!++;
+    });
+  });
+  const across = (values: readonly number[]) => {
+    const sum = values.reduce((a, b) => a + b, 0);
+    return (sum ** 2 - values.reduce((a, b) => a + b * b, 0)) / 2;
+  };
+  let pairs = 0, agreeing = 0, expected = 0;
+  for (const seen of byId.values()) {
+    if (seen.length < 2) continue;
+    pairs += across(seen.map(({ count }) => count));
+    for (let p = 0; p < P; p++) {
+      agreeing += across(seen.map(({ wins }) => wins[p]!));
+      expected += across(seen.map(({ text, count }) => count * shares[text]![p]!));
+    }
+  }
+  return { pairs, agreeing, expected };
+}

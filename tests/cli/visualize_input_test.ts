@@ -1,0 +1,181 @@
+/**
+ * What `parscale visualize` reads and what it refuses: rows, files, benchmarks, bad data, misuse.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { DATA } from "./eval_testing.ts";
+import {
+  assertRefused,
+  copyFolder,
+  jsonLines,
+  MODEL,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const MODEL4 = MODEL.replace("qwen2-p2-tied-f32", "qwen2-p4-untied-f32");
+const SHOW = ["visualize", "--model", MODEL4];
+
+Deno.test("every kind of row: text, prompt with answer, messages, tokens; files and stdin", () =>
+  withScratch(async (cwd) => {
+    const chat = await copyFolder(MODEL4, `${cwd}/chat`, {
+      "chat_template.jinja": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}" +
+        "{% if add_generation_prompt %}bot:{% endif %}",
+    });
+    const messages = [{ role: "user", content: "hi" }];
+    const stdin = jsonLines(
+      { text: "the cat sat" },
+      "",
+      { id: "p", prompt: "the cat ", text: "sat" },
+      { prompt: "the cat", tokens: [5, 6], text: "ignored" },
+      { id: 9, messages, text: " hey" },
+      { messages },
+      { tokens: [1, 2, 3] },
+      { prompt: "the cat" },
+    );
+    const rows = await rowsOf(["visualize", "--model", chat], { cwd, stdin });
+    const byText = Map.groupBy(rows, ({ text_id }) => text_id);
+    assertEquals([...byText.keys()], [0, "p", 2, 9, 4, 5, 6]);
+    const textOf = (id: unknown) => byText.get(id)!.map(({ text }) => text).join("");
+    assertEquals([textOf(0), textOf("p"), textOf(6)], ["the cat sat", "the cat sat", "the cat"]);
+    assertEquals([textOf(9), textOf(4)], ["user: hi\nbot: hey", "user: hi\n"]);
+    assertEquals(byText.get(2)!.slice(-2).map(({ token }) => token), [5, 6]);
+    assertEquals(byText.get(5)!.map(({ token }) => token), [1, 2, 3]);
+    await Deno.writeTextFile(`${cwd}/a.txt`, "the cat\r\nsat\n");
+    await Deno.writeTextFile(`${cwd}/b.jsonl`, jsonLines({ id: "row", text: "a dog" }));
+    const files = await rowsOf([...SHOW, "a.txt", "b.jsonl"], { cwd });
+    const joined = (id: string) =>
+      files.filter(({ text_id }) => text_id === id).map(({ text }) => text).join("");
+    assertEquals([joined("a.txt"), joined("row")], ["the cat\nsat", "a dog"]);
+    const braces = await rowsOf([...SHOW, "--input", "text"], { cwd, stdin: "{a}" });
+    assertEquals(braces.map(({ text }) => text).join(""), "{a}");
+  }));
+
+Deno.test("the rows that generate writes are read", async () => {
+  const { stdout, stderr } = await runShell(
+    `echo '{"prompt":"a cat"}' | parscale generate --model ${MODEL4} --max-tokens 6 --jsonl | ` +
+      `parscale ${SHOW.join(" ")} --jsonl`,
+  );
+  assertEquals([parseLines(stdout).length, stderr], [6, ""]);
+});
+
+Deno.test("rows of a benchmark: the prompt of eval, then the reference answer", async () => {
+  const task = (name: string, ids: string, ...more: string[]) =>
+    rowsOf([...SHOW, "--task", name, "--data", DATA, "--ids", ids, ...more]);
+  const rows = await task("gsm8k", "1,0", "--shots", "0");
+  const byText = Map.groupBy(rows, ({ text_id }) => text_id);
+  assertEquals([...byText.keys()], ["gsm8k/0", "gsm8k/1"], "in the order of the file");
+  const text = byText.get("gsm8k/0")!.map((row) => row.text).join("");
+  assert(/^Question: .*\nAnswer: .*####/s.test(text), text);
+  const [choice] = [(await task("piqa", "0")).map((row) => row.text).join("")];
+  assert(choice.startsWith("Question: "), choice);
+});
+
+Deno.test("--max-length cuts; a text beyond the context is refused with the remedy", async () => {
+  const long = { id: "x", tokens: new Array(2049).fill(1) };
+  const stdin = jsonLines({ text: "short" }, long);
+  const refused = await runParscale(SHOW, { stdin });
+  assertRefused(
+    refused,
+    3,
+    "Cannot visualize line 2 of stdin: found 2049 tokens, expected at most 2048, the model's " +
+      "context",
+  );
+  assertStringIncludes(refused.stderr, "hint: pass --max-length 2048 to read its beginning");
+  const rows = await rowsOf([...SHOW, "--max-length", "300"], { stdin: jsonLines(long) });
+  assertEquals([rows.length, rows.at(-1).position], [300, 299]);
+});
+
+Deno.test("ids need no tokenizer and are shown as numbers", () =>
+  withScratch(async (folder) => {
+    const model = await copyFolder(MODEL4, `${folder}/m`, {
+      "tokenizer.json": undefined,
+      "tokenizer_config.json": undefined,
+    });
+    const run = ["visualize", "--model", model];
+    const stdin = jsonLines({ tokens: [7, 8] });
+    const { stdout } = await runParscale(run, { stdin });
+    assertStringIncludes(stdout, "<7><8>");
+    assertEquals((await rowsOf(run, { stdin })).map(({ text }) => text), [null, null]);
+  }));
+
+Deno.test("bad data: nothing to show, broken rows, ids, files, one stream", async () => {
+  const refused = async (stdin: string, message: string, ...args: string[]) =>
+    assertRefused(await runParscale([...SHOW, ...args], { stdin }), 3, message);
+  const empty = "found an empty text, expected at least one token";
+  await Promise.all([
+    refused("", `Cannot visualize stdin: ${empty}`),
+    refused(jsonLines({ text: "" }), `Cannot visualize line 1 of stdin: ${empty}`),
+  ]);
+  await Promise.all([
+    refused("", "Cannot visualize stdin: found no rows, expected at least one", "--input", "jsonl"),
+    refused(
+      jsonLines({ text: "a" }, "", '{"text": '),
+      "Cannot read line 3 of stdin: found no valid JSON (Unexpected end of JSON input), expected " +
+        "a JSON object",
+    ),
+    refused(
+      jsonLines({ id: 1 }),
+      'Cannot read line 1 of stdin: found only "id", expected "text", "prompt", "messages" or ' +
+        '"tokens"',
+    ),
+    refused(
+      jsonLines({ text: 5 }),
+      'Cannot read line 1 of stdin: found 5 in "text", expected text',
+    ),
+  ]);
+  await Promise.all([
+    refused(
+      jsonLines({ tokens: [600] }),
+      "Cannot visualize line 1 of stdin: found token id 600 at position 0, expected an integer " +
+        "from 0 to 511",
+    ),
+    refused("", 'Cannot read "none.txt": found no such file', "none.txt"),
+  ]);
+  const plain = await runParscale(["visualize", "--model", PLAIN_MODEL, "--text", "a"]);
+  assertRefused(
+    plain,
+    3,
+    `Cannot visualize "${PLAIN_MODEL}": found a model with one stream, which always has the ` +
+      "whole weight, expected at least two",
+  );
+  assertStringIncludes(plain.stderr, "hint: `parscale convert --streams 4` gives it streams");
+});
+
+Deno.test("misuse: two sources, flags without a task, figures on stdout or in one", async () => {
+  const refused = async (message: string, ...args: string[]) =>
+    assertRefused(await runParscale([...SHOW, ...args]), 2, message);
+  await Promise.all([
+    refused(
+      "Cannot read texts from two places: found FILE and --text, expected one of them",
+      "a.txt",
+      "--text",
+      "a",
+    ),
+    refused("Cannot use --data, --ids: found no --task, expected one", "--data", ".", "--ids", "1"),
+    refused("Cannot write --html to stdout: found -, expected the name of a file", "--html", "-"),
+  ]);
+  await Promise.all([
+    refused(
+      'Cannot write --html and --svg to "a": found one name, expected two',
+      "--html",
+      "a",
+      "--svg",
+      "a",
+    ),
+    refused(
+      "Cannot visualize task gsm8k: found no --data, expected the folder of the benchmarks",
+      "--task",
+      "gsm8k",
+    ),
+  ]);
+  const [none, task, flag] = await Promise.all([
+    runParscale(["visualize", "--text", "a"]),
+    runParscale([...SHOW, "--task", "gsm8"]),
+    runParscale([...SHOW, "--hmtl", "a"]),
+  ]);
+  assertEquals([none.code, task.code, flag.code], [2, 2, 2]);
+  assertStringIncludes(task.stderr, 'hint: did you mean "gsm8k"?');
+  assertStringIncludes(flag.stderr, "did you mean `--html`?");
+});

@@ -1,0 +1,95 @@
+/** How tokens and streams look, without a model: odd characters, many streams, narrow lines. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { drawPage } from "../../cli/visualize/html.ts";
+import { colorOf, labelsOf } from "../../cli/visualize/look.ts";
+import type { MeasuredText } from "../../cli/visualize/measure.ts";
+import { studyTexts } from "../../cli/visualize/result.ts";
+import { legendText, textView } from "../../cli/visualize/terminal.ts";
+import { piecesOf, visibleText } from "../../cli/visualize/token_text.ts";
+import { drawSvg } from "../../cli/visualize/svg.ts";
+import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { MODEL } from "./models.ts";
+
+/** A text whose tokens are won by the streams in turn. */
+function wonInTurn(pieces: string[], P: number): MeasuredText {
+  return {
+    id: 0,
+    tokens: pieces.map((_, t) => t),
+    pieces,
+    weights: pieces.map((_, t) =>
+      Float32Array.from({ length: P }, (_, p) => p === t % P ? 0.5 : 0.5 / (P - 1))
+    ),
+    logprobs: new Float32Array(Math.max(0, pieces.length - 1)).fill(-1),
+    streamLogprobs: undefined,
+  };
+}
+
+Deno.test("what cannot be seen is made visible, and nothing acts upon a terminal", () => {
+  const shown = (piece: string | undefined) => visibleText(piece, 7);
+  assertEquals(shown(undefined), "<7>");
+  assertEquals(shown(""), "\ufffd");
+  assertEquals(shown(".\n\n"), ".↵↵");
+  assertEquals(shown("\ta\r"), "→a␍");
+  assertEquals(shown("\x1b[31m\x00\x7f"), "␛[31m␀␡");
+  assertEquals(shown("a\u202eb\u200b\u0085"), "a\\u{202e}b\\u{200b}\\u{85}");
+  assertEquals(shown("\u0301"), "◌\u0301");
+  assertEquals(shown(" cat"), " cat");
+});
+
+Deno.test("pieces joined are the text, whatever bytes the tokens end in", async () => {
+  const tokenizer = await openTokenizer(MODEL);
+  const ids = tokenizer.encode("é日😀!");
+  const pieces = piecesOf(ids, tokenizer);
+  assertEquals(pieces.join(""), "é日😀!");
+  assertEquals(pieces.length, ids.length);
+  // Cut inside the last character, and a stray byte before a letter.
+  const cut = piecesOf(ids.slice(0, -2), tokenizer);
+  assertEquals([cut.length, cut.join("")], [ids.length - 2, "é日\ufffd"]);
+  const stray = [ids.at(-2)!, ...tokenizer.encode("ab")];
+  assertEquals(piecesOf(stray, tokenizer).join(""), "\ufffdab");
+});
+
+Deno.test("streams have letters up to 26 and numbers beyond", () => {
+  assertEquals(labelsOf(3), ["A", "B", "C"]);
+  assertEquals([labelsOf(26).at(-1), labelsOf(27).at(0), labelsOf(27).at(-1)], ["Z", "1", "27"]);
+  const eight = Array.from({ length: 8 }, (_, p) => colorOf(p).background);
+  assertEquals([new Set(eight).size, colorOf(8).background], [8, eight[0]]);
+});
+
+Deno.test("a letter stands below the first column of its token, and lines keep the width", () => {
+  const pieces = ["The", " ", "日本", "", "x\n", "and", " more", " words", " to", " wrap"];
+  const text = wonInTurn(pieces, 3);
+  const view = { width: 16, colored: false };
+  assertEquals(textView(text, labelsOf(3), view).split("\n"), [
+    "The 日本�x↵",
+    "A  BC   AB",
+    "and more words",
+    "C  A    B",
+    " to wrap",
+    "C  A",
+    "",
+  ]);
+  const many = wonInTurn(new Array(30).fill("a"), 30);
+  const [above, below] = textView(many, labelsOf(30), { width: 200, colored: false }).split("\n");
+  assertEquals(below, labelsOf(30).join(""));
+  assertStringIncludes(above!, "aaaaaaaaaa a a");
+  const long = wonInTurn([" ".repeat(200)], 2);
+  assert(textView(long, labelsOf(2), { width: 40, colored: true }).includes("…"));
+  assert(legendText(labelsOf(60), view).split("\n").every((line) => line.length <= 16));
+});
+
+Deno.test("thirty streams: page and figure have all of them", () => {
+  const study = studyTexts("m", labelsOf(30), [wonInTurn(new Array(40).fill("a "), 30)]);
+  const page = drawPage(study);
+  assertStringIncludes(page, `.tokens .s29::before { content: "30"; }`);
+  assertStringIncludes(page, "correlations of so many streams are in the document of --json");
+  const figure = drawSvg(study);
+  assertEquals(figure.match(/<rect /g)!.length, 1 + 30 + 40 * 30);
+});
+
+Deno.test("a block of the page ends where a line ends, or after 512 tokens", () => {
+  const pieces = Array.from({ length: 1300 }, (_, t) => t === 99 ? "\n" : "a");
+  const page = drawPage(studyTexts("m", labelsOf(2), [wonInTurn(pieces, 2)]));
+  const starts = [...page.matchAll(/<div data-from="(\d+)">/g)].map(([, from]) => Number(from));
+  assertEquals(starts, [0, 100, 612, 1124]);
+});
