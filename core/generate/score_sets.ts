@@ -142,21 +142,27 @@ function compareTokens(a: readonly number[], b: readonly number[]): number {
   return (a[at] ?? -1) - (b[at] ?? -1);
 }
 
-/** Sets of like length side by side, at most `rows` leaves, but at least one set. */
+/**
+ * Sets of like length side by side, at most `rows` leaves, but at least one set. Those without a stem
+ * stay among themselves: their one leaf is a whole question, to which short leaves would be padded.
+ */
 function batchesOf(plans: readonly Plan[], rows: number): Plan[][] {
   const length = ({ leaves, stem }: Plan) => stem.length || leaves[0]!.tokens.length;
-  const sorted = [...plans].sort((a, b) => length(b) - length(a) || a.index - b.index);
-  const batches: Plan[][] = [];
-  let leaves = Infinity;
-  for (const plan of sorted) {
-    leaves += plan.leaves.length;
-    if (leaves > rows) {
-      batches.push([]);
-      leaves = plan.leaves.length;
+  const byKind = Map.groupBy(plans, ({ stem }) => stem.length > 0);
+  return [...byKind.values()].flatMap((alike) => {
+    const sorted = alike.sort((a, b) => length(b) - length(a) || a.index - b.index);
+    const batches: Plan[][] = [];
+    let leaves = Infinity;
+    for (const plan of sorted) {
+      leaves += plan.leaves.length;
+      if (leaves > rows) {
+        batches.push([]);
+        leaves = plan.leaves.length;
+      }
+      batches.at(-1)!.push(plan);
     }
-    batches.at(-1)!.push(plan);
-  }
-  return batches;
+    return batches;
+  });
 }
 
 /** Reads a batch behind its trunk; scores by the index of the set. */
