@@ -12,7 +12,7 @@ import {
 import type { DocumentScore } from "../../core/eval/results.ts";
 import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
 import type { Io } from "../output/io.ts";
-import type { CompareValues } from "./run.ts";
+import type { CompareValues } from "./values.ts";
 
 /** One way to spend compute on an answer. */
 export interface Method {

@@ -1,21 +1,13 @@
 /** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
-import type { Values } from "../flags/table.ts";
-import type { commonFlags } from "../flags/common.ts";
 import { UsageError } from "../../core/errors.ts";
 import { selectTasks } from "../eval/select.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
-import type { compareFlags } from "./flags.ts";
 import { type Evaluation, readEvaluation, runMethods } from "./methods.ts";
 import { compareScores, type Comparison, conclusions, paperRows } from "./table.ts";
-
-/** Everything the command runs with. */
-export type CompareValues =
-  & Values<Omit<typeof commonFlags, keyof typeof compareFlags>>
-  & Values<typeof compareFlags>
-  & { readonly arguments: readonly string[] };
+import type { CompareValues } from "./values.ts";
 
 /** Runs the command; the number is its exit code. */
 export async function runCompare(

@@ -11,7 +11,7 @@ import { DataError, UsageError } from "../../core/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
-import { report, verdict } from "./run.ts";
+import { report, verdict } from "./report.ts";
 import { parseShard, selectTasks } from "./select.ts";
 import type { EvalValues } from "./values.ts";
 

@@ -1,32 +1,17 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
-import type { EvalFolder } from "../../core/eval/eval_folder.ts";
-import type { DocumentScore } from "../../core/eval/results.ts";
 import type { Sample } from "../../core/eval/samples.ts";
 import { UsageError } from "../../core/errors.ts";
-import { buildDocument, type Invocation } from "../output/document.ts";
+import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
-import { plainTable } from "../output/table.ts";
-import { answer, type AnsweringStats, openFolder } from "./answer.ts";
+import { answer, openFolder } from "./answer.ts";
 import { openEvalModel, requireModel } from "./model.ts";
 import { type PreparedTask, prepareTasks, requireData } from "./prepare.ts";
-import {
-  COLUMNS,
-  type FullResult,
-  paperTables,
-  parseBounds,
-  resultsObject,
-  shortfalls,
-  summarizeAll,
-  tableRows,
-  type TaskFacts,
-} from "./results.ts";
+import { report, verdict } from "./report.ts";
+import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
 import { requireCodeAllowed, scoreSamples, Tools } from "./score.ts";
 import { selectTasks, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./values.ts";
-
-const SCHEMA = "parscale.eval/1";
 
 /** Runs the command; the number is its exit code. */
 export async function runEval(
@@ -137,7 +122,7 @@ async function readSampleFile(
 }
 
 /** What results say of every task besides its scores. */
-export async function factsOf(
+async function factsOf(
   prepared: readonly PreparedTask[],
   tools: Tools,
 ): Promise<TaskFacts[]> {
@@ -148,46 +133,4 @@ export async function factsOf(
     files,
     ...("isCode" in task && task.isCode ? python : {}),
   }));
-}
-
-/** Writes results to the folder and to stdout. */
-export async function report(
-  facts: readonly TaskFacts[],
-  scores: readonly DocumentScore[],
-  { values, io, invocation, folder, model, stats }: {
-    values: EvalValues;
-    io: Io;
-    invocation: Invocation;
-    folder: EvalFolder | undefined;
-    model?: { readonly opened: { readonly device: string }; readonly fingerprint: string };
-    stats?: AnsweringStats;
-  },
-): Promise<FullResult[]> {
-  const results = await summarizeAll(facts, scores);
-  const object = {
-    model: model?.fingerprint ?? null,
-    stats: stats ?? null,
-    ...await resultsObject(results, values.preset),
-  };
-  const head = { schema: SCHEMA, device: model?.opened.device };
-  const duration = io.system.now() - invocation.startedMs;
-  await folder?.finish(scores, buildDocument(invocation, head, duration, object));
-  using output = openReport(io, invocation, { ...head, columns: COLUMNS });
-  if (invocation.format === "json") await output.finish(object);
-  else {
-    for (const row of tableRows(results)) output.row(row);
-    await output.finish();
-  }
-  if (invocation.format !== "table") return results;
-  for (const { name, columns } of paperTables(results, values.preset)) {
-    const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
-    io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
-  }
-  return results;
-}
-
-/** Says what fell short; the exit code follows. */
-export function verdict(missed: readonly string[], io: Io): number {
-  for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
-  return exitCode(missed.length > 0 ? "negative" : "done");
 }

@@ -1,5 +1,5 @@
 /**
- * Which texts `parscale visualize` shows: flags, files, stdin, or rows of a benchmark.
+ * Which texts `parscale visualize` shows: of flags, files or stdin; `task_rows.ts` has benchmarks.
  *
  * Comes in: the flags. Goes out: texts that are not yet tokens, since the model is opened later,
  * each with a name for errors. What surprises: a row of `generate` may have `tokens` and `text` for
@@ -24,16 +24,11 @@ export interface RawText {
   readonly tokens?: readonly number[];
 }
 
-/** Reads all texts; there is at least one. */
+/** Reads all texts of flags, files or stdin; there is at least one. */
 export async function readTexts(values: VisualizeValues, io: Io): Promise<RawText[]> {
-  refuseTwoSources(values);
-  const { text, task } = values;
+  const { text } = values;
   if (text.length > 0) {
     return text.map((one, id) => ({ id, place: `--text ${beginningOf(one)}`, text: one }));
-  }
-  if (task !== undefined) {
-    const { readTaskRows } = await import("./task_rows.ts");
-    return await readTaskRows(task, values);
   }
   const paths = values.arguments.length > 0 ? values.arguments : ["-"];
   const texts: RawText[] = [];
@@ -55,7 +50,10 @@ export async function readTexts(values: VisualizeValues, io: Io): Promise<RawTex
   return texts;
 }
 
-function refuseTwoSources({ text, task, data, ids, shots, arguments: files }: VisualizeValues) {
+/** Texts come from one place, and what chooses rows of a benchmark needs one. */
+export function refuseTwoSources(
+  { text, task, data, ids, shots, arguments: files }: VisualizeValues,
+) {
   const sources = [
     ...(files.length > 0 ? ["FILE"] : []),
     ...(text.length > 0 ? ["--text"] : []),

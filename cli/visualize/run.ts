@@ -4,7 +4,7 @@ import { type OpenedModel, openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openSink, type Sink } from "../output/sink.ts";
-import { readTexts } from "./input.ts";
+import { readTexts, refuseTwoSources } from "./input.ts";
 import { labelsOf } from "./look.ts";
 import { encodeTexts, type MeasuredText, measureTexts } from "./measure.ts";
 import { type Study, studyTexts } from "./result.ts";
@@ -18,8 +18,11 @@ export async function runVisualize(
   invocation: Invocation,
 ): Promise<void> {
   refuseContradictions(values);
+  refuseTwoSources(values);
   using figures = new Figures(values, io, invocation);
-  const raw = await readTexts(values, io);
+  const raw = values.task === undefined
+    ? await readTexts(values, io)
+    : await (await import("./task_rows.ts")).readTaskRows(values.task, values);
   using model = await openModel(values);
   requireStreams(model, values.model);
   const labels = labelsOf(model.engine.config.streams);
