@@ -32,6 +32,11 @@ export const command = defineCommand({
     },
   ],
   flags: compareFlags,
+  async plan(values) {
+    if (values.arguments.length > 0) return [];
+    const { planMethods } = await import("../compare/methods.ts");
+    return (await planMethods(values)).map(({ args }) => `parscale eval ${args.join(" ")}`);
+  },
   async run(values, io, invocation) {
     const { runCompare } = await import("../compare/run.ts");
     return await runCompare(values, io, invocation);

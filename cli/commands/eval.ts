@@ -42,6 +42,10 @@ export const command = defineCommand({
   flags: evalFlags,
   presets: evalPresets,
   savesOnInterrupt: true,
+  async plan(values, io) {
+    const { planEval } = await import("../eval/plan.ts");
+    return await planEval(values, io);
+  },
   async run(values, io, invocation) {
     const { runEval } = await import("../eval/run.ts");
     return await runEval(values, io, invocation);

@@ -75,31 +75,41 @@ function methodOf({ streams, num_beams: beams }: JsonObject, folder: string): Me
   return { kind: "single", scale: 1, label };
 }
 
-/** Runs every method's evaluation under --out, or in a temporary folder. */
+/** A method's evaluation before it is run. */
+interface Plan {
+  /** Of its folder. */
+  readonly name: string;
+  readonly args: readonly string[];
+}
+
+/** The evaluations to run, the one to compare with first. */
+export async function planMethods({ model, beams, parscale }: CompareValues): Promise<Plan[]> {
+  if (model === undefined) {
+    throw new UsageError(
+      "Cannot compare: found neither --model nor folders, expected one of them",
+      { hints: ["parscale compare --model qwen --parscale p4 --data bench"] },
+    );
+  }
+  const plans: Plan[] = [
+    { name: "p1", args: ["--model", model] },
+    ...beams.map((count) => ({
+      name: `beams-${count}`,
+      args: ["--model", model, "--num-beams", String(count)],
+    })),
+  ];
+  for (const [i, path] of parscale.entries()) {
+    plans.push({ name: `parscale-${i + 1}`, args: await modelArguments(model, path) });
+  }
+  return plans;
+}
+
+/** Runs every method's evaluation in a folder below `root`. */
 export async function runMethods(
   values: CompareValues,
   io: Io,
   root: string,
 ): Promise<Evaluation[]> {
-  const { model } = values;
-  if (model === undefined) {
-    throw new UsageError(
-      "Cannot compare: found neither --model nor folders, expected one of them",
-      {
-        hints: ["parscale compare --model qwen --parscale p4 --data bench"],
-      },
-    );
-  }
-  const plans: { name: string; args: readonly string[] }[] = [
-    { name: "p1", args: ["--model", model] },
-    ...values.beams.map((beams) => ({
-      name: `beams-${beams}`,
-      args: ["--model", model, "--num-beams", String(beams)],
-    })),
-  ];
-  for (const [i, path] of values.parscale.entries()) {
-    plans.push({ name: `parscale-${i + 1}`, args: await modelArguments(model, path) });
-  }
+  const plans = await planMethods(values);
   const evaluations: Evaluation[] = [];
   for (const { name, args } of plans) {
     const folder = join(root, name);

@@ -172,6 +172,14 @@ Deno.test("a preset sets tasks and shots and prints the paper's table", async ()
   assert(/^gsm8k +1 +4 +2 +strict_match/m.test(stdout), stdout);
 });
 
+Deno.test("--dry-run says what would be asked and opens no model", async () => {
+  const args = ["eval", "--model", "nowhere", "--data", DATA, "--limit", "3", "--n-samples", "10"];
+  const { code, stdout } = await runParscale([...args, ...tasks("piqa,humaneval"), "--dry-run"]);
+  assertEquals(code, 0);
+  assertStringIncludes(stdout, "piqa: 3 of 12 rows, 5 shots, log-likelihoods of choices");
+  assertStringIncludes(stdout, "humaneval: 3 of 164 rows, 0 shots, 11 answers of at most 768");
+});
+
 Deno.test("misuse is refused before a model is opened", async () => {
   const cases: [string[], string][] = [
     [["eval"], "Cannot evaluate: found no --tasks, expected at least one"],
