@@ -66,6 +66,23 @@ export const CHECKS: readonly Check[] = [
       }
     },
   },
+  {
+    name: "cuda libraries",
+    required: false,
+    async run() {
+      const { findCudaLibraries } = await import("../core/runtime/cuda/presence.ts");
+      const libraries = findCudaLibraries();
+      const found = libraries.map(({ library, found, about }) =>
+        `${library} ${found ? about : "not usable"}`
+      );
+      const missing = libraries.filter((each) => !each.found);
+      return {
+        ok: missing.length === 0,
+        found: `${found.join(", ")}; no device uses them yet`,
+        remedy: missing.flatMap(({ hints }) => hints).join("; ") || "please report this",
+      };
+    },
+  },
 ];
 
 /** Largest difference between a device and the reference on a tiny program. */

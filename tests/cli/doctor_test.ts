@@ -14,7 +14,13 @@ Deno.test("a healthy machine passes every required check", async () => {
     assertEquals(row.status === "ok", row.remedy === null);
   }
   const byName = Object.fromEntries(results.map((row: { check: string }) => [row.check, row]));
-  assertEquals(Object.keys(byName), ["deno", "cores", "memory", "device cpu"]);
+  assertEquals(Object.keys(byName), [
+    "deno",
+    "cores",
+    "memory",
+    "device cpu",
+    "cuda libraries",
+  ]);
   assertStringIncludes(byName.deno.found, Deno.version.deno);
   assertStringIncludes(byName["device cpu"].found, "of the reference");
 });

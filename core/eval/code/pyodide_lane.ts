@@ -102,7 +102,10 @@ class PyodideLane implements Sandbox {
       silent = false;
       return onResults(results);
     };
-    const end = await this.#try(job, listen);
+    const end = await this.#try(job, listen).catch((error): End => {
+      if (!(error instanceof EnvironmentError)) throw error;
+      return { ending: "crashed", detail: LOST };
+    });
     // The process may have died before it began, or of something outside: once more, in another.
     return end.ending === "crashed" && end.detail === LOST && silent
       ? await this.#try(job, listen)

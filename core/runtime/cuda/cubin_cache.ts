@@ -1,0 +1,91 @@
+/**
+ * Compiled kernels on disk, found by the hash of everything that went into them.
+ *
+ * Comes in: compiler version, source with its headers, target. Goes out: the cubin and its log; where
+ * they are known, neither NVRTC nor its 200 MB library is needed. A file is the length of the log
+ * (4 bytes, little-endian), the log, the cubin.
+ *
+ * What surprises: there is no lock. Compiling gives the same bytes every time, and a file appears
+ * under its name only when it is complete, so several processes may write it at once.
+ */
+import { createHash } from "node:crypto";
+import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";
+
+/** Bytes before the log. */
+const HEAD = 4;
+
+/** Folder of the cache; undefined where the environment names no home. */
+export function cubinFolder(env: (name: string) => string | undefined): string | undefined {
+  const own = env("PARSCALE_CACHE");
+  if (own) return `${own}/cubin`;
+  const cache = env("XDG_CACHE_HOME") || (env("HOME") && `${env("HOME")}/.cache`);
+  return cache && `${cache}/parscale/cubin`;
+}
+
+/** What a compiled program is found by. */
+export function cubinKey(version: string, source: KernelSource, target: CompileTarget): string {
+  const hash = createHash("sha256");
+  const headers = [...source.headers].sort(([a], [b]) => a < b ? -1 : 1).flat();
+  // Lengths keep two lists that read the same end to end apart.
+  for (const part of [version, ...compileOptions(target), source.name, source.text, ...headers]) {
+    hash.update(`${part.length}:${part}`);
+  }
+  return hash.digest("hex");
+}
+
+/** Cubins in one folder. */
+export class CubinCache {
+  readonly folder: string;
+
+  /** Nothing is made before something is written. */
+  constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  /** A program written before; undefined when there is none or its file is damaged. */
+  read(key: string): Cubin | undefined {
+    let file: Uint8Array<ArrayBuffer>;
+    try {
+      file = Deno.readFileSync(this.#path(key));
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+    if (file.length < HEAD) return undefined;
+    const end = HEAD + new DataView(file.buffer).getUint32(0, true);
+    if (end >= file.length) return undefined;
+    return { log: new TextDecoder().decode(file.subarray(HEAD, end)), bytes: file.slice(end) };
+  }
+
+  /** Keeps a program. */
+  write(key: string, { bytes, log }: Cubin): void {
+    const text = new TextEncoder().encode(log);
+    const file = new Uint8Array(HEAD + text.length + bytes.length);
+    new DataView(file.buffer).setUint32(0, text.length, true);
+    file.set(text, HEAD);
+    file.set(bytes, HEAD + text.length);
+    Deno.mkdirSync(this.folder, { recursive: true });
+    const temporary = `${this.#path(key)}.${crypto.randomUUID()}`;
+    Deno.writeFileSync(temporary, file);
+    Deno.renameSync(temporary, this.#path(key));
+  }
+
+  /** The program from disk, else compiled and kept. */
+  async compile(
+    version: string,
+    source: KernelSource,
+    target: CompileTarget,
+    compile: () => Cubin | Promise<Cubin>,
+  ): Promise<Cubin> {
+    const key = cubinKey(version, source, target);
+    const known = this.read(key);
+    if (known) return known;
+    const made = await compile();
+    this.write(key, made);
+    return made;
+  }
+
+  #path(key: string): string {
+    return `${this.folder}/${key}.cubin`;
+  }
+}

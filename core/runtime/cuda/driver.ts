@@ -1,0 +1,385 @@
+/**
+ * The driver API as a class: one device, its context, memory, streams, events, kernels and graphs.
+ *
+ * Comes in: a symbol table, the real libcuda or a stand-in that records calls. Goes out: plain numbers
+ * and handles as `bigint`; every return code is checked. Nothing here has run on a GPU yet.
+ *
+ * What surprises: the context is current on the thread that made the driver and on no other, so no
+ * call is `nonblocking`. Waiting blocks; whoever must not block polls `isDone` instead. Stream 0 is
+ * never used, since it waits for all others.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import { checkDriver, NOT_READY } from "./errors.ts";
+import type { DriverSymbols } from "./symbols.ts";
+
+/** Numbers by which the driver knows what can be asked of a device. */
+const DEVICE_ATTRIBUTE = {
+  processors: 16,
+  cacheBytes: 38,
+  sharedBytesPerProcessor: 81,
+  registersPerProcessor: 82,
+  sharedBytesPerBlock: 97,
+  cooperativeLaunch: 95,
+  clusterLaunch: 120,
+} as const;
+
+const [CAPABILITY_MAJOR, CAPABILITY_MINOR] = [75, 76];
+
+/** Numbers by which the driver knows what can be asked of a kernel. */
+const FUNCTION_ATTRIBUTE = { sharedBytes: 1, localBytes: 3, registers: 4 } as const;
+const [MAX_DYNAMIC_SHARED, NON_PORTABLE_CLUSTER] = [8, 14];
+
+const NON_BLOCKING = 1;
+const NO_TIMING = 2;
+const THREAD_LOCAL = 1;
+const [PORTABLE, MAPPED] = [1, 2];
+const NAME_BYTES = 256;
+/** Oldest driver whose exports are what the symbol table expects. */
+const OLDEST = 12000;
+/** Bytes of static and dynamic shared memory that need no permission. */
+const PLAIN_SHARED = 48 * 1024;
+
+/** What is known about a device. */
+export type DeviceInfo = Readonly<
+  & Record<keyof typeof DEVICE_ATTRIBUTE, number>
+  & { name: string; major: number; minor: number; memoryBytes: number }
+>;
+
+/** What the compiler made of a kernel. */
+export type KernelInfo = Readonly<Record<keyof typeof FUNCTION_ATTRIBUTE, number>>;
+
+/** Host memory that the device reaches by itself. */
+export interface PinnedMemory {
+  readonly address: bigint;
+  /** The same memory as the device addresses it; only where it was asked to be mapped. */
+  readonly device: bigint;
+  readonly buffer: ArrayBuffer;
+}
+
+const encoder = new TextEncoder();
+const cString = (text: string) => encoder.encode(`${text}\0`);
+
+/** See the head of this file. */
+export class Driver {
+  /** 13000 for CUDA 13.0. */
+  readonly version: number;
+  readonly #cu: DriverSymbols;
+  readonly #device: number;
+  readonly #u64 = new BigUint64Array(2);
+  readonly #i32 = new Int32Array(1);
+  readonly #f32 = new Float32Array(1);
+
+  /**
+   * Makes the primary context of a device current on this thread.
+   * @throws {EnvironmentError} when there is no driver or device that can be used
+   */
+  constructor(symbols: DriverSymbols, ordinal = 0) {
+    this.#cu = symbols;
+    checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
+    const version = this.#int(
+      "read the driver's version",
+      (out) => symbols.cuDriverGetVersion(out),
+    );
+    this.version = version;
+    if (version < OLDEST) {
+      throw new EnvironmentError(
+        `Cannot use the NVIDIA driver: found CUDA ${formatVersion(version)}, expected at least ` +
+          formatVersion(OLDEST),
+        { hints: ["install a newer NVIDIA driver"] },
+      );
+    }
+    const found = this.#int("count devices", (out) => symbols.cuDeviceGetCount(out));
+    if (ordinal >= found) {
+      throw new EnvironmentError(
+        `Cannot use CUDA device ${ordinal}: found ${found} devices, expected more than ${ordinal}`,
+        { hints: ["`nvidia-smi` lists the devices; CUDA_VISIBLE_DEVICES may hide some"] },
+      );
+    }
+    this.#device = this.#int("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
+    const context = this.#handle(
+      "open a context",
+      (out) => symbols.cuDevicePrimaryCtxRetain(out, this.#device),
+    );
+    checkDriver(symbols.cuCtxSetCurrent(context), "make the context current");
+  }
+
+  /** Name, capability and sizes of the device. */
+  deviceInfo(): DeviceInfo {
+    const ask = (attribute: number) =>
+      this.#int(
+        `read device attribute ${attribute}`,
+        (out) => this.#cu.cuDeviceGetAttribute(out, attribute, this.#device),
+      );
+    const name = new Uint8Array(NAME_BYTES);
+    const code = this.#cu.cuDeviceGetName(name, NAME_BYTES, this.#device);
+    checkDriver(code, "read the device's name");
+    const memory = this.#handle(
+      "read the device's memory size",
+      (out) => this.#cu.cuDeviceTotalMem_v2(out, this.#device),
+    );
+    const sizes = Object.entries(DEVICE_ATTRIBUTE).map(([key, attribute]) => [key, ask(attribute)]);
+    return {
+      ...Object.fromEntries(sizes) as Record<keyof typeof DEVICE_ATTRIBUTE, number>,
+      name: new TextDecoder().decode(name.subarray(0, name.indexOf(0))),
+      major: ask(CAPABILITY_MAJOR),
+      minor: ask(CAPABILITY_MINOR),
+      memoryBytes: Number(memory),
+    };
+  }
+
+  /** Free and total bytes of device memory. */
+  memoryInfo(): { free: number; total: number } {
+    const out = this.#u64;
+    checkDriver(this.#cu.cuMemGetInfo_v2(out.subarray(0, 1), out.subarray(1)), "read free memory");
+    return { free: Number(out[0]), total: Number(out[1]) };
+  }
+
+  /** Device memory, 256-byte aligned. It waits for the device, so allocate once and carve. */
+  allocate(bytes: number): bigint {
+    const doing = `allocate ${bytes} bytes on the device`;
+    return this.#handle(doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
+  }
+
+  /** Returns what `allocate` gave. */
+  free(address: bigint): void {
+    checkDriver(this.#cu.cuMemFree_v2(address), "free device memory");
+  }
+
+  /** Host memory that copies need not stage; `mapped` lets kernels write into it. */
+  allocatePinned(bytes: number, { mapped = false } = {}): PinnedMemory {
+    const flags = PORTABLE | (mapped ? MAPPED : 0);
+    const doing = `pin ${bytes} bytes of host memory`;
+    const address = this.#handle(
+      doing,
+      (out) => this.#cu.cuMemHostAlloc(out, BigInt(bytes), flags),
+    );
+    const device = mapped
+      ? this.#handle(doing, (out) => this.#cu.cuMemHostGetDevicePointer_v2(out, address, 0))
+      : 0n;
+    const pointer = Deno.UnsafePointer.create(address)!;
+    return { address, device, buffer: Deno.UnsafePointerView.getArrayBuffer(pointer, bytes) };
+  }
+
+  /** Returns pinned memory; its buffer must not be touched any more. */
+  freePinned({ address }: PinnedMemory): void {
+    checkDriver(this.#cu.cuMemFreeHost(address), "free pinned memory");
+  }
+
+  /** Copies to the device and waits. */
+  upload(target: bigint, source: ArrayBufferView<ArrayBuffer>): void {
+    const code = this.#cu.cuMemcpyHtoD_v2(target, source, BigInt(source.byteLength));
+    checkDriver(code, `copy ${source.byteLength} bytes to the device`);
+  }
+
+  /** Copies from the device and waits, also for kernels launched before. */
+  download(target: ArrayBufferView<ArrayBuffer>, source: bigint): void {
+    const code = this.#cu.cuMemcpyDtoH_v2(target, source, BigInt(target.byteLength));
+    checkDriver(code, `copy ${target.byteLength} bytes from the device`);
+  }
+
+  /** Copies from pinned memory in stream order. */
+  uploadAsync(target: bigint, pinned: bigint, bytes: number, stream: bigint): void {
+    const code = this.#cu.cuMemcpyHtoDAsync_v2(target, pinned, BigInt(bytes), stream);
+    checkDriver(code, `copy ${bytes} bytes to the device`);
+  }
+
+  /** Copies to pinned memory in stream order. */
+  downloadAsync(pinned: bigint, source: bigint, bytes: number, stream: bigint): void {
+    const code = this.#cu.cuMemcpyDtoHAsync_v2(pinned, source, BigInt(bytes), stream);
+    checkDriver(code, `copy ${bytes} bytes from the device`);
+  }
+
+  /** Copies within the device in stream order. */
+  copy(target: bigint, source: bigint, bytes: number, stream: bigint): void {
+    const code = this.#cu.cuMemcpyDtoDAsync_v2(target, source, BigInt(bytes), stream);
+    checkDriver(code, `copy ${bytes} bytes within the device`);
+  }
+
+  /** Zeroes device memory in stream order. */
+  zero(target: bigint, bytes: number, stream: bigint): void {
+    const code = this.#cu.cuMemsetD8Async(target, 0, BigInt(bytes), stream);
+    checkDriver(code, `zero ${bytes} bytes on the device`);
+  }
+
+  /** A stream of its own; lower numbers go first. */
+  createStream(priority = 0): bigint {
+    const create = this.#cu.cuStreamCreateWithPriority;
+    return this.#handle("create a stream", (out) => create(out, NON_BLOCKING, priority));
+  }
+
+  /** Waits until everything in the stream is done. Faults of kernels come up here. */
+  synchronize(stream: bigint): void {
+    checkDriver(this.#cu.cuStreamSynchronize(stream), "finish the work of a stream");
+  }
+
+  /** Lets later work of a stream wait for an event; the host goes on. */
+  waitEvent(stream: bigint, event: bigint): void {
+    checkDriver(this.#cu.cuStreamWaitEvent(stream, event, 0), "make a stream wait");
+  }
+
+  /** Frees a stream once its work is done. */
+  destroyStream(stream: bigint): void {
+    checkDriver(this.#cu.cuStreamDestroy_v2(stream), "free a stream");
+  }
+
+  /** A mark to be set in a stream; without times it is cheaper. */
+  createEvent({ timing = false } = {}): bigint {
+    const flags = timing ? 0 : NO_TIMING;
+    return this.#handle("create an event", (out) => this.#cu.cuEventCreate(out, flags));
+  }
+
+  /** Sets a mark behind all work the stream has so far. */
+  recordEvent(event: bigint, stream: bigint): void {
+    checkDriver(this.#cu.cuEventRecord(event, stream), "record an event");
+  }
+
+  /** Whether everything before a mark is done; never blocks. */
+  isDone(event: bigint): boolean {
+    const code = this.#cu.cuEventQuery(event);
+    if (code !== NOT_READY) checkDriver(code, "ask whether an event happened");
+    return code === 0;
+  }
+
+  /** Waits for a mark. */
+  waitFor(event: bigint): void {
+    checkDriver(this.#cu.cuEventSynchronize(event), "wait for an event");
+  }
+
+  /** Milliseconds between two marks made with `timing`. */
+  elapsed(start: bigint, end: bigint): number {
+    const code = this.#cu.cuEventElapsedTime(this.#f32, start, end);
+    checkDriver(code, "read the time between two events");
+    return this.#f32[0]!;
+  }
+
+  /** Frees an event. */
+  destroyEvent(event: bigint): void {
+    checkDriver(this.#cu.cuEventDestroy_v2(event), "free an event");
+  }
+
+  /** Loads a compiled program. */
+  loadModule(cubin: Uint8Array<ArrayBuffer>, name: string): bigint {
+    return this.#handle(
+      `load the kernels of ${name}`,
+      (out) => this.#cu.cuModuleLoadDataEx(out, cubin, 0, 0n, 0n),
+    );
+  }
+
+  /** A kernel of a loaded program by its `extern "C"` name. */
+  getFunction(module: bigint, name: string): bigint {
+    return this.#handle(
+      `find the kernel ${name}`,
+      (out) => this.#cu.cuModuleGetFunction(out, module, cString(name)),
+    );
+  }
+
+  /** Registers, static shared memory and local memory of a kernel, as loaded. */
+  kernelInfo(kernel: bigint): KernelInfo {
+    const entries = Object.entries(FUNCTION_ATTRIBUTE).map(([key, attribute]) => [
+      key,
+      this.#int(
+        "read what a kernel needs",
+        (out) => this.#cu.cuFuncGetAttribute(out, attribute, kernel),
+      ),
+    ]);
+    return Object.fromEntries(entries) as Record<keyof typeof FUNCTION_ATTRIBUTE, number>;
+  }
+
+  /** Allows a kernel more dynamic shared memory than every kernel may have. */
+  allowShared(kernel: bigint, bytes: number): void {
+    if (bytes <= PLAIN_SHARED) return;
+    const code = this.#cu.cuFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED, bytes);
+    checkDriver(code, `give a kernel ${bytes} bytes of shared memory`);
+  }
+
+  /** Allows a kernel clusters of more than 8 blocks. */
+  allowLargeClusters(kernel: bigint): void {
+    const code = this.#cu.cuFuncSetAttribute(kernel, NON_PORTABLE_CLUSTER, 1);
+    checkDriver(code, "give a kernel large clusters");
+  }
+
+  /** Blocks of a kernel that one processor holds at a time. */
+  blocksPerProcessor(kernel: bigint, threads: number, sharedBytes: number): number {
+    const ask = this.#cu.cuOccupancyMaxActiveBlocksPerMultiprocessor;
+    return this.#int(
+      "ask how many blocks fit",
+      (out) => ask(out, kernel, threads, BigInt(sharedBytes)),
+    );
+  }
+
+  /** Unloads a program; its kernels are gone. */
+  unloadModule(module: bigint): void {
+    checkDriver(this.#cu.cuModuleUnload(module), "unload kernels");
+  }
+
+  /** Launches as `LaunchSite` has laid it out; both numbers are host addresses. */
+  launch(kernel: bigint, config: bigint, parameters: bigint, name: string): void {
+    const code = this.#cu.cuLaunchKernelEx(config, kernel, parameters, 0n);
+    if (code !== 0) checkDriver(code, `launch ${name}`);
+  }
+
+  /**
+   * What `issue` puts into the stream, as a graph that can be launched again and again. Everything in
+   * it must have run once before, and it may neither allocate nor wait.
+   */
+  capture(stream: bigint, issue: () => void): bigint {
+    const cu = this.#cu;
+    checkDriver(cu.cuStreamBeginCapture_v2(stream, THREAD_LOCAL), "begin to capture a graph");
+    try {
+      issue();
+    } catch (error) {
+      this.#u64[0] = 0n;
+      cu.cuStreamEndCapture(stream, this.#u64); // the first error says more than this one would
+      if (this.#u64[0]) cu.cuGraphDestroy(this.#u64[0]);
+      throw error;
+    }
+    const graph = this.#handle(
+      "end the capture of a graph",
+      (out) => cu.cuStreamEndCapture(stream, out),
+    );
+    try {
+      return this.#handle(
+        "make a graph ready",
+        (out) => cu.cuGraphInstantiateWithFlags(out, graph, 0n),
+      );
+    } finally {
+      checkDriver(cu.cuGraphDestroy(graph), "free the template of a graph");
+    }
+  }
+
+  /** Puts a graph on the device ahead of its first launch. */
+  uploadGraph(graph: bigint, stream: bigint): void {
+    checkDriver(this.#cu.cuGraphUpload(graph, stream), "upload a graph");
+  }
+
+  /** Runs a graph in stream order. */
+  launchGraph(graph: bigint, stream: bigint): void {
+    checkDriver(this.#cu.cuGraphLaunch(graph, stream), "launch a graph");
+  }
+
+  /** Frees a graph. */
+  destroyGraph(graph: bigint): void {
+    checkDriver(this.#cu.cuGraphExecDestroy(graph), "free a graph");
+  }
+
+  /** Gives the context back. */
+  close(): void {
+    checkDriver(this.#cu.cuDevicePrimaryCtxRelease_v2(this.#device), "release the context");
+  }
+
+  #int(doing: string, call: (out: Int32Array<ArrayBuffer>) => number): number {
+    checkDriver(call(this.#i32), doing);
+    return this.#i32[0]!;
+  }
+
+  #handle(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
+    this.#u64[0] = 0n;
+    checkDriver(call(this.#u64), doing);
+    return this.#u64[0]!;
+  }
+}
+
+/** 13000 → "13.0" */
+export function formatVersion(version: number): string {
+  return `${Math.floor(version / 1000)}.${version % 1000 / 10}`;
+}

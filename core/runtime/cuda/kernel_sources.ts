@@ -1,0 +1,71 @@
+/**
+ * The text of every kernel file, carried inside the program, so that a compiled binary needs no files.
+ *
+ * Files include only headers of `kernels/common`, which the compiler is handed from memory. Neither
+ * text nor anything compiled of it has run on a GPU yet.
+ */
+import reduce from "../../../kernels/common/reduce.cuh" with { type: "text" };
+import types from "../../../kernels/common/types.cuh" with { type: "text" };
+import aggregateBackward from "../../../kernels/backward/aggregate.cu" with { type: "text" };
+import attentionBackward from "../../../kernels/backward/attention.cu" with { type: "text" };
+import embeddingBackward from "../../../kernels/backward/embedding.cu" with { type: "text" };
+import linearBackward from "../../../kernels/backward/linear.cu" with { type: "text" };
+import repeatBackward from "../../../kernels/backward/repeat_streams.cu" with { type: "text" };
+import rmsNormBackward from "../../../kernels/backward/rms_norm.cu" with { type: "text" };
+import swigluBackward from "../../../kernels/backward/swiglu.cu" with { type: "text" };
+import logprobsBackward from "../../../kernels/backward/token_logprobs.cu" with { type: "text" };
+import aggregate from "../../../kernels/forward/aggregate.cu" with { type: "text" };
+import argmax from "../../../kernels/forward/argmax.cu" with { type: "text" };
+import attention from "../../../kernels/forward/attention.cu" with { type: "text" };
+import embedding from "../../../kernels/forward/embedding.cu" with { type: "text" };
+import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" };
+import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
+import repeatStreams from "../../../kernels/forward/repeat_streams.cu" with { type: "text" };
+import rmsNorm from "../../../kernels/forward/rms_norm.cu" with { type: "text" };
+import rope from "../../../kernels/forward/rope.cu" with { type: "text" };
+import swiglu from "../../../kernels/forward/swiglu.cu" with { type: "text" };
+import tokenLogprobs from "../../../kernels/forward/token_logprobs.cu" with { type: "text" };
+import adamw from "../../../kernels/optimizer/adamw.cu" with { type: "text" };
+import globalNorm from "../../../kernels/optimizer/global_norm.cu" with { type: "text" };
+import type { KernelSource } from "./nvrtc.ts";
+
+/** Headers by the name in `#include`. */
+export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["common/reduce.cuh", reduce],
+  ["common/types.cuh", types],
+]);
+
+const TEXTS = {
+  "forward/embedding.cu": embedding,
+  "forward/repeat_streams.cu": repeatStreams,
+  "forward/rms_norm.cu": rmsNorm,
+  "forward/rope.cu": rope,
+  "forward/kv_cache.cu": kvCache,
+  "forward/attention.cu": attention,
+  "forward/swiglu.cu": swiglu,
+  "forward/aggregate.cu": aggregate,
+  "forward/linear.cu": linear,
+  "forward/token_logprobs.cu": tokenLogprobs,
+  "forward/argmax.cu": argmax,
+  "backward/embedding.cu": embeddingBackward,
+  "backward/repeat_streams.cu": repeatBackward,
+  "backward/rms_norm.cu": rmsNormBackward,
+  "backward/attention.cu": attentionBackward,
+  "backward/swiglu.cu": swigluBackward,
+  "backward/aggregate.cu": aggregateBackward,
+  "backward/linear.cu": linearBackward,
+  "backward/token_logprobs.cu": logprobsBackward,
+  "optimizer/adamw.cu": adamw,
+  "optimizer/global_norm.cu": globalNorm,
+} as const;
+
+/** A file of kernels, by its path below `kernels/`. */
+export type KernelFile = keyof typeof TEXTS;
+
+/** All files, in the order in which a training step meets them. */
+export const KERNEL_FILES = Object.keys(TEXTS) as readonly KernelFile[];
+
+/** A file with the headers it may include. */
+export function kernelSource(file: KernelFile): KernelSource {
+  return { name: file, text: TEXTS[file], headers: KERNEL_HEADERS };
+}

@@ -1,0 +1,174 @@
+/**
+ * Finds and opens libcuda, NVRTC, cuBLASLt and NCCL, wherever a driver, a toolkit or a Python wheel put
+ * them.
+ *
+ * Comes in: the name of a library and its symbol table. Goes out: its functions and where it was found,
+ * or an `EnvironmentError` that lists every path tried. Nothing of this has met a GPU yet.
+ *
+ * What surprises: NVRTC loads its builtins library by bare name and does not look beside itself, so
+ * when it was found by path the builtins are opened first; else every compilation fails. cuBLASLt takes
+ * up to a second to load, so it is opened only when it is needed.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import type { SymbolsOf } from "./symbols.ts";
+
+/** Libraries that can be asked for. */
+export type LibraryName = "libcuda" | "nvrtc" | "cublasLt" | "nccl";
+
+/** The machine as far as the search sees it; a test puts its own in place. */
+export interface Host {
+  env(name: string): string | undefined;
+  /** Names in a folder; empty when there is no such folder. */
+  list(folder: string): readonly string[];
+  /** Opens a library. Throws an `Error` with the loader's words. */
+  open<T extends Deno.ForeignLibraryInterface>(path: string, symbols: T): SymbolsOf<T>;
+}
+
+/** A library and where it came from. */
+export interface OpenedLibrary<S> {
+  readonly path: string;
+  readonly symbols: S;
+}
+
+interface Library {
+  /** Environment variable that names the file outright. */
+  readonly variable: string;
+  /** Without version, `libnvrtc.so`. */
+  readonly file: string;
+  /** Versions by which the loader may know it, newest first. */
+  readonly versions: readonly number[];
+  /** Folder of its wheel for CUDA 12; those for CUDA 13 share one. */
+  readonly wheel?: string;
+  readonly remedy: string;
+}
+
+const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
+  libcuda: {
+    variable: "PARSCALE_LIBCUDA",
+    file: "libcuda.so",
+    versions: [1],
+    remedy: "install an NVIDIA driver for CUDA 12.0 or later, or name it in PARSCALE_LIBCUDA",
+  },
+  nvrtc: {
+    variable: "PARSCALE_NVRTC",
+    file: "libnvrtc.so",
+    versions: [13, 12],
+    wheel: "cuda_nvrtc",
+    remedy: "run `pip install nvidia-cuda-nvrtc` in a virtual environment and activate it, " +
+      "or name the library in PARSCALE_NVRTC",
+  },
+  cublasLt: {
+    variable: "PARSCALE_CUBLASLT",
+    file: "libcublasLt.so",
+    versions: [13, 12],
+    wheel: "cublas",
+    remedy: "run `pip install nvidia-cublas` in a virtual environment and activate it, " +
+      "or name the library in PARSCALE_CUBLASLT",
+  },
+  nccl: {
+    variable: "PARSCALE_NCCL",
+    file: "libnccl.so",
+    versions: [2],
+    wheel: "nccl",
+    remedy: "run `pip install nvidia-nccl-cu13` in a virtual environment and activate it, " +
+      "or name the library in PARSCALE_NCCL",
+  },
+};
+
+/** Where WSL and the container runtime put the driver's library. */
+const DRIVER_FOLDERS = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
+
+/** Where a toolkit lies unless a variable says otherwise. */
+const TOOLKIT = "/usr/local/cuda";
+
+/** The real machine. */
+export const SYSTEM: Host = {
+  env: (name) => Deno.env.get(name),
+  list(folder) {
+    try {
+      return Array.from(Deno.readDirSync(folder), ({ name }) => name).sort();
+    } catch {
+      return []; // not there or not to be read: nothing to be found in it
+    }
+  },
+  open: (path, symbols) => Deno.dlopen(path, symbols).symbols,
+};
+
+/**
+ * Paths at which a library may be, best first. `maxMajor` leaves out toolkits newer than the driver
+ * understands: it may refuse what they compile.
+ */
+export function libraryPaths(name: LibraryName, host: Host, maxMajor = Infinity): string[] {
+  const { variable, file, versions } = LIBRARIES[name];
+  const explicit = host.env(variable);
+  if (explicit) return [explicit];
+  const follows = name === "nvrtc" || name === "cublasLt";
+  const files = versions.filter((version) => !follows || version <= maxMajor)
+    .map((version) => `${file}.${version}`);
+  const folders = name === "libcuda"
+    ? DRIVER_FOLDERS
+    : [...toolkitFolders(host), ...wheelFolders(name, host)];
+  return [...files, ...folders.flatMap((folder) => files.map((each) => `${folder}/${each}`))];
+}
+
+function toolkitFolders(host: Host): string[] {
+  const roots = [host.env("CUDA_HOME"), host.env("CUDA_PATH"), TOOLKIT].filter((root) => root);
+  const platform = Deno.build.arch === "aarch64" ? "sbsa-linux" : "x86_64-linux";
+  const inside = ["lib64", "lib", `targets/${platform}/lib`];
+  return [...new Set(roots)].flatMap((root) => inside.map((folder) => `${root}/${folder}`));
+}
+
+/** Wheels of CUDA 13 share one folder; before, each component had its own. */
+function wheelFolders(name: LibraryName, host: Host): string[] {
+  const component = `${LIBRARIES[name].wheel}/lib`;
+  const inside = name === "nccl" ? [component] : ["cu13/lib", component];
+  const roots = [host.env("VIRTUAL_ENV"), host.env("CONDA_PREFIX")].filter((root) => root);
+  return roots.flatMap((root) =>
+    host.list(`${root}/lib`).filter((entry) => /^python3/.test(entry)).flatMap((python) =>
+      inside.map((folder) => `${root}/lib/${python}/site-packages/nvidia/${folder}`)
+    )
+  );
+}
+
+/**
+ * Opens the first library that loads. It stays loaded until the process ends.
+ * @throws {EnvironmentError} with everything that was tried
+ */
+export function openLibrary<T extends Deno.ForeignLibraryInterface>(
+  name: LibraryName,
+  symbols: T,
+  { host = SYSTEM, maxMajor }: { host?: Host; maxMajor?: number | undefined } = {},
+): OpenedLibrary<SymbolsOf<T>> {
+  const tried: string[] = [];
+  for (const path of libraryPaths(name, host, maxMajor)) {
+    try {
+      if (name === "nvrtc") openBuiltins(path, host);
+      return { path, symbols: host.open(path, symbols) };
+    } catch (error) {
+      tried.push(`${path} (${reason(path, error)})`);
+    }
+  }
+  const { file, remedy } = LIBRARIES[name];
+  throw new EnvironmentError(
+    `Cannot load ${file}: found no usable one, tried ${tried.join(", ") || "nothing"}`,
+    { hints: [remedy] },
+  );
+}
+
+/** Loads what NVRTC will ask for by bare name, `libnvrtc-builtins.so.13.0`. */
+function openBuiltins(path: string, host: Host): void {
+  const slash = path.lastIndexOf("/");
+  if (slash < 0) return; // the loader's own search finds both
+  const folder = path.slice(0, slash);
+  const major = /\.so\.(\d+)/.exec(path.slice(slash))?.[1] ?? "";
+  const file = host.list(folder).find((each) => each.startsWith(`libnvrtc-builtins.so.${major}`));
+  if (file) host.open(`${folder}/${file}`, {});
+}
+
+/** The loader's words without the path, which stands before them. */
+function reason(path: string, error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.includes("No such file") || text.includes("cannot open shared object")
+    ? "not found"
+    : text.replaceAll(path, "it").replace(/^Could not open library: /, "");
+}

@@ -1,0 +1,150 @@
+/**
+ * Compiles CUDA C++ text to machine code for one architecture, in this process.
+ *
+ * Comes in: the text of a kernel file and of the headers it includes, all from memory. Goes out: a
+ * cubin and what the compiler said about each kernel. Cubins made here have not run on a GPU yet.
+ *
+ * What surprises: by default NVRTC also looks for headers in the working directory; that is switched
+ * off, so that a file lying there can never change a kernel. Compiles from several threads wait for
+ * each other inside the library.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import { checkNvrtc } from "./errors.ts";
+import type { NvrtcSymbols } from "./symbols.ts";
+
+/** Text to compile. */
+export interface KernelSource {
+  /** As it appears in messages and in the cache, `forward/rms_norm.cu`. */
+  readonly name: string;
+  readonly text: string;
+  /** Headers by the name in their `#include`. */
+  readonly headers: ReadonlyMap<string, string>;
+}
+
+/** What to compile for. */
+export interface CompileTarget {
+  /** `sm_90a` */
+  readonly architecture: string;
+  /** Values of `-D` macros. */
+  readonly defines: Readonly<Record<string, number>>;
+}
+
+/** A compiled program. */
+export interface Cubin {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly log: string;
+}
+
+const COMPILATION_FAILED = 6;
+
+/** Options in the order given to the compiler. */
+export function compileOptions({ architecture, defines }: CompileTarget): string[] {
+  return [
+    `--gpu-architecture=${architecture}`,
+    "--std=c++17",
+    "--no-source-include",
+    "--ptxas-options=-v",
+    ...Object.entries(defines).sort().map(([name, value]) => `-D${name}=${value}`),
+  ];
+}
+
+/** The architecture to compile for; Hopper's tensor instructions exist under its own name only. */
+export function architectureOf(major: number, minor: number): string {
+  if (major < 8) {
+    throw new EnvironmentError(
+      `Cannot use this device: found compute capability ${major}.${minor}, expected at least 8.0`,
+      { hints: ["use --device cpu"] },
+    );
+  }
+  return major === 9 ? "sm_90a" : `sm_${major}${minor}`;
+}
+
+/** The runtime compiler behind its symbol table. */
+export class Nvrtc {
+  /** `13.0` */
+  readonly version: string;
+  readonly #nvrtc: NvrtcSymbols;
+
+  /** Asks the library for its version. */
+  constructor(symbols: NvrtcSymbols) {
+    this.#nvrtc = symbols;
+    const [major, minor] = [new Int32Array(1), new Int32Array(1)];
+    checkNvrtc(symbols.nvrtcVersion(major, minor), "read the version of NVRTC");
+    this.version = `${major[0]}.${minor[0]}`;
+  }
+
+  /** Architectures it knows, as numbers: 80, 90, 120. */
+  architectures(): number[] {
+    const count = new Int32Array(1);
+    checkNvrtc(this.#nvrtc.nvrtcGetNumSupportedArchs(count), "count architectures");
+    const list = new Int32Array(count[0]!);
+    checkNvrtc(this.#nvrtc.nvrtcGetSupportedArchs(list), "list architectures");
+    return [...list];
+  }
+
+  /**
+   * Compiles one program.
+   * @throws {CudaError} when the library fails
+   * @throws {EnvironmentError} with the compiler's words when it refuses the text
+   */
+  compile(source: KernelSource, target: CompileTarget): Cubin {
+    const nvrtc = this.#nvrtc;
+    const program = new BigUint64Array(1);
+    const doing = `compile ${source.name} for ${target.architecture}`;
+    const created = nvrtc.nvrtcCreateProgram(
+      program,
+      cString(source.text),
+      cString(source.name),
+      source.headers.size,
+      stringArray([...source.headers.values()]),
+      stringArray([...source.headers.keys()]),
+    );
+    checkNvrtc(created, doing);
+    try {
+      const options = compileOptions(target);
+      const code = nvrtc.nvrtcCompileProgram(program[0]!, options.length, stringArray(options));
+      const log = this.#log(program[0]!, doing);
+      if (code === COMPILATION_FAILED) {
+        throw new EnvironmentError(`Cannot ${doing}: found errors\n${log}`, {
+          hints: [`NVRTC ${this.version} may be too old for this device, or please report this`],
+        });
+      }
+      checkNvrtc(code, doing);
+      const size = new BigUint64Array(1);
+      checkNvrtc(nvrtc.nvrtcGetCUBINSize(program[0]!, size), doing);
+      const bytes = new Uint8Array(Number(size[0]));
+      checkNvrtc(nvrtc.nvrtcGetCUBIN(program[0]!, bytes), doing);
+      return { bytes, log };
+    } finally {
+      nvrtc.nvrtcDestroyProgram(program);
+    }
+  }
+
+  #log(program: bigint, doing: string): string {
+    const size = new BigUint64Array(1);
+    checkNvrtc(this.#nvrtc.nvrtcGetProgramLogSize(program, size), doing);
+    const bytes = new Uint8Array(Number(size[0]));
+    checkNvrtc(this.#nvrtc.nvrtcGetProgramLog(program, bytes), doing);
+    return new TextDecoder().decode(bytes.subarray(0, -1)); // without the closing zero
+  }
+}
+
+function cString(text: string): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(`${text}\0`);
+}
+
+/** `char**`: the addresses of the strings and, behind them in the same buffer, the strings. */
+function stringArray(strings: readonly string[]): Uint8Array<ArrayBuffer> {
+  const encoded = strings.map(cString);
+  const bytes = encoded.reduce((sum, each) => sum + each.length, 8 * strings.length);
+  const all = new Uint8Array(bytes);
+  const base = Deno.UnsafePointer.value(Deno.UnsafePointer.of(all));
+  const addresses = new DataView(all.buffer);
+  let at = 8 * strings.length;
+  encoded.forEach((each, i) => {
+    addresses.setBigUint64(8 * i, base + BigInt(at), true);
+    all.set(each, at);
+    at += each.length;
+  });
+  return all;
+}

@@ -1,0 +1,44 @@
+// token_logprobs: logits[n, target] − log Σ exp(logits[n]), natural logarithm, in one reading.
+//
+// in   logits [N, V], targets [N] i32
+// out  logprobs [N] f32
+// saved for backward: normalizer = log Σ exp(logits[n]) [N] f32, where it is not null
+// reference: core/ops/token_logprobs.ts; float inside, about 1e-6 of the largest logit. Not yet
+// run on a GPU. A target outside the vocabulary gives NaN, which no later sum hides.
+#include "common/reduce.cuh"
+#include "common/types.cuh"
+
+constexpr int THREADS = 512;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    token_logprobs(float* __restrict__ logprobs, float* __restrict__ normalizer,
+                   const Element* __restrict__ logits, const int* __restrict__ targets, int N,
+                   int V) {
+  const int n = blockIdx.x;
+  if (n >= N) return;
+  __shared__ float scratch[THREADS / 32];
+  const Element* row = logits + (long long)n * V;  // (V)
+  const int step = packStep(V);
+  float peak = -INFINITE, total = 0.0f;  // of what this thread has seen: Σ exp(x − peak)
+  for (int v = threadIdx.x * step; v < V; v += THREADS * step) {
+    const Pack a = load(row + v, step);
+    float highest = a.v[0];
+#pragma unroll
+    for (int i = 1; i < WIDTH; i++) highest = i < step ? fmaxf(highest, a.v[i]) : highest;
+    if (highest > peak) {
+      total *= expf(peak - highest);
+      peak = highest;
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) total += i < step ? expf(a.v[i] - peak) : 0.0f;
+  }
+  const float summit = blockMax(peak, scratch);
+  const float share = peak == -INFINITE ? 0.0f : total * expf(peak - summit);
+  const float sum = blockSum(share, scratch);
+  if (threadIdx.x != 0) return;
+  const float all = summit + logf(sum);
+  const int target = targets[n];
+  const bool known = target >= 0 && target < V;
+  logprobs[n] = known ? widen(row[known ? target : 0]) - all : __int_as_float(0x7fc00000);
+  if (normalizer) normalizer[n] = all;
+}
