@@ -66,7 +66,11 @@ export class CubinCache {
     file.set(bytes, HEAD + text.length);
     Deno.mkdirSync(this.folder, { recursive: true });
     const temporary = `${this.#path(key)}.${crypto.randomUUID()}`;
-    Deno.writeFileSync(temporary, file);
+    {
+      using target = Deno.openSync(temporary, { write: true, createNew: true });
+      for (let done = 0; done < file.length;) done += target.writeSync(file.subarray(done));
+      target.syncSync();
+    }
     Deno.renameSync(temporary, this.#path(key));
   }
 
