@@ -9,9 +9,8 @@ const lawFlags = {
     group: "Law",
     defaultText: "none; stack-v2-python with --parameters paper",
     summary: "Take the paper's observations instead of files",
-    details:
-      "24 losses of Stack-V2-Python are built in. For the Pile only the laws that the paper prints " +
-      "are, which --preset paper takes.",
+    details: "The 24 losses of each of its two corpora; the laws it prints for them are taken by " +
+      "--preset paper.",
   },
   law: {
     type: "choice",

@@ -35,12 +35,7 @@ export async function openInput(values: FitValues, io: Io): Promise<Input> {
       ],
     });
   }
-  const { observations } = DATA_SETS[name];
-  if (observations.length > 0 || parameters === "paper") return { name, observations };
-  throw new DataError(
-    `Cannot fit --data-set ${name}: found no losses built in, expected a file with them`,
-    { hints: ["--preset paper takes the parameters that the paper prints for it"] },
-  );
+  return { name, observations: DATA_SETS[name].observations };
 }
 
 async function readPaths({ arguments: paths, dataSet, parameters }: FitValues, io: Io) {

@@ -1,5 +1,5 @@
 /**
- * All starts of both laws on the paper's 24 losses, beside SciPy's L-BFGS-B with numeric gradients, the
+ * All starts of the paper's four fits, beside SciPy's L-BFGS-B with numeric gradients, the
  * optimiser the paper used, in turn on one core.
  *
  *   deno run -A tests/bench/fit_scipy.ts --python PYTHON [--rounds 3]
@@ -12,7 +12,8 @@ import { DATA_SETS } from "../../cli/fit/data_sets.ts";
 import { fitLaw } from "../../core/analysis/fit.ts";
 
 const flags = parseArgs(Deno.args, { string: ["python", "rounds"], default: { rounds: "3" } });
-const { observations } = DATA_SETS["stack-v2-python"];
+const CORPORA = ["stack-v2-python", "pile"] as const;
+const LAWS = ["log", "theoretical"] as const;
 
 const SCRIPT = `
 import itertools, json, math, sys, time
@@ -40,7 +41,13 @@ for law in ("log", "theoretical"):
     print(json.dumps({"law": law, "seconds": time.perf_counter() - began, "best": float(min(found))}))
 `;
 
-async function scipy(python: string): Promise<{ law: string; seconds: number; best: number }[]> {
+interface Timed {
+  readonly law: string;
+  readonly seconds: number;
+  readonly best: number;
+}
+
+async function scipy(python: string, observations: unknown): Promise<Timed[]> {
   const child = new Deno.Command(python, {
     args: ["-W", "ignore", "-c", SCRIPT],
     env: { OMP_NUM_THREADS: "1", OPENBLAS_NUM_THREADS: "1" },
@@ -56,29 +63,40 @@ async function scipy(python: string): Promise<{ law: string; seconds: number; be
 
 const median = (values: readonly number[]) =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
-const ours: Record<string, number[]> = { log: [], theoretical: [] };
-const theirs: Record<string, number[]> = { log: [], theoretical: [] };
-const best: Record<string, [number, number]> = {};
+const rows = new Map<string, { ours: number[]; theirs: number[]; best: [number, number] }>();
 for (let round = 0; round < Number(flags.rounds); round++) {
-  for (const law of ["log", "theoretical"] as const) {
-    const began = performance.now();
-    const { huberLoss } = fitLaw(observations, law);
-    ours[law]!.push((performance.now() - began) / 1000);
-    best[law] = [huberLoss, NaN];
-  }
-  for (const { law, seconds, best: found } of flags.python ? await scipy(flags.python) : []) {
-    theirs[law]!.push(seconds);
-    best[law]![1] = found;
+  for (const corpus of CORPORA) {
+    const { observations } = DATA_SETS[corpus];
+    const rowOf = (law: string) => {
+      const name = `${corpus}, ${law}`;
+      const row = rows.get(name) ?? { ours: [], theirs: [], best: [NaN, NaN] };
+      rows.set(name, row);
+      return row;
+    };
+    for (const law of LAWS) {
+      const row = rowOf(law);
+      const began = performance.now();
+      row.best[0] = fitLaw(observations, law).huberLoss;
+      row.ours.push((performance.now() - began) / 1000);
+    }
+    for (
+      const { law, seconds, best } of flags.python ? await scipy(flags.python, observations) : []
+    ) {
+      rowOf(law).theirs.push(seconds);
+      rowOf(law).best[1] = best;
+    }
   }
 }
-for (const law of ["log", "theoretical"]) {
-  const [mine, other] = [median(ours[law]!), median(theirs[law]!)];
+let [mine, theirs] = [0, 0];
+for (const [name, row] of rows) {
+  const own = median(row.ours), other = row.theirs.length > 0 ? median(row.theirs) : NaN;
+  mine += own;
+  theirs += other;
   console.log(
-    `${law}: ours ${mine.toFixed(3)} s, objective ${best[law]![0].toExponential(6)}; ` +
-      (Number.isFinite(other)
-        ? `SciPy ${other.toFixed(2)} s, ${best[law]![1].toExponential(6)}; ${
-          (other / mine).toFixed(0)
-        }x`
-        : "SciPy not given"),
+    `${name}: ours ${own.toFixed(3)} s to ${row.best[0].toExponential(6)}, SciPy ` +
+      `${other.toFixed(2)} s to ${row.best[1].toExponential(6)}, ${(other / own).toFixed(0)}x`,
   );
 }
+console.log(
+  `all four: ${mine.toFixed(2)} s, SciPy ${theirs.toFixed(1)} s, ${(theirs / mine).toFixed(0)}x`,
+);

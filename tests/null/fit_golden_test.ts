@@ -55,6 +55,25 @@ Deno.test("the theoretical law has the spec's numbers, from every start", () => 
   assertEquals([r2.toFixed(4), starts, startsConverged], ["0.9959", 300, 300]);
 });
 
+Deno.test("the Pile: all starts of both laws, near what the paper prints, with its last digits", () => {
+  const pile = DATA_SETS.pile;
+  assertEquals(pile.observations.length, 24);
+  for (
+    const [kind, objective, r2] of [["log", "1.814", "0.9987"], [
+      "theoretical",
+      "4.545",
+      "0.9968",
+    ]] as const
+  ) {
+    const fit = fitLaw(pile.observations, kind);
+    for (const name of PARAMETERS) assertClose(fit.law[name], pile.laws[kind][name], 2e-3, name);
+    assertEquals([(fit.huberLoss * 1e5).toFixed(3), fit.r2.toFixed(4)], [objective, r2]);
+    assertEquals([fit.starts, fit.startsConverged], [300, 300]);
+    const printed = judge(pile.laws[kind], pile.observations);
+    assertEquals([(printed.huberLoss * 1e5).toFixed(3), printed.r2.toFixed(4)], [objective, r2]);
+  }
+});
+
 Deno.test("the printed parameters give every printed row, objective and R²", () => {
   const { paper, paper_predictions } = GOLDEN.logarithmic;
   assertEquals({ ...laws.log, k: laws.log.stream }, {
