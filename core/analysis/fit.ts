@@ -144,18 +144,26 @@ function huber(e: number): number {
 function objectiveOf(observations: readonly Observation[], kind: LawKind): Objective {
   const streams = [...new Set(observations.map(({ p }) => p))];
   const lnP = Float64Array.from(streams, Math.log);
-  const place = observations.map(({ p }) => streams.indexOf(p));
+  const place = Uint8Array.from(observations, ({ p }) => streams.indexOf(p));
   const lnN = Float64Array.from(observations, ({ n }) => Math.log(n / UNIT));
   const lnL = Float64Array.from(observations, ({ loss }) => Math.log(loss));
-  // Of each P: what N is multiplied with, its logarithm, and what the whole term is multiplied with.
-  const m = new Float64Array(streams.length).fill(1);
+  // Of each P: the logarithm of what N is multiplied with, what the whole term is multiplied with,
+  // and how the term changes with the stream parameter, over (A / N m)^α.
   const lnM = new Float64Array(streams.length);
   const share = new Float64Array(streams.length).fill(1);
+  const byParameter = new Float64Array(streams.length);
   return (x, gradient) => {
     const [E, alpha, stream] = [Math.exp(x[0]!), Math.exp(x[2]!), Math.exp(x[3] ?? 0)];
     for (let s = 0; s < streams.length; s++) {
-      if (kind === "log") lnM[s] = Math.log(m[s] = stream * lnP[s]! + 1);
-      if (kind === "theoretical") share[s] = ((streams[s]! - 1) * stream + 1) / streams[s]!;
+      if (kind === "log") {
+        const m = stream * lnP[s]! + 1;
+        lnM[s] = Math.log(m);
+        byParameter[s] = -alpha * lnP[s]! / m;
+      }
+      if (kind === "theoretical") {
+        share[s] = ((streams[s]! - 1) * stream + 1) / streams[s]!;
+        byParameter[s] = 1 - 1 / streams[s]!;
+      }
     }
     const lnA = x[1]!;
     let value = 0, byE = 0, byA = 0, byAlpha = 0, byStream = 0;
@@ -167,12 +175,11 @@ function objectiveOf(observations: readonly Observation[], kind: LawKind): Objec
       const L = E + t;
       const e = Math.log(L) - lnL[row]!;
       value += huber(e);
-      const g = Math.max(-DELTA, Math.min(DELTA, e)) / L;
+      const g = (e > DELTA ? DELTA : e < -DELTA ? -DELTA : e) / L;
       byE += g;
       byA += g * t;
       byAlpha += g * t * ratio;
-      if (kind === "log") byStream -= g * t * alpha * lnP[s]! / m[s]!;
-      if (kind === "theoretical") byStream += g * base * (1 - 1 / streams[s]!);
+      byStream += g * base * byParameter[s]!;
     }
     gradient[0] = byE * E;
     gradient[1] = byA * alpha;

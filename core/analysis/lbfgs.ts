@@ -23,6 +23,8 @@ const PAIRS = 10;
 /** Wolfe constants. */
 const DECREASE = 1e-4, CURVATURE = 0.9;
 const MAX_STEP_TRIES = 40;
+/** Promised gain, relative to the value, below which a descent ends. */
+const LEAST_GAIN = 1e-17;
 /** Steps without any gain after which a minimum is taken for reached. */
 const PATIENCE = 3;
 
@@ -45,6 +47,8 @@ export function minimize(
       steps.length = changes.length = 0;
       direction = gradient.map((g) => -g);
     }
+    // What a whole step promises is less than the value's own rounding: no search can find it.
+    if (steps.length > 0 && -dot(direction, gradient) <= LEAST_GAIN * Math.abs(value)) break;
     const first = steps.length > 0 ? 1 : Math.min(1, 1 / norm(gradient));
     const found = lineSearch(objective, { x, value, gradient, direction }, first);
     if (!found) {
