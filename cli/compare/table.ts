@@ -3,7 +3,7 @@
  * or beams, and for every task streams beside beams.
  */
 import type { DocumentScore } from "../../core/eval/results.ts";
-import { type Difference, pairedDifference } from "../../core/eval/paired.ts";
+import { type Difference, meanWithError, pairedDifference } from "../../core/eval/paired.ts";
 import { DataError } from "../../core/errors.ts";
 import type { Row } from "../output/table.ts";
 import type { Evaluation, Method, Timing } from "./methods.ts";
@@ -37,7 +37,7 @@ export function compareScores(evaluations: readonly Evaluation[]): Comparison[] 
         ? undefined
         : pairedDifference(values, ids.map((id) => base.get(id)!.value));
       const { method, timing } = evaluation;
-      return { method, task, metric, mean: meanOf(values), against: difference, timing };
+      return { method, task, metric, mean: meanWithError(values), against: difference, timing };
     });
   });
 }
@@ -82,13 +82,6 @@ function requireSameRows(
     `Cannot compare ${paths}: found another prompt for row ${changed[0]} of ${task}`,
     { hints: ["evaluate both with the same --data, --shots and --chat"] },
   );
-}
-
-function meanOf(values: readonly number[]): Comparison["mean"] {
-  const n = values.length;
-  const value = values.reduce((sum, x) => sum + x, 0) / n;
-  const squares = values.reduce((sum, x) => sum + (x - value) ** 2, 0);
-  return { value, stderr: n > 1 ? Math.sqrt(squares / (n - 1) / n) : undefined, n };
 }
 
 /** Rows of the table: streams or beams down, tasks and costs across; scores in percent. */

@@ -1,9 +1,20 @@
 /**
- * Differences of two methods on the same rows, with intervals that use the pairing.
+ * Means with standard errors, and differences of two methods on the same rows, with intervals that use
+ * the pairing.
  *
  * Rows are hard or easy for both methods alike; taking the difference row by row removes that, and the
  * interval is narrower than two separate standard errors suggest.
  */
+
+/** A mean over n values, with sample standard deviation / √n where there are two or more. */
+export function meanWithError(
+  values: readonly number[],
+): { value: number; stderr: number | undefined; n: number } {
+  const n = values.length;
+  const value = values.reduce((sum, x) => sum + x, 0) / n;
+  const squares = values.reduce((sum, x) => sum + (x - value) ** 2, 0);
+  return { value, stderr: n > 1 ? Math.sqrt(squares / (n - 1) / n) : undefined, n };
+}
 
 /** A mean difference and its 95% interval. */
 export interface Difference {
@@ -21,11 +32,9 @@ export function pairedDifference(
 ): Difference | undefined {
   const n = a.length;
   if (b.length !== n) throw new RangeError(`Cannot pair ${n} rows with ${b.length}`);
-  if (n < 2) return undefined;
-  const differences = a.map((value, i) => value - b[i]!);
-  const difference = differences.reduce((sum, x) => sum + x, 0) / n;
-  const squares = differences.reduce((sum, x) => sum + (x - difference) ** 2, 0);
-  const reach = studentQuantile(n - 1) * Math.sqrt(squares / (n - 1) / n);
+  const { value: difference, stderr } = meanWithError(a.map((value, i) => value - b[i]!));
+  if (stderr === undefined) return undefined;
+  const reach = studentQuantile(n - 1) * stderr;
   return { difference, low: difference - reach, high: difference + reach, n };
 }
 

@@ -5,6 +5,7 @@
  */
 import { DataError } from "../errors.ts";
 import type { Document } from "./documents.ts";
+import { meanWithError } from "./paired.ts";
 import { codePointLength } from "./python_text.ts";
 import type { Sample } from "./samples.ts";
 import type { ChoiceQuestion, Metrics, OpenQuestion, Scorer, ScoringTools, Task } from "./task.ts";
@@ -117,10 +118,5 @@ export function summarize(task: Task, scores: readonly DocumentScore[]): TaskRes
 }
 
 function meanOf(metric: string, scores: readonly DocumentScore[]): Mean {
-  const values = scores.flatMap(({ metrics }) => metrics[metric] ?? []);
-  const n = values.length;
-  const value = values.reduce((sum, x) => sum + x, 0) / n;
-  const squares = values.reduce((sum, x) => sum + (x - value) ** 2, 0);
-  const stderr = n > 1 ? Math.sqrt(squares / (n - 1) / n) : undefined;
-  return { metric, value, stderr, n };
+  return { metric, ...meanWithError(scores.flatMap(({ metrics }) => metrics[metric] ?? [])) };
 }
