@@ -42,7 +42,7 @@ export interface Timing {
 
 /** Reads a finished evaluation. */
 export async function readEvaluation(folder: string): Promise<Evaluation> {
-  const { CONFIG, RESULTS, SCORES } = await import("../../core/eval/eval_folder.ts");
+  const { CONFIG, parseScores, RESULTS, SCORES } = await import("../../core/eval/eval_folder.ts");
   for (const name of [CONFIG, RESULTS, SCORES]) {
     if (await statIfExists(join(folder, name))) continue;
     throw new DataError(
@@ -59,8 +59,7 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
     (tasks as { task: string; metrics: { metric: string }[] }[])
       .map(({ task, metrics }) => [task, metrics[0]?.metric ?? ""]),
   );
-  const lines = (await Deno.readTextFile(join(folder, SCORES))).split("\n");
-  const scores = lines.filter((line) => line !== "").map((line) => JSON.parse(line));
+  const scores = parseScores(await Deno.readTextFile(join(folder, SCORES)));
   return { method: methodOf(identity, folder), folder, scores, headlines, timing: undefined };
 }
 

@@ -150,16 +150,19 @@ function peakMemory(): number | null {
   return kilobytes === undefined ? null : Number(kilobytes) * 1024;
 }
 
+/** Plain requests are there already; a conversation is rendered by the model's template. */
 async function planDocuments(
   prepared: readonly PreparedTask[],
   chat: EvalModel | undefined,
 ): Promise<PlannedDocument[]> {
+  const plan = prepared.flatMap(({ documents }) => documents);
+  if (!chat) return plan;
   const { requestsOf } = await import("../../core/eval/documents.ts");
-  const plan: PlannedDocument[] = [];
-  for (const { document, hash } of prepared.flatMap(({ documents }) => documents)) {
-    plan.push({ document, hash, requests: await requestsOf(document, chat?.render) });
+  const rendered: PlannedDocument[] = [];
+  for (const one of plan) {
+    rendered.push({ ...one, requests: await requestsOf(one.document, chat.render) });
   }
-  return plan;
+  return rendered;
 }
 
 /** --batch, or less where keys and values of so many sequences would not fit into memory. */

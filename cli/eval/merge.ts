@@ -79,7 +79,7 @@ export async function mergeFolders(
 }
 
 async function readPart(path: string): Promise<Part> {
-  const { CONFIG, parseSamples, RESULTS, SAMPLES, SCORES } = await import(
+  const { CONFIG, parseSamples, parseScores, RESULTS, SAMPLES, SCORES } = await import(
     "../../core/eval/eval_folder.ts"
   );
   const { schema: _, ...identity } = await readJsonObject(join(path, CONFIG));
@@ -97,13 +97,12 @@ async function readPart(path: string): Promise<Part> {
   if (!isObject(results) || !Array.isArray(results.tasks)) {
     throw new DataError(`Cannot merge "${path}": found no tasks in its ${RESULTS}`);
   }
-  const lines = (await Deno.readTextFile(join(path, SCORES))).trim().split("\n");
   return {
     path,
     identity,
     ...shard,
     samples: parseSamples(await Deno.readTextFile(join(path, SAMPLES)), join(path, SAMPLES)),
-    scores: lines.filter((line) => line !== "").map((line) => JSON.parse(line)),
+    scores: parseScores(await Deno.readTextFile(join(path, SCORES))),
     facts: results.tasks as TaskFacts[],
     model: String(results.model),
     device: String(device),

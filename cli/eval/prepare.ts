@@ -5,7 +5,7 @@
  * and rows of the wrong split are refused.
  */
 import type { DataFile } from "../../core/eval/data_folder.ts";
-import type { Document } from "../../core/eval/documents.ts";
+import type { PlannedDocument } from "../../core/eval/predict.ts";
 import type { Task } from "../../core/eval/task.ts";
 import { DataError, UsageError } from "../../core/errors.ts";
 import type { Io } from "../output/io.ts";
@@ -16,16 +16,11 @@ import type { EvalValues } from "./values.ts";
 export interface PreparedTask {
   readonly task: Task;
   readonly shots: number;
-  readonly documents: readonly HashedDocument[];
+  /** Each with its plain requests, which a conversation is made anew from. */
+  readonly documents: readonly PlannedDocument[];
   readonly files: readonly DataFile[];
   /** Rows in the file. */
   readonly rows: number;
-}
-
-/** A document and the hash of what it asks. */
-export interface HashedDocument {
-  readonly document: Document;
-  readonly hash: string;
 }
 
 /** Prepares the tasks that the flags ask for. */
@@ -41,9 +36,14 @@ export async function prepareTasks(
   }
   const shots = await shotsByTask(values.shots, tasks);
   const shard = parseShard(values.shard);
+  if (tasks.length > 1 && !(await Deno.stat(data).catch(() => undefined))?.isDirectory) {
+    throw new UsageError(
+      `Cannot evaluate ${tasks.length} tasks: found the file "${data}" as --data, expected a folder`,
+    );
+  }
   const prepared: PreparedTask[] = [];
   for (const task of tasks) {
-    prepared.push(await prepareTask(task, data, shots(task), shard, values, io, tasks.length));
+    prepared.push(await prepareTask(task, data, shots(task), shard, values, io));
   }
   return prepared;
 }
@@ -63,27 +63,24 @@ async function prepareTask(
   shard: Shard | undefined,
   values: EvalValues,
   io: Io,
-  count: number,
 ): Promise<PreparedTask> {
   const { readTaskData } = await import("../../core/eval/data_folder.ts");
-  const { documentsOf, requestHash, shotsOf } = await import("../../core/eval/documents.ts");
-  if (count > 1 && !(await Deno.stat(data).catch(() => undefined))?.isDirectory) {
-    throw new UsageError(
-      `Cannot evaluate ${count} tasks: found the file "${data}" as --data, expected a folder`,
-    );
-  }
+  const { documentsOf, requestHash, requestsOf, shotsOf } = await import(
+    "../../core/eval/documents.ts"
+  );
   const shots = shotsOf(task, asked);
   const { rows, pool, files } = await readTaskData(task, data, shots);
   const isPart = values.limit !== undefined || values.ids.length > 0;
   warnAboutSizes(task, rows.length, pool.length, isPart, io);
-  const documents: HashedDocument[] = [];
+  const documents: PlannedDocument[] = [];
   const { limit, excludeSelf } = values;
   const ids = values.ids.length > 0 ? values.ids : undefined;
   const options = { shots, limit, ids, excludeSelf };
   let place = 0;
   for (const document of documentsOf(task, { rows, pool, files }, options)) {
     if (shard && place++ % shard.of !== shard.part - 1) continue;
-    documents.push({ document, hash: await requestHash(document, values.chat) });
+    const requests = await requestsOf(document);
+    documents.push({ document, requests, hash: requestHash(requests, values.chat) });
   }
   return { task, shots, documents, files, rows: rows.length };
 }

@@ -7,14 +7,16 @@
 import { createHash } from "node:crypto";
 import type { Grader } from "../../core/eval/code/mod.ts";
 import type { EvalFolder } from "../../core/eval/eval_folder.ts";
+import type { PlannedDocument } from "../../core/eval/predict.ts";
 import type { DocumentScore } from "../../core/eval/results.ts";
 import type { Sample } from "../../core/eval/samples.ts";
 import type { OpenQuestion, ScoringTools, Task } from "../../core/eval/task.ts";
 import { DataError, UsageError } from "../../core/errors.ts";
+import { cacheFolder } from "../cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
-import { cacheFolder } from "../train/open_data.ts";
-import type { HashedDocument, PreparedTask } from "./prepare.ts";
+
+import type { PreparedTask } from "./prepare.ts";
 import type { EvalValues } from "./values.ts";
 
 /** What scorers need, opened when the first one asks; the user must have allowed code to run. */
@@ -77,7 +79,7 @@ export async function scoreSamples(
   for (const { task, documents } of prepared) {
     const answers = answersByDocument(task, documents, byTask.get(task.name) ?? []);
     const answered = documents.filter(({ document }) => answers.has(document.id));
-    warnAboutMissing(task, answered, documents, io);
+    warnAboutMissing(task, answers, documents, io);
     if (answered.length === 0) continue;
     const isSlow = "isCode" in task && task.isCode === true;
     const own = await scoreTask(
@@ -95,7 +97,7 @@ export async function scoreSamples(
 
 async function scoreTask(
   task: Task,
-  answered: readonly (HashedDocument & { readonly samples: readonly Sample[] })[],
+  answered: readonly (PlannedDocument & { readonly samples: readonly Sample[] })[],
   tools: ScoringTools,
   io: Io,
   folder: EvalFolder | undefined,
@@ -152,7 +154,7 @@ function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], io: 
 /** Samples of each document in their order; refuses those of other prompts and of unknown rows. */
 function answersByDocument(
   task: Task,
-  documents: readonly HashedDocument[],
+  documents: readonly PlannedDocument[],
   samples: readonly Sample[],
 ): Map<number, Sample[]> {
   const byId = new Map(documents.map((one) => [one.document.id, one]));
@@ -187,13 +189,13 @@ function answersByDocument(
 
 function warnAboutMissing(
   { name }: Task,
-  answered: readonly HashedDocument[],
-  documents: readonly HashedDocument[],
+  answers: ReadonlyMap<number, unknown>,
+  documents: readonly PlannedDocument[],
   io: Io,
 ): void {
-  const missing = documents.length - answered.length;
+  const missing = documents.length - answers.size;
   if (missing === 0) return;
-  const first = documents.find((one) => !answered.includes(one))!.document.id;
+  const first = documents.find(({ document }) => !answers.has(document.id))!.document.id;
   io.warn(
     `${name} has no answers to ${missing} of ${documents.length} rows, row ${first} first: ` +
       "scores are of the others",

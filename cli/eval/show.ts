@@ -38,8 +38,8 @@ export async function showPrompts(
     ],
   });
   for (const { task, documents } of prepared) {
-    for (const { document } of documents) {
-      const requests = await requestsOf(document, render);
+    for (const { document, requests: plain } of documents) {
+      const requests = render ? await requestsOf(document, render) : plain;
       if (isTable) io.write(readable(task.name, document, requests));
       else for (const request of requests) report.row(rowOf(document, request));
     }

@@ -7,6 +7,7 @@ import type { TokenStore } from "../../core/data/token_store.ts";
 import { UsageError } from "../../core/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { cacheFolder } from "../cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 import type { TrainValues } from "./values.ts";
@@ -31,14 +32,6 @@ export interface DataContext {
   readonly microBatch: number;
   /** Keys recorded by the run that is resumed. */
   readonly keys: readonly string[] | undefined;
-}
-
-/** `PARSCALE_CACHE`, else the system's cache folder. */
-export function cacheFolder(io: Io): string {
-  const own = io.env("PARSCALE_CACHE");
-  if (own) return own;
-  const home = io.env("XDG_CACHE_HOME") || `${io.env("HOME") ?? "."}/.cache`;
-  return `${home}/parscale`;
 }
 
 /** Whether a path, with its weight, is standard input. */

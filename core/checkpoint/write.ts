@@ -120,8 +120,13 @@ export async function writeSafetensors(
 
 /** Writes a JSON document and waits until it is on the disk. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
-  const text = new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
-  await writeDurably(path, (file) => writeAll(file, text));
+  await writeText(path, JSON.stringify(value, null, 2) + "\n");
+}
+
+/** Writes a text and waits until it is on the disk. */
+export async function writeText(path: string, text: string): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  await writeDurably(path, (file) => writeAll(file, bytes));
 }
 
 /** Copies a file as it is and waits until the copy is on the disk. */

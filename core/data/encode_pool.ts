@@ -14,6 +14,7 @@ import {
   fromAnswer,
 } from "./encode_batch.ts";
 import type { EncodedBatch } from "./token_writer.ts";
+import { NO_PERMISSIONS } from "../worker_permissions.ts";
 
 /** Batches that wait or are worked on, per worker: while one is encoded the next is on its way. */
 const BATCHES_PER_WORKER = 2;
@@ -72,7 +73,7 @@ class EncodeWorker {
     this.#worker = new Worker(new URL("./tokenize_worker.ts", import.meta.url), {
       type: "module",
       // It reads the tokenizer and nothing else of the machine.
-      deno: { permissions: { ...NOTHING, read: "inherit" } },
+      deno: { permissions: { ...NO_PERMISSIONS, read: "inherit" } },
     });
     this.#worker.onmessage = ({ data }: MessageEvent<EncodeAnswer>) => {
       const { resolve, reject } = this.#pending.get(data.batch)!;
@@ -113,13 +114,3 @@ class EncodeWorker {
     this.#worker.postMessage(request);
   }
 }
-
-const NOTHING = {
-  env: false,
-  ffi: false,
-  import: false,
-  net: false,
-  run: false,
-  sys: false,
-  write: false,
-} as const;

@@ -192,7 +192,6 @@ function conversation({ task, group, shots }: Document, text: string): ChatMessa
  * Short hash of what a model is asked, by which samples are matched with questions. Conversations are
  * hashed before they are rendered, so that no template is needed to recognise a sample.
  */
-export async function requestHash(document: Document, isChat: boolean): Promise<string> {
-  const plain = await requestsOf(document);
+export function requestHash(plain: readonly Request[], isChat: boolean): string {
   return createHash("sha256").update(JSON.stringify([isChat, plain])).digest("hex").slice(0, 16);
 }

@@ -13,7 +13,7 @@
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../checkpoint/folder.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
-import { writeJson } from "../checkpoint/write.ts";
+import { writeJson, writeText } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../errors.ts";
 import type { DocumentScore } from "./results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
@@ -75,8 +75,7 @@ export class EvalFolder implements Disposable {
 
   /** Scores that are there, likewise. */
   async readScores(): Promise<DocumentScore[]> {
-    const lines = (await this.#readWhole(SCORES)).split("\n");
-    return lines.filter((line) => line !== "").map((line) => JSON.parse(line));
+    return parseScores(await this.#readWhole(SCORES));
   }
 
   /** Adds a sample; it is out when this returns. */
@@ -93,7 +92,7 @@ export class EvalFolder implements Disposable {
   async finish(scores: readonly unknown[], results: unknown): Promise<void> {
     const lines = scores.map((score) => JSON.stringify(score) + "\n").join("");
     const partial = join(this.path, `.${SCORES}`);
-    await Deno.writeTextFile(partial, lines);
+    await writeText(partial, lines);
     await Deno.rename(partial, join(this.path, SCORES));
     await this.#write(RESULTS, results);
   }
@@ -151,6 +150,11 @@ export function differences(a: JsonObject, b: JsonObject): string[] {
   const text = (value: unknown) => JSON.stringify(value) ?? "null";
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...names].filter((name) => text(a[name] ?? null) !== text(b[name] ?? null));
+}
+
+/** Scores of a file of our own. */
+export function parseScores(text: string): DocumentScore[] {
+  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
 }
 
 /** Samples of a file of our own, whatever tasks they belong to. */

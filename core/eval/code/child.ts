@@ -23,6 +23,7 @@ import {
   type WorkerRequest,
 } from "./protocol.ts";
 import type { Ending, Job } from "./sandbox.ts";
+import { NO_PERMISSIONS } from "../../worker_permissions.ts";
 
 export { SANDBOX_ARGUMENT };
 
@@ -51,19 +52,9 @@ export async function serve(args: readonly string[] = Deno.args): Promise<void> 
 function newWorker(folder: string): Worker {
   return new Worker(new URL("./worker.ts", import.meta.url), {
     type: "module",
-    deno: { permissions: { ...NOTHING, read: [folder] } },
+    deno: { permissions: { ...NO_PERMISSIONS, read: [folder] } },
   });
 }
-
-const NOTHING = {
-  env: false,
-  ffi: false,
-  import: false,
-  net: false,
-  run: false,
-  sys: false,
-  write: false,
-} as const;
 
 /** Loads an interpreter the slow way and writes its memory, complete or not at all. */
 async function writeSnapshot(folder: string, path: string): Promise<void> {

@@ -1,0 +1,10 @@
+/** What a worker thread that only computes may do: nothing but what its caller adds. */
+export const NO_PERMISSIONS = {
+  env: false,
+  ffi: false,
+  import: false,
+  net: false,
+  run: false,
+  sys: false,
+  write: false,
+} as const;
