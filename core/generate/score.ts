@@ -52,6 +52,8 @@ export interface Prediction {
   readonly isBest: boolean;
   /** Aggregation weights [P]; a view that is overwritten. */
   readonly weights: Float32Array | undefined;
+  /** log p(next) under each stream alone [P], likewise; only of the head `streams`. */
+  readonly streams: Float32Array | undefined;
 }
 
 /** Slots a cache needs for pieces: the last chunk is padded. */
@@ -62,14 +64,15 @@ export function slotsFor(pieces: readonly Piece[], step = SIZE_STEP): number {
 
 /**
  * Appends piece b to sequence b of a cache of as many sequences and tells what was predicted where, in
- * the order of `wanted` for every piece. `step` is what lengths are rounded up to.
+ * the order of `wanted` for every piece. `step` is what lengths are rounded up to; `head` what is asked
+ * of the model, see `buildForward`.
  */
 export async function feedPieces(
   engine: Engine,
   cache: KvCache,
   pieces: readonly Piece[],
   predicted: (piece: number, wanted: number, prediction: Prediction) => void,
-  step = SIZE_STEP,
+  { step = SIZE_STEP, head = "score" }: { step?: number; head?: "score" | "streams" } = {},
 ): Promise<void> {
   const P = engine.config.streams;
   const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
@@ -89,14 +92,16 @@ export async function feedPieces(
       start: pieces.map(({ start }) => start + offset),
       select,
       targets,
-    }, { head: "score" });
+    }, { head });
     const [logprobs, best] = [outputs.get("logprobs")!, outputs.get("argmax")!];
-    const weights = outputs.get("weights") as Float32Array | undefined;
+    const rowOf = (name: string, row: number) =>
+      (outputs.get(name) as Float32Array | undefined)?.subarray(row * P, (row + 1) * P);
     asked.forEach(({ b, i, next }, row) =>
       predicted(b, i, {
         logprob: logprobs[row]!,
         isBest: best[row] === next,
-        weights: weights?.subarray(row * P, (row + 1) * P),
+        weights: rowOf("weights", row),
+        streams: rowOf("stream_logprobs", row),
       })
     );
   }

@@ -199,7 +199,7 @@ async function scorePlans(
     const score = scores[at]![member]!;
     score.tokenLogprobs[place - plan.set[member]!.from] = logprob;
     score.isGreedy &&= isBest;
-  }, LEAF_STEP);
+  }, { step: LEAF_STEP });
   return new Map(plans.map(({ index }, at) => [index, scores[at]!.map(finishScore)]));
 }
 

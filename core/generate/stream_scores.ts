@@ -8,7 +8,8 @@
  */
 import { NumericalError } from "../errors.ts";
 import type { Engine } from "./engine.ts";
-import { checkTokens, CHUNK } from "./prefill.ts";
+import { checkTokens } from "./prefill.ts";
+import { feedPieces, type Piece, slotsFor } from "./score.ts";
 
 /** What the streams make of a sequence of T tokens. */
 export interface StreamScore {
@@ -29,40 +30,24 @@ export async function scoreStreams(
   sequences: readonly (readonly number[])[],
 ): Promise<StreamScore[]> {
   for (const tokens of sequences) checkTokens(engine.config, tokens, "score a sequence");
-  const { streams: P } = engine.config;
-  const longest = Math.max(...sequences.map(({ length }) => length));
-  const cache = engine.createCache(sequences.length, longest);
+  const pieces = sequences.map((tokens): Piece => ({
+    start: 0,
+    tokens,
+    wanted: tokens.map((_, at) => ({ at, next: tokens[at + 1] ?? 0 })),
+  }));
   const scores = sequences.map((tokens) => ({
     weights: [] as Float32Array[],
     tokenLogprobs: new Float32Array(tokens.length - 1),
     streamLogprobs: [] as Float32Array[],
   }));
-  for (let offset = 0; offset < longest; offset += CHUNK) {
-    const T = Math.min(CHUNK, longest - offset);
-    const asked = sequences.flatMap((tokens, b) =>
-      Array.from(
-        { length: Math.max(0, Math.min(T, tokens.length - offset)) },
-        (_, t) => ({ b, at: offset + t, slot: b * T + t }),
-      )
-    );
-    const outputs = await engine.forward(cache, {
-      ids: sequences.map((tokens) => Array.from({ length: T }, (_, t) => tokens[offset + t] ?? 0)),
-      start: sequences.map(() => offset),
-      select: asked.map(({ slot }) => slot),
-      targets: asked.map(({ b, at }) => sequences[b]![at + 1] ?? 0),
-    }, { head: "streams" });
-    const [logprobs, alone] = [outputs.get("logprobs")!, outputs.get("stream_logprobs")!];
-    const weights = outputs.get("weights");
-    const rowOf = (values: ArrayLike<number>, row: number) =>
-      Float32Array.from({ length: P }, (_, p) => values[row * P + p]!);
-    asked.forEach(({ b, at }, row) => {
-      const score = scores[b]!;
-      score.weights.push(weights ? rowOf(weights, row) : Float32Array.of(1));
-      if (at + 1 === sequences[b]!.length) return;
-      score.tokenLogprobs[at] = logprobs[row]!;
-      score.streamLogprobs.push(rowOf(alone, row));
-    });
-  }
+  const cache = engine.createCache(sequences.length, slotsFor(pieces));
+  await feedPieces(engine, cache, pieces, (b, at, { logprob, weights, streams }) => {
+    const score = scores[b]!;
+    score.weights.push(Float32Array.from(weights ?? [1]));
+    if (at + 1 === sequences[b]!.length) return;
+    score.tokenLogprobs[at] = logprob;
+    score.streamLogprobs.push(Float32Array.from(streams!));
+  }, { head: "streams" });
   for (const { tokenLogprobs, streamLogprobs } of scores) {
     const isFinite = tokenLogprobs.every(Number.isFinite) &&
       streamLogprobs.every((row) => row.every(Number.isFinite));
