@@ -2,9 +2,11 @@
  * Reverse-mode differentiation: a program that computes a scalar becomes one that also computes its
  * gradients.
  *
- * Goes through the nodes from last to first and asks each op for the gradients of its inputs; an op
- * that has no rule of its own is replaced by its decomposition first. Only nodes on a path from one
- * of the chosen parameters to the scalar take part, so training a few parameters builds little.
+ * Goes through the nodes from last to first. A primitive's rule builds the gradients of its inputs; a
+ * model op leaves one node, "gradient of …", which a device may compute whole. What that node means
+ * is, again, a decomposition: the op's own rule, or its reference meaning differentiated in turn. Only
+ * nodes on a path from one of the chosen parameters to the scalar take part, so training a few
+ * parameters builds little.
  *
  * With `recompute` the values between two `checkpoint` ops are not kept for the backward pass but
  * computed again when it gets there: less memory for about a third more work. The surprising part is
@@ -13,9 +15,16 @@
  */
 import { Builder } from "./builder.ts";
 import { DERIVATIVES } from "./derivatives.ts";
-import { add, broadcast, constant, PRIMITIVES, recompute } from "./primitives.ts";
+import { add, broadcast, constant, recompute } from "./primitives.ts";
 import { expand } from "./rewrite.ts";
-import { formatType, type Node, type Op, type Program, type Value } from "./types.ts";
+import {
+  type Attributes,
+  formatType,
+  type Node,
+  type Op,
+  type Program,
+  type Value,
+} from "./types.ts";
 
 /** Name of the output that holds the gradient of a parameter or input. */
 export function gradientName(name: string): string {
@@ -49,72 +58,120 @@ export function checkpoint(g: Builder, x: Value): Value {
  * The program with an output `grad.<name>` for every name in `by`.
  * @throws {TypeError} when the scalar does not depend on one of them
  */
-export function differentiate(program: Program, options: DifferentiateOptions): Program {
-  const expanded = expand(program, (op) => op.vjp !== undefined || PRIMITIVES.has(op.name));
-  return new Differentiation(expanded, options).run();
+export function differentiate(whole: Program, options: DifferentiateOptions): Program {
+  const { of, by, recompute } = options;
+  const several = new Set(
+    whole.nodes.filter((node) => node.outputs.length > 1).map(({ op }) => op),
+  );
+  const program = expand(whole, (op) => !several.has(op)); // a gradient is that of one output
+  const scalar = program.outputs.get(of);
+  if (!scalar || scalar.shape.join("") !== "") {
+    throw new TypeError(`Cannot differentiate ${scalar ? formatType(scalar) : `"${of}"`}`);
+  }
+  const variables = by.map((name) => {
+    const value = program.parameters.get(name) ?? program.inputs.get(name);
+    if (!value) throw new TypeError(`Cannot differentiate by "${name}": no such parameter`);
+    return value;
+  });
+  const g = new Builder(`gradients.${program.name}`);
+  const { inputs, parameters, state, outputs, updates } = program;
+  const copies = new Map<Value, Value>();
+  for (const [name, value] of inputs) copies.set(value, g.input(name, value));
+  for (const [name, value] of parameters) copies.set(value, g.parameter(name, value));
+  for (const [name, value] of state) copies.set(value, g.state(name, value));
+  const reverse = new ReverseMode(g, program, copies, recompute);
+  for (const [name, value] of updates) g.update(name, copies.get(value)!);
+  for (const [name, value] of outputs) g.output(name, copies.get(value)!);
+  const gradients = reverse.run(scalar, constant(g, 1), variables);
+  by.forEach((name, i) => {
+    const gradient = gradients[i];
+    if (!gradient) {
+      throw new TypeError(`Cannot differentiate by "${name}": "${of}" does not use it`);
+    }
+    // A sum hands the same value to all its terms, and an output needs one of its own shape.
+    const { shape } = variables[i]!;
+    const whole = gradient.shape.join() === shape.join();
+    g.output(gradientName(name), whole ? gradient : broadcast(g, gradient, shape));
+  });
+  return g.build();
 }
 
-class Differentiation {
+/** Attributes of "gradient of …". */
+export interface GradientAttributes extends Attributes {
+  /** Attributes of the op itself. */
+  readonly op: Attributes;
+  /** Which of its inputs gradients are wanted of; they are the outputs, in this order. */
+  readonly wanted: readonly number[];
+}
+
+const gradientOps = new WeakMap<Op, Op<GradientAttributes>>();
+
+/** The op that computes gradients of a model op from its inputs, its output and the upstream. */
+export function gradientOp(op: Op): Op<GradientAttributes> {
+  const known = gradientOps.get(op);
+  if (known) return known;
+  const made: Op<GradientAttributes> = {
+    name: `gradient of ${op.name}`,
+    infer: (inputs, { wanted }) => wanted.map((i) => inputs[i]!),
+    decompose(g, values, { op: attributes, wanted }) {
+      const [inputs, outputs] = [values.slice(0, -2), values.slice(-2, -1)];
+      const node = { op, inputs, outputs, attributes };
+      const gradients = (op.vjp ?? throughDecomposition(wanted))(g, node, values.at(-1)!);
+      return wanted.map((i) => {
+        const gradient = gradients[i];
+        if (gradient) return gradient;
+        throw new TypeError(`Cannot differentiate "${op.name}" by input ${i}: it has no gradient`);
+      });
+    },
+  };
+  gradientOps.set(op, made);
+  return made;
+}
+
+/** The rule of an op without one of its own: its reference meaning, differentiated. */
+function throughDecomposition(wanted: readonly number[]): Required<Op>["vjp"] {
+  return (g, { op, inputs, attributes }, upstream) => {
+    const inner = new Builder(op.name);
+    const own = inputs.map((value, i) => inner.input(`${i}`, value));
+    const [result] = op.decompose!(inner, own, attributes);
+    const copies = new Map(own.map((value, i) => [value, inputs[i]!]));
+    const variables = wanted.map((i) => own[i]!);
+    const found = new ReverseMode(g, inner.build(), copies).run(result!, upstream, variables);
+    const gradients: (Value | undefined)[] = [];
+    wanted.forEach((input, i) => gradients[input] = found[i]);
+    return gradients;
+  };
+}
+
+/** Copies a program into a builder and goes back through it. */
+class ReverseMode {
   readonly #g: Builder;
   readonly #source: Program;
-  readonly #options: DifferentiateOptions;
+  readonly #recomputes: boolean;
   /** From values of the source to those of the result. */
-  readonly #forward = new Map<Value, Value>();
+  readonly #forward: Map<Value, Value>;
   readonly #gradients = new Map<Value, Value>();
   /** Segment of each node, counted from 0. */
   readonly #segments: number[] = [];
   readonly #recomputed = new Map<number, Map<Value, Value>>();
 
-  constructor(source: Program, options: DifferentiateOptions) {
-    this.#source = source;
-    this.#options = options;
-    this.#g = new Builder(`gradients.${source.name}`);
-  }
-
-  run(): Program {
-    const { of, by } = this.#options;
-    const scalar = this.#source.outputs.get(of);
-    if (!scalar || scalar.shape.join("") !== "") {
-      throw new TypeError(`Cannot differentiate ${scalar ? formatType(scalar) : `"${of}"`}`);
-    }
-    this.#copyForward();
-    const variables = by.map((name) => this.#variable(name));
-    const active = dependents(this.#source, new Set(variables));
-    this.#gradients.set(scalar, constant(this.#g, 1));
-    for (let i = this.#source.nodes.length - 1; i >= 0; i--) this.#back(i, active);
-    by.forEach((name, i) => {
-      const gradient = this.#gradients.get(variables[i]!);
-      if (!gradient) {
-        throw new TypeError(`Cannot differentiate by "${name}": "${of}" does not use it`);
-      }
-      // A sum hands the same value to all its terms, and an output needs one of its own shape.
-      const { shape } = variables[i]!;
-      const whole = gradient.shape.join() === shape.join();
-      this.#g.output(gradientName(name), whole ? gradient : broadcast(this.#g, gradient, shape));
-    });
-    return this.#g.build();
-  }
-
-  #variable(name: string): Value {
-    const value = this.#source.parameters.get(name) ?? this.#source.inputs.get(name);
-    if (!value) throw new TypeError(`Cannot differentiate by "${name}": no such parameter`);
-    return value;
-  }
-
-  #copyForward(): void {
-    const { inputs, parameters, state, nodes, outputs, updates } = this.#source;
-    const forward = this.#forward;
-    for (const [name, value] of inputs) forward.set(value, this.#g.input(name, value));
-    for (const [name, value] of parameters) forward.set(value, this.#g.parameter(name, value));
-    for (const [name, value] of state) forward.set(value, this.#g.state(name, value));
+  /** `copies` holds what the source starts from, and gets everything it computes. */
+  constructor(g: Builder, source: Program, copies: Map<Value, Value>, recompute = false) {
+    [this.#g, this.#source, this.#forward, this.#recomputes] = [g, source, copies, recompute];
     let segment = 0;
-    for (const node of nodes) {
+    for (const node of source.nodes) {
       if (node.op === checkpointOp) segment++;
       this.#segments.push(segment);
-      this.#copy(node, forward, forward);
+      this.#copy(node, copies, copies);
     }
-    for (const [name, value] of updates) this.#g.update(name, forward.get(value)!);
-    for (const [name, value] of outputs) this.#g.output(name, forward.get(value)!);
+  }
+
+  /** Gradients of `variables` from that of `result`; undefined where it does not depend on one. */
+  run(result: Value, upstream: Value, variables: readonly Value[]): (Value | undefined)[] {
+    const active = dependents(this.#source, new Set(variables));
+    this.#gradients.set(result, upstream);
+    for (let i = this.#source.nodes.length - 1; i >= 0; i--) this.#back(i, active);
+    return variables.map((value) => this.#gradients.get(value));
   }
 
   /** Applies a node of the source to values found in `from`, and enters its results in `into`. */
@@ -130,24 +187,35 @@ class Differentiation {
     const [output] = node.outputs as [Value];
     const upstream = this.#gradients.get(output);
     if (!upstream || !active.has(output)) return;
-    const derive = node.op.vjp ?? DERIVATIVES[node.op.name];
-    if (!derive) return;
     const kept = this.#kept(this.#segments[index]!);
     const inputs = node.inputs.map((value) => kept(value));
     const own: Node = { ...node, inputs, outputs: node.outputs.map((value) => kept(value)) };
-    const gradients = derive(this.#g, own, upstream);
-    node.inputs.forEach((value, i) => {
-      const gradient = gradients[i];
-      if (!gradient || !active.has(value)) return;
+    const wanted = [...node.inputs.keys()].filter((i) => active.has(node.inputs[i]!));
+    const gradients = this.#gradientsOf(own, upstream, wanted);
+    for (const i of wanted) {
+      const [value, gradient] = [node.inputs[i]!, gradients[i]];
+      if (!gradient) continue;
       const sofar = this.#gradients.get(value);
       this.#gradients.set(value, sofar ? add(this.#g, sofar, gradient) : gradient);
-    });
+    }
+  }
+
+  /** Gradients of a node's inputs by their number. */
+  #gradientsOf(node: Node, upstream: Value, wanted: number[]): readonly (Value | undefined)[] {
+    const { op, inputs, outputs, attributes } = node;
+    if (!op.decompose) return DERIVATIVES[op.name]?.(this.#g, node, upstream) ?? [];
+    if (op === checkpointOp) return [upstream];
+    const operands = [...inputs, ...outputs, upstream];
+    const found = this.#g.apply(gradientOp(op), operands, { op: attributes, wanted });
+    const gradients: (Value | undefined)[] = [];
+    wanted.forEach((input, i) => gradients[input] = found[i]);
+    return gradients;
   }
 
   /** Where the backward pass of a segment finds the values of the forward pass. */
   #kept(segment: number): (value: Value) => Value {
     const last = this.#segments.at(-1);
-    if (!this.#options.recompute || segment === last) return (value) => this.#forward.get(value)!;
+    if (!this.#recomputes || segment === last) return (value) => this.#forward.get(value)!;
     const copies = this.#recomputed.get(segment) ?? this.#recompute(segment);
     this.#recomputed.set(segment, copies);
     return (value) => copies.get(value) ?? this.#forward.get(value)!;
