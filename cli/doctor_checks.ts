@@ -53,18 +53,11 @@ export const CHECKS: readonly Check[] = [
   {
     name: "device cpu",
     required: true,
-    async run() {
-      try {
+    run: () =>
+      checkDevice("cpu", async () => {
         const { onnxRuntimePath } = await import("../core/runtime/onnx/library.ts");
-        const library = onnxRuntimePath().split("/").slice(-3).join("/");
-        const difference = await compareWithReference("cpu");
-        const found = `${library} computes, within ${difference.toExponential(0)} of the reference`;
-        return { ok: difference < 1e-5, found, remedy: "please report this" };
-      } catch (error) {
-        const hints = (error as { hints?: readonly string[] }).hints ?? [];
-        return { ok: false, found: (error as Error).message, remedy: hints.join("; ") };
-      }
-    },
+        return `${onnxRuntimePath().split("/").slice(-3).join("/")} `;
+      }),
   },
   {
     name: "cuda libraries",
@@ -78,12 +71,29 @@ export const CHECKS: readonly Check[] = [
       const missing = libraries.filter((each) => !each.found);
       return {
         ok: missing.length === 0,
-        found: `${found.join(", ")}; no device uses them yet`,
+        found: found.join(", "),
         remedy: missing.flatMap(({ hints }) => hints).join("; ") || "please report this",
       };
     },
   },
+  { name: "device cuda", required: false, run: () => checkDevice("cuda") },
 ];
+
+/** Runs a tiny program on a device. */
+async function checkDevice(
+  name: DeviceName,
+  library: () => Promise<string> = () => Promise.resolve(""),
+): Promise<Finding> {
+  try {
+    const what = await library();
+    const difference = await compareWithReference(name);
+    const found = `${what}computes, within ${difference.toExponential(0)} of the reference`;
+    return { ok: difference < 1e-5, found, remedy: "please report this" };
+  } catch (error) {
+    const hints = (error as { hints?: readonly string[] }).hints ?? [];
+    return { ok: false, found: (error as Error).message, remedy: hints.join("; ") };
+  }
+}
 
 /** Largest difference between a device and the reference on a tiny program. */
 async function compareWithReference(name: DeviceName): Promise<number> {
@@ -95,7 +105,7 @@ async function compareWithReference(name: DeviceName): Promise<number> {
   const data = Float32Array.from({ length: 32 }, (_, i) => Math.sin(i));
   const weights = new Map([["weight", { dtype: "f32" as const, shape: [4, 8], data }]]);
   const results: number[][] = [];
-  for (const device of [await openDevice(name), await openDevice("reference")]) {
+  for (const device of [await openDevice(name, { dtype: "f32" }), await openDevice("reference")]) {
     const executable = await device.compile(program, weights);
     const input = device.allocate(program.inputs.get("x")!);
     const output = device.allocate(program.outputs.get("y")!);

@@ -5,7 +5,7 @@
  */
 import type { Checkpoint } from "../core/checkpoint/open.ts";
 import type { Engine } from "../core/generate/engine.ts";
-import type { DeviceName, MatrixKind } from "../core/runtime/mod.ts";
+import type { DeviceChoice, DeviceName, MatrixKind } from "../core/runtime/mod.ts";
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
 import type { FlagTable } from "./flags/table.ts";
 
@@ -36,7 +36,8 @@ export const modelFlags = {
 export interface OpenOptions {
   readonly model: string;
   readonly adapter?: string | undefined;
-  readonly device: DeviceName | "auto";
+  readonly device: DeviceChoice;
+  readonly dtype?: "auto" | "f32" | "bf16";
   readonly threads?: number | undefined;
   readonly matrices?: MatrixKind;
   readonly block?: number | undefined;

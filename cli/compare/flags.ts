@@ -4,7 +4,7 @@ import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
-const { threads, device, seed } = engineFlags;
+const { threads, device, dtype, seed } = engineFlags;
 
 export const compareFlags = {
   model: {
@@ -61,6 +61,7 @@ export const compareFlags = {
   },
   batch: evalFlags.batch,
   device,
+  dtype,
   threads,
   seed,
 } as const satisfies FlagTable;

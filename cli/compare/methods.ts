@@ -141,6 +141,7 @@ function sharedArguments(values: CompareValues): string[] {
     ...given("--max-tokens", values.maxTokens),
     ...given("--max-length", values.maxLength),
     ...given("--device", values.device),
+    ...given("--dtype", values.dtype),
     ...given("--threads", values.threads),
     ...given("--seed", values.seed),
     ...given("--batch", values.batch),

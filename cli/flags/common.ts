@@ -129,6 +129,9 @@ export const commonFlags = {
   },
 } as const satisfies FlagTable;
 
+/** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */
+const OTHER_GPUS = ["cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"] as const;
+
 /** Added by commands that run a model. */
 export const engineFlags = {
   adapter: {
@@ -140,21 +143,23 @@ export const engineFlags = {
   },
   device: {
     type: "choice",
-    choices: ["auto", "cpu", "reference"],
+    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "reference"],
     default: "auto",
     group: "Engine",
     summary: "Where to compute",
-    details:
-      "auto takes the fastest device that is present. reference is plain TypeScript: slow, " +
-      "and the measure for all others.",
+    details: "auto is cpu. cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
+      "`parscale doctor`; it has been checked on an emulator, never yet on a GPU. cuda:1 is the " +
+      "second GPU. reference is plain TypeScript: slow, and the measure for all others.",
   },
   dtype: {
     type: "choice",
-    choices: ["f32"],
-    default: "f32",
+    choices: ["auto", "f32", "bf16"],
+    default: "auto",
     group: "Engine",
     summary: "Element type to compute in",
-    details: "Stored weights of another type are converted when they are read.",
+    details: "auto is bf16 on cuda and f32 elsewhere, where there is no other. In bf16, softmax, " +
+      "norms, losses and everything that is trained are f32 still. Stored weights of another type " +
+      "are converted when they are read.",
   },
   threads: {
     type: "int",

@@ -143,13 +143,18 @@ export class Engine {
 
   /** Exact bytes that a step of these sizes needs, KV cache and weights included. */
   plan(sizes: ForwardSizes, options: ForwardOptions = { head: "logits" }): MemoryPlan {
-    return this.device.plan(buildForward(this.config, sizes, options), this.#weights);
+    return this.device.plan(this.#build(sizes, options), this.#weights);
+  }
+
+  #build(sizes: ForwardSizes, options: ForwardOptions): Program {
+    const { cacheType } = this.device;
+    return buildForward(this.config, sizes, { ...options, cacheType });
   }
 
   #prepare(sizes: ForwardSizes, options: ForwardOptions): Promise<Prepared> {
     const key = JSON.stringify([sizes, options]);
     const ready = this.#prepared.get(key) ??
-      this.#compile(buildForward(this.config, sizes, options));
+      this.#compile(this.#build(sizes, options));
     this.#prepared.delete(key);
     this.#prepared.set(key, ready); // now the most recently used
     if (this.#prepared.size > MAX_PROGRAMS) {

@@ -35,10 +35,11 @@ export class KvCache {
     this.batch = batch;
     this.capacity = bucketFor(slots);
     const tensors = new Map<string, DeviceTensor>();
+    const dtype = device.cacheType ?? "f32";
     for (let layer = 0; layer < config.numHiddenLayers; layer++) {
       const shape = [this.#rows(layer), config.numKeyValueHeads, this.capacity, config.headDim];
       for (const kind of ["keys", "values"]) {
-        tensors.set(`${kind}.${layer}`, device.allocate({ dtype: "f32", shape }));
+        tensors.set(`${kind}.${layer}`, device.allocate({ dtype, shape }));
       }
     }
     this.tensors = tensors;

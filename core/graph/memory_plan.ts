@@ -73,14 +73,20 @@ export function planMemory(program: Program, options: PlanOptions = {}): MemoryP
     buffers.set(value, buffer);
   };
   const outputs = new Set(program.outputs.values());
+  for (const { op, inputs, outputs: results } of program.nodes.toReversed()) {
+    if (op.memory !== "required") continue;
+    // What is finished in place begins in the same place.
+    results.forEach((value, i) => outputs.has(value) && outputs.add(inputs[i]!));
+  }
   for (const value of program.inputs.values()) place(value, "inputs", -1);
   for (const value of program.parameters.values()) place(value, "parameters", -1);
   for (const value of program.state.values()) place(value, "state", -1);
 
   program.nodes.forEach((node, index) => {
-    const source = node.inputs[0] && buffers.get(node.inputs[0]);
     node.outputs.forEach((value, i) => {
-      if (i === 0 && source && sharesMemory(node, index, source, size(value))) {
+      const input = i === 0 || node.op.memory === "required" ? node.inputs[i] : undefined;
+      const source = input && buffers.get(input);
+      if (source && sharesMemory(node, index, source, size(value))) {
         buffers.set(value, source);
         source.values.push(value);
       } else place(value, outputs.has(value) ? "outputs" : "temporaries", index);

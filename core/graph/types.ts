@@ -43,7 +43,8 @@ export interface Op<A extends Attributes = Attributes> {
   vjp?(g: Builder, node: Node<A>, upstream: Value): readonly (Value | undefined)[];
   /**
    * How output 0 relates to the memory of input 0: a `view` has the same bytes in the same order, an
-   * `allowed` op may overwrite it, a `required` op must (state that is updated where it lies).
+   * `allowed` op may overwrite it. A `required` op must (state that is updated where it lies); if it
+   * has several outputs, each lies where the input of its number does.
    */
   readonly memory?: "view" | "allowed" | "required";
 }

@@ -8,6 +8,7 @@
 import { Builder } from "../graph/builder.ts";
 import {
   argmax,
+  cast,
   concat,
   gather,
   reshape,
@@ -41,6 +42,8 @@ export interface ForwardOptions {
    * `streams`: besides these two `stream_logprobs` [N, P], what each stream says when it is alone.
    */
   readonly head: "logits" | "score" | "streams";
+  /** Element type of the KV cache; f32 unless the device wants another. */
+  readonly cacheType?: "f32" | "bf16" | undefined;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }
@@ -60,6 +63,7 @@ export function buildForward(
 ): Program {
   const { batch: B, tokens: T, capacity: S, selected: N } = sizes;
   const { streams: P, hiddenSize: C } = config;
+  const { cacheType = "f32" } = options;
   const g = new Builder(`forward.${options.head}`);
   const ids = g.input("ids", { dtype: "i32", shape: [B, T] });
   const start = g.input("start", { dtype: "i32", shape: [B] });
@@ -69,11 +73,11 @@ export function buildForward(
   const starts = new Map([[P * B, repeatStreams(g, start, P)], [B, start]]);
   const cached = (kind: string, layer: number, update: Value) => {
     const [rows, , K, D] = update.shape as [number, number, number, number];
-    const buffer = g.state(`${kind}.${layer}`, { dtype: "f32", shape: [rows, K, S, D] });
-    const slots = transpose(g, update, [0, 2, 1, 3]);
+    const buffer = g.state(`${kind}.${layer}`, { dtype: cacheType, shape: [rows, K, S, D] });
+    const slots = cast(g, transpose(g, update, [0, 2, 1, 3]), cacheType);
     const written = writeSlots(g, buffer, slots, starts.get(rows)!);
     g.update(`${kind}.${layer}`, written);
-    return written;
+    return cast(g, written, "f32");
   };
   const context: BlockContext = {
     g,

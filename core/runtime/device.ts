@@ -8,7 +8,7 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program, TensorType } from "../graph/types.ts";
 
 /** Devices that can be asked for by name. */
-export type DeviceName = "reference" | "cpu";
+export type DeviceName = "reference" | "cpu" | "cuda";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;
@@ -57,6 +57,10 @@ export interface CopyRegion {
 /** Runs programs. */
 export interface Device {
   readonly name: DeviceName;
+  /** Element type in which it wants KV caches; f32 where it does not say. */
+  readonly cacheType?: "f32" | "bf16";
+  /** Elements of a long array that one program should work on; where absent, a processor's cache. */
+  readonly pieceElements?: number;
   /**
    * Exact bytes the program needs with these weights, before anything is allocated. Free parameters
    * count as they are bound, one f32 an element.

@@ -13,7 +13,10 @@ import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
 import type { Group, RateKind } from "./trainable.ts";
 
-/** Elements worked on at a time: few enough for the cache. See `tests/bench/train.ts`. */
+/**
+ * Elements worked on at a time unless the device says otherwise: few enough for the processor's cache.
+ * See `tests/bench/train.ts`.
+ */
 const PIECE = 1 << 16;
 
 /** Pieces per program, which saves starting one for each. */
@@ -52,8 +55,10 @@ const SCALARS = ["scale", "decay", "step_size", "correction"];
 const scalar: TensorType = { dtype: "f32", shape: [] };
 const vector = (count: number): TensorType => ({ dtype: "f32", shape: [count] });
 
-/** Sizes of the pieces that one program works on, the largest there is. */
-export const LARGEST_RUN: readonly number[] = Array(PIECES_PER_RUN).fill(PIECE);
+/** Sizes of the pieces that the largest program works on, for arrays of these sizes. */
+export function largestRun(device: Device, counts: readonly number[]): number[] {
+  return piecesOf(device, Math.max(0, ...counts));
+}
 
 /**
  * State `values.<i>`, `m.<i>`, `v.<i>` and inputs `gradients.<i>`, of `counts[i]` elements each, and
@@ -244,7 +249,7 @@ async function overPieces(
   for (const arrays of groups) {
     const { group } = arrays;
     for (let start = 0; start < group.count;) {
-      const counts = piecesOf(group.count - start);
+      const counts = piecesOf(device, group.count - start);
       const key = `${jobs.length % LANES}: ${counts}`;
       const executable = executables.get(key) ?? await device.compile(build(counts), weights);
       executables.set(key, executable);
@@ -262,10 +267,10 @@ async function overPieces(
 }
 
 /** Sizes of the pieces of the next program, with `left` elements to go. */
-function piecesOf(left: number): number[] {
+function piecesOf({ pieceElements = PIECE }: Device, left: number): number[] {
   const counts: number[] = [];
-  for (let rest = left; rest > 0 && counts.length < PIECES_PER_RUN; rest -= PIECE) {
-    counts.push(Math.min(PIECE, rest));
+  for (let rest = left; rest > 0 && counts.length < PIECES_PER_RUN; rest -= pieceElements) {
+    counts.push(Math.min(pieceElements, rest));
   }
   return counts;
 }

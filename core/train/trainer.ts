@@ -16,7 +16,7 @@ import {
   Accumulator,
   buildUpdate,
   type GroupTensors,
-  LARGEST_RUN,
+  largestRun,
   Optimizer,
   type OptimizerOptions,
   type Update,
@@ -86,7 +86,8 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   const { sections }: MemoryPlan = device.plan(program, new Map());
   const count = groupTensors(options.trained).reduce((total, group) => total + group.count, 0);
   const trained = count * 4;
-  const update = device.plan(buildUpdate(LARGEST_RUN, options.optimizer), new Map());
+  const run = largestRun(device, groupTensors(options.trained).map(({ count }) => count));
+  const update = device.plan(buildUpdate(run, options.optimizer), new Map());
   const gradients = trained * (options.accumulates ? 2 : 1);
   const activations = Math.max(sections.temporaries, update.sections.temporaries) +
     sections.inputs;

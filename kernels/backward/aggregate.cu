@@ -2,8 +2,8 @@
 //
 //   dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p],  dscores = (1 − ε) s (dw − Σ s dw)
 //
-// in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1; dcolumns [N, C·P]
-// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]; separate_streams adds dcolumns into dx
+// in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
+// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]
 // reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts. Not yet run on a GPU.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
@@ -50,16 +50,5 @@ extern "C" __global__ void __launch_bounds__(128)
   along /= 1.0f - smoothing;
   for (int p = 0; p < P; p++) {
     dscores[(long long)n * P + p] = narrow((w[p] - floor) * (dw[p] - along));
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    separate_streams(Element* __restrict__ dx, const Element* __restrict__ dcolumns, int P, int N,
-                     int C) {
-  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // n, c
-  if (at >= (long long)N * C) return;
-  for (int p = 0; p < P; p++) {
-    const long long to = (long long)p * N * C + at;
-    dx[to] = narrow(widen(dx[to]) + widen(dcolumns[at * P + p]));
   }
 }

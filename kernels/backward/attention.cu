@@ -7,7 +7,7 @@
 //      inputs of forward/attention.cu
 // out  attention_delta: delta = D [P·B, T, H] f32; attention_queries: dq [R, T, H, D];
 //      attention_keys: dkeys, dvalues [R, K, S, D]; attention_prefix: dprefixKeys, dprefixValues
-//      [P, K, M, D] f32, added to
+//      [P, K, M, D] f32
 // reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order. Not yet
 // run on a GPU.
 //
@@ -259,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   for (int e = 0; e < PARTS; e++) {
     const int d = threadIdx.x % SHARE + SHARE * e;
     if (d >= D) continue;
-    dprefixKeys[at + d] += dkey[e];
-    dprefixValues[at + d] += dvalue[e];
+    dprefixKeys[at + d] = dkey[e];
+    dprefixValues[at + d] = dvalue[e];
   }
 }

@@ -1,7 +1,7 @@
 // Gradient of the bias of linear, dbias = Σ over rows of dy; those of x and weight are products.
 //
 // bias_partials: in dy [rows, N]; out partial [ceil(rows / CHUNK), N] f32
-// sum_partials:  in partial [chunks, N]; out sum [N] f32, added to what is there if accumulate
+// sum_partials:  in partial [chunks, N]; out sum [N] f32
 // reference: the rule in core/ops/linear.ts; rows are added in order. Not yet run on a GPU.
 #include "common/types.cuh"
 
@@ -18,11 +18,10 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    sum_partials(float* __restrict__ sum, const float* __restrict__ partial, int chunks, int N,
-                 int accumulate) {
+    sum_partials(float* __restrict__ sum, const float* __restrict__ partial, int chunks, int N) {
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   float total = 0.0f;
   for (int chunk = 0; chunk < chunks; chunk++) total += partial[(long long)chunk * N + n];
-  sum[n] = accumulate ? sum[n] + total : total;
+  sum[n] = total;
 }

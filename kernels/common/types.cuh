@@ -7,16 +7,14 @@
 // undefined.
 #pragma once
 
+#include "common/ptx.cuh"
+
 #if BF16
 typedef unsigned short Element;
 
 __device__ inline float widen(Element x) { return __uint_as_float((unsigned)x << 16); }
 
-__device__ inline Element narrow(float x) {
-  Element bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
-}
+__device__ inline Element narrow(float x) { return cvt_rn_bf16(x); }
 #else
 typedef float Element;
 

@@ -1,20 +1,11 @@
 // The ParScale mixture of streams: w = softmax(scores)(1 − ε) + ε/P, y = Σ_p w[p] x[p].
 //
 // in   x [P, N, C], scores [N, P], smoothing ε
-// out  interleave_streams: columns [N, C·P], the input of the aggregator, stream index fastest;
-//      stream_weights: weights [N, P] f32; mix_streams: y [N, C]
+// out  stream_weights: weights [N, P] f32; mix_streams: y [N, C]
 // saved for backward: weights, x
-// reference: core/ops/aggregate.ts and aggregationWeights in core/model/parscale.ts; softmax and
-// sums in float, streams added in order. Not yet run on a GPU.
+// reference: core/ops/aggregate.ts; softmax and sums in float, streams added in order. Not yet run
+// on a GPU.
 #include "common/types.cuh"
-
-extern "C" __global__ void __launch_bounds__(256)
-    interleave_streams(Element* __restrict__ columns, const Element* __restrict__ x, int P, int N,
-                       int C) {
-  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // n, c
-  if (at >= (long long)N * C) return;
-  for (int p = 0; p < P; p++) columns[at * P + p] = x[(long long)p * N * C + at];
-}
 
 // P is small, so a thread walks its row three times rather than keep it in registers.
 extern "C" __global__ void __launch_bounds__(128)

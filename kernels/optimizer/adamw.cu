@@ -1,39 +1,27 @@
-// adamw: one step of Adam with decoupled weight decay, for all tensors in one launch.
+// adamw: one step of Adam with decoupled weight decay, in place.
 //
 //   ĝ = s g,  m ← β₁ m + (1 − β₁) ĝ,  v ← β₂ v + (1 − β₂) ĝ²
 //   θ ← d θ − a m / (√(c v) + ε)
 //
-// in   chunks [count]: pieces of tensors, each with parameter, m, v, gradient [size] f32 and copy
-//      [size] Element or null; step [4] f32: s, d, a, c
-// out  parameter, m, v where they lie; copy = the new parameter, rounded
-// reference: core/ops/adamw.ts, up to rounding in float: that one forms its scalars in other
-// order. Not yet run on a GPU.
-// step lies in device memory, so that a captured graph works at every learning rate.
-#include "common/types.cuh"
-
-struct Chunk {
-  float* parameter;
-  float* m;
-  float* v;
-  const float* gradient;
-  Element* copy;
-  long long size;
-};
-
+// in   gradient [count]; scale s, decay d, stepSize a, correction c [1] each
+// out  parameter θ, m, v [count] where they lie
+// reference: core/ops/adamw.ts, up to rounding: that one forms its scalars in other order. Not yet
+// run on a GPU.
+// The scalars lie in device memory, so that a captured graph works at every learning rate. All
+// tensors of a group lie end to end (core/train/optimizer.ts), so one launch updates many.
 extern "C" __global__ void __launch_bounds__(256)
-    adamw(const Chunk* __restrict__ chunks, const float* __restrict__ step, int count, float beta1,
-          float beta2, float epsilon) {
-  if (blockIdx.x >= count) return;
-  const Chunk chunk = chunks[blockIdx.x];
-  const float scale = step[0], decay = step[1], size = step[2], correction = step[3];
-  for (long long i = threadIdx.x; i < chunk.size; i += blockDim.x) {
-    const float g = chunk.gradient[i] * scale;
-    const float m = beta1 * chunk.m[i] + (1.0f - beta1) * g;
-    const float v = beta2 * chunk.v[i] + (1.0f - beta2) * g * g;
-    const float next = decay * chunk.parameter[i] - size * m / (sqrtf(correction * v) + epsilon);
-    chunk.m[i] = m;
-    chunk.v[i] = v;
-    chunk.parameter[i] = next;
-    if (chunk.copy) chunk.copy[i] = narrow(next);
-  }
+    adamw(float* __restrict__ parameter, float* __restrict__ m, float* __restrict__ v,
+          const float* __restrict__ gradient, const float* __restrict__ scale,
+          const float* __restrict__ decay, const float* __restrict__ stepSize,
+          const float* __restrict__ correction, long long count, float beta1, float beta2,
+          float epsilon) {
+  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= count) return;
+  const float g = gradient[at] * scale[0];
+  const float first = beta1 * m[at] + (1.0f - beta1) * g;
+  const float second = beta2 * v[at] + (1.0f - beta2) * g * g;
+  m[at] = first;
+  v[at] = second;
+  parameter[at] = decay[0] * parameter[at] -
+                  stepSize[0] * first / (sqrtf(correction[0] * second) + epsilon);
 }

@@ -5,9 +5,11 @@ import { generate, type GenerationRequest } from "../../core/generate/generate.t
 import { GREEDY } from "../../core/generate/sampling.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { RandomStream } from "../../core/random.ts";
-import type { HostArray } from "../../core/runtime/device.ts";
+import type { Device, HostArray } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
+import { emulatorPresent } from "../emulator/mod.ts";
+import { openEmulated } from "./devices.ts";
 import {
   GOLDEN_NAMES,
   maxDifference,
@@ -22,12 +24,18 @@ function assertClose(actual: HostArray, expected: HostArray, tolerance: number, 
   assert(difference <= tolerance, `${what} differ by ${difference}, expected ${tolerance} at most`);
 }
 
+const openReference = (): Device => new ReferenceDevice("f64");
+
+/** Devices that generate. */
+const engines: readonly (readonly [label: string, open: () => Device])[] = [
+  ["cpu", () => new CpuDevice()],
+  ...(emulatorPresent() ? [["cuda, emulated", () => openEmulated()] as const] : []),
+];
+
 const all = (count: number) => Array.from({ length: count }, (_, i) => i);
 
 for (const name of GOLDEN_NAMES) {
-  for (const open of [() => new ReferenceDevice("f64"), () => new CpuDevice()]) {
-    const label = open().name;
-
+  for (const [label, open] of [["reference", openReference] as const, ...engines]) {
     Deno.test(`${name} on ${label}: logits and aggregation weights`, async () => {
       const engine = await openGolden(name, open());
       const expected = await readExpectedTensors(name);
@@ -86,58 +94,61 @@ for (const name of GOLDEN_NAMES) {
     });
   }
 
-  Deno.test(`${name}: losses`, async () => {
-    const engine = await openGolden(name, new CpuDevice());
-    const expected = await readExpectedTensors(name);
-    const { cases } = await readExpected(name);
-    for (const key of ["single", "pair"]) {
-      const requests = cases[key]!.ids.map((tokens) => ({ tokens, from: 1 }));
-      const scores = await scoreBatch(engine, requests);
-      const losses = scores.flatMap(({ tokenLogprobs }) => Array.from(tokenLogprobs, (x) => -x));
-      const tokenLosses = expected.get(`${key}.token_loss`)!;
-      assertClose(Float32Array.from(losses), tokenLosses, TOLERANCE.tokenLoss, key);
-      const mean = losses.reduce((sum, x) => sum + x, 0) / losses.length;
-      assert(Math.abs(mean - cases[key]!.loss!) <= TOLERANCE.loss);
-    }
-  });
-
-  Deno.test(`${name}: greedy decoding, alone and side by side`, async () => {
-    const device = new CpuDevice();
-    const engine = await openGolden(name, device);
-    const { greedy } = await readExpected(name);
-    const request = (tokens: number[], eosTokenIds: number[] = []): GenerationRequest => ({
-      tokens,
-      maxTokens: 32,
-      sampling: GREEDY,
-      random: new RandomStream(0),
-      eosTokenIds,
-    });
-    const { eos, prompt, output } = greedy.with_eos;
-    const requests = [...greedy.prompts.map((tokens) => request(tokens)), request(prompt, [eos])];
-    for (const batch of [1, 3]) {
-      const results: number[][] = requests.map(() => []);
-      for await (const event of generate(engine, requests, { batch })) {
-        assert(event.kind !== "failed");
-        if (event.kind === "token") results[event.index]!.push(event.token);
+  for (const [label, open] of engines) {
+    Deno.test(`${name} on ${label}: losses`, async () => {
+      const engine = await openGolden(name, open());
+      const expected = await readExpectedTensors(name);
+      const { cases } = await readExpected(name);
+      for (const key of ["single", "pair"]) {
+        const requests = cases[key]!.ids.map((tokens) => ({ tokens, from: 1 }));
+        const scores = await scoreBatch(engine, requests);
+        const losses = scores.flatMap(({ tokenLogprobs }) => Array.from(tokenLogprobs, (x) => -x));
+        const tokenLosses = expected.get(`${key}.token_loss`)!;
+        assertClose(Float32Array.from(losses), tokenLosses, TOLERANCE.tokenLoss, key);
+        const mean = losses.reduce((sum, x) => sum + x, 0) / losses.length;
+        assert(Math.abs(mean - cases[key]!.loss!) <= TOLERANCE.loss);
       }
-      assertEquals(results, [...greedy.outputs, output]);
-    }
-    assertEquals(device.sessionCount, 1, "all sizes must run on one session");
-  });
+    });
 
-  Deno.test(`${name}: beam search`, async () => {
-    const engine = await openGolden(name, new CpuDevice());
-    for (const search of (await readExpected(name)).beam) {
-      const results = await beamSearch(engine, search.prompt, {
-        beams: search.beams,
-        maxTokens: search.max_new_tokens,
-        lengthPenalty: search.length_penalty,
-        eosTokenIds: search.eos === null ? [] : [search.eos],
+    Deno.test(`${name} on ${label}: greedy decoding, alone and side by side`, async () => {
+      const device = open();
+      const engine = await openGolden(name, device);
+      const { greedy } = await readExpected(name);
+      const request = (tokens: number[], eosTokenIds: number[] = []): GenerationRequest => ({
+        tokens,
+        maxTokens: 32,
+        sampling: GREEDY,
+        random: new RandomStream(0),
+        eosTokenIds,
       });
-      assertEquals(results.map(({ tokens }) => tokens), search.outputs.map(({ ids }) => ids));
-      results.forEach(({ score }, i) => {
-        assert(Math.abs(score - search.outputs[i]!.score) <= TOLERANCE.beamScore);
-      });
-    }
-  });
+      const { eos, prompt, output } = greedy.with_eos;
+      const requests = [...greedy.prompts.map((tokens) => request(tokens)), request(prompt, [eos])];
+      for (const batch of [1, 3]) {
+        const results: number[][] = requests.map(() => []);
+        for await (const event of generate(engine, requests, { batch })) {
+          assert(event.kind !== "failed");
+          if (event.kind === "token") results[event.index]!.push(event.token);
+        }
+        assertEquals(results, [...greedy.outputs, output]);
+      }
+      const sessions = device instanceof CpuDevice ? device.sessionCount : 1;
+      assertEquals(sessions, 1, "all sizes must run on one session");
+    });
+
+    Deno.test(`${name} on ${label}: beam search`, async () => {
+      const engine = await openGolden(name, open());
+      for (const search of (await readExpected(name)).beam) {
+        const results = await beamSearch(engine, search.prompt, {
+          beams: search.beams,
+          maxTokens: search.max_new_tokens,
+          lengthPenalty: search.length_penalty,
+          eosTokenIds: search.eos === null ? [] : [search.eos],
+        });
+        assertEquals(results.map(({ tokens }) => tokens), search.outputs.map(({ ids }) => ids));
+        results.forEach(({ score }, i) => {
+          assert(Math.abs(score - search.outputs[i]!.score) <= TOLERANCE.beamScore);
+        });
+      }
+    });
+  }
 }

@@ -20,6 +20,7 @@ Deno.test("a healthy machine passes every required check", async () => {
     "memory",
     "device cpu",
     "cuda libraries",
+    "device cuda",
   ]);
   assertStringIncludes(byName.deno.found, Deno.version.deno);
   assertStringIncludes(byName["device cpu"].found, "of the reference");

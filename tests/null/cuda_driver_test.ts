@@ -1,9 +1,6 @@
 /** The CUDA driver layer against a stand-in: packing, offsets, order of calls, errors. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { Builder } from "../../core/graph/builder.ts";
-import { planMemory } from "../../core/graph/memory_plan.ts";
-import { add, mul } from "../../core/graph/primitives.ts";
-import { DeviceArena, layOutArena } from "../../core/runtime/cuda/arena.ts";
+import { DeviceMemory } from "../../core/runtime/cuda/device_memory.ts";
 import { Driver, formatVersion } from "../../core/runtime/cuda/driver.ts";
 import { checkCublas, checkDriver, checkNvrtc, CudaError } from "../../core/runtime/cuda/errors.ts";
 import { LaunchSite } from "../../core/runtime/cuda/launch.ts";
@@ -101,31 +98,23 @@ Deno.test("an argument of the wrong kind is refused before it is packed", () => 
   assertThrows(() => new LaunchSite(1n, "k", many), RangeError, "found 33 arguments");
 });
 
-Deno.test("the arena is one allocation at the offsets of the plan", () => {
-  const g = new Builder("arena");
-  const x = g.input("x", { dtype: "f32", shape: [100] });
-  const w = g.parameter("w", { dtype: "f32", shape: [7] });
-  const y = mul(g, add(g, x, x), add(g, x, g.state("s", { dtype: "f32", shape: [100] })));
-  g.output("y", y);
-  const plan = planMemory(g.build());
+Deno.test("the arena grows for the largest program and says that it moved", () => {
   const fake = fakeDriver();
-  const arena = new DeviceArena(new Driver(fake.symbols), plan, new Map([["gemm", 1000]]));
-  const allocations = fake.calls.filter(({ name }) => name === "cuMemAlloc_v2");
-  assertEquals(allocations.map(({ args }) => args[1]), [BigInt(arena.layout.bytes)]);
-  const base = arena.address(w);
-  assertEquals(arena.address(x) - base, BigInt(arena.layout.sections.inputs));
-  assertEquals(arena.workspace("gemm") - base, BigInt(arena.layout.workspaces.get("gemm")!));
-  for (const at of [...Object.values(arena.layout.sections), ...arena.layout.workspaces.values()]) {
-    assertEquals(at % 256, 0);
-  }
-  const ranges = [...plan.placements].filter(([, { section }]) => section !== "temporaries")
-    .map(([value, { bytes }]) => [arena.address(value), BigInt(bytes)] as const)
-    .sort(([a], [b]) => Number(a - b));
-  ranges.slice(1).forEach(([at], i) => assert(at >= ranges[i]![0] + ranges[i]![1], "overlap"));
-  assertEquals(arena.layout.bytes - layOutArena(plan).bytes, 1024);
-  assertThrows(() => arena.workspace("other"), TypeError, "found gemm");
-  arena.free();
-  assertEquals(fake.calls.at(-1), { name: "cuMemFree_v2", args: [base] });
+  const memory = new DeviceMemory(new Driver(fake.symbols));
+  const allocated = () =>
+    fake.calls.filter(({ name }) => name === "cuMemAlloc_v2").map(({ args }) => args[1]);
+  memory.reserve(1000);
+  const first = memory.arena;
+  memory.reserve(800);
+  assertEquals([memory.arena, memory.generation, allocated()], [first, 1, [1024n]]);
+  memory.reserve(5000);
+  assertEquals([memory.generation, allocated()], [2, [1024n, 5120n]]);
+  assertEquals(fake.calls.find(({ name }) => name === "cuMemFree_v2")!.args, [first]);
+  const block = memory.allocate(0);
+  assertEquals(allocated().at(-1), 256n);
+  memory.close();
+  const freed = fake.calls.filter(({ name }) => name === "cuMemFree_v2").map(({ args }) => args[0]);
+  assertEquals(freed, [first, memory.arena, block.address]);
 });
 
 Deno.test("a graph is captured, made ready, launched and freed in that order", () => {

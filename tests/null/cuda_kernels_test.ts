@@ -64,8 +64,8 @@ Deno.test("blocks have the threads that the kernel was compiled for", () => {
 });
 
 Deno.test("every size a geometry asks for is an argument, a macro or named here", () => {
-  /** Attention rows P·B in the forward pass, and streams: implied by the tensors. */
-  const implied = ["rows", "P"];
+  /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
+  const implied = ["rows", "P", "batch"];
   for (const kernel of KERNELS) {
     const macros = Object.keys(specialisations(kernel.file)[0]!);
     const known = [...kernel.arguments.map(({ name }) => name), ...macros, ...implied];

@@ -154,7 +154,7 @@ Deno.test("a cached program comes back whole; a damaged or missing one does not"
       return { bytes: Uint8Array.of(1, 2, 3), log: "größer" };
     };
     for (let i = 0; i < 2; i++) {
-      const { bytes, log } = await cache.compile("13.0", source, target, compile);
+      const { bytes, log } = cache.compile("13.0", source, target, compile);
       assertEquals([[...bytes], log, compiled], [[1, 2, 3], "größer", 1]);
     }
     const [file] = [...Deno.readDirSync(cache.folder)];

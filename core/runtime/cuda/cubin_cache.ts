@@ -13,6 +13,8 @@ import { compileOptions, type CompileTarget, type Cubin, type KernelSource } fro
 
 /** Bytes before the log. */
 const HEAD = 4;
+/** Holds the version of the compiler that was here last. */
+const VERSION_FILE = "compiler-version";
 
 /** Folder of the cache; undefined where the environment names no home. */
 export function cubinFolder(env: (name: string) => string | undefined): string | undefined {
@@ -75,18 +77,36 @@ export class CubinCache {
   }
 
   /** The program from disk, else compiled and kept. */
-  async compile(
+  compile(
     version: string,
     source: KernelSource,
     target: CompileTarget,
-    compile: () => Cubin | Promise<Cubin>,
-  ): Promise<Cubin> {
+    compile: () => Cubin,
+  ): Cubin {
     const key = cubinKey(version, source, target);
     const known = this.read(key);
     if (known) return known;
-    const made = await compile();
+    const made = compile();
     this.write(key, made);
     return made;
+  }
+
+  /** Notes which compiler the programs come from. */
+  keepVersion(version: string): void {
+    if (version === this.lastVersion()) return;
+    Deno.mkdirSync(this.folder, { recursive: true });
+    const temporary = `${this.folder}/${VERSION_FILE}.${crypto.randomUUID()}`;
+    Deno.writeTextFileSync(temporary, version);
+    Deno.renameSync(temporary, `${this.folder}/${VERSION_FILE}`);
+  }
+
+  /** The compiler that was here last; undefined when there was none. */
+  lastVersion(): string | undefined {
+    try {
+      return Deno.readTextFileSync(`${this.folder}/${VERSION_FILE}`);
+    } catch {
+      return undefined; // not written yet, or not to be read: then everything is compiled
+    }
   }
 
   #path(key: string): string {

@@ -165,13 +165,17 @@ export class Driver {
     checkDriver(this.#cu.cuMemFreeHost(address), "free pinned memory");
   }
 
-  /** Copies to the device and waits. */
+  /**
+   * Copies to the device and waits until the bytes are there: the call itself comes back once they are
+   * staged, and streams of ours do not wait for the rest.
+   */
   upload(target: bigint, source: ArrayBufferView<ArrayBuffer>): void {
     const code = this.#cu.cuMemcpyHtoD_v2(target, source, BigInt(source.byteLength));
     checkDriver(code, `copy ${source.byteLength} bytes to the device`);
+    checkDriver(this.#cu.cuCtxSynchronize(), `copy ${source.byteLength} bytes to the device`);
   }
 
-  /** Copies from the device and waits, also for kernels launched before. */
+  /** Copies from the device and waits for the copy, but not for kernels that are still to write. */
   download(target: ArrayBufferView<ArrayBuffer>, source: bigint): void {
     const code = this.#cu.cuMemcpyDtoH_v2(target, source, BigInt(target.byteLength));
     checkDriver(code, `copy ${target.byteLength} bytes from the device`);

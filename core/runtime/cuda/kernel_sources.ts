@@ -4,50 +4,57 @@
  * Files include only headers of `kernels/common`, which the compiler is handed from memory. Neither
  * text nor anything compiled of it has run on a GPU yet.
  */
+import angle from "../../../kernels/common/angle.cuh" with { type: "text" };
+import ptx from "../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../kernels/common/reduce.cuh" with { type: "text" };
 import types from "../../../kernels/common/types.cuh" with { type: "text" };
 import aggregateBackward from "../../../kernels/backward/aggregate.cu" with { type: "text" };
 import attentionBackward from "../../../kernels/backward/attention.cu" with { type: "text" };
-import embeddingBackward from "../../../kernels/backward/embedding.cu" with { type: "text" };
 import linearBackward from "../../../kernels/backward/linear.cu" with { type: "text" };
 import repeatBackward from "../../../kernels/backward/repeat_streams.cu" with { type: "text" };
 import rmsNormBackward from "../../../kernels/backward/rms_norm.cu" with { type: "text" };
 import swigluBackward from "../../../kernels/backward/swiglu.cu" with { type: "text" };
 import logprobsBackward from "../../../kernels/backward/token_logprobs.cu" with { type: "text" };
+import add from "../../../kernels/forward/add.cu" with { type: "text" };
 import aggregate from "../../../kernels/forward/aggregate.cu" with { type: "text" };
 import argmax from "../../../kernels/forward/argmax.cu" with { type: "text" };
 import attention from "../../../kernels/forward/attention.cu" with { type: "text" };
 import embedding from "../../../kernels/forward/embedding.cu" with { type: "text" };
 import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" };
 import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
-import repeatStreams from "../../../kernels/forward/repeat_streams.cu" with { type: "text" };
 import rmsNorm from "../../../kernels/forward/rms_norm.cu" with { type: "text" };
 import rope from "../../../kernels/forward/rope.cu" with { type: "text" };
 import swiglu from "../../../kernels/forward/swiglu.cu" with { type: "text" };
 import tokenLogprobs from "../../../kernels/forward/token_logprobs.cu" with { type: "text" };
 import adamw from "../../../kernels/optimizer/adamw.cu" with { type: "text" };
-import globalNorm from "../../../kernels/optimizer/global_norm.cu" with { type: "text" };
+import elementwise from "../../../kernels/primitive/elementwise.cu" with { type: "text" };
+import cast from "../../../kernels/primitive/cast.cu" with { type: "text" };
+import movement from "../../../kernels/primitive/movement.cu" with { type: "text" };
+import reduceAxis from "../../../kernels/primitive/reduce.cu" with { type: "text" };
+import indexing from "../../../kernels/primitive/indexing.cu" with { type: "text" };
+import matmul from "../../../kernels/primitive/matmul.cu" with { type: "text" };
 import type { KernelSource } from "./nvrtc.ts";
 
 /** Headers by the name in `#include`. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["common/angle.cuh", angle],
+  ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
   ["common/types.cuh", types],
 ]);
 
 const TEXTS = {
   "forward/embedding.cu": embedding,
-  "forward/repeat_streams.cu": repeatStreams,
   "forward/rms_norm.cu": rmsNorm,
   "forward/rope.cu": rope,
   "forward/kv_cache.cu": kvCache,
   "forward/attention.cu": attention,
+  "forward/add.cu": add,
   "forward/swiglu.cu": swiglu,
   "forward/aggregate.cu": aggregate,
   "forward/linear.cu": linear,
   "forward/token_logprobs.cu": tokenLogprobs,
   "forward/argmax.cu": argmax,
-  "backward/embedding.cu": embeddingBackward,
   "backward/repeat_streams.cu": repeatBackward,
   "backward/rms_norm.cu": rmsNormBackward,
   "backward/attention.cu": attentionBackward,
@@ -56,7 +63,12 @@ const TEXTS = {
   "backward/linear.cu": linearBackward,
   "backward/token_logprobs.cu": logprobsBackward,
   "optimizer/adamw.cu": adamw,
-  "optimizer/global_norm.cu": globalNorm,
+  "primitive/elementwise.cu": elementwise,
+  "primitive/cast.cu": cast,
+  "primitive/movement.cu": movement,
+  "primitive/reduce.cu": reduceAxis,
+  "primitive/indexing.cu": indexing,
+  "primitive/matmul.cu": matmul,
 } as const;
 
 /** A file of kernels, by its path below `kernels/`. */

@@ -1,0 +1,238 @@
+/**
+ * The cuda device: programs as kernels of ours and products of cuBLASLt, on one stream.
+ *
+ * Comes in: the functions of the three libraries, real ones or those of the emulator that the tests
+ * use. Tensors lie in device memory; reading or writing one waits for the stream. Nothing of this has
+ * run on a GPU yet; on the emulator every op, gradient and golden model agrees with the reference.
+ */
+import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
+import { prepare } from "../../graph/rewrite.ts";
+import {
+  type DType,
+  elementBytes,
+  elementCount,
+  type Program,
+  tensorBytes,
+  type TensorType,
+} from "../../graph/types.ts";
+import type {
+  CopyRegion,
+  Device,
+  DeviceTensor,
+  Executable,
+  FileTensor,
+  HostArray,
+  HostTensor,
+  Weights,
+} from "../device.ts";
+import { hostBytes, weightValues } from "../weights.ts";
+import { type Block, DeviceMemory } from "./device_memory.ts";
+import type { CubinCache } from "./cubin_cache.ts";
+import { Driver } from "./driver.ts";
+import { CudaExecutable, type ExecutionContext } from "./executable.ts";
+import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
+import { type ElementType, lower, type Lowered, lowers } from "./lowering/lowering.ts";
+import { architectureOf } from "./nvrtc.ts";
+import { Products, WORKSPACE_BYTES } from "./products.ts";
+import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
+
+/** The libraries of a machine. */
+export interface CudaMachine {
+  readonly driver: DriverSymbols;
+  readonly compiler: KernelCompiler;
+  /** Opened when the first product is needed, since loading it takes up to a second. */
+  products(): CublasLtSymbols;
+}
+
+/** Choices of the cuda device. */
+export interface CudaOptions {
+  /** Number of the device among those the driver shows. */
+  readonly ordinal?: number;
+  /** What the model computes in; statistics, losses and gradients of parameters are f32. */
+  readonly elements?: ElementType;
+  readonly cache?: CubinCache | undefined;
+}
+
+/** A tensor in device memory. */
+export class CudaTensor implements DeviceTensor {
+  readonly dtype: DType;
+  readonly shape: TensorType["shape"];
+  readonly address: bigint;
+  /** Keeps the memory from being returned. */
+  readonly block: Block;
+
+  /** A tensor at some byte of a block. */
+  constructor({ dtype, shape }: TensorType, block: Block, address = block.address) {
+    [this.dtype, this.shape, this.block, this.address] = [dtype, shape, block, address];
+  }
+}
+
+const ARRAYS = {
+  f32: Float32Array,
+  i32: Int32Array,
+  bf16: Uint16Array,
+  f16: Uint16Array,
+  bool: Uint8Array,
+} as const;
+
+/** See the head of this file. */
+export class CudaDevice implements Device {
+  readonly name = "cuda";
+  readonly pieceElements = 2 ** 30;
+  readonly elements: ElementType;
+  readonly #driver: Driver;
+  readonly #context: ExecutionContext;
+  readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
+  #products: Products | undefined;
+
+  /**
+   * Opens a device and makes its context current on this thread.
+   * @throws {EnvironmentError} when there is no driver or device that can be used
+   */
+  constructor(machine: CudaMachine, { ordinal = 0, elements = "f32", cache }: CudaOptions = {}) {
+    this.elements = elements;
+    const driver = new Driver(machine.driver, ordinal);
+    const { major, minor } = driver.deviceInfo();
+    const architecture = architectureOf(major, minor);
+    const memory = new DeviceMemory(driver);
+    this.#driver = driver;
+    this.#context = {
+      driver,
+      memory,
+      stream: driver.createStream(),
+      kernels: new KernelLoader(driver, { compiler: machine.compiler, architecture, cache }),
+      products: () => this.#products ??= this.#openProducts(machine),
+    };
+  }
+
+  get cacheType(): ElementType {
+    return this.elements;
+  }
+
+  plan(program: Program, weights: Weights): MemoryPlan {
+    const lowered = this.#lower(program, weights);
+    const plan = planMemory(lowered.program);
+    const multiplies = lowered.program.nodes.some(({ attributes }) => "product" in attributes);
+    const workspace = multiplies ? WORKSPACE_BYTES : 0;
+    const temporaries = plan.sections.temporaries + workspace;
+    return {
+      ...plan,
+      sections: { ...plan.sections, temporaries },
+      totalBytes: plan.totalBytes + workspace,
+    };
+  }
+
+  compile(program: Program, weights: Weights): Promise<Executable> {
+    const lowered = this.#lower(program, weights);
+    const fixed = new Map<string, CudaTensor>();
+    for (const [name, tensor] of lowered.constants) fixed.set(name, this.#constant(tensor));
+    for (const [name, use] of lowered.weights) {
+      fixed.set(name, this.#weight(weights, use.name, use.dtype));
+    }
+    const plan = planMemory(lowered.program);
+    const compiled = { program, weights, lowered, plan, fixed };
+    return Promise.resolve(new CudaExecutable(this.#context, compiled));
+  }
+
+  allocate(type: TensorType): CudaTensor {
+    const bytes = tensorBytes(type);
+    const block = this.#context.memory.allocate(bytes);
+    this.#driver.zero(block.address, bytes, this.#context.stream);
+    return new CudaTensor(type, block);
+  }
+
+  view(tensor: CudaTensor, start: number, type: TensorType): CudaTensor {
+    const address = tensor.address + BigInt(start * elementBytes(tensor.dtype));
+    return new CudaTensor(type, tensor.block, address);
+  }
+
+  /** Waits for the stream first: a kernel may still read what is overwritten. */
+  write(tensor: CudaTensor, data: ArrayLike<number>): void {
+    this.#driver.synchronize(this.#context.stream);
+    this.#driver.upload(tensor.address, arrayOf(tensor.dtype, data));
+  }
+
+  read(tensor: CudaTensor): HostArray {
+    const data = new ARRAYS[tensor.dtype](elementCount(tensor.shape));
+    this.#driver.synchronize(this.#context.stream);
+    this.#driver.download(data, tensor.address);
+    return data;
+  }
+
+  copy(source: CudaTensor, target: CudaTensor, region: CopyRegion): void {
+    const { kernels, stream } = this.#context;
+    const { height, width } = region;
+    const site = kernels.site("copy", {
+      ...{ count: height * width, n1: 1, n2: height, n3: width },
+      ...{ yFirst: region.targetOffset, y0: 0, y1: 0, y2: region.targetStride, y3: 1 },
+      ...{ xFirst: region.sourceOffset, x0: 0, x1: 0, x2: region.sourceStride, x3: 1 },
+    }, { BYTES: elementBytes(source.dtype) });
+    site.set(0, target.address);
+    site.set(1, source.address);
+    site.launch(this.#driver, stream);
+  }
+
+  close(): void {
+    const { stream, memory, kernels } = this.#context;
+    this.#driver.synchronize(stream);
+    this.#products?.close();
+    kernels.close();
+    memory.close();
+    this.#driver.destroyStream(stream);
+    this.#driver.close();
+  }
+
+  #lower(program: Program, weights: Weights): Lowered {
+    return lower(prepare(program, lowers), this.elements, (name) => weights.has(name));
+  }
+
+  #openProducts(machine: CudaMachine): Products {
+    return new Products(machine.products(), this.#context.memory.allocate(WORKSPACE_BYTES));
+  }
+
+  #constant(tensor: HostTensor): CudaTensor {
+    const made = new CudaTensor(tensor, this.#context.memory.allocate(tensorBytes(tensor)));
+    this.#driver.upload(made.address, tensor.data as Float32Array<ArrayBuffer>);
+    return made;
+  }
+
+  /** A weight in one of the two types, uploaded once. */
+  #weight(weights: Weights, name: string, dtype: ElementType): CudaTensor {
+    const known = this.#weights.get(weights) ?? new Map<string, CudaTensor>();
+    this.#weights.set(weights, known);
+    const key = `${name}#${dtype}`;
+    const made = known.get(key) ?? this.#upload(weights.get(name)!, dtype);
+    known.set(key, made);
+    return made;
+  }
+
+  #upload(weight: HostTensor | FileTensor, dtype: ElementType): CudaTensor {
+    const type = { dtype, shape: weight.shape };
+    const made = new CudaTensor(type, this.#context.memory.allocate(tensorBytes(type)));
+    if (dtype === "bf16" && weight.dtype === "bf16" && !("path" in weight)) {
+      this.#driver.upload(made.address, hostBytes(weight) as Uint8Array<ArrayBuffer>);
+      return made;
+    }
+    const values = weightValues(weight) as Float32Array<ArrayBuffer>;
+    if (dtype === "f32") {
+      this.#driver.upload(made.address, values);
+      return made;
+    }
+    const wide = this.#context.memory.allocate(values.byteLength);
+    this.#driver.upload(wide.address, values);
+    const site = this.#context.kernels.site("narrow_floats", { count: values.length }, { BF16: 1 });
+    site.set(0, made.address);
+    site.set(1, wide.address);
+    site.launch(this.#driver, this.#context.stream);
+    this.#driver.synchronize(this.#context.stream);
+    return made;
+  }
+}
+
+/** The elements as an array of the right type, copied only where it is of another. */
+function arrayOf(dtype: DType, data: ArrayLike<number>): HostArray & ArrayBufferView<ArrayBuffer> {
+  const Kind = ARRAYS[dtype];
+  return (data instanceof Kind ? data : Kind.from(data)) as
+    & HostArray
+    & ArrayBufferView<ArrayBuffer>;
+}

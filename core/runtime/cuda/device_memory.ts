@@ -1,0 +1,80 @@
+/**
+ * Memory of the device, as its tensors and programs hold it.
+ *
+ * Every tensor has an allocation of its own, returned when nothing refers to it any more. The temporaries
+ * of all programs share one arena, since programs run one after the other: it is as large as the
+ * largest needs, and a value lies in it where the memory plan put it. Nothing here has run on a GPU
+ * yet.
+ *
+ * What surprises: when the arena grows it moves, so addresses in it hold only for its `generation`.
+ */
+import type { Driver } from "./driver.ts";
+
+/** Allocations are multiples of this. */
+const UNIT = 256;
+
+/** One allocation. */
+export interface Block {
+  readonly address: bigint;
+}
+
+/** See the head of this file. */
+export class DeviceMemory {
+  /** Changes whenever the arena moves. */
+  generation = 0;
+  readonly #driver: Driver;
+  readonly #blocks: FinalizationRegistry<bigint>;
+  readonly #live = new Set<bigint>();
+  #arena = 0n;
+  #arenaBytes = 0;
+
+  /** Takes memory when it is asked for. */
+  constructor(driver: Driver) {
+    this.#driver = driver;
+    this.#blocks = new FinalizationRegistry((address) => this.#release(address));
+  }
+
+  /** Address of the arena. */
+  get arena(): bigint {
+    return this.#arena;
+  }
+
+  /**
+   * Memory for one tensor; it lives as long as the result is referred to.
+   * @throws {CudaError} when the device has less memory left
+   */
+  allocate(bytes: number): Block {
+    const address = this.#take(bytes);
+    const block = { address };
+    this.#blocks.register(block, address);
+    return block;
+  }
+
+  /**
+   * Makes the arena hold at least `bytes`; what was in it is lost.
+   * @throws {CudaError} when the device has less memory left
+   */
+  reserve(bytes: number): void {
+    if (bytes <= this.#arenaBytes) return;
+    if (this.#arena) this.#release(this.#arena); // waits for whoever works in it
+    [this.#arena, this.#arenaBytes] = [0n, 0];
+    this.#arena = this.#take(bytes);
+    this.#arenaBytes = bytes;
+    this.generation++;
+  }
+
+  /** Returns everything. */
+  close(): void {
+    for (const address of [...this.#live]) this.#release(address);
+  }
+
+  #take(bytes: number): bigint {
+    const address = this.#driver.allocate(Math.max(1, Math.ceil(bytes / UNIT)) * UNIT);
+    this.#live.add(address);
+    return address;
+  }
+
+  #release(address: bigint): void {
+    if (this.#live.delete(address)) this.#driver.free(address);
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * A lowered program as launches on a stream.
+ *
+ * Comes in: the program with its memory plan, and tensors by name at each run. Goes out: everything
+ * issued in order; the host does not wait, whoever reads a result does.
+ *
+ * The first run with some tensors launches step by step, which also warms every kernel; the second is
+ * captured as a graph, and from then on a run is one launch of that graph. What surprises: a graph
+ * holds addresses, so other tensors, or an arena that has moved, start anew.
+ */
+import type { MemoryPlan } from "../../graph/memory_plan.ts";
+import type { Node, Program, Value } from "../../graph/types.ts";
+import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
+import type { DeviceMemory } from "./device_memory.ts";
+import type { CudaTensor } from "./device.ts";
+import type { Driver } from "./driver.ts";
+import type { KernelLoader } from "./kernel_loader.ts";
+import { kernelNamed } from "./kernel_table.ts";
+import type { LaunchSite } from "./launch.ts";
+import type { Lowered, Step } from "./lowering/lowering.ts";
+import type { Product, Products } from "./products.ts";
+
+/** What a program runs with. */
+export interface ExecutionContext {
+  readonly driver: Driver;
+  readonly stream: bigint;
+  readonly memory: DeviceMemory;
+  readonly kernels: KernelLoader;
+  readonly products: () => Products;
+}
+
+/** What is compiled. */
+export interface CompiledProgram {
+  /** As it was given, before anything was rewritten. */
+  readonly program: Program;
+  readonly weights: Weights;
+  readonly lowered: Lowered;
+  readonly plan: MemoryPlan;
+  /** Weights and constants of the lowered program. */
+  readonly fixed: ReadonlyMap<string, CudaTensor>;
+}
+
+/** One step: how to give it addresses, and how to issue it. */
+interface Issue {
+  rebind(address: (value: Value) => bigint): void;
+  issue(): void;
+}
+
+/** See the head of this file. */
+export class CudaExecutable implements Executable {
+  readonly #context: ExecutionContext;
+  readonly #compiled: CompiledProgram;
+  readonly #steps: readonly Issue[];
+  /** Name of what is bound to each place outside the arena. */
+  readonly #names: ReadonlyMap<string, string>;
+  /** Addresses of the last run; the tensors are kept so that nobody returns their memory. */
+  #bound: ReadonlyMap<string, CudaTensor> = new Map();
+  #generation = -1;
+  #runs = 0;
+  #graph: bigint | undefined;
+
+  /** Loads what the program needs. */
+  constructor(context: ExecutionContext, compiled: CompiledProgram) {
+    [this.#context, this.#compiled] = [context, compiled];
+    this.#names = placeNames(compiled);
+    this.#steps = compiled.lowered.program.nodes.flatMap((node) => {
+      const made = this.#step(node);
+      return made ? [made] : [];
+    });
+  }
+
+  run(bindings: Bindings): Promise<void> {
+    const { program, weights } = this.#compiled;
+    checkBindings(program, weights, bindings);
+    const { driver, stream, memory } = this.#context;
+    memory.reserve(this.#compiled.plan.sections.temporaries);
+    this.#rebind(bindings as ReadonlyMap<string, CudaTensor>);
+    this.#runs++;
+    if (this.#runs === 2) this.#graph = driver.capture(stream, () => this.#issue());
+    if (this.#graph === undefined) this.#issue();
+    else driver.launchGraph(this.#graph, stream);
+    return Promise.resolve();
+  }
+
+  #issue(): void {
+    for (const step of this.#steps) step.issue();
+  }
+
+  /** Gives every step its addresses, unless they are those of the last run. */
+  #rebind(bindings: ReadonlyMap<string, CudaTensor>): void {
+    const { memory, driver } = this.#context;
+    const names = new Set(this.#names.values());
+    const bound = new Map<string, CudaTensor>();
+    for (const [name, tensor] of [...this.#compiled.fixed, ...bindings]) {
+      if (names.has(name)) bound.set(name, tensor);
+    }
+    const same = memory.generation === this.#generation &&
+      [...bound].every(([name, tensor]) => this.#bound.get(name)?.address === tensor.address);
+    this.#bound = bound;
+    if (same) return;
+    this.#generation = memory.generation;
+    this.#runs = 0;
+    if (this.#graph !== undefined) driver.destroyGraph(this.#graph);
+    this.#graph = undefined;
+    const { placements } = this.#compiled.plan;
+    const address = (value: Value) => {
+      const { section, offset } = placements.get(value)!;
+      if (section === "temporaries") return memory.arena + BigInt(offset);
+      return bound.get(this.#names.get(`${section}@${offset}`)!)!.address;
+    };
+    for (const step of this.#steps) step.rebind(address);
+  }
+
+  #step(node: Node): Issue | undefined {
+    const { driver, stream, kernels } = this.#context;
+    const { launch, product, zeros } = node.attributes as Step;
+    if (launch) {
+      const site = kernels.site(launch.entry, launch.numbers, launch.macros);
+      const pointers = kernelNamed(launch.entry).arguments.flatMap(({ name, type }, i) => {
+        const from = launch.pointers[name];
+        return type === "pointer" && from ? [{ i, value: node[from.from][from.index]! }] : [];
+      });
+      return launchIssue(site, pointers, { driver, stream });
+    }
+    if (product) return this.#productIssue(this.#context.products().prepare(product), node);
+    if (zeros === undefined) return undefined; // a view
+    let at = 0n;
+    return {
+      rebind: (address) => at = address(node.outputs[0]!),
+      issue: () => driver.zero(at, zeros, stream),
+    };
+  }
+
+  #productIssue(product: Product, { inputs, outputs }: Node): Issue {
+    const products = this.#context.products();
+    const operands = { a: 0n, b: 0n, bias: 0n, d: 0n };
+    const { stream } = this.#context;
+    return {
+      rebind: (address) => {
+        const [a, b, bias] = inputs.map(address);
+        Object.assign(operands, { a, b, bias: bias ?? 0n, d: address(outputs[0]!) });
+      },
+      issue: () => products.launch(product, operands, stream),
+    };
+  }
+}
+
+function launchIssue(
+  site: LaunchSite,
+  pointers: readonly { readonly i: number; readonly value: Value }[],
+  { driver, stream }: { driver: Driver; stream: bigint },
+): Issue {
+  return {
+    rebind: (address) => pointers.forEach(({ i, value }) => site.set(i, address(value))),
+    issue: () => site.launch(driver, stream),
+  };
+}
+
+/** By section and offset, the name of the tensor that is bound there. */
+function placeNames({ lowered, plan }: CompiledProgram): Map<string, string> {
+  const { inputs, parameters, state, outputs } = lowered.program;
+  const names = new Map<string, string>();
+  for (const values of [inputs, parameters, state, outputs]) {
+    for (const [name, value] of values) {
+      const { section, offset } = plan.placements.get(value)!;
+      names.set(`${section}@${offset}`, name);
+    }
+  }
+  return names;
+}

@@ -1,0 +1,94 @@
+/**
+ * Kernels as they are needed: compiled, cached on disk, loaded, found by name.
+ *
+ * Comes in: the name of a kernel and the macros of its file. Goes out: a launch site, with grid and
+ * numbers set and addresses still to be set.
+ */
+import { type CubinCache } from "./cubin_cache.ts";
+import type { Driver } from "./driver.ts";
+import { kernelNamed, type Sizes } from "./kernel_table.ts";
+import { kernelSource } from "./kernel_sources.ts";
+import { LaunchSite } from "./launch.ts";
+import type { CompileTarget, Cubin, KernelSource } from "./nvrtc.ts";
+
+/** What turns kernels into programs of the device: NVRTC, or what stands in for it in a test. */
+export interface KernelCompiler {
+  /** Goes into the name under which a compiled program is kept. */
+  readonly version: string;
+  compile(source: KernelSource, target: CompileTarget): Cubin;
+}
+
+/** Kernels of one device. */
+export class KernelLoader {
+  readonly #driver: Driver;
+  readonly #compiler: KernelCompiler;
+  readonly #architecture: string;
+  readonly #cache: CubinCache | undefined;
+  readonly #modules = new Map<string, bigint>();
+  readonly #functions = new Map<string, bigint>();
+
+  /** Without a cache everything is compiled anew. */
+  constructor(
+    driver: Driver,
+    { compiler, architecture, cache }: {
+      compiler: KernelCompiler;
+      architecture: string;
+      cache?: CubinCache | undefined;
+    },
+  ) {
+    [this.#driver, this.#compiler] = [driver, compiler];
+    [this.#architecture, this.#cache] = [architecture, cache];
+  }
+
+  /**
+   * A launch with everything set but its addresses.
+   * @throws {TypeError} when a number is not given
+   */
+  site(entry: string, numbers: Sizes, macros: Sizes): LaunchSite {
+    const kernel = kernelNamed(entry);
+    const site = new LaunchSite(
+      this.#function(entry, macros),
+      entry,
+      kernel.arguments.map(({ type }) => type),
+    );
+    site.setGeometry(kernel.geometry({ ...macros, ...numbers }));
+    kernel.arguments.forEach(({ name, type }, i) => {
+      if (type === "pointer") return;
+      const value = numbers[name];
+      if (value === undefined) throw new TypeError(`Cannot launch ${entry}: found no "${name}"`);
+      site.set(i, type === "i64" ? BigInt(value) : value);
+    });
+    return site;
+  }
+
+  /** Unloads everything. */
+  close(): void {
+    for (const module of this.#modules.values()) this.#driver.unloadModule(module);
+    this.#modules.clear();
+    this.#functions.clear();
+  }
+
+  #function(entry: string, macros: Sizes): bigint {
+    const key = `${entry} ${JSON.stringify(macros)}`;
+    const known = this.#functions.get(key);
+    if (known !== undefined) return known;
+    const found = this.#driver.getFunction(this.#module(entry, macros), entry);
+    this.#functions.set(key, found);
+    return found;
+  }
+
+  #module(entry: string, macros: Sizes): bigint {
+    const { file } = kernelNamed(entry);
+    const key = `${file} ${JSON.stringify(macros)}`;
+    const known = this.#modules.get(key);
+    if (known !== undefined) return known;
+    const source = kernelSource(file);
+    const target = { architecture: this.#architecture, defines: macros };
+    const compile = () => this.#compiler.compile(source, target);
+    const { version } = this.#compiler;
+    const cubin = this.#cache ? this.#cache.compile(version, source, target, compile) : compile();
+    const module = this.#driver.loadModule(cubin.bytes, file);
+    this.#modules.set(key, module);
+    return module;
+  }
+}

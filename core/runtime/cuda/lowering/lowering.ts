@@ -1,0 +1,363 @@
+/**
+ * Program → launches: what the rules of this folder build on.
+ *
+ * Comes in: a prepared program of model ops, their gradients and primitives. Goes out: a program whose
+ * nodes are launches of kernels and library products, so that the memory plan of the result is exactly
+ * what the device will use. Temporaries of a rule, such as partial sums, are values like all others.
+ *
+ * Numbers are in one of two types. `element` is what the model computes in, bf16 or f32; `wide` is f32,
+ * for statistics, losses, and gradients of parameters. A rule asks for its operands in the type that
+ * its kernel reads, and a cast is made where they are not in it; a fixed weight is uploaded in each
+ * type that is asked for, and never cast.
+ *
+ * What surprises: rules may leave launches that nobody needs, because a later rule found a better way;
+ * they are dropped at the end.
+ */
+import { Builder } from "../../../graph/builder.ts";
+import { dropUnread } from "../../../graph/rewrite.ts";
+import {
+  elementBytes,
+  elementCount,
+  formatType,
+  type Node,
+  type Op,
+  type Program,
+  type Shape,
+  type TensorType,
+  type Value,
+} from "../../../graph/types.ts";
+import type { HostTensor } from "../../device.ts";
+import { kernelNamed, specialisations } from "../kernel_table.ts";
+import type { ProductShape } from "../products.ts";
+import { RULES } from "./rules.ts";
+import { dense, type Layout } from "./strides.ts";
+
+/** Type that the model computes in. */
+export type ElementType = "f32" | "bf16";
+
+/** Where a pointer of a launch comes from. */
+export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
+
+/** One kernel launch, but for addresses. */
+export interface KernelLaunch {
+  readonly entry: string;
+  readonly macros: Readonly<Record<string, number>>;
+  readonly pointers: Readonly<Record<string, Pointer>>;
+  readonly numbers: Readonly<Record<string, number>>;
+}
+
+/** What a lowered node carries: a launch, a product of the library, or zeros; nothing for a view. */
+export type Step = {
+  readonly launch?: KernelLaunch;
+  readonly product?: ProductShape;
+  readonly zeros?: number;
+};
+
+/** What a rule says of a launch. */
+export interface LaunchSpec {
+  readonly reads?: Readonly<Record<string, Value | undefined>>;
+  /** Fresh results; undefined where the kernel is not to write one. */
+  readonly writes?: Readonly<Record<string, TensorType | undefined>>;
+  /** Values that are overwritten where they lie. */
+  readonly updates?: Readonly<Record<string, Value>>;
+  readonly numbers: Readonly<Record<string, number>>;
+  readonly macros?: Readonly<Record<string, number>>;
+  /** The read whose memory the first result may take. */
+  readonly reuse?: string;
+}
+
+/** A fixed weight in the type in which it is needed. */
+export interface WeightUse {
+  readonly name: string;
+  readonly dtype: ElementType;
+}
+
+/** A program as this device runs it. */
+export interface Lowered {
+  readonly program: Program;
+  /** By the parameters of `program` they are bound to. */
+  readonly weights: ReadonlyMap<string, WeightUse>;
+  readonly constants: ReadonlyMap<string, HostTensor>;
+}
+
+/** Whether there is a rule for an op; others are expanded first. */
+export function lowers(op: Op): boolean {
+  return op.name in RULES;
+}
+
+/** Lowers a prepared program. `fixed` tells whether a parameter is a fixed weight. */
+export function lower(
+  program: Program,
+  element: ElementType,
+  fixed: (name: string) => boolean,
+): Lowered {
+  return new Lowering(program, element, fixed).run();
+}
+
+/** A program on its way to launches; what rules work with. */
+export class Lowering {
+  readonly elementType: ElementType;
+  readonly #source: Program;
+  readonly #g: Builder;
+  /** From values of the source to those of the result. */
+  readonly #values = new Map<Value, Value>();
+  /** Fixed weights, which become parameters of the result when they are asked for. */
+  readonly #fixed = new Map<Value, string>();
+  readonly #casts = new Map<Value, Value>();
+  readonly #makers = new Map<Value, Node>();
+  readonly #readers: Map<Value, Node[]>;
+  /** Places of the nodes of the source. */
+  readonly #order: Map<Node, number>;
+  readonly #saved = new Map<Value, Value>();
+  /** Lowered values in memory of their own: no views, no state, nothing from outside. */
+  readonly #fresh = new Set<Value>();
+  /** Where values were computed that overwrote another. */
+  readonly #homes = new Map<Value, Value>();
+  readonly #weights = new Map<string, WeightUse>();
+  readonly #constants = new Map<string, HostTensor>();
+
+  constructor(source: Program, elementType: ElementType, fixed: (name: string) => boolean) {
+    [this.#source, this.elementType] = [source, elementType];
+    this.#g = new Builder(source.name);
+    for (const [name, value] of source.inputs) this.#values.set(value, this.#g.input(name, value));
+    for (const [name, value] of source.state) this.#values.set(value, this.#g.state(name, value));
+    for (const [name, value] of source.parameters) {
+      if (fixed(name)) this.#fixed.set(value, name);
+      else this.#values.set(value, this.#g.parameter(name, value));
+    }
+    this.#readers = readersOf(source);
+    this.#order = new Map(source.nodes.map((node, i) => [node, i]));
+    for (const node of source.nodes) node.outputs.forEach((value) => this.#makers.set(value, node));
+  }
+
+  run(): Lowered {
+    for (const node of this.#source.nodes) {
+      const rule = RULES[node.op.name];
+      if (!rule) throw new TypeError(`Cannot lower "${node.op.name}": found no rule`);
+      const results = rule(this, node);
+      node.outputs.forEach((value, i) => results[i] && this.#values.set(value, results[i]));
+    }
+    for (const [name, value] of this.#source.updates) this.#g.update(name, this.get(value));
+    this.#nameOutputs();
+    const program = dropUnread(this.#g.build());
+    return { program, weights: this.#weights, constants: this.#constants };
+  }
+
+  /** A value as it was computed, in whatever type; a fixed weight as an element. */
+  get(value: Value): Value {
+    const known = this.#values.get(value);
+    if (known) return known;
+    if (this.#fixed.has(value)) return this.#weight(value, this.elementType);
+    throw new TypeError(`Cannot lower value ${value.id}: it has no origin`);
+  }
+
+  /** A value in the type that the model computes in. */
+  element(value: Value): Value {
+    return this.#fixed.has(value)
+      ? this.#weight(value, this.elementType)
+      : this.inType(this.get(value), this.elementType);
+  }
+
+  /** A value in f32. */
+  wide(value: Value): Value {
+    return this.#fixed.has(value)
+      ? this.#weight(value, "f32")
+      : this.inType(this.get(value), "f32");
+  }
+
+  /** A lowered value in one of the two types. */
+  inType(value: Value, dtype: ElementType): Value {
+    if (value.dtype === dtype) return value;
+    if (value.dtype !== "f32" && value.dtype !== "bf16") {
+      throw new TypeError(`Cannot compute with ${formatType(value)}, expected floats`);
+    }
+    const known = this.#casts.get(value);
+    if (known) return known;
+    const [made] = this.launch(dtype === "f32" ? "widen_elements" : "narrow_floats", {
+      reads: { x: value },
+      writes: { y: { dtype, shape: value.shape } },
+      numbers: { count: elementCount(value.shape) },
+      macros: { BF16: 1 },
+    });
+    this.#casts.set(value, made!);
+    return made!;
+  }
+
+  /** The type of an element tensor. */
+  elements(shape: Shape): TensorType {
+    return { dtype: this.elementType, shape };
+  }
+
+  /** The node of the source that computes a value. */
+  maker(value: Value): Node | undefined {
+    return this.#makers.get(value);
+  }
+
+  /** Nodes of the source that read a value. */
+  readers(value: Value): readonly Node[] {
+    return this.#readers.get(value) ?? [];
+  }
+
+  /** Whether a value leaves the program as it is. */
+  isOutput(value: Value): boolean {
+    return [...this.#source.outputs.values()].includes(value);
+  }
+
+  /** Whether the gradient of a node is computed, so that the node has to save what it needs. */
+  isDifferentiated(node: Node): boolean {
+    const name = `gradient of ${node.op.name}`;
+    return this.readers(node.outputs[0]!).some((reader) =>
+      reader.op.name === name && reader.inputs.at(-2) === node.outputs[0]
+    );
+  }
+
+  /** Keeps what the gradient of a node will want, by the node's output. */
+  save(output: Value, saved: Value): void {
+    this.#saved.set(output, saved);
+  }
+
+  /** What a node saved for its gradient. */
+  savedBy(output: Value): Value {
+    return this.#saved.get(output)!;
+  }
+
+  /**
+   * The state into which a value is assigned and in which it may be computed, element by element.
+   * Undefined where there is none, or where the state is still read in between.
+   */
+  destination(value: Value): Value | undefined {
+    const [reader, ...others] = this.readers(value);
+    if (others.length > 0 || reader?.op.name !== "assign" || reader.inputs[1] !== value) return;
+    const [state] = reader.inputs as [Value];
+    const at = this.#order.get(this.maker(value)!)!;
+    const late = this.readers(state).some((node) => node !== reader && this.#order.get(node)! > at);
+    return late ? undefined : state;
+  }
+
+  /** Whether a value was computed in the memory of a state. */
+  liesIn(value: Value, state: Value): boolean {
+    return this.#homes.get(this.get(value)) === this.get(state);
+  }
+
+  /** Launches a kernel; the results are first what is updated, then what is written, in order. */
+  launch(entry: string, spec: LaunchSpec): Value[] {
+    const { reads = {}, writes = {}, updates = {}, numbers, macros = {}, reuse } = spec;
+    const inputs: Value[] = [];
+    const pointers: Record<string, Pointer> = {};
+    const kernel = kernelNamed(entry);
+    const read = (name: string, value: Value | undefined) => {
+      pointers[name] = value ? { from: "inputs", index: inputs.length } : null;
+      if (value) inputs.push(value);
+    };
+    for (const [name, value] of Object.entries(updates)) read(name, value);
+    if (reuse) read(reuse, reads[reuse]);
+    for (const { name, type } of kernel.arguments) {
+      if (type === "pointer" && name in reads && name !== reuse) read(name, reads[name]);
+    }
+    const types: TensorType[] = Object.values(updates);
+    for (const [name, type] of Object.entries(writes)) {
+      pointers[name] = type ? { from: "outputs", index: types.length } : null;
+      if (type) types.push(type);
+    }
+    const used = Object.keys(specialisations(kernel.file)[0]!);
+    const missing = kernel.arguments.find(({ name, type }) =>
+      type === "pointer" && !(name in pointers)
+    );
+    if (missing) throw new TypeError(`Cannot launch ${entry}: found no "${missing.name}"`);
+    const all: Record<string, number> = { BF16: Number(this.elementType === "bf16"), ...macros };
+    const own = Object.fromEntries(used.map((name) => [name, all[name] ?? 0]));
+    const launch = { entry, macros: own, pointers, numbers };
+    const memory = Object.keys(updates).length > 0 ? "required" : reuse ? "allowed" : undefined;
+    return this.#step(entry, { launch }, inputs, types, memory);
+  }
+
+  /** D = op(A) op(B) by the library, with a bias over the rows of D if there is one. */
+  product(
+    shape: ProductShape,
+    [a, b, bias]: readonly [Value, Value, Value?],
+    to: TensorType,
+  ): Value {
+    const inputs = bias ? [a, b, bias] : [a, b];
+    return this.#step("product", { product: shape }, inputs, [to])[0]!;
+  }
+
+  /** Zeros. */
+  zeros(type: TensorType): Value {
+    const bytes = elementCount(type.shape) * elementBytes(type.dtype);
+    return this.#step("zeros", { zeros: bytes }, [], [type])[0]!;
+  }
+
+  /** The same bytes under another shape. */
+  view(value: Value, shape: Shape): Value {
+    return this.#step("view", {}, [value], [{ dtype: value.dtype, shape }], "view")[0]!;
+  }
+
+  /** A tensor whose elements are known. */
+  constant(tensor: HostTensor): Value {
+    const name = `constant.${this.#constants.size}`;
+    this.#constants.set(name, tensor);
+    return this.#g.parameter(name, tensor);
+  }
+
+  /** Moves elements; see `copy` in movement.cu. Into `target` where it is given, else a new tensor. */
+  copy(source: Value, to: TensorType, move: Layout, target?: Value): Value {
+    const count = move.sizes.reduce((product, size) => product * size, 1);
+    const [n1, n2, n3] = move.sizes.slice(1);
+    const strides = (letter: string, list: readonly number[]) =>
+      Object.fromEntries(list.map((stride, i) => [`${letter}${i}`, stride]));
+    return this.launch("copy", {
+      reads: { x: source },
+      ...(target ? { updates: { y: target } } : { writes: { y: to } }),
+      numbers: {
+        ...{ count, n1: n1!, n2: n2!, n3: n3! },
+        ...{ yFirst: move.targetFirst, xFirst: move.sourceFirst },
+        ...strides("y", move.targetStrides),
+        ...strides("x", move.sourceStrides),
+      },
+      macros: { BYTES: elementBytes(source.dtype) },
+    })[0]!;
+  }
+
+  #step(
+    name: string,
+    step: Step,
+    inputs: readonly Value[],
+    types: readonly TensorType[],
+    memory?: "view" | "allowed" | "required",
+  ): Value[] {
+    const results = this.#g.apply({ name, infer: () => types, memory }, inputs, step);
+    results.forEach((value, i) => {
+      const source = inputs[i]!;
+      if (memory === "required") this.#homes.set(value, this.#homes.get(source) ?? source);
+      const own = memory === "required" ? this.#fresh.has(source) : memory !== "view";
+      if (own) this.#fresh.add(value);
+    });
+    return results;
+  }
+
+  #weight(value: Value, dtype: ElementType): Value {
+    const name = this.#fixed.get(value)!;
+    this.#weights.set(`${name}#${dtype}`, { name, dtype });
+    return this.#g.parameter(`${name}#${dtype}`, { dtype, shape: value.shape });
+  }
+
+  /** Every output gets memory of its own, in its own type. */
+  #nameOutputs(): void {
+    for (const [name, value] of this.#source.outputs) {
+      const found = value.dtype === "f32" ? this.wide(value) : this.get(value);
+      const own = this.#fresh.has(found) ? found : this.copy(found, found, dense(found.shape));
+      this.#fresh.delete(own); // the next name of the same value gets a copy
+      this.#g.output(name, own);
+    }
+  }
+}
+
+function readersOf(program: Program): Map<Value, Node[]> {
+  const readers = new Map<Value, Node[]>();
+  for (const node of program.nodes) {
+    for (const value of new Set(node.inputs)) {
+      readers.set(value, [...(readers.get(value) ?? []), node]);
+    }
+  }
+  return readers;
+}

@@ -1,0 +1,78 @@
+/**
+ * Tensors of any rank as the four axes that kernels walk.
+ *
+ * Neighbouring axes become one where every operand walks them as one, and axes of size 1 go away, so
+ * that nearly everything fits: the result says so where something does not.
+ */
+import { elementCount, type Shape } from "../../../graph/types.ts";
+
+/** Axes that the elementwise kernels and `copy` know. */
+const AXES = 4;
+
+/** How `copy` walks its two tensors, in elements; all lists have four entries. */
+export interface Layout {
+  readonly sizes: readonly number[];
+  readonly targetFirst: number;
+  readonly targetStrides: readonly number[];
+  readonly sourceFirst: number;
+  readonly sourceStrides: readonly number[];
+}
+
+/** Distance in elements between neighbours along each axis of a dense tensor. */
+export function denseStrides(shape: Shape): number[] {
+  return shape.map((_, axis) => elementCount(shape.slice(axis + 1)));
+}
+
+/** Strides that read `from` as if it had been broadcast to `to`. */
+export function broadcastStrides(from: Shape, to: Shape): number[] {
+  const own = denseStrides(from);
+  const missing = to.length - from.length;
+  return to.map((_, axis) => {
+    const at = axis - missing;
+    return at < 0 || from[at] === 1 ? 0 : own[at]!;
+  });
+}
+
+/**
+ * Merges axes until there are `axes` of them, with strides of every operand.
+ * @throws {TypeError} when more are needed
+ */
+export function collapse(
+  shape: Shape,
+  operands: readonly (readonly number[])[],
+  axes = AXES,
+): { sizes: number[]; strides: number[][] } {
+  const sizes: number[] = [];
+  const strides: number[][] = operands.map(() => []);
+  shape.forEach((size, axis) => {
+    if (size === 1) return;
+    const isOne = sizes.length > 0 &&
+      operands.every((own, i) => strides[i]!.at(-1) === own[axis]! * size);
+    if (isOne) sizes[sizes.length - 1]! *= size;
+    else sizes.push(size);
+    operands.forEach((own, i) => {
+      if (isOne) strides[i]!.pop();
+      strides[i]!.push(own[axis]!);
+    });
+  });
+  if (sizes.length > axes) {
+    throw new TypeError(`Cannot walk [${shape.join(", ")}]: found more than ${axes} separate axes`);
+  }
+  while (sizes.length < axes) {
+    sizes.unshift(1);
+    for (const own of strides) own.unshift(0);
+  }
+  return { sizes, strides };
+}
+
+/** A tensor read by strides into a dense one. */
+export function toDense(shape: Shape, sourceStrides: readonly number[], sourceFirst = 0): Layout {
+  const { sizes, strides } = collapse(shape, [denseStrides(shape), sourceStrides]);
+  const [target, source] = strides as [number[], number[]];
+  return { sizes, targetFirst: 0, targetStrides: target, sourceFirst, sourceStrides: source };
+}
+
+/** A dense tensor as it is. */
+export function dense(shape: Shape): Layout {
+  return toDense(shape, denseStrides(shape));
+}

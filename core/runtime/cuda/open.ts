@@ -1,0 +1,59 @@
+/**
+ * Opens the cuda device on the libraries of this machine.
+ *
+ * The compiler is not needed once its kernels are in the cache: where NVRTC is missing, what its last
+ * version compiled is used. Nothing of this has run on a GPU yet.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import { CubinCache, cubinFolder } from "./cubin_cache.ts";
+import { CudaDevice, type CudaMachine } from "./device.ts";
+import { Driver } from "./driver.ts";
+import type { KernelCompiler } from "./kernel_loader.ts";
+import { openLibrary } from "./libraries.ts";
+import type { ElementType } from "./lowering/lowering.ts";
+import { Nvrtc } from "./nvrtc.ts";
+import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
+
+/**
+ * Opens device number `ordinal` among those the driver shows.
+ * @throws {EnvironmentError} when driver, device or library cannot be used
+ */
+export function openCuda(ordinal: number, elements: ElementType): CudaDevice {
+  const { symbols: driver } = openLibrary("libcuda", DRIVER_SYMBOLS);
+  const major = driverMajor(driver);
+  const folder = cubinFolder((name) => Deno.env.get(name));
+  const cache = folder === undefined ? undefined : new CubinCache(folder);
+  const machine: CudaMachine = {
+    driver,
+    compiler: openCompiler(major, cache),
+    products: () => openLibrary("cublasLt", CUBLASLT_SYMBOLS, { maxMajor: major }).symbols,
+  };
+  return new CudaDevice(machine, { ordinal, elements, cache });
+}
+
+/** A newer major version than the driver's may compile what it refuses. */
+function driverMajor(symbols: CudaMachine["driver"]): number {
+  const driver = new Driver(symbols);
+  try {
+    return Math.floor(driver.version / 1000);
+  } finally {
+    driver.close();
+  }
+}
+
+function openCompiler(maxMajor: number, cache: CubinCache | undefined): KernelCompiler {
+  try {
+    const compiler = new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS, { maxMajor }).symbols);
+    cache?.keepVersion(compiler.version);
+    return compiler;
+  } catch (error) {
+    const version = cache?.lastVersion();
+    if (version === undefined || !(error instanceof EnvironmentError)) throw error;
+    return {
+      version,
+      compile: () => {
+        throw error;
+      },
+    };
+  }
+}

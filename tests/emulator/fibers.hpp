@@ -1,0 +1,311 @@
+// The threads of a block as fibers of one OS thread, and where they meet.
+//
+// in   a kernel as a function of its parameter array, a grid, a block
+// out  every block run to its end, one after the other; or what went wrong, in words
+//
+// Threads start in order. One that has to wait leaves its stack and another goes on, first those
+// that may, then those that have not started; so a thread that never waits costs a call, and a
+// block in which nobody waits uses one stack. What surprises: __syncthreads waits for all threads
+// of a block, also for those that have returned, since CUDA promises nothing better; and nothing
+// runs at the same time, so races are not found.
+#pragma once
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "emulator/context.hpp"
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+// All __shared__ variables of the program lie in one section, so that they can be poisoned.
+extern "C" __attribute__((weak)) unsigned char __start_shared[];
+extern "C" __attribute__((weak)) unsigned char __stop_shared[];
+
+namespace emulator {
+
+constexpr int LANES = 32;
+constexpr int MAX_COPIES = 128;
+
+struct Copy {
+  void* to;
+  const void* from;  // null for zeros
+  int group;
+};
+
+struct Warp;
+
+struct Thread {
+  Context context;
+  uint3 index;
+  int number, lane;
+  Warp* warp;
+  bool returned;
+  int copies, group;  // copies under way, and the group that new ones join
+};
+
+// Gives every lane of `here` its result; lanes[i] is the record of lane i.
+typedef void (*Resolve)(void* const* lanes, unsigned here);
+
+struct Meeting {
+  unsigned mask, arrived;
+  Resolve resolve;
+  const char* name;
+};
+
+struct Warp {
+  unsigned returned;  // lanes that are gone, or that the block never had
+  int meetings;
+  Meeting meeting[LANES];
+  void* record[LANES];
+};
+
+// Lanes of a warp that may go on.
+struct Batch {
+  int base;
+  unsigned lanes;
+};
+
+constexpr int MAX_BATCHES = MAX_THREADS;  // no thread is in two of them
+
+struct Block {
+  void (*kernel)(void**);
+  void** parameters;
+  int size, started, finished, waiting;  // waiting: at the barrier
+  uint3 next;                            // index of the thread that starts next
+  Batch ready[MAX_BATCHES];
+  unsigned firstReady, endReady;
+  int freeStacks[MAX_THREADS], freeCount, newStack;
+  bool failed;
+  Context scheduler;
+};
+
+Machine* machine;
+const char* kernelName;
+unsigned char* dynamicSharedMemory;
+Thread threads[MAX_THREADS];
+Thread* current;
+Warp warps[MAX_THREADS / LANES];
+Copy copies[MAX_THREADS][MAX_COPIES];
+Block block;
+
+// Words for the one who reads the test, in front of them where it happened.
+inline void report(const char* format, va_list list) {
+  char* const text = machine->message;
+  const int most = sizeof machine->message;
+  const int at = snprintf(text, most, "kernel %s, block (%u, %u, %u)", kernelName, blockIdx.x,
+                          blockIdx.y, blockIdx.z);
+  vsnprintf(text + at, most - at, format, list);
+  block.failed = true;
+}
+
+__attribute__((format(printf, 1, 2))) inline void reportHere(const char* format, ...) {
+  va_list list;
+  va_start(list, format);
+  report(format, list);
+  va_end(list);
+}
+
+// Ends the launch; called by a thread.
+__attribute__((format(printf, 1, 2), noreturn)) inline void fail(const char* format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  reportHere(", thread (%u, %u, %u): %s", threadIdx.x, threadIdx.y, threadIdx.z, text);
+  switchContext(current->context, block.scheduler);
+  __builtin_unreachable();
+}
+
+inline void makeReady(int base, unsigned lanes) {
+  if (lanes) block.ready[block.endReady++ % MAX_BATCHES] = {base, lanes};
+}
+
+inline bool someReady() { return block.firstReady != block.endReady; }
+
+inline void enter(Thread& thread) {
+  current = &thread;
+  threadIdx = thread.index;
+}
+
+inline Thread& nextReady() {
+  Batch& batch = block.ready[block.firstReady % MAX_BATCHES];
+  Thread& next = threads[batch.base + __builtin_ctz(batch.lanes)];
+  batch.lanes &= batch.lanes - 1;
+  if (!batch.lanes) block.firstReady++;
+  return next;
+}
+
+inline void meetWhoIsLeft(Warp& warp);
+
+// What a stack does: one thread after the other, until somebody else has to go on.
+inline void work() {
+  const int stack = block.newStack;
+  do {
+    Thread& thread = threads[block.started];
+    const int number = block.started++;
+    thread.number = number;
+    thread.lane = number % LANES;
+    thread.warp = &warps[number / LANES];
+    thread.index = block.next;
+    if (++block.next.x == blockDim.x) {
+      block.next.x = 0;
+      if (++block.next.y == blockDim.y) block.next.y = 0, block.next.z++;
+    }
+    thread.returned = false;
+    thread.copies = thread.group = 0;
+    enter(thread);
+    block.kernel(block.parameters);
+    current->returned = true;
+    block.finished++;
+    Warp& warp = *current->warp;
+    warp.returned |= 1u << current->lane;
+    if (warp.meetings) meetWhoIsLeft(warp);
+  } while (!someReady() && block.started < block.size);
+  block.freeStacks[block.freeCount++] = stack;
+  Context ended;
+  if (someReady()) {
+    Thread& next = nextReady();
+    enter(next);
+    switchContext(ended, next.context);
+  } else {
+    switchContext(ended, block.scheduler);
+  }
+}
+
+inline Context freshStack() {
+  block.newStack = block.freeStacks[--block.freeCount];
+  return freshContext(machine->stacks + STACK_STRIDE * block.newStack, work);
+}
+
+// Leaves the current thread until somebody makes it ready. Never inlined: all threads come back to
+// the same place, which is what the processor predicts.
+__attribute__((noinline)) void wait() {
+  Thread& self = *current;
+  if (someReady()) {
+    Thread& next = nextReady();
+    enter(next);
+    switchContext(self.context, next.context);
+  } else if (block.started < block.size) {
+    switchContext(self.context, freshStack());
+  } else {
+    switchContext(self.context, block.scheduler);  // nobody can go on
+  }
+}
+
+inline void complete(Warp& warp, int which) {
+  const Meeting meeting = warp.meeting[which];
+  warp.meeting[which] = warp.meeting[--warp.meetings];
+  meeting.resolve(warp.record, meeting.arrived);
+  const unsigned self = current->returned ? 0 : 1u << current->lane;
+  makeReady((int)(&warp - warps) * LANES, meeting.arrived & ~self);
+}
+
+// Lanes that have returned are not waited for.
+inline void meetWhoIsLeft(Warp& warp) {
+  for (int i = warp.meetings - 1; i >= 0; i--) {
+    const Meeting& each = warp.meeting[i];
+    if (each.arrived == (each.mask & ~warp.returned)) complete(warp, i);
+  }
+}
+
+// Meets the lanes of a mask; `resolve` is called once, when the last one is there.
+inline void meet(const char* name, unsigned mask, Resolve resolve, void* record) {
+  Warp& warp = *current->warp;
+  const int lane = current->lane;
+  if (!(mask >> lane & 1)) fail("%s with mask %08x, which leaves out lane %d", name, mask, lane);
+  int which = 0;
+  while (which < warp.meetings && warp.meeting[which].mask != mask) which++;
+  if (which == warp.meetings) warp.meeting[warp.meetings++] = {mask, 0, resolve, name};
+  Meeting& meeting = warp.meeting[which];
+  if (meeting.resolve != resolve) {
+    fail("%s while lanes %08x of the warp are in %s", name, meeting.arrived, meeting.name);
+  }
+  meeting.arrived |= 1u << lane;
+  warp.record[lane] = record;
+  if (meeting.arrived == (mask & ~warp.returned)) complete(warp, which);
+  else wait();
+}
+
+inline void barrier() {
+  if (++block.waiting < block.size) return wait();
+  block.waiting = 0;
+  for (int base = 0; base < block.size; base += LANES) {
+    const int rest = block.size - base;
+    const unsigned all = rest < LANES ? ~(~0u << rest) : ~0u;
+    const unsigned self = current->number - current->lane == base ? 1u << current->lane : 0;
+    makeReady(base, all & ~self);
+  }
+}
+
+inline void reportDeadlock() {
+  for (int i = 0; i * LANES < block.size; i++) {
+    if (!warps[i].meetings) continue;
+    const Meeting& first = warps[i].meeting[0];
+    return reportHere(": %s with mask %08x reached by lanes %08x of warp %d only", first.name,
+                      first.mask, first.arrived, i);
+  }
+  reportHere(": barrier reached by %d of %d threads", block.waiting, block.size);
+}
+
+inline void runBlock(size_t sharedBytes) {
+  for (int i = 0; i * LANES < block.size; i++) {
+    const int lanes = block.size - i * LANES;
+    warps[i].returned = lanes < LANES ? ~0u << lanes : 0;
+    warps[i].meetings = 0;
+  }
+  block.started = block.finished = block.waiting = 0;
+  block.firstReady = block.endReady = 0;
+  block.next = {0, 0, 0};
+  memset(__start_shared, POISON, __stop_shared - __start_shared);
+  memset(dynamicSharedMemory, POISON, sharedBytes + GUARD_BYTES);
+  switchContext(block.scheduler, freshStack());
+  if (!block.failed && block.finished < block.size) reportDeadlock();
+  for (size_t i = 0; i < GUARD_BYTES && !block.failed; i++) {
+    if (dynamicSharedMemory[sharedBytes + i] != POISON) {
+      reportHere(": wrote past its %zu bytes of dynamic shared memory", sharedBytes);
+    }
+  }
+}
+
+// Runs all blocks; false when machine->message says what went wrong.
+inline bool runGrid(Machine* on, const char* name, void (*kernel)(void**), void** parameters,
+                    dim3 grid, dim3 size, size_t sharedBytes) {
+  machine = on, kernelName = name, gridDim = grid, blockDim = size;
+  block.kernel = kernel, block.parameters = parameters;
+  block.size = (int)(size.x * size.y * size.z), block.failed = false;
+  block.freeCount = 0;
+  for (int i = MAX_THREADS; i-- > 0;) block.freeStacks[block.freeCount++] = i;
+  dynamicSharedMemory = on->shared;
+  // A fault is a signal on the stack of the thread that caused it; siglongjmp leaves that stack.
+  sigjmp_buf afterFault;
+  if (sigsetjmp(afterFault, 0)) {
+    reportHere(
+        ", thread (%u, %u, %u): an access that is misaligned, outside an array or to no memory",
+        threadIdx.x, threadIdx.y, threadIdx.z);
+  } else {
+    *on->fault = &afterFault;
+    for (unsigned z = 0; z < grid.z; z++) {
+      for (unsigned y = 0; y < grid.y; y++) {
+        for (unsigned x = 0; x < grid.x && !block.failed; x++) {
+          blockIdx = {x, y, z};
+          runBlock(sharedBytes);
+        }
+      }
+    }
+  }
+  *on->fault = nullptr;
+  return !block.failed;
+}
+
+}  // namespace emulator

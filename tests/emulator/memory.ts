@@ -1,0 +1,147 @@
+/**
+ * The memory of an emulated machine: what is allocated, what is pinned, copies with checked ends.
+ *
+ * Device addresses are addresses of this process, so a kernel compiled for the host can use them.
+ * Ranges are kept in a list: programs here have few allocations.
+ */
+import type { DriverSymbols } from "../../core/runtime/cuda/symbols.ts";
+import { compileMachine } from "./compiler.ts";
+
+/** What the driver layer hands over where a function reads or fills host memory. */
+export type HostBuffer = Parameters<DriverSymbols["cuDriverGetVersion"]>[0];
+
+/** The bytes of a buffer, whatever kind it is. */
+export function viewOf(buffer: HostBuffer): DataView<ArrayBuffer> {
+  if (buffer === null) throw new EmulatorError("Cannot answer: found no buffer");
+  return ArrayBuffer.isView(buffer)
+    ? new DataView(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength)
+    : new DataView(buffer as ArrayBuffer);
+}
+
+/** Where a view lies in this process. */
+export function addressOf(view: DataView<ArrayBuffer>): bigint {
+  return Deno.UnsafePointer.value(Deno.UnsafePointer.of(view));
+}
+
+/** A fault that a real device would leave undefined or report as a bare code, in words. */
+export class EmulatorError extends Error {
+  override name = "EmulatorError";
+}
+
+/** Functions of machine.cpp and product.cpp. */
+const SYMBOLS = {
+  machineOpen: { parameters: [], result: "pointer" },
+  machineMessage: { parameters: ["pointer"], result: "pointer" },
+  machineAllocate: { parameters: ["usize"], result: "u64" },
+  machineFree: { parameters: ["u64"], result: "void" },
+  machineDamaged: { parameters: [], result: "u64" },
+  machineCopy: { parameters: ["u64", "u64", "usize"], result: "void" },
+  machineSet: { parameters: ["u64", "u32", "usize", "usize"], result: "void" },
+  machineParameters: { parameters: ["buffer", "u64", "buffer", "i32"], result: "void" },
+  machineProduct: { parameters: ["buffer"], result: "i32" },
+} as const;
+
+/** Loads the bytes of a library as a copy of its own. */
+export function openCopy<T extends Deno.ForeignLibraryInterface>(
+  bytes: Uint8Array,
+  symbols: T,
+): Deno.DynamicLibrary<T> {
+  const path = Deno.makeTempFileSync({ prefix: "parscale-emulator-", suffix: ".so" });
+  try {
+    Deno.writeFileSync(path, bytes);
+    return Deno.dlopen(path, symbols);
+  } finally {
+    Deno.removeSync(path); // what is loaded stays
+  }
+}
+
+type Kind = "device" | "pinned" | "registered";
+
+interface Range {
+  readonly base: bigint;
+  readonly bytes: bigint;
+  readonly kind: Kind;
+}
+
+/** See the head of this file. */
+export class Memory {
+  readonly library = openCopy(compileMachine(), SYMBOLS).symbols;
+  readonly machine = this.library.machineOpen();
+  /** Bytes that may be allocated on the device. */
+  readonly limit: number;
+  readonly #ranges = new Map<bigint, Range>();
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  /** Bytes allocated on the device and not freed. */
+  get used(): number {
+    let sum = 0n;
+    for (const { kind, bytes } of this.#ranges.values()) if (kind === "device") sum += bytes;
+    return Number(sum);
+  }
+
+  /** New memory full of NaN; undefined when the limit is reached. */
+  allocate(bytes: bigint, kind: "device" | "pinned"): bigint | undefined {
+    if (kind === "device" && this.used + Number(bytes) > this.limit) return undefined;
+    const base = this.library.machineAllocate(bytes);
+    if (base !== 0n) this.#ranges.set(base, { base, bytes, kind });
+    return base || undefined;
+  }
+
+  /** Frees what `allocate` gave; false when there is nothing of this kind. */
+  free(base: bigint, kind: "device" | "pinned"): boolean {
+    if (this.#ranges.get(base)?.kind !== kind) return false;
+    this.checkGuards("before it was freed");
+    this.#ranges.delete(base);
+    this.library.machineFree(base);
+    return true;
+  }
+
+  /** Takes memory of the host as pinned. */
+  register(base: bigint, bytes: bigint): boolean {
+    if (this.#ranges.has(base)) return false;
+    this.#ranges.set(base, { base, bytes, kind: "registered" });
+    return true;
+  }
+
+  /** Takes that back. */
+  unregister(base: bigint): boolean {
+    return this.#ranges.get(base)?.kind === "registered" && this.#ranges.delete(base);
+  }
+
+  /** Whether all of it lies in one allocation that a kernel or a copy may use. */
+  holds(address: bigint, bytes: bigint): boolean {
+    return this.#find(address, bytes) !== undefined;
+  }
+
+  /** Whether all of it is host memory that copies need not stage. */
+  isPinned(address: bigint, bytes: bigint): boolean {
+    const kind = this.#find(address, bytes)?.kind;
+    return kind === "pinned" || kind === "registered";
+  }
+
+  #find(address: bigint, bytes: bigint): Range | undefined {
+    for (const range of this.#ranges.values()) {
+      if (range.base <= address && address + bytes <= range.base + range.bytes) return range;
+    }
+    return undefined;
+  }
+
+  /** @throws {EmulatorError} when something wrote past an allocation; `who` ends the sentence */
+  checkGuards(who: string): void {
+    const base = this.library.machineDamaged();
+    if (base === 0n) return;
+    const bytes = this.#ranges.get(base)?.bytes;
+    throw new EmulatorError(
+      `Cannot go on: found the guard damaged around the allocation of ${bytes} bytes at ` +
+        `0x${base.toString(16)} ${who}`,
+    );
+  }
+
+  /** What the last launch that failed has to say. */
+  message(): string {
+    return Deno.UnsafePointerView.getCString(this.library.machineMessage(this.machine)!);
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * One emulated machine behind the real driver layer, with what a test of kernels needs in few
+ * words.
+ *
+ * Comes in: kernel text and numbers. Goes out: numbers. Everything allocated is freed by `close`,
+ * which also checks the guards. What surprises: results are there only after `finish`.
+ */
+import { narrow, widen } from "../../core/widen.ts";
+import { Driver } from "../../core/runtime/cuda/driver.ts";
+import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
+import { EMULATED_ARCHITECTURE, emulatedMachine, type MachineOptions } from "./mod.ts";
+
+/** What a kernel is given: a device address, a null address, or a number of some type. */
+export type Argument = bigint | null | readonly [Exclude<ArgumentType, "map">, number | bigint];
+
+/** Headers that kernels of a test may include besides `common/ptx.cuh`. */
+const NO_HEADERS: ReadonlyMap<string, string> = new Map();
+
+/** See the head of this file. */
+export class Bench {
+  readonly machine;
+  readonly driver: Driver;
+  readonly stream: bigint;
+  readonly #allocated: bigint[] = [];
+
+  constructor(options: MachineOptions = {}) {
+    this.machine = emulatedMachine(options);
+    this.driver = new Driver(this.machine.driver);
+    this.stream = this.driver.createStream();
+  }
+
+  /** A kernel of some text, compiled and loaded. */
+  kernel(
+    text: string,
+    entry: string,
+    { defines = {}, headers = NO_HEADERS }: {
+      defines?: Record<string, number>;
+      headers?: ReadonlyMap<string, string>;
+    } = {},
+  ): bigint {
+    const source = { name: `${entry}.cu`, text, headers };
+    const target = { architecture: EMULATED_ARCHITECTURE, defines };
+    const { bytes } = this.machine.compiler.compile(source, target);
+    return this.driver.getFunction(this.driver.loadModule(bytes, entry), entry);
+  }
+
+  /** A launch with its arguments set. */
+  site(kernel: bigint, geometry: Geometry, list: readonly Argument[]): LaunchSite {
+    const types = list.map((each) => Array.isArray(each) ? each[0] as ArgumentType : "pointer");
+    const site = new LaunchSite(kernel, "test", types);
+    site.setGeometry(geometry);
+    list.forEach((each, i) => site.set(i, Array.isArray(each) ? each[1] : each as bigint ?? 0n));
+    return site;
+  }
+
+  /** Launches. */
+  launch(kernel: bigint, geometry: Geometry, list: readonly Argument[]): void {
+    this.site(kernel, geometry, list).launch(this.driver, this.stream);
+  }
+
+  /** Device memory that nobody has written. */
+  empty(bytes: number): bigint {
+    const address = this.driver.allocate(bytes);
+    this.#allocated.push(address);
+    return address;
+  }
+
+  /** Numbers in device memory, as they are or rounded to bf16. */
+  put(values: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>, type: Type = "f32"): bigint {
+    const rounded = values instanceof Float32Array && type === "bf16";
+    const bytes = rounded ? narrow(values, "bf16") : values;
+    const address = this.empty(bytes.byteLength);
+    this.driver.upload(address, bytes);
+    return address;
+  }
+
+  /** Numbers from device memory, when everything issued is done. */
+  get(address: bigint, count: number, type: Type = "f32"): Float32Array<ArrayBuffer> {
+    this.driver.synchronize(this.stream);
+    const bytes = new Uint8Array(count * (type === "f32" ? 4 : 2));
+    this.driver.download(bytes, address);
+    return widen(bytes, type);
+  }
+
+  /** Frees everything. */
+  close(): void {
+    this.driver.destroyStream(this.stream);
+    for (const address of this.#allocated) this.driver.free(address);
+    this.driver.close();
+  }
+}
+
+/** Numbers in [−1, 1) that bf16 has exactly, other ones for each seed. */
+export function values(count: number, seed: number): Float32Array<ArrayBuffer> {
+  return Float32Array.from(
+    { length: count },
+    (_, i) => ((i + 1) * 2654435761 * (2 * seed + 1) >>> 8) % 256 / 128 - 1,
+  );
+}
+
+/** Element types of kernels. */
+export type Type = "f32" | "bf16";
