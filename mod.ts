@@ -6,6 +6,10 @@
  * @module
  */
 if (import.meta.main) {
+  if (Deno.build.standalone) {
+    const { waitForFiles } = await import("./cli/first_start.ts");
+    await waitForFiles(new URL(".", import.meta.url));
+  }
   // A compiled program is its own sandbox child; see core/eval/code/argument.ts.
   if (Deno.args[0] === "--sandbox-child") {
     await (await import("./core/eval/code/child.ts")).serve();

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, makeLargeModel, readRaw, writeRaw } from "../null/checkpoint_testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
-import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+import { parscale, runParscale, runShell, withScratch } from "./run.ts";
 
 const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
 
@@ -261,11 +261,8 @@ Deno.test("a target that takes no folder is the environment's fault", () =>
 
 /** Starts converting a large model, sends a signal while its weights are being written. */
 async function interrupted(cwd: string, signal: Deno.Signal) {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", ENTRY, "convert", "--model", "large", "--streams", "2", "--out", "out"],
+  const child = parscale(["convert", "--model", "large", "--streams", "2", "--out", "out"], {
     cwd,
-    env: environment(),
-    clearEnv: true,
     stdin: "null",
     stdout: "piped",
     stderr: "piped",

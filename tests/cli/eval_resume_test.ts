@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, EVAL, runEval, sortedLines } from "./eval_testing.ts";
 import { assertRefused, jsonLines, parseLines } from "./models.ts";
-import { environment, RUN, runParscale, runShell, withScratch } from "./run.ts";
+import { parscale, runParscale, runShell, withScratch } from "./run.ts";
 
 /** Choices that share contexts, and answers in free words, sampled. */
 const WORK = [
@@ -12,11 +12,8 @@ const WORK = [
 
 /** Starts an evaluation and kills it once it has written some samples. */
 async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promise<number> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...RUN, ...EVAL, ...WORK, "--out", "killed"],
+  const child = parscale([...EVAL, ...WORK, "--out", "killed"], {
     cwd,
-    env: environment(),
-    clearEnv: true,
     stdout: "null",
     stderr: "null",
   }).spawn();

@@ -196,8 +196,9 @@ function waitingProgram(savesOnInterrupt: boolean): string {
 }
 
 async function interrupted(savesOnInterrupt: boolean, signal: "SIGINT" | "SIGTERM") {
+  const program = waitingProgram(savesOnInterrupt);
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["eval", "--config", CONFIG, "--ext=js", waitingProgram(savesOnInterrupt)],
+    args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program],
     env: environment(),
     clearEnv: true,
     stdout: "piped",

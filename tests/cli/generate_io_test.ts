@@ -1,17 +1,14 @@
 /** `parscale generate` as a black box: input, errors, streams, files and signals. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, copyFolder, jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
-import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+import { parscale, runParscale, runShell, withScratch } from "./run.ts";
 
 const GENERATE = ["generate", "--model", MODEL];
 const FEW = [...GENERATE, "--max-tokens", "4"];
 
 /** Starts the program with a stdin that stays open, and hands out its lines of stdout. */
 function start(args: readonly string[], cwd?: string) {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", ENTRY, ...args],
-    env: environment(),
-    clearEnv: true,
+  const child = parscale(args, {
     stdin: "piped",
     stdout: "piped",
     stderr: "piped",

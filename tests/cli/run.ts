@@ -25,10 +25,12 @@ export interface RunResult {
 export const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
 
 /**
- * Arguments of the runtime that run the program. Processes that begin together would otherwise wait
- * for each other to look at node_modules, and say so on stderr.
+ * The command line that runs the program under test: from this tree, or what PARSCALE_TEST_PROGRAM
+ * says as a JSON array, which is how releases are tested. Processes that begin together would
+ * otherwise wait for each other to look at node_modules, and say so on stderr.
  */
-export const RUN = ["run", "-A", "--node-modules-dir=manual", ENTRY] as const;
+const PROGRAM: readonly string[] = JSON.parse(Deno.env.get("PARSCALE_TEST_PROGRAM") ?? "null") ??
+  [Deno.execPath(), "run", "-A", "--node-modules-dir=manual", ENTRY];
 
 /** Only what the runtime itself needs. */
 const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
@@ -52,14 +54,27 @@ export async function withScratch<T>(body: (folder: string) => Promise<T>): Prom
   }
 }
 
-async function runCommand(
-  program: string,
+/** The program with `args`, in the environment of the tests; for those that do more than run it. */
+export function parscale(
   args: readonly string[],
+  { env, ...options }: Deno.CommandOptions = {},
+): Deno.Command {
+  const [program, ...first] = PROGRAM;
+  return new Deno.Command(program!, {
+    args: [...first, ...args],
+    env: environment(env),
+    clearEnv: true,
+    ...options,
+  });
+}
+
+async function runCommand(
+  [program, ...args]: readonly string[],
   options: RunOptions,
 ): Promise<RunResult> {
   const run = async (cwd: string) => {
-    const child = new Deno.Command(program, {
-      args: [...args],
+    const child = new Deno.Command(program!, {
+      args,
       cwd,
       env: environment(options.env),
       clearEnv: true,
@@ -89,12 +104,12 @@ async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<vo
 
 /** Runs `parscale` with `args` to its end. */
 export function runParscale(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
-  return runCommand(Deno.execPath(), [...RUN, ...args], options);
+  return runCommand([...PROGRAM, ...args], options);
 }
 
 /** Runs a bash script in which `parscale` is the program under test; for pipelines. */
 export function runShell(script: string, options: RunOptions = {}): Promise<RunResult> {
-  const words = [Deno.execPath(), ...RUN].map((word) => `'${word}'`).join(" ");
+  const words = PROGRAM.map((word) => `'${word}'`).join(" ");
   const define = `parscale() { ${words} "$@"; }\n`;
-  return runCommand("bash", ["-c", define + script], options);
+  return runCommand(["bash", "-c", define + script], options);
 }

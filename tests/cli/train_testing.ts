@@ -7,7 +7,7 @@ import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { weightType } from "../../core/widen.ts";
 import { EXPECTED, jsonLines, parseLines } from "./models.ts";
-import { environment, RUN, type RunOptions, runParscale, type RunResult } from "./run.ts";
+import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 
 const MODELS = new URL("../../fixtures/models/", import.meta.url).pathname;
 
@@ -61,11 +61,9 @@ export class Workplace {
 
   /** Starts `parscale train` without waiting for it. */
   start(line: string): Deno.ChildProcess {
-    return new Deno.Command(Deno.execPath(), {
-      args: [...RUN, ...this.args(line)],
+    return parscale(this.args(line), {
       cwd: this.cwd,
-      env: environment(this.env),
-      clearEnv: true,
+      env: this.env,
       stdin: "null",
       stdout: "piped",
       stderr: "piped",

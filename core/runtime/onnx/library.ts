@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 import { EnvironmentError } from "../../errors.ts";
 
 /** Folder and file name of the library inside the package, per platform. */
-const LIBRARY: Readonly<Record<string, string>> = {
+export const LIBRARY: Readonly<Record<string, string>> = {
   "linux-x86_64": "linux/x64/libonnxruntime.so.1",
   "linux-aarch64": "linux/arm64/libonnxruntime.so.1",
   "darwin-aarch64": "darwin/arm64/libonnxruntime.1.30.0.dylib",

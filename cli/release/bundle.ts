@@ -1,0 +1,114 @@
+/**
+ * `deno task bundle`: an archive that runs where there is neither deno nor network nor HOME.
+ *
+ * In: the project with an installed `node_modules`, GNU tar, xz. Out: a `tar.xz` with the deno that runs
+ * this, a launcher and the same files that the standalone program carries. What surprises: equal
+ * sources give equal bytes, since names are sorted and owners and dates are fixed.
+ */
+import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import { defineCommand } from "../commands/define.ts";
+import { openReport } from "../output/report.ts";
+import { bytesText, grouped } from "../output/units.ts";
+import { VERSION } from "../version.ts";
+import launcher from "./launcher.sh" with { type: "text" };
+import { platformOf } from "./platforms.ts";
+import { DATE, filesIn, ROOT, stage } from "./stage.ts";
+import { replaceWith, runProgram, runTool } from "./tool.ts";
+
+/** Largest archive. */
+export const BUNDLE_LIMIT = 60e6;
+
+export const command = defineCommand({
+  name: "bundle",
+  summary: "Make a portable archive",
+  description:
+    "Packs deno, a launcher, parscale, its packages and the engine of this machine's platform. " +
+    "Unpacked anywhere, bin/parscale runs without network and without HOME. It keeps what deno " +
+    "translates in PARSCALE_CACHE, XDG_CACHE_HOME/parscale, ~/.cache/parscale or a folder in TMPDIR, " +
+    "the first that can be written, and runs without any where none can.",
+  examples: [{ text: "For this machine", line: "deno task bundle" }],
+  flags: {
+    out: {
+      type: "path",
+      letter: "o",
+      group: "Bundle",
+      configurable: false,
+      defaultText: "dist/parscale-VERSION-PLATFORM.tar.xz",
+      summary: "Where the archive goes",
+      details: "An earlier one is replaced when the new one is whole; a failed build leaves it.",
+    },
+  },
+  async run(values, io, invocation) {
+    const platform = platformOf();
+    if (platform === undefined || Deno.build.os !== "linux") {
+      throw new UsageError(`Cannot bundle for ${Deno.build.target}: expected Linux`);
+    }
+    const name = `parscale-${VERSION}-${platform.name}`;
+    const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
+    using report = openReport(io, invocation, { schema: "parscale.bundle/1" });
+    await replaceWith(out, async (folder) => {
+      const root = `${folder}/${name}`;
+      await Deno.mkdir(`${root}/bin`, { recursive: true });
+      for (const part of await stage(`${root}/app`, platform)) report.row({ ...part });
+      await Deno.copyFile(Deno.execPath(), `${root}/bin/deno`);
+      await Deno.writeTextFile(`${root}/bin/parscale`, launcher);
+      await Deno.rename(`${root}/app/LICENSES.md`, `${root}/LICENSES.md`);
+      for (const file of ["LICENSE", "README.md"]) {
+        await Deno.copyFile(ROOT + file, `${root}/${file}`);
+      }
+      for (const file of ["bin/deno", "bin/parscale"]) await Deno.chmod(`${root}/${file}`, 0o755);
+      report.row({ part: "deno", files: 1, bytes: (await Deno.stat(`${root}/bin/deno`)).size });
+      await start(root, folder);
+      const archive = await pack(folder, name);
+      const { size } = await Deno.stat(archive);
+      if (size > BUNDLE_LIMIT) {
+        throw new DataError(
+          `Cannot use the bundle: found ${grouped(size)} bytes, expected at most ` +
+            bytesText(BUNDLE_LIMIT),
+        );
+      }
+      report.row({ part: "archive", files: [...filesIn(root)].length, bytes: size });
+      return archive;
+    });
+    report.remark(out);
+    await report.finish();
+  },
+});
+
+/** Runs what is about to be packed. */
+async function start(root: string, folder: string): Promise<void> {
+  const env = { PARSCALE_CACHE: `${folder}/cache` };
+  const { text } = await runProgram(`${root}/bin/parscale`, ["--version"], { env });
+  const found = text.trim().slice(0, 200);
+  if (found === `parscale ${VERSION}`) return;
+  throw new DataError(
+    `Cannot use the bundle: found "${found}" as its version, expected ${VERSION}`,
+  );
+}
+
+/** Packs the folder `name` in `folder` and returns the archive's path. */
+async function pack(folder: string, name: string): Promise<string> {
+  const archive = `${folder}/${name}.tar`;
+  const tar = [
+    ...["--create", "--format=ustar", "--sort=name", `--mtime=@${DATE.getTime() / 1000}`],
+    ...["--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX,u+rw"],
+    ...["--directory", folder, "--file", archive, name],
+  ];
+  await mustRun("tar", tar);
+  // Blocks of one size, so that the bytes do not depend on the number of threads.
+  await mustRun("xz", ["-6", "--threads=2", "--block-size=24MiB", archive]);
+  return `${archive}.xz`;
+}
+
+async function mustRun(program: string, args: readonly string[]): Promise<void> {
+  const { ok, text } = await runProgram(program, args).catch((cause) => ({
+    ok: false,
+    text: String(cause.message),
+  }));
+  if (ok) return;
+  throw new EnvironmentError(`Cannot pack the bundle: ${text.trim().split("\n")[0]}`, {
+    hints: ["GNU tar and xz are needed"],
+  });
+}
+
+if (import.meta.main) await runTool(command);

@@ -1,0 +1,43 @@
+/**
+ * What the release tools share: flags, help and errors are those of every other command.
+ *
+ * They are no subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
+ * runs them with a registry of one.
+ */
+import type { Command } from "../commands/define.ts";
+import { main } from "../main.ts";
+import { Io, processSystem } from "../output/io.ts";
+
+/** Runs a tool with the process's arguments. */
+export async function runTool(command: Command): Promise<void> {
+  const { name, summary } = command;
+  const entry = { name, summary, load: () => Promise.resolve({ command }) };
+  Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), [entry]);
+}
+
+/** Runs another program and returns what it printed on both streams. */
+export async function runProgram(
+  program: string,
+  args: readonly string[],
+  options: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+): Promise<{ readonly ok: boolean; readonly text: string }> {
+  const command = new Deno.Command(program, { args: [...args], ...options, stdin: "null" });
+  const { success, stdout, stderr } = await command.output();
+  const decoder = new TextDecoder();
+  return { ok: success, text: decoder.decode(stdout) + decoder.decode(stderr) };
+}
+
+/** Lets `build` make a file in a new folder beside `out`, then puts it in its place. */
+export async function replaceWith(
+  out: string,
+  build: (folder: string) => Promise<string>,
+): Promise<void> {
+  const parent = out.includes("/") ? out.slice(0, out.lastIndexOf("/")) || "/" : ".";
+  await Deno.mkdir(parent, { recursive: true });
+  const folder = await Deno.makeTempDir({ dir: await Deno.realPath(parent), prefix: ".release-" });
+  try {
+    await Deno.rename(await build(folder), out);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}

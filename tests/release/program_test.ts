@@ -1,0 +1,168 @@
+/**
+ * The standalone program: what it carries, and that this is enough to run everything.
+ *
+ * Without a real denort the program itself cannot be started. Then these tests prove the content of
+ * its section and that the tree in it runs; that denort writes it out and starts it, they do not.
+ */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { BASE_LIMIT, PROGRAM_LIMIT } from "../../cli/release/compile.ts";
+import { platformOf, TARGET_NAMES } from "../../cli/release/platforms.ts";
+import { readSection, type Section } from "../../cli/release/section.ts";
+import { UNSEEN } from "../../cli/release/shipped_files.ts";
+import { requireComplete, ROOT } from "../../cli/release/stage.ts";
+import { environment, withScratch } from "../cli/run.ts";
+import { compiledProgram, execute, makeRelease, readOnly, realBase, runSuite } from "./releases.ts";
+
+/** Between them these use every package, every worker, the sandbox, figures, pipes and signals. */
+const SELECTION = [
+  "convert_test.ts",
+  "cost_test.ts",
+  "doctor_test.ts",
+  "eval_code_test.ts",
+  "generate_test.ts",
+  "hub_test.ts",
+  "train_data_test.ts",
+].map((name) => `${ROOT}tests/cli/${name}`);
+
+const base = await realBase();
+
+const LINUX = platformOf("x86_64-unknown-linux-gnu")!;
+
+function compile(out: string, env: Record<string, string>, args: readonly string[] = []) {
+  const run = [Deno.execPath(), "run", "-A", `${ROOT}cli/release/compile.ts`];
+  return execute([...run, "--out", out, ...args], environment(env));
+}
+
+Deno.test("the compiled tree is complete, small enough, and passes black-box tests cut off", async () => {
+  await withScratch(async (scratch) => {
+    const program = await compiledProgram(scratch);
+    const section = await readSection(`${scratch}/parscale`);
+    checkMetadata(section);
+    checkListing([...section.files.keys()]);
+    const { size } = await Deno.stat(`${scratch}/parscale`);
+    if (base) assert(size <= PROGRAM_LIMIT, `${size} bytes`);
+    else assert(section.bytes <= PROGRAM_LIMIT - BASE_LIMIT, `${section.bytes} bytes of content`);
+    await startsAsSandbox(program, `${scratch}/tree`);
+    assertEquals(await runSuite(program, SELECTION, scratch), 0);
+  });
+});
+
+/** What a compiled program does instead of starting a file of its own; nothing else comes here. */
+async function startsAsSandbox([first, ...rest]: readonly string[], tree: string): Promise<void> {
+  if (base) return; // the real one does it when it evaluates code
+  const child = new Deno.Command(first!, {
+    args: [...rest, "--sandbox-child"],
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const folder = `${tree}/node_modules/pyodide/`;
+  const settings = { folder, snapshot: null, memoryBytes: 2 ** 29, token: "token " };
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(JSON.stringify(settings) + "\n"));
+  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
+    assertStringIncludes(text, 'token {"type":"ready"');
+    await writer.close();
+  }
+  assertEquals((await child.status).code, 0);
+}
+
+function checkMetadata({ metadata }: Section): void {
+  assertEquals(metadata.entrypoint_key, "mod.ts");
+  assert(/^[0-9a-f]+$/.test(metadata.self_extracting!), "the program writes itself out");
+  assertEquals(metadata.unstable_config.features, ["worker-options"]);
+  for (const name of ["read", "write", "net", "env", "run", "sys", "ffi"]) {
+    assertEquals(metadata.permissions[`allow_${name}`], [], `${name} is allowed without limits`);
+  }
+}
+
+function checkListing(paths: readonly string[]): void {
+  for (const path of UNSEEN) assert(paths.includes(path), path);
+  assertEquals(paths.filter((path) => /\.(so(\.\d+)*|dylib|dll|node)$/.test(path)), [
+    "node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1",
+  ]);
+  const kernels = [...Deno.readDirSync(`${ROOT}kernels/forward`)].map(({ name }) => name);
+  for (const name of kernels) assert(paths.includes(`kernels/forward/${name}`), name);
+  const folders = new Set(paths.map((path) => path.split("/")[0]));
+  assertEquals([...folders].sort(), [
+    "LICENSE",
+    "LICENSES.md",
+    "cli",
+    "core",
+    "deno.json",
+    "kernels",
+    "mod.ts",
+    "node_modules",
+  ]);
+}
+
+Deno.test({
+  name: "a program with a real base starts, twice at once and from a read-only folder" +
+    (base ? "" : " (skipped: DENORT_BIN names no denort)"),
+  ignore: base === undefined,
+  fn: () =>
+    withScratch(async (scratch) => {
+      const [program] = await compiledProgram(scratch);
+      const env = { HOME: `${scratch}/home` };
+      const doctor = async (...line: string[]) => {
+        const { code, stderr } = await execute([...line, "doctor"], env);
+        assertEquals([code, stderr], [0, ""]);
+      };
+      await Promise.all([doctor(program!), doctor(program!)]);
+      await Deno.mkdir(`${scratch}/locked`);
+      await Deno.copyFile(program!, `${scratch}/locked/parscale`);
+      const before = await readOnly(`${scratch}/locked`);
+      if (before === undefined) return;
+      await doctor(...before, `${scratch}/locked/parscale`);
+      assert(Deno.statSync(`${scratch}/home/.local/share/parscale`).isDirectory);
+    }),
+});
+
+Deno.test("every target gets its own engine alone", async () => {
+  for (const target of TARGET_NAMES) {
+    const { engine } = platformOf(target)!;
+    const path = `node_modules/onnxruntime-node/bin/napi-v6/${engine}`;
+    requireComplete([...UNSEEN, path], platformOf(target)!);
+    await Deno.stat(ROOT + path);
+  }
+  // deno is a base for the same kind of machine file, so this one can be looked at.
+  await withScratch(async (scratch) => {
+    const target = "aarch64-unknown-linux-gnu";
+    const args = ["--out", `${scratch}/parscale`, "--target", target];
+    await makeRelease("compile", args, { DENORT_BIN: Deno.execPath() });
+    const { files } = await readSection(`${scratch}/parscale`);
+    requireComplete([...files.keys()], platformOf(target)!);
+  });
+});
+
+Deno.test("a release with a part too few or too many is refused", () => {
+  const engine = `node_modules/onnxruntime-node/bin/napi-v6/${LINUX.engine}`;
+  const whole = [...UNSEEN, engine];
+  const refuse = (paths: readonly string[], reason: string) => {
+    const { message } = assertThrows(() => requireComplete(paths, LINUX)) as Error;
+    assertStringIncludes(message, reason);
+  };
+  refuse(whole.slice(1), `found no ${UNSEEN[0]}`);
+  refuse(whole.slice(0, -1), "found the engines (none), expected linux/x64");
+  refuse([...whole, engine.replace("x64", "arm64")], "linux/x64/libonnxruntime.so.1 alone");
+  refuse([...whole, "tests/cli/run.ts"], "found tests/cli/run.ts, expected only what runs");
+  refuse([...whole, "node_modules/vega/index.d.ts"], "found node_modules/vega/index.d.ts");
+});
+
+Deno.test("a failed build says why and leaves the earlier program alone", async () => {
+  await withScratch(async (scratch) => {
+    const out = `${scratch}/dist/parscale`;
+    await Deno.mkdir(`${scratch}/dist`);
+    await Deno.writeTextFile(out, "earlier");
+    const missing = await compile(out, { DENORT_BIN: `${scratch}/none` });
+    assertEquals(missing.code, 4);
+    assertStringIncludes(missing.stderr, `found no file "${scratch}/none", which DENORT_BIN names`);
+    const broken = await compile(out, { DENORT_BIN: "/bin/true" });
+    assertEquals(broken.code, 3, broken.stderr);
+    assertStringIncludes(broken.stderr, 'error: Cannot use the program: found "');
+    const target = await compile(out, {}, ["--target", "x86_64-apple-darwin"]);
+    assertEquals(target.code, 2);
+    assertStringIncludes(target.stderr, "did you mean `aarch64-apple-darwin`");
+    assertEquals(await Deno.readTextFile(out), "earlier");
+    assertEquals([...Deno.readDirSync(`${scratch}/dist`)].map(({ name }) => name), ["parscale"]);
+  });
+});
