@@ -85,7 +85,11 @@ export const command = defineCommand({
     const { countParameters } = await import("../../core/model/parameters.ts");
     const { bucketFor } = await import("../../core/generate/kv_cache.ts");
     const counts = countParameters(config);
-    const sizes = { batch: values.batch, tokens: 1, capacity: bucketFor(values.context) };
+    const sizes = {
+      batch: values.batch,
+      tokens: 1,
+      capacity: bucketFor(engine.device, values.context),
+    };
     const plan = engine.plan({ ...sizes, selected: values.batch });
     const stored = [...checkpoint.tensors.values()];
     const tokenizer = await model.tokenizerIfAny();

@@ -7,14 +7,17 @@
  * plans to what processes take.
  */
 import type { Workload } from "../../core/analysis/cost.ts";
-import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../core/generate/kv_cache.ts";
-import { CHUNK } from "../../core/generate/prefill.ts";
+import { chunkOf } from "../../core/generate/prefill.ts";
+import { timeDecode, timePrefill } from "../../core/generate/timing.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
+import { centerOf } from "../../core/quantile.ts";
 import { type Device, openDevice } from "../../core/runtime/mod.ts";
 import type { Weights } from "../../core/runtime/device.ts";
+import { requireFreeMemory } from "../free_memory.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
@@ -150,17 +153,16 @@ function requireMemory(device: Device, config: ModelConfig, work: Workload): num
   );
   const { totalBytes } = new Engine(device, config, types).plan({
     batch,
-    tokens: Math.min(input, CHUNK),
-    capacity: bucketFor(input + output),
+    tokens: Math.min(input, chunkOf(device)),
+    capacity: bucketFor(device, input + output),
     selected: batch,
   });
-  const { available } = Deno.systemMemoryInfo();
-  if (totalBytes <= available) return totalBytes;
-  throw new EnvironmentError(
-    `Cannot run batch ${batch} of ${input} + ${output} tokens: found a plan of ${totalBytes} ` +
-      `bytes, expected at most ${available}, the free memory`,
-    { hints: ["leave --measured out, or take a smaller model, batch or context"] },
+  requireFreeMemory(
+    totalBytes,
+    `run batch ${batch} of ${input} + ${output} tokens`,
+    "leave --measured out, or take a smaller model, batch or context",
   );
+  return totalBytes;
 }
 
 interface RunTime {
@@ -173,33 +175,13 @@ async function measureRow(engine: Engine, work: Workload, runs: number): Promise
   await timeRun(engine, cache, work); // compiles
   const times: RunTime[] = [];
   for (let run = 0; run < runs; run++) times.push(await timeRun(engine, cache, work));
-  const median = (key: keyof RunTime) => {
-    const sorted = times.map((time) => time[key]).sort((a, b) => a - b);
-    const middle = sorted.length >> 1;
-    return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-  };
+  const median = (key: keyof RunTime) => centerOf(times.map((time) => time[key])).median;
   return { prefillS: median("prefillS"), decodeS: median("decodeS") };
 }
 
 /** One whole generation; the cache's slots are written anew. */
 async function timeRun(engine: Engine, cache: KvCache, work: Workload): Promise<RunTime> {
-  const { batch, input, output } = work;
-  const append = (start: number, tokens: number) => {
-    const rows = Array.from({ length: batch }, (_, b) => b);
-    return engine.forward(cache, {
-      ids: rows.map((b) =>
-        Array.from({ length: tokens }, (_, t) => (start + 31 * t + b) % engine.config.vocabSize)
-      ),
-      start: rows.map(() => start),
-      select: rows.map((b) => b * tokens + tokens - 1),
-    });
-  };
-  const began = performance.now();
-  for (let start = 0; start < input; start += CHUNK) {
-    await append(start, Math.min(CHUNK, input - start));
-  }
-  const filled = performance.now();
-  for (let step = 0; step < output - 1; step++) await append(input + step, 1);
-  const ended = performance.now();
-  return { prefillS: (filled - began) / 1000, decodeS: (ended - filled) / 1000 };
+  const prefillMs = await timePrefill(engine, cache, work.input);
+  const steps = await timeDecode(engine, cache, work.input, work.output - 1);
+  return { prefillS: prefillMs / 1000, decodeS: steps.reduce((sum, ms) => sum + ms, 0) / 1000 };
 }

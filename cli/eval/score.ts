@@ -12,7 +12,7 @@ import type { DocumentScore } from "../../core/eval/results.ts";
 import type { Sample } from "../../core/eval/samples.ts";
 import type { OpenQuestion, ScoringTools, Task } from "../../core/eval/task.ts";
 import { DataError, UsageError } from "../../core/errors.ts";
-import { cacheFolder } from "../cache_folder.ts";
+import { cacheFolder } from "../../core/cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 
@@ -46,7 +46,8 @@ export class Tools implements ScoringTools, AsyncDisposable {
 
   async #open(): Promise<Grader> {
     const { openGrader } = await import("../../core/eval/code/mod.ts");
-    return await openGrader({ lane: this.values.sandbox, cacheFolder: cacheFolder(this.io) });
+    const folder = cacheFolder((name) => this.io.env(name));
+    return await openGrader({ lane: this.values.sandbox, cacheFolder: folder });
   }
 }
 

@@ -7,7 +7,7 @@ import type { TokenStore } from "../../core/data/token_store.ts";
 import { UsageError } from "../../core/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { cacheFolder } from "../cache_folder.ts";
+import { cacheFolder } from "../../core/cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 import type { TrainValues } from "./values.ts";
@@ -139,7 +139,7 @@ async function openSources(
 ): Promise<BatchSource[]> {
   const { resolveSources } = await import("../../core/data/sources.ts");
   const { openCachedTokens, openTokens } = await import("../../core/data/tokenize.ts");
-  const folder = `${cacheFolder(io)}/tokens`;
+  const folder = `${cacheFolder((name) => io.env(name))}/tokens`;
   const endToken = values.endToken ?? context.tokenizer?.idOf("<|endoftext|>") ??
     context.config.eosTokenIds[0];
   const result: BatchSource[] = [];

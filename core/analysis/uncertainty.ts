@@ -5,6 +5,7 @@
  * intervals are wide while that of k is narrow, which is why anything derived from a law should be
  * computed for every refit and not from intervals of parameters.
  */
+import { quantileOf } from "../quantile.ts";
 import { RandomStream } from "../random.ts";
 import { type Fit, refit } from "./fit.ts";
 import type { Law, Observation } from "./law.ts";
@@ -90,11 +91,6 @@ export function intervalOf(
   ) as number[];
   if (values.length === 0) return undefined;
   values.sort((a, b) => a - b);
-  const at = (share: number) => {
-    const position = share * (values.length - 1);
-    const below = Math.floor(position);
-    const above = Math.min(below + 1, values.length - 1);
-    return values[below]! + (position - below) * (values[above]! - values[below]!);
-  };
+  const at = (share: number) => quantileOf(values, share);
   return { low: at(0.025), median: at(0.5), high: at(0.975) };
 }

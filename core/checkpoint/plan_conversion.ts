@@ -203,9 +203,19 @@ async function checkTarget(options: ConversionOptions): Promise<void> {
 }
 
 /** Files of a folder that go with its weights unchanged: tokenizer, generation settings. */
-export async function companionFiles(directory: string): Promise<string[]> {
+export function companionFiles(directory: string): Promise<string[]> {
+  return presentFiles(directory, COMPANION_FILES);
+}
+
+/** Paths of the official Python files in a folder: both or none. */
+export async function codeFiles(directory: string): Promise<string[]> {
+  const found = await presentFiles(directory, CODE_FILES);
+  return found.length === CODE_FILES.length ? found : [];
+}
+
+async function presentFiles(directory: string, names: readonly string[]): Promise<string[]> {
   const found: string[] = [];
-  for (const name of COMPANION_FILES) {
+  for (const name of names) {
     const path = `${directory}/${name}`;
     if (await statIfExists(path)) found.push(path);
   }

@@ -8,7 +8,7 @@ import { CHUNK } from "./prefill.ts";
  * `slots` tokens; at least 1. Candidates are `most` halved again and again.
  */
 export function largestBatch(engine: Engine, most: number, slots: number, limit: number): number {
-  const capacity = bucketFor(slots);
+  const capacity = bucketFor(engine.device, slots);
   for (let batch = most; batch > 1; batch = Math.floor(batch / 2)) {
     const tokens = Math.min(CHUNK, slots);
     const sizes = { batch, tokens, capacity, selected: 32 };

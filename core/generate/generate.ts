@@ -8,7 +8,10 @@
  * Every request draws from its own random stream, so its result does not depend on what it shares the
  * batch with.
  */
+import { NumericalError } from "../errors.ts";
+import type { ForwardOptions } from "../model/forward.ts";
 import type { RandomStream } from "../random.ts";
+import type { HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
@@ -169,8 +172,9 @@ class Batch {
       return;
     }
     const used = request.tokens.length;
-    const { cache: prompt, outputs } = await this.#prompts.prefill(request.tokens);
-    const next = sample(outputs.get("logits")!, request.sampling, request.random);
+    const head = this.#headFor([request]);
+    const { cache: prompt, outputs } = await this.#prompts.prefill(request.tokens, head);
+    const next = this.#pick(outputs, 0, request);
     const slot: Slot = { index, request, limit, used, next, produced: 1 };
     const reason = finishReason(slot);
     yield { kind: "token", index, token: next };
@@ -189,13 +193,11 @@ class Batch {
       ids: slots.map((slot) => [slot?.next ?? 0]),
       start: slots.map((slot) => slot?.used ?? 0),
       select: slots.map((_, b) => b),
-    });
-    const V = this.#engine.config.vocabSize;
+    }, this.#headFor(occupied.map((b) => slots[b]!.request)));
     for (const b of occupied) {
       const slot = slots[b]!;
-      const logits = outputs.get("logits")!.subarray(b * V, (b + 1) * V);
       slot.used++;
-      slot.next = sample(logits, slot.request.sampling, slot.request.random);
+      slot.next = this.#pick(outputs, b, slot.request);
       slot.produced++;
       const reason = finishReason(slot);
       yield { kind: "token", index: slot.index, token: slot.next };
@@ -203,6 +205,29 @@ class Batch {
       slots[b] = undefined;
       yield { kind: "done", index: slot.index, reason };
     }
+  }
+
+  /** Where reading logits is a copy and all are greedy, the device picks the tokens. */
+  #headFor(requests: readonly GenerationRequest[]): ForwardOptions {
+    const greedy = requests.every(({ sampling }) => sampling.temperature === 0);
+    return { head: greedy && this.#engine.device.isDistant ? "greedy" : "logits" };
+  }
+
+  /** The next token of row b. */
+  #pick(
+    outputs: ReadonlyMap<string, HostArray>,
+    b: number,
+    { sampling, random }: GenerationRequest,
+  ): number {
+    const logits = outputs.get("logits");
+    if (!logits) {
+      if (Number.isNaN(outputs.get("logprobs")![b])) {
+        throw new NumericalError("Cannot choose a token: a logit is NaN");
+      }
+      return outputs.get("argmax")![b]!;
+    }
+    const V = this.#engine.config.vocabSize;
+    return sample(logits.subarray(b * V, (b + 1) * V), sampling, random);
   }
 
   #place(slot: Slot, prompt: KvCache): void {

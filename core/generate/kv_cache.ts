@@ -12,8 +12,12 @@ import { sharesFirstLayer } from "../model/transforms.ts";
 /** Capacity is a multiple of this many slots. */
 const BUCKET = 128;
 
-/** Smallest bucket that holds this many slots. */
-export function bucketFor(slots: number): number {
+/**
+ * Smallest bucket that holds this many slots. Where programs are graphs of their own for every size,
+ * there are few of them: powers of two.
+ */
+export function bucketFor(device: Device, slots: number): number {
+  if (device.isDistant) return 2 ** Math.ceil(Math.log2(Math.max(2 * BUCKET, slots)));
   return Math.max(1, Math.ceil(slots / BUCKET)) * BUCKET;
 }
 
@@ -33,7 +37,7 @@ export class KvCache {
     this.#device = device;
     this.#config = config;
     this.batch = batch;
-    this.capacity = bucketFor(slots);
+    this.capacity = bucketFor(device, slots);
     const tensors = new Map<string, DeviceTensor>();
     const dtype = device.cacheType ?? "f32";
     for (let layer = 0; layer < config.numHiddenLayers; layer++) {

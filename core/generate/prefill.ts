@@ -3,12 +3,21 @@
  */
 import { DataError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
-import type { HostArray } from "../runtime/device.ts";
+import type { ForwardOptions } from "../model/forward.ts";
+import type { Device, HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 
 /** Tokens per chunk: enough rows for full speed of the matrix products. */
 export const CHUNK = 256;
+
+/** A GPU needs more rows than a processor to be busy. */
+const DISTANT_CHUNK = 2048;
+
+/** Tokens that a device is fed at once. */
+export function chunkOf(device: Device): number {
+  return device.isDistant ? DISTANT_CHUNK : CHUNK;
+}
 
 /**
  * Checks token ids and length against the model. `purpose` completes "Cannot …" in messages.
@@ -42,16 +51,29 @@ export async function prefill(
   engine: Engine,
   cache: KvCache,
   tokens: readonly number[],
-  start = 0,
+  { start = 0, head = "logits" }: { start?: number } & Partial<ForwardOptions> = {},
 ): Promise<ReadonlyMap<string, HostArray>> {
-  for (;; start += CHUNK) {
-    const ids = tokens.slice(start, start + CHUNK);
-    const last = start + CHUNK >= tokens.length;
+  const chunk = chunkOf(engine.device);
+  for (;; start += chunk) {
+    const ids = tokens.slice(start, start + chunk);
+    const last = start + chunk >= tokens.length;
+    const padding = paddingOf(engine.device, ids.length, cache.capacity - start);
     const outputs = await engine.forward(cache, {
-      ids: [ids],
+      ids: [[...ids, ...padding]],
       start: [start],
       select: [ids.length - 1],
-    });
+    }, { head });
     if (last) return outputs;
   }
+}
+
+/**
+ * Where programs are graphs of their own for every size, chunks come in few: what is added lies behind
+ * the prompt, where nobody looks and the next tokens are written.
+ */
+function paddingOf(device: Device, tokens: number, room: number): number[] {
+  if (!device.isDistant) return [];
+  const step = tokens <= 64 ? 16 : tokens <= 256 ? 64 : 256;
+  const size = Math.min(Math.ceil(tokens / step) * step, room);
+  return new Array(size - tokens).fill(0);
 }

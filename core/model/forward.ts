@@ -39,9 +39,10 @@ export interface ForwardSizes {
 export interface ForwardOptions {
   /**
    * `logits`: `logits` [N, V]. `score`: `logprobs` [N] of the input `targets` [N], and `argmax` [N].
+   * `greedy`: `argmax` [N] and `logprobs` [N] of it, which is NaN where a logit is.
    * `streams`: besides these two `stream_logprobs` [N, P], what each stream says when it is alone.
    */
-  readonly head: "logits" | "score" | "streams";
+  readonly head: "logits" | "score" | "greedy" | "streams";
   /** Element type of the KV cache; f32 unless the device wants another. */
   readonly cacheType?: "f32" | "bf16" | undefined;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
@@ -52,7 +53,7 @@ export interface ForwardOptions {
  * Builds the forward program.
  *
  * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
- * `start[b] + t`; `select` [N], flat indices b·T + t; but for `logits` also `targets` [N]. State:
+ * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]. State:
  * `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights.
  */
@@ -98,9 +99,12 @@ export function buildForward(
   if (weights) g.output("weights", weights);
   if (options.head === "logits") g.output("logits", logits);
   else {
-    const targets = g.input("targets", { dtype: "i32", shape: [N] });
+    const best = reshape(g, argmax(g, logits, -1), [N]);
+    g.output("argmax", best);
+    const targets = options.head === "greedy"
+      ? best
+      : g.input("targets", { dtype: "i32", shape: [N] });
     g.output("logprobs", tokenLogprobs(g, logits, targets));
-    g.output("argmax", reshape(g, argmax(g, logits, -1), [N]));
     if (options.head === "streams") {
       g.output("stream_logprobs", streamLogprobs(context, selected, targets));
     }

@@ -59,6 +59,8 @@ export interface Device {
   readonly name: DeviceName;
   /** Element type in which it wants KV caches; f32 where it does not say. */
   readonly cacheType?: "f32" | "bf16";
+  /** Whether tensors lie in memory of its own, so that reading one is a copy worth avoiding. */
+  readonly isDistant?: boolean;
   /** Elements of a long array that one program should work on; where absent, a processor's cache. */
   readonly pieceElements?: number;
   /**

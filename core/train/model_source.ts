@@ -9,6 +9,7 @@
 import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
+import { codeFiles } from "../checkpoint/plan_conversion.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
 import { readTensor } from "../checkpoint/read.ts";
 import { UsageError } from "../errors.ts";
@@ -106,7 +107,8 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     return scratchValues(spec, seed, choices.initStd);
   };
   let hash: Promise<string> | undefined;
-  const json = configToJson(config, base.configJson);
+  const code = base.directory === undefined ? [] : await codeFiles(base.directory);
+  const json = configToJson(config, base.configJson, { localCode: code.length > 0 });
   return {
     config,
     configJson: {

@@ -6,7 +6,7 @@
  */
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
-import { companionFiles } from "../checkpoint/plan_conversion.ts";
+import { codeFiles, companionFiles } from "../checkpoint/plan_conversion.ts";
 import {
   copyFile,
   type OutputTensor,
@@ -66,7 +66,7 @@ export async function saveModel(
   await writeWeights(folder, tensors);
   await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
   if (directory === undefined) return;
-  for (const path of await companionFiles(directory)) {
+  for (const path of [...await companionFiles(directory), ...await codeFiles(directory)]) {
     await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
   }
 }

@@ -11,7 +11,14 @@ import type { Program } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";
-import type { Device, DeviceTensor, Executable, HostArray } from "../runtime/device.ts";
+import type {
+  Device,
+  DeviceTensor,
+  Executable,
+  HostArray,
+  HostTensor,
+  Weights,
+} from "../runtime/device.ts";
 import {
   Accumulator,
   buildUpdate,
@@ -83,7 +90,7 @@ export function buildPrograms(
 /** What training will need on a device. */
 export function planTraining(device: Device, options: TrainerOptions): TrainingMemory {
   const { gradients: program } = buildPrograms(options);
-  const { sections }: MemoryPlan = device.plan(program, new Map());
+  const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
   const count = groupTensors(options.trained).reduce((total, group) => total + group.count, 0);
   const trained = count * 4;
   const run = largestRun(device, groupTensors(options.trained).map(({ count }) => count));
@@ -97,11 +104,25 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   return { parameters, gradients, moments, activations, total };
 }
 
+/** What will be fixed weights of a distant device, which it stores as it computes; types only. */
+function frozenTypes(
+  device: Device,
+  program: Program,
+  { trained }: Pick<TrainerOptions, "trained">,
+): Weights {
+  if (!device.isDistant) return new Map();
+  const learns = new Set(trained.map(({ name }) => name));
+  const frozen = [...program.parameters].filter(([name]) => !learns.has(name));
+  return new Map(frozen.map(([name, type]) => [name, { ...type, path: "", offset: 0 }]));
+}
+
 /** See the head of this file. */
 export class Trainer {
   readonly device: Device;
   readonly groups: readonly GroupTensors[];
   readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
+  /** What does not learn, where the device keeps it in a type of its own; else among the tensors. */
+  readonly #frozen: ReadonlyMap<string, HostTensor>;
   readonly #optimizer: Optimizer;
   readonly #accumulator: Accumulator | undefined;
   readonly #tensors: ReadonlyMap<string, DeviceTensor>;
@@ -113,6 +134,7 @@ export class Trainer {
 
   private constructor(fields: TrainerFields) {
     this.device = fields.device;
+    this.#frozen = fields.frozen;
     this.groups = fields.groups;
     this.#optimizer = fields.optimizer;
     this.#accumulator = fields.accumulator;
@@ -132,9 +154,15 @@ export class Trainer {
     const { loss, gradients } = buildPrograms(options);
     const tensors = new Map<string, DeviceTensor>();
     for (const { group, values } of groups) viewsInto(tensors, device, group, values, (n) => n);
+    const frozen = new Map<string, HostTensor>();
     for (const [name, type] of gradients.parameters) {
+      const values = await options.initial(name);
+      if (!tensors.has(name) && device.isDistant) {
+        frozen.set(name, { ...type, data: Float32Array.from(values) });
+        continue;
+      }
       if (!tensors.has(name)) tensors.set(name, device.allocate(type));
-      device.write(tensors.get(name)!, await options.initial(name));
+      device.write(tensors.get(name)!, values);
     }
     for (const [name, type] of [...gradients.inputs, ...loss.outputs]) {
       tensors.set(name, device.allocate(type));
@@ -148,9 +176,9 @@ export class Trainer {
       others.set(group, other);
       viewsInto(more, device, group, other, gradientName);
     }
-    const weights = new Map();
     return new Trainer({
       device,
+      frozen,
       groups,
       tensors,
       first,
@@ -159,8 +187,8 @@ export class Trainer {
       accumulator: options.accumulates
         ? await Accumulator.create(device, groups, others)
         : undefined,
-      gradients: await device.compile(gradients, weights),
-      loss: await device.compile(loss, weights),
+      gradients: await device.compile(gradients, frozen),
+      loss: await device.compile(loss, frozen),
     });
   }
 
@@ -197,7 +225,7 @@ export class Trainer {
 
   /** Values of a parameter, trained or frozen; a view that the next update changes. */
   values(name: string): HostArray {
-    return this.device.read(this.#tensors.get(name)!);
+    return this.#frozen.get(name)?.data ?? this.device.read(this.#tensors.get(name)!);
   }
 
   #write(batch: TrainingBatch): void {
@@ -221,6 +249,7 @@ export class Trainer {
 
 interface TrainerFields {
   readonly device: Device;
+  readonly frozen: ReadonlyMap<string, HostTensor>;
   readonly groups: readonly GroupTensors[];
   readonly optimizer: Optimizer;
   readonly accumulator: Accumulator | undefined;

@@ -1,5 +1,6 @@
 /** Devices under test on this machine, each opened once. */
 import { CudaDevice } from "../../core/runtime/cuda/device.ts";
+import { openCuda } from "../../core/runtime/cuda/open.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
@@ -8,10 +9,28 @@ import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";
 /** What every device is measured against. */
 export const reference: Device = new ReferenceDevice("f64");
 
+/** Whether tests of the cuda device run on the first GPU of this machine; see `tests/gpu/run.ts`. */
+const onGpu = Deno.env.get("PARSCALE_TEST_GPU") === "1";
+
+/** Name of the cuda device in the names of tests; undefined where there is none. */
+export const CUDA: string | undefined = onGpu
+  ? "cuda"
+  : emulatorPresent()
+  ? "cuda, emulated"
+  : undefined;
+
 /** The cuda device on a processor that stands in for a GPU. */
-export function openEmulated(elements: "f32" | "bf16" = "f32", machine = emulatedMachine()) {
+export function openEmulated(
+  elements: "f32" | "bf16" = "f32",
+  machine = emulatedMachine(),
+): CudaDevice {
   const { driver, compiler, products } = machine;
   return new CudaDevice({ driver, compiler, products: () => products }, { elements });
+}
+
+/** The cuda device: on a GPU where tests are to run on one, else emulated. */
+export function openTestCuda(elements: "f32" | "bf16" = "f32"): CudaDevice {
+  return onGpu ? openCuda(0, elements) : openEmulated(elements);
 }
 
 /** Devices that must agree with the reference. */
@@ -19,5 +38,5 @@ export const devices: readonly { readonly name: string; readonly device: Device 
   { name: "reference in f32", device: new ReferenceDevice("f32") },
   { name: "cpu", device: new CpuDevice() },
   { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },
-  ...(emulatorPresent() ? [{ name: "cuda, emulated", device: openEmulated() }] : []),
+  ...(CUDA ? [{ name: CUDA, device: openTestCuda() }] : []),
 ];

@@ -8,8 +8,7 @@ import { RandomStream } from "../../core/random.ts";
 import type { Device, HostArray } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
-import { emulatorPresent } from "../emulator/mod.ts";
-import { openEmulated } from "./devices.ts";
+import { CUDA, openTestCuda } from "./devices.ts";
 import {
   GOLDEN_NAMES,
   maxDifference,
@@ -29,7 +28,7 @@ const openReference = (): Device => new ReferenceDevice("f64");
 /** Devices that generate. */
 const engines: readonly (readonly [label: string, open: () => Device])[] = [
   ["cpu", () => new CpuDevice()],
-  ...(emulatorPresent() ? [["cuda, emulated", () => openEmulated()] as const] : []),
+  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
 ];
 
 const all = (count: number) => Array.from({ length: count }, (_, i) => i);

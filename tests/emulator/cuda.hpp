@@ -100,6 +100,7 @@ inline T atomicAdd(T* p, T value) {
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
+inline void __threadfence_system() {}
 [[noreturn]] inline void __trap() { emulator::fail("__trap"); }
 
 inline void __syncthreads() { emulator::barrier(); }

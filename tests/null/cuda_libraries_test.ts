@@ -1,7 +1,7 @@
 /** Where the CUDA libraries are looked for, what was compiled before, and what logs say. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseCompileLog } from "../../core/runtime/cuda/compile_log.ts";
-import { CubinCache, cubinFolder, cubinKey } from "../../core/runtime/cuda/cubin_cache.ts";
+import { CubinCache, cubinKey } from "../../core/runtime/cuda/cubin_cache.ts";
 import { EnvironmentError } from "../../core/errors.ts";
 import { type Host, libraryPaths, openLibrary } from "../../core/runtime/cuda/libraries.ts";
 import { architectureOf, compileOptions, Nvrtc } from "../../core/runtime/cuda/nvrtc.ts";
@@ -181,8 +181,4 @@ Deno.test("everything that goes into a program is in its key", () => {
   assertEquals(new Set(keys).size, keys.length);
   const reordered = { architecture: "sm_80", defines: { B: 2, A: 1 } };
   assertEquals(compileOptions(reordered).slice(-2), ["-DA=1", "-DB=2"]);
-  const from = (env: Record<string, string>) => cubinFolder((name) => env[name]);
-  assertEquals(from({ PARSCALE_CACHE: "/p", HOME: "/h" }), "/p/cubin");
-  assertEquals(from({ XDG_CACHE_HOME: "/x" }), "/x/parscale/cubin");
-  assertEquals([from({ HOME: "/h" }), from({})], ["/h/.cache/parscale/cubin", undefined]);
 });

@@ -16,14 +16,6 @@ const HEAD = 4;
 /** Holds the version of the compiler that was here last. */
 const VERSION_FILE = "compiler-version";
 
-/** Folder of the cache; undefined where the environment names no home. */
-export function cubinFolder(env: (name: string) => string | undefined): string | undefined {
-  const own = env("PARSCALE_CACHE");
-  if (own) return `${own}/cubin`;
-  const cache = env("XDG_CACHE_HOME") || (env("HOME") && `${env("HOME")}/.cache`);
-  return cache && `${cache}/parscale/cubin`;
-}
-
 /** What a compiled program is found by. */
 export function cubinKey(version: string, source: KernelSource, target: CompileTarget): string {
   const hash = createHash("sha256");

@@ -34,6 +34,7 @@ import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
 import { type ElementType, lower, type Lowered, lowers } from "./lowering/lowering.ts";
 import { architectureOf } from "./nvrtc.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
+import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
 
 /** The libraries of a machine. */
@@ -79,9 +80,11 @@ const ARRAYS = {
 export class CudaDevice implements Device {
   readonly name = "cuda";
   readonly pieceElements = 2 ** 30;
+  readonly isDistant = true;
   readonly elements: ElementType;
   readonly #driver: Driver;
   readonly #context: ExecutionContext;
+  readonly #staging: Staging;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
   #products: Products | undefined;
 
@@ -103,6 +106,7 @@ export class CudaDevice implements Device {
       kernels: new KernelLoader(driver, { compiler: machine.compiler, architecture, cache }),
       products: () => this.#products ??= this.#openProducts(machine),
     };
+    this.#staging = new Staging(driver, this.#context.stream);
   }
 
   get cacheType(): ElementType {
@@ -146,16 +150,22 @@ export class CudaDevice implements Device {
     return new CudaTensor(type, tensor.block, address);
   }
 
-  /** Waits for the stream first: a kernel may still read what is overwritten. */
   write(tensor: CudaTensor, data: ArrayLike<number>): void {
-    this.#driver.synchronize(this.#context.stream);
-    this.#driver.upload(tensor.address, arrayOf(tensor.dtype, data));
+    const array = arrayOf(tensor.dtype, data);
+    if (this.#staging.takes(array.byteLength)) {
+      return this.#staging.upload(tensor.address, array);
+    }
+    this.#driver.synchronize(this.#context.stream); // a kernel may still read what is overwritten
+    this.#driver.upload(tensor.address, array);
   }
 
   read(tensor: CudaTensor): HostArray {
     const data = new ARRAYS[tensor.dtype](elementCount(tensor.shape));
-    this.#driver.synchronize(this.#context.stream);
-    this.#driver.download(data, tensor.address);
+    if (this.#staging.takes(data.byteLength)) this.#staging.download(data, tensor.address);
+    else {
+      this.#driver.synchronize(this.#context.stream);
+      this.#driver.download(data, tensor.address);
+    }
     return data;
   }
 
@@ -175,6 +185,7 @@ export class CudaDevice implements Device {
   close(): void {
     const { stream, memory, kernels } = this.#context;
     this.#driver.synchronize(stream);
+    this.#staging.close();
     this.#products?.close();
     kernels.close();
     memory.close();

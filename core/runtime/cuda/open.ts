@@ -4,8 +4,9 @@
  * The compiler is not needed once its kernels are in the cache: where NVRTC is missing, what its last
  * version compiled is used. Nothing of this has run on a GPU yet.
  */
+import { cacheFolder } from "../../cache_folder.ts";
 import { EnvironmentError } from "../../errors.ts";
-import { CubinCache, cubinFolder } from "./cubin_cache.ts";
+import { CubinCache } from "./cubin_cache.ts";
 import { CudaDevice, type CudaMachine } from "./device.ts";
 import { Driver } from "./driver.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
@@ -19,16 +20,24 @@ import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
  * @throws {EnvironmentError} when driver, device or library cannot be used
  */
 export function openCuda(ordinal: number, elements: ElementType): CudaDevice {
+  const { machine, cache } = openMachine();
+  return new CudaDevice(machine, { ordinal, elements, cache });
+}
+
+/**
+ * The libraries of this machine, and where compiled kernels are kept.
+ * @throws {EnvironmentError} when the driver or the compiler cannot be used
+ */
+export function openMachine(): { machine: CudaMachine; cache: CubinCache } {
   const { symbols: driver } = openLibrary("libcuda", DRIVER_SYMBOLS);
   const major = driverMajor(driver);
-  const folder = cubinFolder((name) => Deno.env.get(name));
-  const cache = folder === undefined ? undefined : new CubinCache(folder);
+  const cache = new CubinCache(`${cacheFolder((name) => Deno.env.get(name))}/cubin`);
   const machine: CudaMachine = {
     driver,
     compiler: openCompiler(major, cache),
     products: () => openLibrary("cublasLt", CUBLASLT_SYMBOLS, { maxMajor: major }).symbols,
   };
-  return new CudaDevice(machine, { ordinal, elements, cache });
+  return { machine, cache };
 }
 
 /** A newer major version than the driver's may compile what it refuses. */
@@ -41,13 +50,13 @@ function driverMajor(symbols: CudaMachine["driver"]): number {
   }
 }
 
-function openCompiler(maxMajor: number, cache: CubinCache | undefined): KernelCompiler {
+function openCompiler(maxMajor: number, cache: CubinCache): KernelCompiler {
   try {
     const compiler = new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS, { maxMajor }).symbols);
-    cache?.keepVersion(compiler.version);
+    cache.keepVersion(compiler.version);
     return compiler;
   } catch (error) {
-    const version = cache?.lastVersion();
+    const version = cache.lastVersion();
     if (version === undefined || !(error instanceof EnvironmentError)) throw error;
     return {
       version,

@@ -1,0 +1,30 @@
+/** Where what can be made again is kept between runs. */
+import { EnvironmentError } from "./errors.ts";
+
+/**
+ * `PARSCALE_CACHE`, else the system's cache folder; without a home a private folder among the temporary
+ * ones.
+ * @throws {EnvironmentError} when somebody else has a folder of that name there
+ */
+export function cacheFolder(env: (name: string) => string | undefined): string {
+  const own = env("PARSCALE_CACHE");
+  if (own) return own;
+  const cache = env("XDG_CACHE_HOME") || (env("HOME") && `${env("HOME")}/.cache`);
+  return cache ? `${cache}/parscale` : privateFolder(`${env("TMPDIR") || "/tmp"}`);
+}
+
+/** Programs are loaded from the cache, so nobody else may be able to put one there. */
+function privateFolder(temporary: string): string {
+  const uid = Deno.uid();
+  const folder = `${temporary}/parscale-${uid ?? "cache"}`;
+  Deno.mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const found = Deno.lstatSync(folder);
+  const isOurs = found.isDirectory && found.uid === uid && ((found.mode ?? 0) & 0o077) === 0;
+  if (uid !== null && !isOurs) {
+    throw new EnvironmentError(
+      `Cannot keep anything in "${folder}": found a folder that others can write to`,
+      { hints: ["name a folder of your own in PARSCALE_CACHE, or set HOME"] },
+    );
+  }
+  return folder;
+}

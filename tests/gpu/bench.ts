@@ -1,0 +1,146 @@
+/**
+ * Decoding, prefill and training of real shapes, each beside what the machine could do at best.
+ *
+ * The share is that of the ceilings which `bring_up.ts` measured in the same process. Weights are
+ * random. A decoding step counts everything from the token's number on the host to the next one.
+ */
+import { Engine } from "../../core/generate/engine.ts";
+import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
+import { trainableSpecs } from "../../core/train/trainable.ts";
+import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import type { Ceilings } from "./bring_up.ts";
+import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
+
+/** What is timed. */
+export interface BenchPlan {
+  readonly shape: string;
+  readonly streams: readonly number[];
+  readonly batches: readonly number[];
+  /** Tokens in the cache while decoding, and of a prompt. */
+  readonly context: number;
+  readonly steps: number;
+  /** Tokens of a training row; undefined leaves training out. */
+  readonly trainTokens: number | undefined;
+}
+
+/** One measurement. */
+export interface Timing {
+  readonly what: "decode" | "prefill" | "train" | "peft";
+  readonly shape: string;
+  readonly streams: number;
+  readonly batch: number;
+  readonly ms: number;
+  /** Share of the ceiling that binds: reading for decoding, products else. */
+  readonly share: number;
+}
+
+const WARM = 4;
+
+/** Times everything, one model after the other. */
+export async function* bench(
+  device: CudaDevice,
+  plan: BenchPlan,
+  ceilings: Ceilings,
+): AsyncGenerator<Timing> {
+  for (const streams of plan.streams) {
+    const config = shapeOf(plan.shape, streams);
+    const engine = new Engine(device, config, sharedWeights(config));
+    const row = { shape: plan.shape, streams };
+    for (const batch of plan.batches) {
+      const ms = await decodeMs(engine, batch, plan);
+      const floor = decodeBytes(config, batch, plan.context) / ceilings.readRate * 1000;
+      yield { ...row, what: "decode", batch, ms, share: floor / ms };
+    }
+    const ms = await prefillMs(engine, plan);
+    const floor = prefillFlops(config, plan.context) / ceilings.flopRate * 1000;
+    yield { ...row, what: "prefill", batch: 1, ms, share: floor / ms };
+  }
+  if (plan.trainTokens === undefined) return;
+  for (const what of ["peft", "train"] as const) {
+    for (const streams of plan.streams.filter((streams) => what === "train" || streams > 1)) {
+      const ms = await trainMs(device, plan, streams, what);
+      const config = shapeOf(plan.shape, streams);
+      const flops = trainingFlops(config, plan.trainTokens, what === "peft");
+      const floor = flops / ceilings.flopRate * 1000;
+      yield { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
+    }
+  }
+}
+
+async function decodeMs(engine: Engine, batch: number, plan: BenchPlan): Promise<number> {
+  const slots = plan.context + plan.steps + WARM;
+  const cache = engine.createCache(batch, slots);
+  let next = new Array<number>(batch).fill(1);
+  const times: number[] = [];
+  for (let step = 0; step < plan.steps + WARM; step++) {
+    const start = performance.now();
+    const outputs = await engine.forward(cache, {
+      ids: next.map((id) => [id]),
+      start: next.map(() => plan.context + step),
+      select: next.map((_, b) => b),
+    }, { head: "greedy" });
+    next = Array.from(outputs.get("argmax")!);
+    if (step >= WARM) times.push(performance.now() - start);
+  }
+  return median(times);
+}
+
+async function prefillMs(engine: Engine, plan: BenchPlan): Promise<number> {
+  const cache = engine.createCache(1, plan.context);
+  const ids = Array.from({ length: plan.context }, (_, i) => i % 1000);
+  const times: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    const start = performance.now();
+    const input = { ids: [ids], start: [0], select: [ids.length - 1] };
+    await engine.forward(cache, input, { head: "greedy" });
+    times.push(performance.now() - start);
+  }
+  return median(times.slice(2)); // the first two launch and capture
+}
+
+async function trainMs(
+  device: CudaDevice,
+  plan: BenchPlan,
+  streams: number,
+  what: "train" | "peft",
+): Promise<number> {
+  const config = shapeOf(plan.shape, streams);
+  const tokens = plan.trainTokens!;
+  const weights = sharedWeights(config);
+  const options: TrainerOptions = {
+    config,
+    trained: trainableSpecs(config, {
+      params: what === "peft" ? "introduced" : "all",
+      aggregation: "dynamic",
+    }),
+    initial: (name) => {
+      const { data } = weights.get(name) as { data: Uint16Array };
+      return Float32Array.from(data, (bits) => ((bits & 0x7f) - 64) / 4096);
+    },
+    sizes: { batch: 1, tokens },
+    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    accumulates: false,
+    recompute: false,
+  };
+  planTraining(device, options); // refuses what does not fit before anything is allocated
+  const trainer = await Trainer.create(device, options);
+  const ids = Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize);
+  const batch = {
+    ids,
+    positions: ids.map((_, t) => t),
+    targets: [...ids.slice(1), 0],
+    weights: ids.map((_, t) => t < tokens - 1 ? 1 : 0),
+    predicted: tokens - 1,
+  };
+  const times: number[] = [];
+  for (let step = 1; step <= 6; step++) {
+    const start = performance.now();
+    await trainer.accumulate(batch);
+    await trainer.update(step, { backbone: 1e-5, prefix: 1e-4, aggregator: 1e-4 });
+    times.push(performance.now() - start);
+  }
+  return median(times.slice(2));
+}
+
+const median = (values: readonly number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;

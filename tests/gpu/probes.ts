@@ -1,0 +1,72 @@
+/** The machine under test, and the small kernels of `probes.cu` ready to launch on it. */
+import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
+import { Driver } from "../../core/runtime/cuda/driver.ts";
+import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernel_sources.ts";
+import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
+import type { ElementType } from "../../core/runtime/cuda/lowering/lowering.ts";
+import { architectureOf } from "../../core/runtime/cuda/nvrtc.ts";
+import { openMachine } from "../../core/runtime/cuda/open.ts";
+import { emulatedMachine } from "../emulator/mod.ts";
+
+/** The real libraries, or the emulator, which tries the scripts but measures nothing. */
+export function machineFor(emulated: boolean): CudaMachine {
+  if (!emulated) return openMachine().machine;
+  const { driver, compiler, products } = emulatedMachine({ memoryBytes: 2 ** 34, eager: true });
+  return { driver, compiler, products: () => products };
+}
+
+/** A device on such a machine. */
+export function openDeviceFor(emulated: boolean, elements: ElementType): CudaDevice {
+  return new CudaDevice(machineFor(emulated), { elements });
+}
+
+/** Kernels that find something out. */
+export class Probes {
+  readonly driver: Driver;
+  readonly stream: bigint;
+  readonly #module: bigint;
+
+  /** Compiles them for the device. */
+  constructor(machine: CudaMachine) {
+    this.driver = new Driver(machine.driver);
+    this.stream = this.driver.createStream();
+    const { major, minor } = this.driver.deviceInfo();
+    const text = Deno.readTextFileSync(new URL("probes.cu", import.meta.url));
+    const source = {
+      name: "probes.cu",
+      text: `#include "common/ptx.cuh"\n${text}`,
+      headers: KERNEL_HEADERS,
+    };
+    const target = { architecture: architectureOf(major, minor), defines: {} };
+    this.#module = this.driver.loadModule(machine.compiler.compile(source, target).bytes, "probes");
+  }
+
+  /** A launch of one of them with its arguments. */
+  site(
+    entry: string,
+    geometry: Geometry,
+    list: readonly (readonly [ArgumentType, number | bigint])[],
+  ): LaunchSite {
+    const kernel = this.driver.getFunction(this.#module, entry);
+    this.driver.allowShared(kernel, geometry.shared ?? 0);
+    const site = new LaunchSite(kernel, entry, list.map(([type]) => type));
+    site.setGeometry(geometry);
+    list.forEach(([, value], i) => site.set(i, value));
+    return site;
+  }
+
+  /** Milliseconds of what `issue` puts into the stream: the median of a few rounds after one to warm up. */
+  time(issue: () => void, rounds = 5): number {
+    const [start, end] = [true, true].map((timing) => this.driver.createEvent({ timing }));
+    const times: number[] = [];
+    for (let round = 0; round <= rounds; round++) {
+      this.driver.recordEvent(start!, this.stream);
+      issue();
+      this.driver.recordEvent(end!, this.stream);
+      this.driver.waitFor(end!);
+      if (round > 0) times.push(this.driver.elapsed(start!, end!));
+    }
+    for (const event of [start!, end!]) this.driver.destroyEvent(event);
+    return times.toSorted((a, b) => a - b)[Math.floor(rounds / 2)]!;
+  }
+}

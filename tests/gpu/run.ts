@@ -1,0 +1,156 @@
+/**
+ * Everything that wants a GPU, by one command: bring-up, conformance, golden models, benchmarks.
+ *
+ *   deno task test:gpu [--shape 0.5B,3B] [--streams 1,8] [--batch 1] [--context 1024] [--steps 64]
+ *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated]
+ *       [--python PYTHON --torch bench_torch.py]
+ *
+ * Stages are independent: what fails is reported, and the rest still runs. One table goes to standard
+ * output, everything into one JSON file. With --torch the same shapes are timed by that script in the
+ * same run, one after the other. --emulated runs the same script on the emulator of the tests with tiny
+ * shapes: it shows that the script works, its times mean nothing.
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import Table from "cli-table3";
+import { bench, type Timing } from "./bench.ts";
+import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
+import { machineFor, openDeviceFor } from "./probes.ts";
+
+const flags = parseArgs(Deno.args, {
+  string: [
+    ...["shape", "streams", "batch", "context", "steps", "train-tokens", "skip", "out"],
+    ...["python", "torch"],
+  ],
+  boolean: ["emulated"],
+  default: {
+    streams: "1,8",
+    batch: "1",
+    steps: "64",
+    skip: "",
+    out: "gpu.json",
+    python: "python3",
+  },
+});
+const emulated = flags.emulated;
+const numbers = (text: string) => text.split(",").map(Number);
+const shapes = (flags.shape ?? (emulated ? "tiny" : "0.5B,3B")).split(",");
+const context = Number(flags.context ?? (emulated ? 16 : 1024));
+const trainTokens = Number(flags["train-tokens"] ?? (emulated ? 16 : 2048));
+const skipped = new Set(flags.skip.split(","));
+
+/** Everything found. */
+const report: {
+  findings: Finding[];
+  suites: { name: string; passed: number; failed: number }[];
+  timings: Timing[];
+  peers: unknown[];
+  failures: string[];
+} = { findings: [], suites: [], timings: [], peers: [], failures: [] };
+
+/** Runs one stage; what goes wrong in it does not keep the others from running. */
+async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
+  if (skipped.has(name)) return;
+  console.error(`${name} …`);
+  try {
+    await run();
+  } catch (error) {
+    report.failures.push(`${name}: ${error instanceof Error ? error.stack : error}`);
+  }
+}
+
+/** Suites whose tests of the cuda device run on the GPU when the variable says so. */
+const SUITES = ["ops", "gradients", "layer0", "loss", "model", "trainer", "cuda_device"];
+
+async function conformance(): Promise<void> {
+  for (const name of SUITES) {
+    const path = new URL(`../backend/${name}_test.ts`, import.meta.url).pathname;
+    const { stdout } = await new Deno.Command(Deno.execPath(), {
+      args: ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32:/", path],
+      env: { NO_COLOR: "1", ...(emulated ? {} : { PARSCALE_TEST_GPU: "1" }) },
+      stderr: "inherit",
+    }).output();
+    const text = new TextDecoder().decode(stdout);
+    const [, passed, failed] = /(\d+) passed.*? (\d+) failed/.exec(text) ?? [];
+    report.suites.push({ name, passed: Number(passed ?? 0), failed: Number(failed ?? 1) });
+    if (failed !== "0") report.failures.push(`${name}:\n${text.slice(-4000)}`);
+  }
+}
+
+async function benchmarks(ceilings: Ceilings): Promise<void> {
+  for (const shape of shapes) {
+    const device = openDeviceFor(emulated, "bf16");
+    const plan = {
+      shape,
+      streams: numbers(flags.streams),
+      batches: numbers(flags.batch),
+      context,
+      steps: emulated ? 4 : Number(flags.steps),
+      trainTokens: trainTokens > 0 ? trainTokens : undefined,
+    };
+    for await (const timing of bench(device, plan, ceilings)) {
+      report.timings.push(timing);
+      console.error(JSON.stringify(timing));
+    }
+    device.close();
+  }
+}
+
+async function peers(script: string): Promise<void> {
+  const { stdout } = await new Deno.Command(flags.python, {
+    args: [
+      ...[script, "--preset", shapes.join(), "--P", flags.streams, "--batch", flags.batch],
+      ...["--prompt", String(context), "--train-len", String(trainTokens), "--dtype", "bf16"],
+      ...["--modes", "eager,compile,graph,cgraph"],
+    ],
+    stderr: "inherit",
+  }).output();
+  const lines = new TextDecoder().decode(stdout).split("\n").filter((line) => line.startsWith("{"));
+  report.peers.push(...lines.map((line) => JSON.parse(line)));
+}
+
+function print(): void {
+  const table = new Table({ head: ["what", "P", "B", "ms", "of the ceiling", "best torch"] });
+  for (const { what, shape, streams, batch, ms, share } of report.timings) {
+    const best = bestPeer({ what, shape, streams, batch });
+    table.push([
+      ...[`${what} ${shape}`, streams, batch, ms.toFixed(3), `${(share * 100).toFixed(0)}%`],
+      best === undefined ? "" : `${(best / ms).toFixed(2)}x`,
+    ]);
+  }
+  for (const { name, figure, unit } of report.findings) console.log(`${name}: ${figure} ${unit}`);
+  for (const { name, passed, failed } of report.suites) {
+    console.log(`${name}: ${passed} passed, ${failed} failed`);
+  }
+  if (report.timings.length > 0) console.log(table.toString());
+  for (const failure of report.failures) console.log(`FAILED ${failure}`);
+}
+
+/** Milliseconds of the fastest mode of the other program for the same work. */
+function bestPeer(row: Pick<Timing, "what" | "shape" | "streams" | "batch">): number | undefined {
+  const same = (report.peers as Record<string, unknown>[]).filter((peer) =>
+    peer.what === row.what && peer.preset === row.shape && peer.P === row.streams &&
+    peer.batch === row.batch
+  );
+  const times = same.flatMap((peer) => {
+    if (typeof peer.ms_per_token === "number") return [peer.ms_per_token];
+    if (typeof peer.ms_per_step === "number") return [peer.ms_per_step];
+    return typeof peer.seconds === "number" ? [peer.seconds * 1000] : [];
+  });
+  return times.length > 0 ? Math.min(...times) : undefined;
+}
+
+let ceilings: Ceilings = { readRate: NaN, flopRate: NaN };
+await stage("bring-up", () => {
+  const sizes = emulated
+    ? { copyBytes: 1 << 16, product: 64 }
+    : { copyBytes: 2 ** 31, product: 8192 };
+  const found = bringUp(machineFor(emulated), sizes);
+  report.findings.push(...found.findings);
+  ceilings = found.ceilings;
+});
+await stage("conformance", conformance);
+await stage("bench", () => benchmarks(ceilings));
+if (flags.torch) await stage("peers", () => peers(flags.torch!));
+print();
+Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
+Deno.exit(report.failures.length === 0 ? 0 : 1);

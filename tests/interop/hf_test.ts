@@ -1,0 +1,149 @@
+/**
+ * Folders of ours in Hugging Face transformers, and back: equal logits, and nothing left over.
+ *
+ *   PARSCALE_HF_PYTHON   a Python with torch, einops and transformers
+ *   PARSCALE_HF_CODE     a folder with the authors' two files, configuration_ and modeling_qwen2_parscale.py
+ *
+ * Skipped where these are not given. The official file runs with transformers up to 4.57; folders without
+ * streams load in any version. `deno task test:interop` runs this file.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { Engine } from "../../core/generate/engine.ts";
+import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
+import { jsonLines, PLAIN_MODEL } from "../cli/models.ts";
+import { runParscale, withScratch } from "../cli/run.ts";
+
+const python = Deno.env.get("PARSCALE_HF_PYTHON");
+const code = Deno.env.get("PARSCALE_HF_CODE");
+const SCRIPT = new URL("hf_logits.py", import.meta.url).pathname;
+
+/** Two rows of tokens that every fixture model knows. */
+const IDS = [[1, 5, 9, 20, 33, 7], [3, 2, 14, 60, 41, 8]];
+
+/** Both compute in f32, in another order. */
+const TOLERANCE = 5e-5;
+
+interface HfResult {
+  readonly version: string;
+  readonly missing: string[];
+  readonly unexpected: string[];
+  readonly logits: number[];
+  readonly tokens: number[];
+}
+
+async function transformers(folder: string, ...options: string[]): Promise<HfResult> {
+  const { code, stdout, stderr } = await new Deno.Command(python!, {
+    args: [SCRIPT, folder, JSON.stringify(IDS), ...options],
+  }).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr).slice(-2000));
+  return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
+}
+
+/** Logits of ours, in double precision. */
+async function ours(folder: string): Promise<number[]> {
+  const { config, tensors } = await openCheckpoint(folder);
+  const engine = new Engine(new ReferenceDevice("f64"), config, tensors);
+  const T = IDS[0]!.length;
+  const outputs = await engine.forward(engine.createCache(IDS.length, T), {
+    ids: IDS,
+    start: IDS.map(() => 0),
+    select: Array.from({ length: IDS.length * T }, (_, i) => i),
+  });
+  return Array.from(outputs.get("logits")!);
+}
+
+function assertClose(actual: readonly number[], expected: readonly number[]): void {
+  assertEquals(actual.length, expected.length);
+  const worst = Math.max(...actual.map((x, i) => Math.abs(x - expected[i]!)));
+  assert(worst < TOLERANCE, `logits differ by ${worst}`);
+}
+
+async function succeed(args: string[], options: { cwd: string; stdin?: string }): Promise<void> {
+  const { code, stderr } = await runParscale(args, options);
+  assertEquals(code, 0, stderr);
+}
+
+const official = !python || !code;
+
+Deno.test({
+  name: "a converted folder loads whole in transformers with the official file, with equal logits",
+  ignore: official,
+  fn: () =>
+    withScratch(async (cwd) => {
+      for (const [model, streams] of [[PLAIN_MODEL, 4], [PLAIN_MODEL, 2]] as const) {
+        const out = `converted-${streams}`;
+        const args = ["convert", "--model", model, "--streams", `${streams}`, "--out", out];
+        await succeed([...args, "--hf-code", code!], { cwd });
+        const found = await transformers(`${cwd}/${out}`);
+        assertEquals([found.missing, found.unexpected], [[], []]);
+        assertClose(found.logits, await ours(`${cwd}/${out}`));
+      }
+    }),
+});
+
+Deno.test({
+  name: "a trained folder does, too, and goes on with the same tokens",
+  ignore: official,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const rows = Array.from({ length: 8 }, (_, i) => ({
+        tokens: Array.from({ length: 16 }, (_, t) => (i * 7 + t * 3) % 60),
+      }));
+      await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+      const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "p2"];
+      await succeed([...convert, "--hf-code", code!], { cwd });
+      const train = "--data rows.jsonl --no-pack --seq-len 16 --batch 4 --steps 3 --out run -q";
+      await succeed(["train", "--model", "p2", ...train.split(" ")], { cwd });
+      const checkpoint = `${cwd}/run/${(await Deno.readTextFile(`${cwd}/run/last`)).trim()}`;
+      const found = await transformers(checkpoint, "--new", "6");
+      assertEquals([found.missing, found.unexpected], [[], []]);
+      assertClose(found.logits, await ours(checkpoint));
+      const prompt = jsonLines({ tokens: IDS[0] });
+      const { stdout } = await runParscale(
+        ["generate", "--model", "run", "--max-tokens", "6", "--ignore-eos", "--jsonl"],
+        { cwd, stdin: prompt },
+      );
+      assertEquals(JSON.parse(stdout).tokens, found.tokens);
+    }),
+});
+
+Deno.test({
+  name: "later versions drop the prefixes without a word unless their cache is replaced",
+  ignore: official,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "p2"];
+      await succeed([...args, "--hf-code", code!], { cwd });
+      const scaled = async (...options: string[]) => {
+        const [plain, larger] = [
+          await transformers(`${cwd}/p2`, ...options),
+          await transformers(`${cwd}/p2`, "--scale-prefixes", "5", ...options),
+        ];
+        return plain.logits.some((x, i) => x !== larger.logits[i]);
+      };
+      assert(await scaled(), "with a cache as it was, the prefixes must matter");
+      const { version } = await transformers(`${cwd}/p2`);
+      const [major, minor] = version.split(".").map(Number) as [number, number];
+      const isLater = major > 4 || minor >= 54;
+      assertEquals(await scaled("--own-cache"), !isLater, `transformers ${version}`);
+    }),
+});
+
+Deno.test({
+  name: "what --strip gives back is a plain folder with the logits of the original",
+  ignore: !python,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const there = ["convert", "--model", PLAIN_MODEL, "--streams", "4", "--out", "p4"];
+      await succeed(there, { cwd });
+      await succeed(["convert", "--model", "p4", "--strip", "--out", "back"], { cwd });
+      const [back, original] = [
+        await transformers(`${cwd}/back`),
+        await transformers(PLAIN_MODEL),
+      ];
+      assertEquals([back.missing, back.unexpected], [[], []]);
+      assertEquals(back.logits, original.logits);
+      assertClose(back.logits, await ours(PLAIN_MODEL));
+    }),
+});
