@@ -1,10 +1,52 @@
 /**
- * The entry point of parscale.
+ * parscale: parallel scaling of language models.
  *
- * As the main module it loads the command line and nothing else; imported, it runs nothing.
+ * As the main module this is the command line, see `parscale help`. Imported, it opens models in a
+ * program of one's own:
+ *
+ * ```ts
+ * import { openModel } from "./mod.ts";
+ *
+ * using model = await openModel("qwen-p4");
+ * for await (const piece of model.generate("The capital of France is")) console.log(piece);
+ * const { loglikelihood } = await model.score("2 + 2 =", " 4");
+ * ```
+ *
+ * Importing it loads nothing else; opening a model loads the engine.
  *
  * @module
  */
+import type { GenerateOptions, Model, ModelOptions } from "./core/library/model.ts";
+
+export type { GenerateOptions, Model, ModelOptions };
+export type { Family, ModelConfig, WeightType } from "./core/model/config.ts";
+export type { SamplingOptions } from "./core/generate/sampling.ts";
+export type { Score } from "./core/generate/score.ts";
+export type { DeviceChoice, DeviceName, MatrixKind } from "./core/runtime/mod.ts";
+export type {
+  DecodeOptions,
+  EncodeOptions,
+  StreamDecoder,
+  Tokenizer,
+  TokenizerInfo,
+} from "./core/tokenizer/types.ts";
+
+/**
+ * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run.
+ * @throws {DataError} when the folder is not such a checkpoint
+ * @throws {EnvironmentError} when the device cannot be used
+ */
+export async function openModel(folder: string, options?: ModelOptions): Promise<Model> {
+  return await (await import("./core/library/model.ts")).Model.open(folder, options);
+}
+
+/** Runs a command line, as `parscale ARGS…` does, and returns its exit code. */
+export async function run(args: readonly string[]): Promise<number> {
+  const { main } = await import("./cli/main.ts");
+  const { Io, processSystem } = await import("./cli/output/io.ts");
+  return await main(args, new Io(processSystem()));
+}
+
 if (import.meta.main) {
   if (Deno.build.standalone) {
     const { waitForFiles } = await import("./cli/first_start.ts");

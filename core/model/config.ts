@@ -14,6 +14,7 @@ export type { WeightType } from "../widen.ts";
 
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {
+  /** Which Qwen it is. */
   readonly family: Family;
   /** V */
   readonly vocabSize: number;
@@ -29,9 +30,13 @@ export interface ModelConfig {
   readonly numKeyValueHeads: number;
   /** D; even, not always C / H */
   readonly headDim: number;
+  /** ε of every norm. */
   readonly rmsNormEps: number;
+  /** θ of the rotary position embedding. */
   readonly ropeTheta: number;
+  /** Longest sequence, in tokens. */
   readonly maxPositionEmbeddings: number;
+  /** Whether the output matrix is the embedding table. */
   readonly tieWordEmbeddings: boolean;
   /** Bias on q, k and v projections (always in Qwen2, by flag in Qwen3). */
   readonly attentionBias: boolean;

@@ -31,6 +31,14 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/graph",
     "core",
   ],
+  "core/library": [
+    "core/generate",
+    "core/checkpoint",
+    "core/runtime",
+    "core/model",
+    "core/tokenizer",
+    "core",
+  ],
   "cli": [
     "core",
     "core/analysis",
