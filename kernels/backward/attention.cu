@@ -3,17 +3,16 @@
 //   w = exp(s − normalizer),  ds = w (dout v − D) scale
 //   dq = Σ ds k,  dk = Σ ds q,  dv = Σ w dout
 //
-// in   dout, out [P·B, T, H·D], normalizer [P·B, T, H] f32 as the forward pass saved it, and the
-//      inputs of forward/attention.cu
-// out  attention_delta: delta = D [P·B, T, H] f32; attention_queries: dq [R, T, H, D];
-//      attention_keys: dkeys, dvalues [R, K, S, D]; attention_prefix: dprefixKeys, dprefixValues
-//      [P, K, M, D] f32
+// in   dout [P·B, T, H·D], normalizer [P·B, T, H] f32 as the forward pass saved it, delta = D
+//      [P·B, T, H] f32 of backward/attention_delta.cu, and the inputs of forward/attention.cu
+// out  attention_queries: dq [R, T, H, D]; attention_keys: dkeys, dvalues [R, K, S, D];
+//      attention_prefix: partialKeys, partialValues [chunks, P, K, M, D] f32
 // reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order. Not yet
 // run on a GPU.
 //
 // Where R is B (layer 0), a gradient of shared text is summed over the streams inside one block;
 // that of a prefix over the B rows of its stream. What surprises: the prefix has few slots and
-// sums over all tokens, so its kernel has few blocks that each work long.
+// sums over all tokens, so these are cut into chunks, and the sums of the chunks added afterwards.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -115,51 +114,43 @@ __device__ inline void visibleRange(const Inputs& in, int row, int start, int& f
   from = max(from, 0), to = min(to, in.S - 1);
 }
 
-// Gradients of TILE slots, summed over attention rows firstRow, firstRow + rowStep, … below
-// endRow. A thread has one slot and PARTS dimensions.
+// Items are tiles of queries, those of one attention row after the other.
+struct Items {
+  int begin, end, firstRow, rowStep;
+};
+
+__device__ inline int tilesOf(const Inputs& in) { return (in.G * in.T + TILE - 1) / TILE; }
+
+// Gradients of TILE slots, summed over items. A thread has one slot and PARTS dimensions.
 __device__ inline void slotGradients(Tiles& tiles, const Inputs& in, bool text, int k, int begin,
-                                     int firstRow, int rowStep, int endRow, float (&dkey)[PARTS],
+                                     const Items& items, float (&dkey)[PARTS],
                                      float (&dvalue)[PARTS]) {
-  const int slot = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
-  loadSlots(tiles, in, text, firstRow, k, begin);
-  for (int row = firstRow; row < endRow; row += rowStep) {
-    for (int start = 0; start < in.G * in.T; start += TILE) {
-      if (text) {
-        int from, to;
-        visibleRange(in, row, start, from, to);
-        if (from >= begin + TILE || to < begin) continue;  // the same for the whole block
-      }
-      __syncthreads();
-      loadQueries(tiles, in, row, k, start);
-      __syncthreads();
-      score(tiles, in, text, row, k, start, begin);
-      __syncthreads();
-      for (int j = 0; j < TILE; j++) {
-        const float weight = tiles.weight[j][slot], slope = tiles.slope[j][slot];
+  const int slot = threadIdx.x / SHARE, lane = threadIdx.x % SHARE, count = tilesOf(in);
+  loadSlots(tiles, in, text, items.firstRow, k, begin);
+  for (int item = items.begin; item < items.end; item++) {
+    const int row = items.firstRow + item / count * items.rowStep, start = item % count * TILE;
+    if (text) {
+      int from, to;
+      visibleRange(in, row, start, from, to);
+      if (from >= begin + TILE || to < begin) continue;  // the same for the whole block
+    }
+    __syncthreads();
+    loadQueries(tiles, in, row, k, start);
+    __syncthreads();
+    score(tiles, in, text, row, k, start, begin);
+    __syncthreads();
+    for (int j = 0; j < TILE; j++) {
+      const float weight = tiles.weight[j][slot], slope = tiles.slope[j][slot];
 #pragma unroll
-        for (int e = 0; e < PARTS; e++) {
-          const int d = lane + SHARE * e;
-          if (d < D) {
-            dkey[e] += slope * tiles.query[j][d];
-            dvalue[e] += weight * tiles.upstream[j][d];
-          }
+      for (int e = 0; e < PARTS; e++) {
+        const int d = lane + SHARE * e;
+        if (d < D) {
+          dkey[e] += slope * tiles.query[j][d];
+          dvalue[e] += weight * tiles.upstream[j][d];
         }
       }
     }
   }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_delta(float* __restrict__ delta, const Element* __restrict__ dout,
-                    const Element* __restrict__ out, long long heads) {
-  const long long head = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-  if (head >= heads) return;
-  float sum = 0.0f;
-  for (int d = threadIdx.x % 32; d < D; d += 32) {
-    sum += widen(dout[head * D + d]) * widen(out[head * D + d]);
-  }
-  sum = warpSum(sum);
-  if (threadIdx.x % 32 == 0) delta[head] = sum;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -224,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Inputs in = {dout, q, keys, values, nullptr, nullptr, normalizer, delta, first,
                      last, R, B,    T,      S,       K,       G,          0,     scale};
   float dkey[PARTS] = {}, dvalue[PARTS] = {};
-  slotGradients(tiles, in, true, k, begin, own, R, rows, dkey, dvalue);
+  const Items items = {0, tilesOf(in) * (rows / R), own, R};
+  slotGradients(tiles, in, true, k, begin, items, dkey, dvalue);
   const int slot = begin + threadIdx.x / SHARE;
   if (slot >= S) return;
   const long long at = (((long long)own * K + k) * S + slot) * D;
@@ -238,28 +230,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_prefix(float* __restrict__ dprefixKeys, float* __restrict__ dprefixValues,
+    attention_prefix(float* __restrict__ partialKeys, float* __restrict__ partialValues,
                      const Element* __restrict__ dout, const float* __restrict__ normalizer,
                      const float* __restrict__ delta, const Element* __restrict__ q,
                      const Element* __restrict__ prefixKeys,
-                     const Element* __restrict__ prefixValues, int R, int B, int T, int K, int G,
-                     int M, float scale) {
-  const int begin = blockIdx.x * TILE, k = blockIdx.y, stream = blockIdx.z;
+                     const Element* __restrict__ prefixValues, int R, int P, int B, int T, int K,
+                     int G, int M, int chunks, float scale) {
+  const int begin = blockIdx.x * TILE, k = blockIdx.y, stream = blockIdx.z % P;
   if (begin >= M) return;
+  const int chunk = blockIdx.z / P;
   __shared__ __align__(16) Tiles tiles;
   const Inputs in = {dout,    q,       nullptr, nullptr, prefixKeys, prefixValues, normalizer,
                      delta,   nullptr, nullptr, R,       B,          T,            0,
                      K,       G,       M,       scale};
+  const int all = tilesOf(in) * B, size = (all + chunks - 1) / chunks;
+  const Items items = {chunk * size, min(all, chunk * size + size), stream * B, 1};
   float dkey[PARTS] = {}, dvalue[PARTS] = {};
-  slotGradients(tiles, in, false, k, begin, stream * B, 1, (stream + 1) * B, dkey, dvalue);
+  slotGradients(tiles, in, false, k, begin, items, dkey, dvalue);
   const int slot = begin + threadIdx.x / SHARE;
   if (slot >= M) return;
-  const long long at = (((long long)stream * K + k) * M + slot) * D;
+  const long long at = (((long long)blockIdx.z * K + k) * M + slot) * D;
 #pragma unroll
   for (int e = 0; e < PARTS; e++) {
     const int d = threadIdx.x % SHARE + SHARE * e;
     if (d >= D) continue;
-    dprefixKeys[at + d] = dkey[e];
-    dprefixValues[at + d] = dvalue[e];
+    partialKeys[at + d] = dkey[e];
+    partialValues[at + d] = dvalue[e];
   }
 }

@@ -1,10 +1,12 @@
 // linear for few rows: y = x weightᵀ + bias, where reading the weights is all the work.
 //
-// in   x [M, K], weight [N, K], bias [N] or null
-// out  y [M, N], float if WIDE else Element
-// saved for backward: x, weight
-// reference: core/ops/linear.ts; products are added in float, lane by lane, then over the warp,
-// so the order depends on K alone. Not yet run on a GPU.
+// in   x [M, K]; up to three weights [N0, K], [N1, K], [N2, K], each with a bias or null: what
+//      reads the same x, such as queries, keys and values, is one launch
+// out  linear: y0 [M, N0], y1, y2, float if WIDE else Element; linear_swiglu: y [M, N] =
+//      silu(x gateᵀ) · (x upᵀ), both weights [N, K]
+// saved for backward: x, weights
+// reference: core/ops/linear.ts, core/ops/activation.ts; products are added in float, lane by lane,
+// then over the warp, so the order depends on K alone. Not yet run on a GPU.
 //
 // A warp computes COLUMNS columns for ROWS rows at once: each weight is read once per ROWS rows
 // and each x once per COLUMNS columns. ROWS is 1, 4 or 8; more rows come as more blocks, which
@@ -12,7 +14,7 @@
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
-constexpr int WARPS = 4, COLUMNS = 4;
+constexpr int WARPS = 4, COLUMNS = 4, SPAN = WARPS * COLUMNS;
 
 #if WIDE
 typedef float Result;
@@ -22,23 +24,16 @@ typedef Element Result;
 __device__ inline Result result(float x) { return narrow(x); }
 #endif
 
-// Three blocks per processor: said outright, since the compiler else spills to fit one more.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
-    linear(Result* __restrict__ y, const Element* __restrict__ x,
-           const Element* __restrict__ weight, const Element* __restrict__ bias, int M, int N,
-           int K) {
-  const int column = (blockIdx.x * WARPS + threadIdx.x / 32) * COLUMNS;
-  const int row = blockIdx.y * ROWS, lane = threadIdx.x % 32;
-  if (column >= N || row >= M) return;
-  const int step = packStep(K);
-  float sums[COLUMNS][ROWS] = {};
+// Sums over this lane's part of K; rowOf(j) is the weight row of column j. Past the edge the last
+// row of x is computed again and not stored.
+template <class RowOf>
+__device__ inline void multiply(float (&sums)[COLUMNS][ROWS], const Element* x, RowOf rowOf,
+                                int row, int M, int K) {
+  const int lane = threadIdx.x % 32, step = packStep(K);
   for (int k = lane * step; k < K; k += 32 * step) {
     Pack w[COLUMNS];
-    // Past the edge the last row or column is computed again and not stored.
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++) {
-      w[j] = load(weight + (long long)min(column + j, N - 1) * K + k, step);
-    }
+    for (int j = 0; j < COLUMNS; j++) w[j] = load(rowOf(j) + k, step);
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
       const Pack a = load(x + (long long)min(row + m, M - 1) * K + k, step);
@@ -49,14 +44,61 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
       }
     }
   }
+}
+
+// Three blocks per processor: said outright, since the compiler else spills to fit one more.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
+    linear(Result* __restrict__ y0, Result* __restrict__ y1, Result* __restrict__ y2,
+           const Element* __restrict__ x, const Element* __restrict__ weight0,
+           const Element* __restrict__ weight1, const Element* __restrict__ weight2,
+           const Element* __restrict__ bias0, const Element* __restrict__ bias1,
+           const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
+  const int blocks0 = (N0 + SPAN - 1) / SPAN, blocks1 = (N1 + SPAN - 1) / SPAN;
+  const bool first = blockIdx.x < blocks0, second = !first && blockIdx.x < blocks0 + blocks1;
+  const int block = blockIdx.x - (first ? 0 : second ? blocks0 : blocks0 + blocks1);
+  const int N = first ? N0 : second ? N1 : N2;
+  const int column = (block * WARPS + threadIdx.x / 32) * COLUMNS, row = blockIdx.y * ROWS;
+  if (column >= N || row >= M) return;
+  const Element* weight = first ? weight0 : second ? weight1 : weight2;
+  const Element* bias = first ? bias0 : second ? bias1 : bias2;
+  Result* y = first ? y0 : second ? y1 : y2;
+  float sums[COLUMNS][ROWS] = {};
+  const auto rowOf = [&](int j) { return weight + (long long)min(column + j, N - 1) * K; };
+  multiply(sums, x, rowOf, row, M, K);
 #pragma unroll
   for (int m = 0; m < ROWS; m++) {
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
       const float sum = warpSum(sums[j][m]);
-      if (lane != 0 || row + m >= M || column + j >= N) continue;
+      if (threadIdx.x % 32 != 0 || row + m >= M || column + j >= N) continue;
       const float offset = bias ? widen(bias[column + j]) : 0.0f;
       y[(long long)(row + m) * N + column + j] = result(sum + offset);
+    }
+  }
+}
+
+// Half of a warp's columns are gates, the other half what they let through.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
+    linear_swiglu(Element* __restrict__ y, const Element* __restrict__ x,
+                  const Element* __restrict__ gate, const Element* __restrict__ up, int M, int N,
+                  int K) {
+  constexpr int HALF = COLUMNS / 2;
+  const int column = (blockIdx.x * WARPS + threadIdx.x / 32) * HALF, row = blockIdx.y * ROWS;
+  if (column >= N || row >= M) return;
+  float sums[COLUMNS][ROWS] = {};
+  const auto rowOf = [&](int j) {
+    return (j < HALF ? gate : up) + (long long)min(column + j % HALF, N - 1) * K;
+  };
+  multiply(sums, x, rowOf, row, M, K);
+#pragma unroll
+  for (int m = 0; m < ROWS; m++) {
+#pragma unroll
+    for (int j = 0; j < HALF; j++) {
+      const float a = warpSum(sums[j][m]), b = warpSum(sums[j + HALF][m]);
+      if (threadIdx.x % 32 != 0 || row + m >= M || column + j >= N) continue;
+      // What a separate kernel would have read back.
+      const float g = widen(narrow(a)), u = widen(narrow(b));
+      y[(long long)(row + m) * N + column + j] = narrow(g * sigmoid(g) * u);
     }
   }
 }

@@ -5,11 +5,15 @@
  * text nor anything compiled of it has run on a GPU yet.
  */
 import angle from "../../../kernels/common/angle.cuh" with { type: "text" };
+import mixtures from "../../../kernels/common/mixtures.cuh" with { type: "text" };
 import ptx from "../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../kernels/common/reduce.cuh" with { type: "text" };
+import tiles from "../../../kernels/common/tiles.cuh" with { type: "text" };
 import types from "../../../kernels/common/types.cuh" with { type: "text" };
 import aggregateBackward from "../../../kernels/backward/aggregate.cu" with { type: "text" };
 import attentionBackward from "../../../kernels/backward/attention.cu" with { type: "text" };
+import attentionDelta from "../../../kernels/backward/attention_delta.cu" with { type: "text" };
+import attentionMmaBackward from "../../../kernels/backward/attention_mma.cu" with { type: "text" };
 import linearBackward from "../../../kernels/backward/linear.cu" with { type: "text" };
 import repeatBackward from "../../../kernels/backward/repeat_streams.cu" with { type: "text" };
 import rmsNormBackward from "../../../kernels/backward/rms_norm.cu" with { type: "text" };
@@ -19,6 +23,12 @@ import add from "../../../kernels/forward/add.cu" with { type: "text" };
 import aggregate from "../../../kernels/forward/aggregate.cu" with { type: "text" };
 import argmax from "../../../kernels/forward/argmax.cu" with { type: "text" };
 import attention from "../../../kernels/forward/attention.cu" with { type: "text" };
+import attentionCombine from "../../../kernels/forward/attention_combine.cu" with { type: "text" };
+import attentionMma from "../../../kernels/forward/attention_mma.cu" with { type: "text" };
+import attentionSplit from "../../../kernels/forward/attention_split.cu" with { type: "text" };
+import attentionSplitMma from "../../../kernels/forward/attention_split_mma.cu" with {
+  type: "text",
+};
 import embedding from "../../../kernels/forward/embedding.cu" with { type: "text" };
 import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" };
 import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
@@ -38,8 +48,10 @@ import type { KernelSource } from "./nvrtc.ts";
 /** Headers by the name in `#include`. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/angle.cuh", angle],
+  ["common/mixtures.cuh", mixtures],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
+  ["common/tiles.cuh", tiles],
   ["common/types.cuh", types],
 ]);
 
@@ -49,6 +61,10 @@ const TEXTS = {
   "forward/rope.cu": rope,
   "forward/kv_cache.cu": kvCache,
   "forward/attention.cu": attention,
+  "forward/attention_mma.cu": attentionMma,
+  "forward/attention_split.cu": attentionSplit,
+  "forward/attention_split_mma.cu": attentionSplitMma,
+  "forward/attention_combine.cu": attentionCombine,
   "forward/add.cu": add,
   "forward/swiglu.cu": swiglu,
   "forward/aggregate.cu": aggregate,
@@ -57,7 +73,9 @@ const TEXTS = {
   "forward/argmax.cu": argmax,
   "backward/repeat_streams.cu": repeatBackward,
   "backward/rms_norm.cu": rmsNormBackward,
+  "backward/attention_delta.cu": attentionDelta,
   "backward/attention.cu": attentionBackward,
+  "backward/attention_mma.cu": attentionMmaBackward,
   "backward/swiglu.cu": swigluBackward,
   "backward/aggregate.cu": aggregateBackward,
   "backward/linear.cu": linearBackward,

@@ -36,7 +36,13 @@ const TYPES = [{ BF16: 0 }, { BF16: 1 }] as const;
 
 const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = {
   "forward/attention.cu": over("HEAD_DIM", HEAD_DIMS),
+  "forward/attention_mma.cu": heads(1),
+  "forward/attention_split.cu": heads(0),
+  "forward/attention_split_mma.cu": heads(1),
+  "forward/attention_combine.cu": over("HEAD_DIM", HEAD_DIMS),
+  "backward/attention_delta.cu": over("HEAD_DIM", HEAD_DIMS),
   "backward/attention.cu": over("HEAD_DIM", HEAD_DIMS),
+  "backward/attention_mma.cu": heads(1),
   "forward/linear.cu": over("ROWS", LINEAR_ROWS).flatMap((each) =>
     // Wide results of float inputs are the same kernel.
     each.BF16 ? [{ ...each, WIDE: 0 }, { ...each, WIDE: 1 }] : [{ ...each, WIDE: 0 }]
@@ -52,6 +58,10 @@ const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = 
 /** Every set of macros with which a file is used. */
 export function specialisations(file: KernelFile): readonly Specialisation[] {
   return SPECIALISATIONS[file] ?? TYPES;
+}
+
+function heads(BF16: number): Specialisation[] {
+  return HEAD_DIMS.map((HEAD_DIM) => ({ BF16, HEAD_DIM }));
 }
 
 function over(name: string, values: readonly number[]): Specialisation[] {

@@ -6,6 +6,8 @@ export const PARTIAL_ROWS = 64;
 
 const rmsNorm = kernelsOf("backward/rms_norm.cu");
 const attention = kernelsOf("backward/attention.cu");
+const attentionDelta = kernelsOf("backward/attention_delta.cu");
+const attentionMma = kernelsOf("backward/attention_mma.cu");
 const repeatStreams = kernelsOf("backward/repeat_streams.cu");
 const swiglu = kernelsOf("backward/swiglu.cu");
 const aggregate = kernelsOf("backward/aggregate.cu");
@@ -30,7 +32,7 @@ export const BACKWARD: readonly Kernel[] = [
     "gradient of rms_norm",
     ({ rows, C }) => spread(128, blocks(C!, 128), blocks(rows!, PARTIAL_ROWS)),
   ),
-  attention(
+  attentionDelta(
     "attention_delta *delta *dout *out heads:i64",
     "gradient of attention",
     ({ heads }) => spread(128, blocks(heads!, 4)),
@@ -48,10 +50,28 @@ export const BACKWARD: readonly Kernel[] = [
     ({ R, S, K }) => spread(128, blocks(S!, 16), K!, R!),
   ),
   attention(
-    "attention_prefix *dprefixKeys *dprefixValues *dout *normalizer *delta *q *prefixKeys " +
-      "*prefixValues R B T K G M scale:f32",
+    "attention_prefix *partialKeys *partialValues *dout *normalizer *delta *q *prefixKeys " +
+      "*prefixValues R P B T K G M chunks scale:f32",
     "gradient of attention",
-    ({ P, M, K }) => spread(128, blocks(M!, 16), K!, P!),
+    ({ P, M, K, chunks }) => spread(128, blocks(M!, 16), K!, P! * chunks!),
+  ),
+  attentionMma(
+    "attention_queries_mma *dq *dout *normalizer *delta *q *keys *values *first *last *prefixKeys " +
+      "*prefixValues R rows B T S K G M scale:f32",
+    "gradient of attention",
+    ({ R, G, T, K }) => spread(128, blocks(G! * T!, 64), K!, R!),
+  ),
+  attentionMma(
+    "attention_keys_mma *dkeys *dvalues *dout *normalizer *delta *q *keys *values *first *last " +
+      "R rows B T S K G scale:f32",
+    "gradient of attention",
+    ({ R, S, K }) => spread(128, blocks(S!, 64), K!, R!),
+  ),
+  attentionMma(
+    "attention_prefix_mma *partialKeys *partialValues *dout *normalizer *delta *q *prefixKeys " +
+      "*prefixValues R P B T K G M chunks scale:f32",
+    "gradient of attention",
+    ({ P, M, K, chunks }) => spread(128, blocks(M!, 64), K!, P! * chunks!),
   ),
   swiglu(
     "silu_backward *dx *dy *x count:i64",

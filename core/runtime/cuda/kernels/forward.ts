@@ -6,12 +6,19 @@ const rmsNorm = kernelsOf("forward/rms_norm.cu");
 const rope = kernelsOf("forward/rope.cu");
 const kvCache = kernelsOf("forward/kv_cache.cu");
 const attention = kernelsOf("forward/attention.cu");
+const attentionMma = kernelsOf("forward/attention_mma.cu");
+const attentionSplit = kernelsOf("forward/attention_split.cu");
+const attentionCombine = kernelsOf("forward/attention_combine.cu");
+const attentionSplitMma = kernelsOf("forward/attention_split_mma.cu");
 const add = kernelsOf("forward/add.cu");
 const swiglu = kernelsOf("forward/swiglu.cu");
 const aggregate = kernelsOf("forward/aggregate.cu");
 const linear = kernelsOf("forward/linear.cu");
 const tokenLogprobs = kernelsOf("forward/token_logprobs.cu");
 const argmax = kernelsOf("forward/argmax.cu");
+
+/** Queries of one block of `attention_split`. */
+const SPLIT_QUERIES = 8;
 
 /** In the order in which a forward pass meets them. */
 export const FORWARD: readonly Kernel[] = [
@@ -50,6 +57,31 @@ export const FORWARD: readonly Kernel[] = [
     // P·B attention rows, of which R have text of their own.
     ({ rows, G, T, K }) => spread(128, blocks(G! * T!, 16), K!, rows!),
   ),
+  attentionMma(
+    "attention_mma *out *normalizer *q *keys *values *first *last *prefixKeys *prefixValues " +
+      "R B T S K G M scale:f32",
+    "attention",
+    ({ rows, G, T, K, HEAD_DIM }) =>
+      spread(128, blocks(G! * T!, HEAD_DIM! <= 64 ? 128 : 64), K!, rows!),
+  ),
+  attentionSplit(
+    "attention_split *partial *peaks *totals *q *keys *values *first *last *prefixKeys " +
+      "*prefixValues R rows B T S K G M chunk scale:f32",
+    "attention",
+    ({ rows, G, T, S, K, M, chunk }) =>
+      spread(128, Math.sign(M!) + blocks(S!, chunk!), K! * blocks(G! * T!, SPLIT_QUERIES), rows!),
+  ),
+  attentionCombine(
+    "attention_combine *out *normalizer *partial *peaks *totals heads:i64 splits",
+    "attention",
+    ({ heads }) => spread(128, heads!),
+  ),
+  attentionSplitMma(
+    "attention_split_mma *partial *peaks *totals *q *keys *values *first *last *prefixKeys " +
+      "*prefixValues R rows B T S K G M chunk scale:f32",
+    "attention",
+    ({ rows, S, K, M, chunk }) => spread(64, Math.sign(M!) + blocks(S!, chunk!), K!, rows!),
+  ),
   add("add *y *a *b count:i64", "add", (sizes) => each(sizes.count!, perPack(sizes))),
   swiglu("silu *y *x count:i64", "silu", (sizes) => each(sizes.count!, perPack(sizes))),
   swiglu("swiglu *y *gate *up count:i64", "swiglu", (sizes) => each(sizes.count!, perPack(sizes))),
@@ -64,9 +96,15 @@ export const FORWARD: readonly Kernel[] = [
     (sizes) => each(sizes.N! * sizes.C!, packStep(sizes, sizes.C!)),
   ),
   linear(
-    "linear *y *x *weight *bias M N K",
+    "linear *y0 *y1 *y2 *x *weight0 *weight1 *weight2 *bias0 *bias1 *bias2 M N0 N1 N2 K",
     "linear",
-    ({ M, N, ROWS }) => spread(128, blocks(N!, 16), blocks(M!, ROWS!)),
+    ({ M, N0, N1, N2, ROWS }) =>
+      spread(128, blocks(N0!, 16) + blocks(N1!, 16) + blocks(N2!, 16), blocks(M!, ROWS!)),
+  ),
+  linear(
+    "linear_swiglu *y *x *gate *up M N K",
+    "swiglu",
+    ({ M, N, ROWS }) => spread(128, blocks(N!, 8), blocks(M!, ROWS!)),
   ),
   tokenLogprobs(
     "token_logprobs *logprobs *normalizer *logits *targets N V",

@@ -1,14 +1,11 @@
 /** Model ops as launches; the gradients are in `gradients.ts`. */
 import { elementCount, type Shape, type Value } from "../../../graph/types.ts";
-import { LINEAR_ROWS } from "../kernel_table.ts";
-import { linearProduct } from "../products.ts";
-import { attentionCall } from "./attention_call.ts";
+import { linear, swiglu } from "./linear.ts";
+import { attention } from "./attention.ts";
+import type { Lowering } from "./lowering.ts";
 import { ownCopy } from "./primitives.ts";
 import type { Rule } from "./rules.ts";
 import { toDense } from "./strides.ts";
-
-/** Rows up to which reading the weights is all the work, and the kernel does it as well as any. */
-const SKINNY_ROWS = 64;
 
 /** Rows and width of a tensor whose last axis is one row. */
 export function rowsOf(shape: Shape): [rows: number, width: number] {
@@ -37,37 +34,33 @@ const rmsNorm: Rule = (l, node) => {
   const [output] = node.outputs as [Value];
   const [rows, C] = rowsOf(source.shape);
   const saves = l.isDifferentiated(node);
-  const [y, inverse] = l.launch("rms_norm", {
-    reads: { x: l.element(source), weight: l.element(weight) },
-    writes: {
-      y: l.elements(source.shape),
-      inverse: saves ? { dtype: "f32", shape: [rows] } : undefined,
-    },
-    numbers: { rows, C, epsilon: node.attributes.epsilon as number },
-  });
-  if (saves) l.save(output, inverse!);
+  const writes = {
+    y: l.elements(source.shape),
+    inverse: saves ? { dtype: "f32", shape: [rows] } as const : undefined,
+  };
+  const numbers = { rows, C, epsilon: node.attributes.epsilon as number };
+  const terms = joinedTerms(l, source);
+  const reads = { weight: l.element(weight) };
+  const [y, ...rest] = terms
+    ? l.launch("add_rms_norm", {
+      reads: { ...reads, x: terms[0], residual: terms[1] },
+      writes: { y: writes.y, sum: l.elements(source.shape), inverse: writes.inverse },
+      numbers,
+    })
+    : l.launch("rms_norm", { reads: { ...reads, x: l.element(source) }, writes, numbers });
+  if (terms) l.replace(source, rest[0]!);
+  if (saves) l.save(output, rest.at(-1)!);
   return [y!];
 };
 
-const linear: Rule = (l, { inputs, outputs: [y] }) => {
-  const [x, weight, bias] = inputs.map((value) => l.element(value)) as [Value, Value, Value?];
-  const [M, K] = x.shape as [number, number];
-  const N = weight.shape[0]!;
-  const type = l.elements(y!.shape);
-  if (M > SKINNY_ROWS) {
-    return [l.product(linearProduct(M, N, K, l.elementType, !!bias), [weight, x, bias], type)];
-  }
-  const wide = l.isOutput(y!); // such as logits, which lose nothing then
-  return l.launch("linear", {
-    reads: { x, weight, bias },
-    writes: { y: wide ? y! : type },
-    numbers: { M, N, K },
-    macros: {
-      ROWS: LINEAR_ROWS.find((rows) => M <= rows) ?? LINEAR_ROWS.at(-1)!,
-      WIDE: Number(wide && l.elementType === "bf16"),
-    },
-  });
-};
+/** What a residual stream is the sum of, where the norm is the first to read it and may add it up. */
+function joinedTerms(l: Lowering, source: Value): readonly [Value, Value] | undefined {
+  const maker = l.maker(source);
+  const [a, b] = maker?.inputs ?? [];
+  if (maker?.op.name !== "add" || a!.shape.join() !== b!.shape.join()) return undefined;
+  if (l.readers(source)[0]?.op.name !== "rms_norm" || l.isOutput(source)) return undefined;
+  return [l.element(a!), l.element(b!)];
+}
 
 const rope: Rule = (l, { inputs: [source, cosines, sines], outputs: [y], attributes }) => {
   const heads = attributes.heads as number;
@@ -78,24 +71,6 @@ const rope: Rule = (l, { inputs: [source, cosines, sines], outputs: [y], attribu
     numbers: { rows, heads, half: width / heads / 2, direction: 1 },
     reuse: "x",
   });
-};
-
-const attention: Rule = (l, node) => {
-  const { reads, numbers, macros } = attentionCall(l, node.inputs, !!node.attributes.packed);
-  const [y] = node.outputs as [Value];
-  const { rows, T, K, G } = numbers as Record<string, number>;
-  const saves = l.isDifferentiated(node);
-  const [out, normalizer] = l.launch("attention", {
-    reads,
-    writes: {
-      out: l.elements(y.shape),
-      normalizer: saves ? { dtype: "f32", shape: [rows!, T!, K! * G!] } : undefined,
-    },
-    numbers,
-    macros,
-  });
-  if (saves) l.save(y, normalizer!);
-  return [out!];
 };
 
 /** Few scores a row: the weights of streams without smoothing. */
@@ -113,16 +88,6 @@ const silu: Rule = (l, { inputs: [source] }) => {
   const x = l.element(source!);
   const numbers = { count: elementCount(x.shape) };
   return l.launch("silu", { reads: { x }, writes: { y: x }, numbers, reuse: "x" });
-};
-
-const swiglu: Rule = (l, { inputs }) => {
-  const [gate, up] = inputs.map((value) => l.element(value)) as [Value, Value];
-  return l.launch("swiglu", {
-    reads: { gate, up },
-    writes: { y: gate },
-    numbers: { count: elementCount(gate.shape) },
-    reuse: "gate",
-  });
 };
 
 const streamWeights: Rule = (l, { inputs: [scores], outputs: [y], attributes }) => {

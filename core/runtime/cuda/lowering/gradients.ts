@@ -4,47 +4,14 @@
  * A node's inputs are those of the op, then the op's output, then the upstream gradient; its outputs
  * are the gradients that are wanted, in the order of the inputs.
  */
-import type { GradientAttributes } from "../../../graph/differentiate.ts";
-import { elementCount, type Node, type TensorType, type Value } from "../../../graph/types.ts";
+import { elementCount, type Value } from "../../../graph/types.ts";
 import { PARTIAL_ROWS } from "../kernels/backward.ts";
 import { inputGradientProduct, weightGradientProduct } from "../products.ts";
-import { attentionCall } from "./attention_call.ts";
+import { attentionGradient } from "./attention.ts";
 import { rowsOf } from "./forward.ts";
+import { f32, gradientRule, sumPartials } from "./gradient_rule.ts";
 import type { Lowering } from "./lowering.ts";
 import type { Rule } from "./rules.ts";
-
-/** What a rule knows of a node. */
-interface Call {
-  readonly inputs: readonly Value[];
-  readonly output: Value;
-  readonly upstream: Value;
-  readonly attributes: Readonly<Record<string, unknown>>;
-}
-
-/** Computes gradients of inputs on demand, by their number. */
-type Gradients = (l: Lowering, call: Call) => (input: number) => Value;
-
-function gradientRule(gradients: Gradients): Rule {
-  return (l, node: Node) => {
-    const { op: attributes, wanted } = node.attributes as GradientAttributes;
-    const inputs = node.inputs.slice(0, -2);
-    const [output, upstream] = node.inputs.slice(-2) as [Value, Value];
-    const of = gradients(l, { inputs, output, upstream, attributes });
-    return wanted.map((input) => of(input));
-  };
-}
-
-const f32 = (...shape: number[]): TensorType => ({ dtype: "f32", shape });
-
-/** The sum over rows of partial sums that a kernel made, in order. */
-function sumPartials(l: Lowering, partial: Value): Value {
-  const [chunks, N] = partial.shape as [number, number];
-  return l.launch("sum_partials", {
-    reads: { partial },
-    writes: { sum: f32(N) },
-    numbers: { chunks, N },
-  })[0]!;
-}
 
 const embedding = gradientRule((l, { inputs: [table, ids], upstream }) => () => {
   const [size, inner] = table!.shape as [number, number];
@@ -115,39 +82,6 @@ const rope = gradientRule((l, call) => (input) => {
   })[0]!;
 });
 
-const attention = gradientRule((l, { inputs, output, upstream, attributes }) => {
-  const packed = !!attributes.packed;
-  const { reads, numbers, macros } = attentionCall(l, inputs, packed);
-  const { rows, T, K, G } = numbers as Record<string, number>;
-  const [dout, normalizer] = [l.element(upstream), l.savedBy(output)];
-  const heads = rows! * T! * K! * G!;
-  const [delta] = l.launch("attention_delta", {
-    reads: { dout, out: l.element(output) },
-    writes: { delta: f32(heads) },
-    numbers: { heads },
-    macros,
-  });
-  const all = { ...reads, dout, normalizer, delta };
-  const once = memoize((entry: string) => {
-    const like = (value: Value) => l.elements(value.shape);
-    const writes: Record<string, Record<string, TensorType>> = {
-      attention_queries: { dq: like(reads.q) },
-      attention_keys: { dkeys: like(reads.keys), dvalues: like(reads.values) },
-      attention_prefix: {
-        dprefixKeys: f32(...reads.prefixKeys?.shape ?? []),
-        dprefixValues: f32(...reads.prefixValues?.shape ?? []),
-      },
-    };
-    return l.launch(entry, { reads: all, writes: writes[entry]!, numbers, macros });
-  });
-  const prefix = packed ? 5 : 4; // number of the input that holds the prefix keys
-  return (input) => {
-    if (input === 0) return once("attention_queries")[0]!;
-    if (input < 3) return once("attention_keys")[input - 1]!;
-    return once("attention_prefix")[input - prefix]!;
-  };
-});
-
 const softmax = gradientRule((l, { output, upstream }) => () =>
   streamWeightsGradient(l, l.wide(output), upstream, 0, false)
 );
@@ -216,14 +150,6 @@ const tokenLogprobs = gradientRule((l, { inputs: [logits, targets], output, upst
   })[0]!;
 });
 
-function memoize<K, V>(make: (key: K) => V): (key: K) => V {
-  const made = new Map<K, V>();
-  return (key) => {
-    if (!made.has(key)) made.set(key, make(key));
-    return made.get(key)!;
-  };
-}
-
 /** Rules by op name. */
 export const GRADIENT_RULES: Readonly<Record<string, Rule>> = Object.fromEntries(
   Object.entries({
@@ -232,7 +158,7 @@ export const GRADIENT_RULES: Readonly<Record<string, Rule>> = Object.fromEntries
     rms_norm: rmsNorm,
     linear,
     rope,
-    attention,
+    attention: attentionGradient,
     softmax,
     silu,
     swiglu,

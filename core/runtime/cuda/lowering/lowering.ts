@@ -188,6 +188,21 @@ export class Lowering {
     return { dtype: this.elementType, shape };
   }
 
+  /** Lets later rules read a value where it was computed a second time, together with another. */
+  replace(value: Value, by: Value): void {
+    this.#values.set(value, by);
+  }
+
+  /** What a value was lowered to, perhaps by the rule of another node; undefined before. */
+  made(value: Value): Value | undefined {
+    return this.#values.get(value);
+  }
+
+  /** Whether a value is there before the program starts. */
+  isGiven(value: Value): boolean {
+    return !this.#makers.has(value);
+  }
+
   /** The node of the source that computes a value. */
   maker(value: Value): Node | undefined {
     return this.#makers.get(value);

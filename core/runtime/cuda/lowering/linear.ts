@@ -1,0 +1,93 @@
+/**
+ * Linear layers as launches: products of the library for many rows, our kernel for few.
+ *
+ * With few rows, as in decoding, reading weights is all the work, and every launch costs a gap. So
+ * layers that read the same rows go together, and gate and up projection end in their product.
+ */
+import type { Node, Value } from "../../../graph/types.ts";
+import { LINEAR_ROWS } from "../kernel_table.ts";
+import { linearProduct } from "../products.ts";
+import type { Lowering } from "./lowering.ts";
+import type { Rule } from "./rules.ts";
+
+/** Rows up to which the kernel reads weights as fast as any. */
+const SKINNY_ROWS = 64;
+
+/** Weights that one launch takes. */
+const MOST_TOGETHER = 3;
+
+const rowMacro = (M: number) => LINEAR_ROWS.find((rows) => M <= rows) ?? LINEAR_ROWS.at(-1)!;
+
+export const linear: Rule = (l, node) => {
+  const [output] = node.outputs as [Value];
+  const [x, weight, bias] = node.inputs.map((value) => l.element(value)) as [Value, Value, Value?];
+  const [M, K] = x.shape as [number, number];
+  if (M > SKINNY_ROWS) {
+    const shape = linearProduct(M, weight.shape[0]!, K, l.elementType, !!bias);
+    return [l.product(shape, [weight, x, bias], l.elements(output.shape))];
+  }
+  const made = l.made(output);
+  if (made) return [made];
+  const together = siblings(l, node);
+  const wide = l.isOutput(output); // such as logits, which lose nothing then
+  const numbers: Record<string, number> = { M, K, N0: 0, N1: 0, N2: 0 };
+  const reads: Record<string, Value | undefined> = { x };
+  const writes: Record<string, { dtype: Value["dtype"]; shape: Value["shape"] } | undefined> = {};
+  for (let i = 0; i < MOST_TOGETHER; i++) {
+    const own = together[i];
+    const [, w, b] = own?.inputs ?? [];
+    reads[`weight${i}`] = w && l.element(w);
+    reads[`bias${i}`] = b && l.element(b);
+    writes[`y${i}`] = own && (wide ? own.outputs[0]! : l.elements(own.outputs[0]!.shape));
+    if (w) numbers[`N${i}`] = w.shape[0]!;
+  }
+  const results = l.launch("linear", {
+    reads,
+    writes,
+    numbers,
+    macros: { ROWS: rowMacro(M), WIDE: Number(wide && l.elementType === "bf16") },
+  });
+  together.forEach((own, i) => l.replace(own.outputs[0]!, results[i]!));
+  return [results[0]!];
+};
+
+/** The node and those after it that read the same rows and leave in the same type. */
+function siblings(l: Lowering, node: Node): Node[] {
+  const [output] = node.outputs as [Value];
+  const others = l.readers(node.inputs[0]!).filter((other) =>
+    other !== node && other.op === node.op && other.inputs[0] === node.inputs[0] &&
+    !l.made(other.outputs[0]!) && l.isOutput(other.outputs[0]!) === l.isOutput(output) &&
+    other.inputs.slice(1).every((value) => l.isGiven(value))
+  );
+  return [node, ...others].slice(0, MOST_TOGETHER);
+}
+
+export const swiglu: Rule = (l, { inputs, outputs: [y] }) => {
+  const makers = inputs.map((value) => l.maker(value));
+  const [gateNode, upNode] = makers;
+  const rows = gateNode?.inputs[0];
+  const fits = makers.every((maker) =>
+    maker?.op.name === "linear" && maker.inputs[0] === rows && maker.inputs.length === 2
+  );
+  // Their results must be wanted nowhere else: training reads them again.
+  const alone = inputs.every((value) => l.readers(value).length === 1 && !l.isOutput(value));
+  if (fits && alone && rows!.shape[0]! <= SKINNY_ROWS) {
+    const [x, gate, up] = [rows!, gateNode!.inputs[1]!, upNode!.inputs[1]!].map((value) =>
+      l.element(value)
+    );
+    const [M, K] = x!.shape as [number, number];
+    return l.launch("linear_swiglu", {
+      reads: { x, gate, up },
+      writes: { y: l.elements(y!.shape) },
+      numbers: { M, N: gate!.shape[0]!, K },
+      macros: { ROWS: rowMacro(M), WIDE: 0 },
+    });
+  }
+  const [gate, up] = inputs.map((value) => l.element(value)) as [Value, Value];
+  return l.launch("swiglu", {
+    reads: { gate, up },
+    writes: { y: gate },
+    numbers: { count: gate.shape.reduce((product, size) => product * size, 1) },
+    reuse: "gate",
+  });
+};

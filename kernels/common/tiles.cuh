@@ -1,0 +1,81 @@
+// Tiles of bfloat16 in shared memory as operands of mma_m16n8k16_bf16.
+//
+// The rows of a tile lie spanOf(D) elements apart: D and 8 more. For D a multiple of 16 that is an
+// odd number of 16-byte pieces, so that the eight rows which ldmatrix reads at a time, and the
+// pieces that cp_async_16 writes at a time, are in different banks. Operands are of 16 × 16: the
+// left one whole, the right one for two products of 16 × 8 side by side.
+#pragma once
+
+#include "common/ptx.cuh"
+
+typedef unsigned short Half;  // the bits of a bfloat16
+
+__host__ __device__ constexpr int spanOf(int D) { return D + 8; }
+
+// A = the 16 rows and columns from tile on
+template <int SPAN>
+__device__ inline void leftOperand(unsigned (&a)[4], const Half* tile) {
+  const int lane = threadIdx.x % 32;
+  ldmatrix_x4(a, tile + lane % 16 * SPAN + lane / 16 * 8);
+}
+
+// B = the 16 rows and columns from tile on
+template <int SPAN>
+__device__ inline void rightOperand(unsigned (&b)[4], const Half* tile) {
+  const int lane = threadIdx.x % 32;
+  ldmatrix_x4_trans(b, tile + lane % 16 * SPAN + lane / 16 * 8);
+}
+
+// B = the transpose of the 16 rows and columns from tile on
+template <int SPAN>
+__device__ inline void rightTransposed(unsigned (&b)[4], const Half* tile) {
+  const int lane = threadIdx.x % 32;
+  ldmatrix_x4(b, tile + (lane % 8 + lane / 16 * 8) * SPAN + lane / 8 % 2 * 8);
+}
+
+// d[0] += A B for the left 8 columns of B, d[1] for the right ones
+__device__ inline void multiply(float (*d)[4], const unsigned (&a)[4], const unsigned (&b)[4]) {
+  const unsigned left[2] = {b[0], b[1]}, right[2] = {b[2], b[3]};
+  mma_m16n8k16_bf16(d[0], a, left);
+  mma_m16n8k16_bf16(d[1], a, right);
+}
+
+__device__ inline unsigned packHalves(float low, float high) {
+  return cvt_rn_bf16(low) | (unsigned)cvt_rn_bf16(high) << 16;
+}
+
+// Two neighbouring results of 16 × 8 as the left operand of the next product.
+__device__ inline void asLeft(unsigned (&a)[4], const float (*d)[4]) {
+  a[0] = packHalves(d[0][0], d[0][1]), a[1] = packHalves(d[0][2], d[0][3]);
+  a[2] = packHalves(d[1][0], d[1][1]), a[3] = packHalves(d[1][2], d[1][3]);
+}
+
+// Starts to copy rows begin … of a tensor with rows of D, zeros from row `end` on; by a warp if
+// THREADS is 32, else by the block.
+template <int D, int COUNT, int THREADS>
+__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end) {
+  constexpr int PIECES = D / 8;
+#pragma unroll 4  // no more, or their addresses take the registers
+  for (int i = threadIdx.x % THREADS; i < COUNT * PIECES; i += THREADS) {
+    const int row = begin + i / PIECES, piece = i % PIECES * 8;
+    const bool there = row < end;
+    const int at = there ? row * D + piece : 0;  // within one head
+    cp_async_16(tile + i / PIECES * spanOf(D) + piece, rows + at, there);
+  }
+}
+
+// Starts to copy queries start … of the G heads of key head k, which lie side by side for each
+// token, zeros from query `end` on; rows [T, K·G, D].
+template <int D, int COUNT, int THREADS>
+__device__ inline void copyQueries(Half* tile, const Half* rows, int start, int end, int k, int K,
+                                   int G) {
+  constexpr int PIECES = D / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < COUNT * PIECES; i += THREADS) {
+    const int query = start + i / PIECES, piece = i % PIECES * 8, t = query / G;
+    const bool there = query < end;
+    const long long head = (long long)t * K * G + k * G + query - t * G;
+    const long long at = there ? head * D + piece : 0;
+    cp_async_16(tile + i / PIECES * spanOf(D) + piece, rows + at, there);
+  }
+}

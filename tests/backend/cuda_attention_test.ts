@@ -1,0 +1,234 @@
+/**
+ * Attention and its gradient on the cuda device, on an emulated machine, against the reference.
+ *
+ * Inputs are numbers that bf16 has, so that what differs is the kernels' own rounding: errors are
+ * relative to the largest number of a tensor. Slots that no query of a row sees hold NaN. Each case
+ * says which kernels it is about, and that they run is checked too.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { Builder } from "../../core/graph/builder.ts";
+import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
+import { mul, reshape, sum } from "../../core/graph/primitives.ts";
+import { prepare } from "../../core/graph/rewrite.ts";
+import { elementCount, type Program, type Shape } from "../../core/graph/types.ts";
+import { buildLoss } from "../../core/model/loss.ts";
+import { attention } from "../../core/ops/attention.ts";
+import { RandomStream } from "../../core/random.ts";
+import type { HostArray } from "../../core/runtime/device.ts";
+import {
+  type ElementType,
+  lower,
+  lowers,
+  type Step,
+} from "../../core/runtime/cuda/lowering/lowering.ts";
+import { narrow, widen } from "../../core/widen.ts";
+import { emulatorPresent } from "../emulator/mod.ts";
+import { openEmulated, reference } from "./devices.ts";
+import { modelFolder } from "./goldens.ts";
+import { runOn } from "./op_cases.ts";
+
+/** Sizes of one attention; see core/ops/attention.ts for the letters. */
+interface Case {
+  readonly name: string;
+  readonly P: number;
+  readonly B: number;
+  readonly T: number;
+  readonly S: number;
+  readonly K: number;
+  readonly G: number;
+  readonly D: number;
+  readonly M: number;
+  /** All streams read the text of B rows. */
+  readonly shared?: boolean;
+  /** Tokens of a document, where rows hold several. */
+  readonly document?: number;
+  /** Of the sequence, the tokens that are there before the queries. */
+  readonly past?: number;
+  /** The first queries see no text. */
+  readonly blind?: number;
+}
+
+/** Type, how far results may be off, and gradients of them. */
+const TYPES: Readonly<Record<ElementType, { result: number; gradient: number }>> = {
+  f32: { result: 3e-6, gradient: 1e-5 },
+  bf16: { result: 2 ** -7, gradient: 2 ** -7 },
+};
+
+const TRAINING: readonly Case[] = [
+  { name: "one stream", P: 1, B: 1, T: 70, S: 70, K: 1, G: 1, D: 16, M: 0 },
+  { name: "short prefix", P: 2, B: 1, T: 30, S: 30, K: 2, G: 3, D: 64, M: 5 },
+  { name: "long prefix", P: 2, B: 2, T: 17, S: 17, K: 1, G: 7, D: 64, M: 48 },
+  { name: "shared text", P: 4, B: 2, T: 24, S: 24, K: 1, G: 12, D: 16, M: 48, shared: true },
+  { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 16, M: 5, document: 45 },
+  { name: "wide heads", P: 2, B: 1, T: 26, S: 26, K: 1, G: 3, D: 128, M: 48 },
+  { name: "wide heads, shared", P: 2, B: 1, T: 40, S: 40, K: 1, G: 1, D: 128, M: 5, shared: true },
+  { name: "a cache", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 16, M: 48, past: 90 },
+  { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 16, M: 0, blind: 4 },
+];
+
+const DECODING: readonly Case[] = [
+  { name: "one token", P: 2, B: 2, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
+  { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
+  { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
+  { name: "shared text", P: 4, B: 1, T: 1, S: 128, K: 1, G: 1, D: 16, M: 5, past: 3, shared: true },
+  { name: "documents", P: 1, B: 1, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
+  { name: "much room", P: 1, B: 1, T: 1, S: 9000, K: 1, G: 2, D: 16, M: 5, past: 8990 },
+  { name: "many rows", P: 4, B: 4, T: 1, S: 420, K: 4, G: 1, D: 16, M: 3, past: 200 },
+  { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
+];
+
+function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shape> {
+  const R = shared ? B : P * B;
+  return {
+    q: [R, T, K * G, D],
+    keys: [R, K, S, D],
+    values: [R, K, S, D],
+    ...(M > 0 ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
+  };
+}
+
+function forward(each: Case): Program {
+  const g = new Builder("attention");
+  const { P, B, T, K, G, D, document } = each;
+  const x = Object.fromEntries(
+    Object.entries(shapesOf(each)).map(([name, shape]) => [name, g.input(name, f32(shape))]),
+  );
+  const slot = (name: string) => g.input(name, { dtype: "i32", shape: [B, T] });
+  const visible = { last: slot("last"), ...(document ? { first: slot("first") } : {}) };
+  const { q, keys, values, prefixKeys, prefixValues } = x;
+  const prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
+  const inputs = { q: q!, keys: keys!, values: values!, visible, ...(prefix ? { prefix } : {}) };
+  const out = attention(g, inputs);
+  const count = P * B * T * K * G * D;
+  const product = mul(g, out, g.input("weights", f32(out.shape)));
+  g.output("scalar", reshape(g, sum(g, reshape(g, product, [count]), 0), []));
+  g.output("out", out);
+  return g.build();
+}
+
+const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
+
+/** Inputs of a case, for the reference or, with NaN where nobody may look, for a device. */
+function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
+  const { B, T, S, K, D, past = 0, document, blind = 0 } = each;
+  const random = new RandomStream(11, each.name);
+  const draw = (count: number, size: number) => {
+    const exact = Float32Array.from({ length: count }, () => random.normal() * size);
+    return Array.from(widen(narrow(exact, "bf16"), "bf16"));
+  };
+  const all = new Map<string, number[]>();
+  for (const [name, shape] of Object.entries(shapesOf(each))) {
+    all.set(name, draw(elementCount(shape), name === "q" ? 3 : 1));
+  }
+  all.set("weights", draw(each.P * B * T * K * each.G * D, 1));
+  // Rows of a batch are one slot apart.
+  const at = Array.from({ length: B * T }, (_, i) => past + i % T - Math.min(past, i / T | 0));
+  all.set("last", at.map((slot, i) => i % T < blind ? -1 : slot));
+  if (document) all.set("first", at.map((slot) => slot - slot % document));
+  if (!poison) return all;
+  for (const name of ["keys", "values"]) {
+    const data = all.get(name)!;
+    for (let i = 0; i < data.length; i++) {
+      const [row, position] = [Math.floor(i / (K * S * D)) % B, Math.floor(i / D) % S];
+      if (position > at[row * T + T - 1]!) data[i] = NaN;
+    }
+  }
+  return all;
+}
+
+/** Names of the kernels that a program is made of. */
+function entriesOf(program: Program, elements: ElementType): Set<string> {
+  const { nodes } = lower(prepare(program, (op) => lowers(op)), elements, () => false).program;
+  const entries = nodes.map(({ attributes }) => (attributes as Step).launch?.entry ?? "");
+  return new Set(entries.filter((entry) => entry.startsWith("attention")));
+}
+
+/** The largest size of a number; NaN where there is one. */
+function largest(values: ArrayLike<number>): number {
+  return Array.from(values, Math.abs).reduce((a, b) => Math.max(a, b));
+}
+
+function assertNear(
+  [found, expected]: readonly [HostArray, HostArray],
+  tolerance: number,
+  name: string,
+): void {
+  const size = largest(expected);
+  const worst = largest(Array.from(expected, (x, i) => found[i]! - x));
+  assert(worst <= tolerance * size, `${name}: off by ${worst / size} of the largest`);
+}
+
+function test(
+  { name, each, elements, entries }: {
+    name: string;
+    each: Case;
+    elements: ElementType;
+    entries: readonly string[];
+  },
+  by: readonly string[],
+): void {
+  Deno.test({
+    name,
+    ignore: !emulatorPresent(),
+    async fn() {
+      const plain = forward(each);
+      const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
+      assertEquals(entriesOf(program, elements), new Set(entries));
+      const expected = await runOn(reference, program, inputsOf(each, false));
+      const device = openEmulated(elements);
+      const found = await runOn(device, program, inputsOf(each, true));
+      const again = await runOn(device, program, inputsOf(each, true));
+      const { result, gradient } = TYPES[elements];
+      for (const key of ["out", ...by.map(gradientName)]) {
+        const values = expected.get(key)!;
+        // A query that sees nothing gives zeros here, and the mean of all values there.
+        if (each.blind) zeroBlind(each, key, values);
+        assertNear([found.get(key)!, values], key === "out" ? result : gradient, key);
+        assertEquals(found.get(key), again.get(key), `${key} twice the same`);
+      }
+      device.close();
+    },
+  });
+}
+
+function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): void {
+  if (key === "out") values.fill(0, 0, blind! * K * G * D);
+}
+
+for (const each of TRAINING) {
+  const { name, M, blind } = each;
+  const backward = ["queries_mma", "keys_mma", "delta", ...(M > 0 ? ["prefix_mma"] : [])];
+  const entries = ["attention_mma", ...(blind ? [] : backward.map((part) => `attention_${part}`))];
+  const by = blind ? [] : Object.keys(shapesOf(each));
+  test({ name: `bf16 on tensor cores: ${name}`, each, elements: "bf16", entries }, by);
+}
+
+for (const elements of ["f32", "bf16"] as const) {
+  for (const each of DECODING) {
+    const entries = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
+    test({ name: `${elements}, slots shared out: ${each.name}`, each, elements, entries }, []);
+  }
+}
+
+const documents = TRAINING.find(({ name }) => name === "documents")!;
+const SIMPLE = [
+  "attention",
+  ..."delta queries keys prefix".split(" ").map((x) => `attention_${x}`),
+];
+test(
+  { name: "f32: queries in chunks", each: documents, elements: "f32", entries: SIMPLE },
+  Object.keys(shapesOf(documents)),
+);
+
+Deno.test("a golden model trains on tensor cores in bf16, and without them in f32", async () => {
+  const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
+  const loss = buildLoss(config, { batch: 1, tokens: 16 });
+  const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
+  const part = (name: string) => `attention_${name}`;
+  assertEquals(
+    entriesOf(program, "bf16"),
+    new Set(["mma", "delta", "queries_mma", "keys_mma", "prefix_mma"].map(part)),
+  );
+  assertEquals(entriesOf(program, "f32"), new Set(SIMPLE));
+});
