@@ -23,8 +23,7 @@ import {
   type Step,
 } from "../../core/runtime/cuda/lowering/lowering.ts";
 import { narrow, widen } from "../../core/widen.ts";
-import { emulatorPresent } from "../emulator/mod.ts";
-import { openEmulated, reference } from "./devices.ts";
+import { CUDA, openTestCuda, reference } from "./devices.ts";
 import { modelFolder } from "./goldens.ts";
 import { runOn } from "./op_cases.ts";
 
@@ -170,13 +169,13 @@ function test(
 ): void {
   Deno.test({
     name,
-    ignore: !emulatorPresent(),
+    ignore: !CUDA,
     async fn() {
       const plain = forward(each);
       const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
       assertEquals(entriesOf(program, elements), new Set(entries));
       const expected = await runOn(reference, program, inputsOf(each, false));
-      const device = openEmulated(elements);
+      const device = openTestCuda(elements);
       const found = await runOn(device, program, inputsOf(each, true));
       const again = await runOn(device, program, inputsOf(each, true));
       const { result, gradient } = TYPES[elements];

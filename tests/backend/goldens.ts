@@ -18,6 +18,15 @@ export const GOLDEN_NAMES = [
   "qwen3-p2-untied-f32",
 ] as const;
 
+/** Models that slow devices are tried on, all that is particular among them. */
+const FEW: readonly string[] = ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32", "qwen3-p2-untied-f32"];
+
+/** Whether a device is tried on a golden model: `PARSCALE_LONG_TESTS=1` tries all devices on all. */
+export function takesGolden(device: string, name: string): boolean {
+  const slow = device.includes("emulated") || device.startsWith("tfjs");
+  return !slow || FEW.includes(name) || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
+}
+
 /** Largest allowed absolute differences in float32. */
 export const TOLERANCE = {
   logits: 1e-4,

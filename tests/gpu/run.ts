@@ -59,13 +59,22 @@ async function stage(name: string, run: () => void | Promise<void>): Promise<voi
 }
 
 /** Suites whose tests of the cuda device run on the GPU when the variable says so. */
-const SUITES = ["ops", "gradients", "layer0", "loss", "model", "trainer", "cuda_device"];
+const SUITES = [
+  "ops",
+  "gradients",
+  "layer0",
+  "loss",
+  "model",
+  "trainer",
+  "cuda_device",
+  "cuda_attention",
+];
 
 async function conformance(): Promise<void> {
   for (const name of SUITES) {
     const path = new URL(`../backend/${name}_test.ts`, import.meta.url).pathname;
     const { stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32:/", path],
+      args: ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32/", path],
       env: { NO_COLOR: "1", ...(emulated ? {} : { PARSCALE_TEST_GPU: "1" }) },
       stderr: "inherit",
     }).output();
