@@ -2,12 +2,13 @@
  * Everything that wants a GPU, by one command: bring-up, conformance, golden models, benchmarks.
  *
  *   deno task test:gpu [--shape 0.5B,3B] [--streams 1,8] [--batch 1] [--context 1024] [--steps 64]
- *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated]
+ *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated] [--sanitize]
  *       [--python PYTHON --torch bench_torch.py]
  *
  * Stages are independent: what fails is reported, and the rest still runs. One table goes to standard
  * output, everything into one JSON file. With --torch the same shapes are timed by that script in the
- * same run, one after the other. --emulated runs the same script on the emulator of the tests with tiny
+ * same run, one after the other. --sanitize runs the conformance suite under each tool of
+ * compute-sanitizer, where that is installed. --emulated runs the same script on the emulator of the tests with tiny
  * shapes: it shows that the script works, its times mean nothing.
  */
 import { parseArgs } from "@std/cli/parse-args";
@@ -15,13 +16,14 @@ import Table from "cli-table3";
 import { bench, type Timing } from "./bench.ts";
 import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
 import { machineFor, openDeviceFor } from "./probes.ts";
+import { trainTwice } from "./train_twice.ts";
 
 const flags = parseArgs(Deno.args, {
   string: [
     ...["shape", "streams", "batch", "context", "steps", "train-tokens", "skip", "out"],
     ...["python", "torch"],
   ],
-  boolean: ["emulated"],
+  boolean: ["emulated", "sanitize"],
   default: {
     streams: "1,8",
     batch: "1",
@@ -70,18 +72,32 @@ const SUITES = [
   "cuda_attention",
 ];
 
-async function conformance(): Promise<void> {
-  for (const name of SUITES) {
-    const path = new URL(`../backend/${name}_test.ts`, import.meta.url).pathname;
-    const { stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32/", path],
+/** Runs the suites, each in a process of its own, behind other words of a command line if there are any. */
+async function conformance(suites: readonly string[], before: readonly string[] = []) {
+  for (const suite of suites) {
+    const path = new URL(`../backend/${suite}_test.ts`, import.meta.url).pathname;
+    const test = ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32/", path];
+    const [program, ...args] = [...before, Deno.execPath(), ...test];
+    const { code, stdout } = await new Deno.Command(program!, {
+      args,
       env: { NO_COLOR: "1", ...(emulated ? {} : { PARSCALE_TEST_GPU: "1" }) },
       stderr: "inherit",
     }).output();
     const text = new TextDecoder().decode(stdout);
+    const name = [suite, ...before.slice(2)].join(" ");
     const [, passed, failed] = /(\d+) passed.*? (\d+) failed/.exec(text) ?? [];
     report.suites.push({ name, passed: Number(passed ?? 0), failed: Number(failed ?? 1) });
-    if (failed !== "0") report.failures.push(`${name}:\n${text.slice(-4000)}`);
+    if (code !== 0) report.failures.push(`${name}:\n${text.slice(-4000)}`);
+  }
+}
+
+/** What each tool looks for: wrong addresses, races, reads of nothing, barriers gone wrong. */
+const TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"];
+
+async function sanitize(): Promise<void> {
+  for (const tool of TOOLS) {
+    const before = ["compute-sanitizer", "--error-exitcode=9", `--tool=${tool}`];
+    await conformance(["ops", "gradients", "cuda_attention"], before);
   }
 }
 
@@ -157,7 +173,13 @@ await stage("bring-up", () => {
   report.findings.push(...found.findings);
   ceilings = found.ceilings;
 });
-await stage("conformance", conformance);
+await stage("conformance", () => conformance(SUITES));
+if (flags.sanitize) await stage("sanitize", sanitize);
+await stage("training", async () => {
+  for (const elements of ["f32", "bf16"] as const) {
+    await trainTwice(() => openDeviceFor(emulated, elements), emulated ? 4 : 1000);
+  }
+});
 await stage("bench", () => benchmarks(ceilings));
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
 print();
