@@ -6,7 +6,7 @@
  */
 import { UsageError } from "../core/errors.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./generate_sequences.ts";
-import { openModel, type OpenOptions } from "./open_model.ts";
+import { checkBlockSize, openModel, type OpenOptions } from "./open_model.ts";
 import type { Invocation } from "./output/document.ts";
 import type { Io } from "./output/io.ts";
 import { startProgress } from "./output/progress.ts";
@@ -62,22 +62,20 @@ function openRows(io: Io, invocation: Invocation, device: string): Report {
 function checkValues(values: GenerateValues, io: Io): void {
   const sampling = values.temperature > 0;
   if (values.numBeams > 1 && sampling) {
-    throw new UsageError("Cannot search beams and sample: found --num-beams with --temperature", {
-      hints: ["drop one of the two flags"],
-    });
+    throw new UsageError(
+      "Cannot search beams and sample: found --num-beams with --temperature, expected one of them",
+      { hints: ["drop one of the two flags"] },
+    );
   }
   if (values.numReturn > 1 && !sampling && values.numReturn > values.numBeams) {
     throw new UsageError(
-      `Cannot return ${values.numReturn} results: found ${values.numBeams} beams and no sampling`,
+      `Cannot return ${values.numReturn} results: found ${values.numBeams} beams and no sampling, ` +
+        "expected as many beams or a temperature",
       { hints: ["add --temperature 0.8, or --num-beams of at least --num-return"] },
     );
   }
   const { blockSize, weights } = values;
-  if (blockSize !== undefined && !Number.isInteger(Math.log2(blockSize))) {
-    throw new UsageError(
-      `Cannot use --block-size ${blockSize}: expected 16, 32, 64, 128 or 256`,
-    );
-  }
+  checkBlockSize(blockSize);
   const idle: readonly (readonly [flag: string, given: boolean, missing: string])[] = [
     ["--top-k", values.topK > 0 && !sampling, "--temperature 0.8"],
     ["--top-p", values.topP < 1 && !sampling, "--temperature 0.8"],
@@ -94,7 +92,9 @@ function checkValues(values: GenerateValues, io: Io): void {
 function checkEndTokens(eos: readonly number[], vocabSize: number): void {
   const wrong = eos.find((id) => id >= vocabSize);
   if (wrong === undefined) return;
-  throw new UsageError(`Cannot use --eos ${wrong}: expected token ids from 0 to ${vocabSize - 1}`);
+  throw new UsageError(
+    `Cannot use --eos: found ${wrong}, expected token ids from 0 to ${vocabSize - 1}`,
+  );
 }
 
 /** Writes one prompt's continuation while it is produced. */

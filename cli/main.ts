@@ -42,19 +42,24 @@ export async function main(
   try {
     return await dispatch(args, frame);
   } catch (error) {
-    if (error instanceof ClosedPipeError) return exitCode("done");
-    const { renderError, reportOf } = await import("./output/errors.ts");
-    const { settings } = frame.io;
-    const paint = frame.io.palette("stderr");
-    const trace = settings.verbose >= 2 || frame.io.env("PARSCALE_TRACE") === "1";
-    frame.io.redraw("");
-    if (error instanceof MissingInputError && frame.command !== undefined && !frame.json) {
-      const { shortHelp } = await import("./flags/help.ts");
-      frame.io.writeError(shortHelp(frame.command, { width: helpWidth(io), paint }) + "\n");
-    }
-    frame.io.writeError(renderError(error, { paint, json: frame.json, trace }));
-    return reportOf(error).code;
+    return await tell(error, frame);
   }
+}
+
+/** Says what went wrong as the user asked to be told; the number is the exit code. */
+async function tell(error: unknown, frame: Frame): Promise<number> {
+  if (error instanceof ClosedPipeError) return exitCode("done");
+  const { renderError, reportOf } = await import("./output/errors.ts");
+  const { io, command, json } = frame;
+  const paint = io.palette("stderr");
+  const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
+  io.redraw("");
+  if (error instanceof MissingInputError && command !== undefined && !json) {
+    const { shortHelp } = await import("./flags/help.ts");
+    io.writeError(shortHelp(command, { width: helpWidth(io), paint }) + "\n");
+  }
+  io.writeError(renderError(error, { paint, json, trace }));
+  return reportOf(error).code;
 }
 
 /** Reads the common flags leniently, so that misuse, too, is shown as the user asked. */
@@ -209,7 +214,17 @@ async function interruptOnSignals(controller: AbortController): Promise<() => vo
   };
 }
 
-/** Runs the process's own arguments and ends it. */
-export async function runProcess(): Promise<never> {
-  Deno.exit(await main(Deno.args, new Io(processSystem())));
+/**
+ * Runs the process's own arguments and ends it. An error that nobody waited for ends it too, in our
+ * words and not in the runtime's.
+ */
+export async function runProcess(registry: readonly CommandEntry[] = commands): Promise<never> {
+  const io = new Io(processSystem());
+  const end = async (event: Event, error: unknown) => {
+    event.preventDefault();
+    Deno.exit(await tell(error, openFrame(Deno.args, io, registry)));
+  };
+  globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
+  globalThis.addEventListener("error", (event) => void end(event, event.error));
+  Deno.exit(await main(Deno.args, io, registry));
 }

@@ -7,6 +7,7 @@ import type { Checkpoint } from "../core/checkpoint/open.ts";
 import type { Engine } from "../core/generate/engine.ts";
 import type { DeviceChoice, DeviceName, MatrixKind } from "../core/runtime/mod.ts";
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
+import { UsageError } from "../core/errors.ts";
 import type { FlagTable } from "./flags/table.ts";
 
 /** The checkpoint to run; for commands that need one. */
@@ -31,6 +32,37 @@ export const modelFlags = {
       "on the others beyond rounding.",
   },
 } as const satisfies FlagTable;
+
+/** How the cpu device keeps matrices; for commands that can do with less exact ones. */
+export const matrixFlags = {
+  weights: {
+    type: "choice",
+    choices: ["f32", "q8", "q4"],
+    default: "f32",
+    group: "Engine",
+    summary: "Keep matrices exact, or in 8 or 4 bits",
+    details: "Fewer bits are faster and take less memory, at some loss of quality; quantised " +
+      "while loading, by block of columns.",
+  },
+  "block-size": {
+    type: "int",
+    min: 16,
+    max: 256,
+    group: "Engine",
+    defaultText: "32",
+    summary: "Columns that share one scale under --weights q8 and q4",
+    details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
+      "processors faster.",
+  },
+} as const satisfies FlagTable;
+
+/** Throws unless a --block-size, where given, is a power of two. */
+export function checkBlockSize(blockSize: number | undefined): void {
+  if (blockSize === undefined || Number.isInteger(Math.log2(blockSize))) return;
+  throw new UsageError(
+    `Cannot use --block-size: found ${blockSize}, expected 16, 32, 64, 128 or 256`,
+  );
+}
 
 /** Values of the flags that decide what is opened. */
 export interface OpenOptions {
@@ -74,16 +106,23 @@ export class OpenedModel implements Disposable {
   }
 }
 
-/** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
-export async function openModel(options: OpenOptions): Promise<OpenedModel> {
+/** Opens the folder, hub name, run or adapter that --model and --adapter stand for. */
+export async function openNamedCheckpoint(
+  { model, adapter }: Pick<OpenOptions, "model" | "adapter">,
+): Promise<Checkpoint> {
   const { resolveModel } = await import("../core/checkpoint/hub.ts");
   const { openCheckpoint } = await import("../core/checkpoint/open.ts");
+  const { resolveRuns } = await import("../core/checkpoint/run.ts");
+  const paths = await resolveRuns(await resolveModel(model), adapter);
+  return await openCheckpoint(paths.model, paths);
+}
+
+/** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
+export async function openModel(options: OpenOptions): Promise<OpenedModel> {
   const { openDevice } = await import("../core/runtime/mod.ts");
   const { Engine } = await import("../core/generate/engine.ts");
   const { parameterSpecs } = await import("../core/model/parameters.ts");
-  const { resolveRuns } = await import("../core/checkpoint/run.ts");
-  const paths = await resolveRuns(await resolveModel(options.model), options.adapter);
-  const checkpoint = await openCheckpoint(paths.model, paths);
+  const checkpoint = await openNamedCheckpoint(options);
   const device = await openDevice(options.device, options);
   // An adapter is bound, not built in, so that another one can take its place.
   const names = checkpoint.adapter

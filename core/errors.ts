@@ -44,6 +44,15 @@ export class NumericalError extends ParscaleError {
   readonly kind = "numerical" as const;
 }
 
+/** A model gave a number it never should; `purpose` completes "Cannot …". */
+export function notFinite(purpose: string, found: string): NumericalError {
+  return new NumericalError(`Cannot ${purpose}: found ${found}, expected finite numbers`, {
+    hints: [
+      "try --device reference: if that fails too, the weights are at fault; else please report it",
+    ],
+  });
+}
+
 const CLASSES = {
   usage: UsageError,
   data: DataError,

@@ -183,8 +183,13 @@ async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPl
   const { planConversion, withValues } = await import("../../core/checkpoint/plan_conversion.ts");
   const fromText = values.prefixInit === "text";
   if (fromText !== (values.prefixText !== undefined) || (fromText && values.strip)) {
+    const found = values.strip
+      ? "--strip, which leaves none"
+      : fromText
+      ? "--prefix-init text alone"
+      : "--prefix-text alone";
     throw new UsageError(
-      "Cannot start prefixes: expected --prefix-init text and --prefix-text FILE together, and no --strip",
+      `Cannot start prefixes: found ${found}, expected --prefix-init text and --prefix-text FILE`,
     );
   }
   const plan = await planConversion(await optionsOf(values));

@@ -1,7 +1,7 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags } from "../flags/common.ts";
 import { runGenerate } from "../generate_run.ts";
-import { modelFlags } from "../open_model.ts";
+import { matrixFlags, modelFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -148,25 +148,7 @@ export const command = defineCommand({
       summary: "Exponent of the length that divides a beam's score",
       details: "Above 0 favours long results.",
     },
-    weights: {
-      type: "choice",
-      choices: ["f32", "q8", "q4"],
-      default: "f32",
-      group: "Engine",
-      summary: "Keep matrices exact, or in 8 or 4 bits",
-      details: "Fewer bits are faster and take less memory, at some loss of quality; quantised " +
-        "while loading, by block of columns.",
-    },
-    "block-size": {
-      type: "int",
-      min: 16,
-      max: 256,
-      group: "Engine",
-      defaultText: "32",
-      summary: "Columns that share one scale under --weights q8 and q4",
-      details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
-        "processors faster.",
-    },
+    ...matrixFlags,
     ...engineFlags,
   },
   async run(values, io, invocation) {

@@ -1,4 +1,4 @@
-/** `parscale help [TOPIC]`: a command's complete help, or one of the topics as a table. */
+/** `parscale help [TOPIC]`: a command's complete help, a topic as a table, or the manual page. */
 import { fullHelp, programHelp } from "../flags/help.ts";
 import { environmentName } from "../flags/table.ts";
 import { PLAIN } from "../output/color.ts";
@@ -25,6 +25,17 @@ const VARIABLES: readonly Row[] = [
   { variable: "FORCE_COLOR", meaning: "non-empty and not 0 turns colour on without a terminal" },
   { variable: "TERM", meaning: "dumb turns colour off" },
   { variable: "CI", meaning: "non-empty turns the redrawn progress line off" },
+  { variable: "XDG_CACHE_HOME", meaning: "folder of caches, ours and those of the hub" },
+  { variable: "HF_HOME", meaning: "folder whose hub/ holds downloads, shared with other programs" },
+  { variable: "HF_TOKEN", meaning: "token for gated and private models of the hub" },
+  { variable: "HF_ENDPOINT", meaning: "address of another hub" },
+  { variable: "HF_HUB_OFFLINE", meaning: "1 uses earlier downloads only" },
+  { variable: "PARSCALE_LIBCUDA", meaning: "file of the NVIDIA driver, where it is not found" },
+  { variable: "PARSCALE_NVRTC", meaning: "file of NVIDIA's compiler, where it is not found" },
+  { variable: "PARSCALE_CUBLASLT", meaning: "file of NVIDIA's products, where it is not found" },
+  { variable: "PARSCALE_NCCL", meaning: "file of NVIDIA's communication, where it is not found" },
+  { variable: "CUDA_HOME", meaning: "folder of a CUDA toolkit; also CUDA_PATH" },
+  { variable: "CUDA_VISIBLE_DEVICES", meaning: "the GPUs that may be used, and their order" },
 ];
 
 async function environmentRows(): Promise<readonly Row[]> {
@@ -63,21 +74,38 @@ const TOPICS: Readonly<Record<string, () => Promise<readonly Row[]> | readonly R
   presets: presetRows,
 };
 
+/** The manual page, which is text and no table. */
+const MAN = "man";
+
+async function manualPage(): Promise<string> {
+  const { manPage } = await import("../flags/man.ts");
+  return manPage(await loadAll(), [
+    { title: "OUTPUT FORMATS", rows: FORMAT_ROWS },
+    { title: "ENVIRONMENT", rows: await environmentRows() },
+    { title: "EXIT STATUS", rows: EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })) },
+  ]);
+}
+
 /** The command. */
 export const command = defineCommand({
   name: "help",
   summary: "Explain a command or a topic",
   description: "Without a topic, lists the commands. A command's name gives the same text as its " +
-    "--help. The topics are tables and honour --format.",
+    "--help. The topics are tables and honour --format, but for man, which is the manual page of the " +
+    "whole program in roff.",
   examples: [
     { text: "Everything about a command", line: "parscale help completions" },
     { text: "What an exit code means", line: "parscale help exit-codes" },
     { text: "The same for a program", line: "parscale help exit-codes --json" },
+    {
+      text: "Install the manual page",
+      line: "parscale help man -o ~/.local/share/man/man1/parscale.1",
+    },
   ],
   arguments: [{
     name: "TOPIC",
     summary: "A command or a topic",
-    choices: [...Object.keys(TOPICS), ...commands.map(({ name }) => name)],
+    choices: [...Object.keys(TOPICS), MAN, ...commands.map(({ name }) => name)],
   }],
   flags: {},
   async run(values, io, invocation) {
@@ -90,6 +118,10 @@ export const command = defineCommand({
         ? programHelp(commands, options)
         : fullHelp((await entry.load()).command, options);
       writeText(io, text, values.out, values.overwrite);
+      return;
+    }
+    if (topic === MAN) {
+      writeText(io, await manualPage(), values.out, values.overwrite);
       return;
     }
     const rows = await TOPICS[topic]!();

@@ -122,7 +122,7 @@ export const command = defineCommand({
       stored_bytes: stored.reduce((sum, tensor) => sum + tensor.byteLength, 0),
       tokenizer: tokenizer?.kind ?? null,
       tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
-      eos_token_ids: config.eosTokenIds.join(", "),
+      eos_token_ids: config.eosTokenIds,
       rows: values.batch,
       context: values.context,
       weights_bytes: plan.sections.parameters,
@@ -135,7 +135,7 @@ export const command = defineCommand({
 
 /** What `inspect` finds; the keys of its JSON result. */
 interface Fields {
-  readonly [key: string]: string | number | boolean | null;
+  readonly [key: string]: string | number | boolean | null | readonly number[];
 }
 
 /** The same facts in a few lines for a person. */
@@ -161,7 +161,7 @@ function readable(f: Fields): Record<string, string> {
     tokenizer: f.tokenizer === null
       ? "none"
       : `${f.tokenizer}, ${n("tokenizer_vocab_size")} tokens, end tokens ${
-        f.eos_token_ids || "none"
+        (f.eos_token_ids as number[]).join(", ") || "none"
       }`,
     memory: `${bytes("memory_bytes")} for ${counted(f.rows as number, "row")} of ${n("context")} ` +
       `tokens: weights ${bytes("weights_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
@@ -178,7 +178,9 @@ interface TokenizerValues {
 async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
   const { resolveModel } = await import("../../core/checkpoint/hub.ts");
   const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
-  const tokenizer = await openTokenizer(await resolveModel(values.model));
+  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
+  const { model } = await resolveRuns(await resolveModel(values.model), undefined);
+  const tokenizer = await openTokenizer(model);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   const { tokenize, detokenize } = values;
   if (tokenize === "-") {

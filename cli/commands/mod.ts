@@ -66,6 +66,16 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./fit.ts"),
   },
   {
+    name: "bench",
+    summary: "Time decoding and prefill, or compare timings",
+    load: () => import("./bench.ts"),
+  },
+  {
+    name: "export",
+    summary: "Write a model as ONNX files that run without parscale",
+    load: () => import("./export.ts"),
+  },
+  {
     name: "doctor",
     summary: "Check what works on this machine",
     load: () => import("./doctor.ts"),

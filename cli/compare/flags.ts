@@ -4,7 +4,7 @@ import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
-const { threads, device, dtype, seed } = engineFlags;
+const { threads, device, dtype, seed, deterministic } = engineFlags;
 
 export const compareFlags = {
   model: {
@@ -64,4 +64,6 @@ export const compareFlags = {
   dtype,
   threads,
   seed,
+  deterministic,
+  "memory-limit": engineFlags["memory-limit"],
 } as const satisfies FlagTable;

@@ -10,7 +10,8 @@ import {
   statIfExists,
 } from "../../core/checkpoint/files.ts";
 import type { DocumentScore } from "../../core/eval/results.ts";
-import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import { DataError, errorFrom, UsageError } from "../../core/errors.ts";
+import { EXIT_CODES } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import type { CompareValues } from "./values.ts";
 
@@ -145,6 +146,8 @@ function sharedArguments(values: CompareValues): string[] {
     ...given("--threads", values.threads),
     ...given("--seed", values.seed),
     ...given("--batch", values.batch),
+    ...given("--memory-limit", values.memoryLimit),
+    ...(values.deterministic ? ["--deterministic"] : []),
     ...(values.chat ? ["--chat"] : []),
   ];
 }
@@ -182,7 +185,12 @@ async function runChild(args: readonly string[], values: CompareValues, io: Io):
     stdin: "null",
   }).output();
   if (code === 0) return new TextDecoder().decode(stdout);
-  throw new EnvironmentError(
-    `Cannot compare: \`parscale eval ${args.join(" ")}\` ended with ${code}`,
-  );
+  const kind = EXIT_CODES.find((row) => row.code === code)?.kind;
+  throw errorFrom({
+    kind: kind === "usage" || kind === "data" || kind === "numerical" ? kind : "environment",
+    message: `Cannot compare: found \`parscale eval ${
+      args.join(" ")
+    }\` to end with ${code}, expected 0`,
+    hints: ["its own error stands above"],
+  });
 }

@@ -45,8 +45,7 @@ async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[
       `Cannot compare on ${task.name}: ` +
         (task.kind === "generation"
           ? "found a task whose answers are programs, expected gsm8k, gsm8k_cot or minerva_math"
-          : "nothing is decoded there, so beams would change nothing, expected gsm8k, gsm8k_cot or " +
-            "minerva_math"),
+          : "found given choices, of which nothing is decoded, expected gsm8k, gsm8k_cot or minerva_math"),
     );
   }
   if (values.out !== undefined) return await runMethods(values, io, values.out);

@@ -38,7 +38,10 @@ export async function mergeFolders(
   const [, ...paths] = values.arguments;
   if (paths.length === 0 || values.out === undefined) {
     throw new UsageError(
-      "Cannot merge: expected the folders of all shards and --out with the folder to make",
+      `Cannot merge: found ${
+        paths.length === 0 ? "no folders" : "no --out"
+      }, expected the folders ` +
+        "of all shards and --out with the folder to make",
       { hints: ["parscale eval merge part-1 part-2 --out whole"] },
     );
   }
@@ -63,7 +66,7 @@ export async function mergeFolders(
     { overwrite: invocation.overwrite },
   );
   if ((await folder.readSamples()).length > 0) {
-    throw new UsageError(`Cannot merge into "${values.out}": found samples there already`, {
+    throw new UsageError(`Cannot merge into "${values.out}": found samples there, expected none`, {
       hints: ["replace it with --overwrite"],
     });
   }
@@ -95,7 +98,10 @@ async function readPart(path: string): Promise<Part> {
   }
   const { results, device, config } = document;
   if (!isObject(results) || !Array.isArray(results.tasks)) {
-    throw new DataError(`Cannot merge "${path}": found no tasks in its ${RESULTS}`);
+    throw new DataError(
+      `Cannot merge "${path}": found no tasks in its ${RESULTS}, expected those of a shard`,
+      { hints: ["run its command again"] },
+    );
   }
   return {
     path,
@@ -118,7 +124,9 @@ async function requireWhole(parts: readonly Part[]): Promise<void> {
     const different = differences(same as JsonObject, first.identity);
     if (different.length > 0) {
       throw new DataError(
-        `Cannot merge "${path}" with "${first.path}": found another ${different.join(", ")}`,
+        `Cannot merge "${path}" with "${first.path}": found another ${different.join(", ")}, ` +
+          "expected the same",
+        { hints: ["evaluate every shard with the same flags but --shard and --out"] },
       );
     }
   }

@@ -37,7 +37,7 @@ export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
     const maxLength = values.maxLength ?? context;
     if (maxLength > context) {
       throw new UsageError(
-        `Cannot use --max-length ${maxLength}: found a context of ${context} tokens`,
+        `Cannot use --max-length: found ${maxLength}, expected at most the model's ${context} tokens`,
       );
     }
     const [startToken] = config.eosTokenIds;

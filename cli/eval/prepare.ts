@@ -52,7 +52,10 @@ export async function prepareTasks(
 export function requireData({ data }: EvalValues): string {
   if (data !== undefined) return data;
   throw new UsageError("Cannot evaluate: found no --data, expected the folder of the benchmarks", {
-    hints: ["`parscale eval ls` shows what each task needs and where it comes from"],
+    hints: [
+      "pass it with --data, or once for all in PARSCALE_DATA",
+      "`parscale eval ls` shows what each task needs and where it comes from",
+    ],
   });
 }
 

@@ -162,11 +162,15 @@ export function parseBounds(texts: readonly string[], tasks: readonly Task[]): B
     const found = tasks.find(({ name }) => name === task);
     if (task === undefined || !Number.isFinite(least)) {
       throw new UsageError(
-        `Cannot use --fail-under ${text}: expected TASK=VALUE or TASK.METRIC=VALUE`,
+        `Cannot use --fail-under: found "${text}", expected TASK=VALUE or TASK.METRIC=VALUE`,
+        { hints: ["for instance --fail-under gsm8k=0.3"] },
       );
     }
     if (!found) {
-      throw new UsageError(`Cannot use --fail-under ${text}: found no "${task}" among --tasks`);
+      const names = tasks.map(({ name }) => name).join(", ");
+      throw new UsageError(
+        `Cannot use --fail-under ${text}: found no "${task}" among --tasks, expected one of ${names}`,
+      );
     }
     if (metric !== undefined && !found.metrics.includes(metric)) {
       throw new UsageError(

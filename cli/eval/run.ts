@@ -36,12 +36,15 @@ function refuseContradictions(values: EvalValues): void {
   temperaturesOf(values);
   const { score, predictOnly, out, resume, model } = values;
   if (score !== undefined && predictOnly) {
-    throw new UsageError("Cannot score and not score: found --score with --predict-only");
+    throw new UsageError(
+      "Cannot score and not score: found --score with --predict-only, expected one of them",
+    );
   }
   if (score !== undefined && model !== undefined && !values.chat) {
-    throw new UsageError("Cannot score a file with a model: found --score with --model", {
-      hints: ["leave out --model; samples are scored as they are"],
-    });
+    throw new UsageError(
+      "Cannot score a file with a model: found --score with --model, expected one of them",
+      { hints: ["leave out --model; samples are scored as they are"] },
+    );
   }
   if ((predictOnly || resume) && out === undefined) {
     const flag = predictOnly ? "--predict-only" : "--resume";

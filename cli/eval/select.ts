@@ -1,7 +1,7 @@
 /** Which tasks, shots, rows and samples the flags mean. */
 import type { Task } from "../../core/eval/task.ts";
 import { UsageError } from "../../core/errors.ts";
-import { nearest } from "../flags/suggest.ts";
+import { suggestionHint } from "../flags/suggest.ts";
 import type { EvalValues } from "./values.ts";
 
 /** Tasks of names and suites, each once, in the order given. */
@@ -18,10 +18,7 @@ export async function selectTasks(names: readonly string[]): Promise<Task[]> {
 }
 
 function fail(name: string, all: readonly string[]): never {
-  const close = nearest(name, all);
-  const hint = close === undefined
-    ? "`parscale eval ls` lists the tasks"
-    : `did you mean "${close}"?`;
+  const hint = suggestionHint(name, all, "`parscale eval ls` lists the tasks")!;
   throw new UsageError(`Cannot evaluate "${name}": found no such task`, { hints: [hint] });
 }
 
@@ -37,12 +34,17 @@ export async function shotsByTask(
   for (const text of given) {
     const [, name, digits] = /^(?:([^=]+)=)?(\d{1,4})$/.exec(text) ?? [];
     if (digits === undefined) {
-      throw new UsageError(`Cannot use --shots ${text}: expected a number, or TASK=NUMBER`);
+      throw new UsageError(
+        `Cannot use --shots: found "${text}", expected a number, or TASK=NUMBER`,
+      );
     }
     if (name === undefined) all = Number(digits);
     for (const task of name === undefined ? [] : SUITES[name] ?? [name]) {
       if (!known.has(task) && !(name! in SUITES)) {
-        throw new UsageError(`Cannot use --shots ${text}: found no "${task}" among --tasks`);
+        const names = [...known].join(", ");
+        throw new UsageError(
+          `Cannot use --shots ${text}: found no "${task}" among --tasks, expected one of ${names}`,
+        );
       }
       own.set(task, Number(digits));
     }
@@ -63,7 +65,7 @@ export function parseShard(text: string | undefined): Shard | undefined {
   if (text === undefined) return undefined;
   const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
   if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
-  throw new UsageError(`Cannot use --shard ${text}: expected I/N with I from 1 to N`, {
+  throw new UsageError(`Cannot use --shard: found "${text}", expected I/N with I from 1 to N`, {
     hints: ["the second of four parts is --shard 2/4"],
   });
 }
@@ -84,7 +86,7 @@ export function temperaturesOf(
   }
   if (temperature === 0 && nSamples > 1) {
     throw new UsageError(
-      `Cannot draw ${nSamples} samples at temperature 0: they would all be the same`,
+      `Cannot draw ${nSamples} samples: found temperature 0, expected one at which they differ`,
       { hints: ["leave out --temperature, or --n-samples"] },
     );
   }

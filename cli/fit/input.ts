@@ -101,7 +101,11 @@ async function readRun(folder: string): Promise<Observation & { readonly measure
 }
 
 async function readMetrics(path: string): Promise<Record<string, unknown>[]> {
-  if (!await statIfExists(path)) throw new DataError(`Cannot read "${path}": found no such file`);
+  if (!await statIfExists(path)) {
+    throw new DataError(`Cannot read "${path}": found no such file, expected that of a run`, {
+      hints: ["train has not begun there, or the folder is no run"],
+    });
+  }
   const lines = (await Deno.readTextFile(path)).split("\n").filter((line) => line.trim() !== "");
   return lines.map((line, i) => {
     const row = parseLine(line);

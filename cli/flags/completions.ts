@@ -2,10 +2,13 @@
  * Completion scripts for four shells, generated from the tables.
  *
  * The scripts are static text: completing never starts the program. Words offered are command
- * names, long flags, choices after a flag that has them, and paths after a flag that takes one.
+ * names, long flags, choices after a flag that has them (in lists after every comma, but for
+ * PowerShell, where a comma is an operator), and paths after a flag that takes one. The first word
+ * that is a command's name is the command, as the program itself has it.
  */
 import { type Command, flagsOf } from "../commands/define.ts";
-import { isNegatable, takesValue } from "./table.ts";
+import { commonFlags } from "./common.ts";
+import { isList, isNegatable, takesValue } from "./table.ts";
 
 /** Shells that are served. */
 export const SHELLS = ["bash", "zsh", "fish", "powershell"] as const;
@@ -17,7 +20,7 @@ interface FlagWords {
   readonly name: string;
   readonly letter: string | undefined;
   readonly summary: string;
-  readonly kind: "none" | "path" | "choice" | "text";
+  readonly kind: "none" | "path" | "choice" | "list" | "text";
   readonly choices: readonly string[];
 }
 
@@ -27,6 +30,8 @@ interface CommandWords {
   readonly flags: readonly FlagWords[];
   /** Words for the first positional argument. */
   readonly arguments: readonly string[];
+  /** Whether paths are arguments. */
+  readonly files: boolean;
 }
 
 function wordsOf(command: Command): CommandWords {
@@ -36,13 +41,16 @@ function wordsOf(command: Command): CommandWords {
     summary: flag.summary,
     kind: !takesValue(flag)
       ? "none"
+      : flag.type === "choice" && isList(flag)
+      ? "list"
       : flag.type === "path" || flag.type === "choice"
       ? flag.type
       : "text",
     choices: flag.type === "choice" ? flag.choices : [],
   }));
-  const first = command.arguments?.[0]?.choices ?? [];
-  return { name: command.name, summary: command.summary, flags, arguments: first };
+  const words = command.arguments?.[0]?.choices ?? [];
+  const files = command.arguments?.some(({ choices }) => choices === undefined) ?? false;
+  return { name: command.name, summary: command.summary, flags, arguments: words, files };
 }
 
 /** Command and flag spellings that precede a value of the given kind. */
@@ -50,12 +58,16 @@ function spellingsOf(flag: FlagWords): string[] {
   return flag.letter === undefined ? [`--${flag.name}`] : [`-${flag.letter}`, `--${flag.name}`];
 }
 
+/** Flags that make sense without a command. */
+const TOP = ["help", "version"] as const;
+
 function bash(commands: readonly CommandWords[]): string {
   const cases = commands.map((command) => {
     const values = command.flags.filter((flag) => flag.kind !== "none").map((flag) => {
       const reply = {
         choice: `COMPREPLY=($(compgen -W "${flag.choices.join(" ")}" -- "$word"))`,
-        path: `compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word"))`,
+        list: `COMPREPLY=($(compgen -P "$head" -W "${flag.choices.join(" ")}" -- "\${word##*,}"))`,
+        path: `_parscale_files "$word"`,
         text: "COMPREPLY=()",
         none: "",
       }[flag.kind];
@@ -67,16 +79,20 @@ function bash(commands: readonly CommandWords[]): string {
 ${values.join("\n")}
       esac
       flags="${flags}"
-      words="${command.arguments.join(" ")}" ;;`;
+      words="${command.arguments.join(" ")}"
+      files="${command.files ? "yes" : ""}" ;;`;
   });
   const names = commands.map(({ name }) => name).join("|");
   return `# bash completion of parscale; load with: source <(parscale completions bash)
 _parscale() {
   local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}"
-  local command="" flags="--help --version" words="${names.replaceAll("|", " ")}" i
+  local command="" flags="${TOP.map((name) => `--${name}`).join(" ")}" words="${
+    names.replaceAll("|", " ")
+  }" files="" head="" i
   # The shell splits --flag=value into three words.
   if [[ "$word" == "=" ]]; then word=""
   elif [[ "$previous" == "=" ]]; then previous="\${COMP_WORDS[COMP_CWORD-2]}"; fi
+  [[ "$word" == *,* ]] && head="\${word%,*},"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "\${COMP_WORDS[i]}" in ${names}) command="\${COMP_WORDS[i]}"; break ;; esac
   done
@@ -87,10 +103,15 @@ ${cases.join("\n")}
     COMPREPLY=($(compgen -W "$flags" -- "$word"))
   elif [[ -n "$words" ]]; then
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-  else
-    compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -f -- "$word"))
+  elif [[ -n "$files" ]]; then
+    _parscale_files "$word"
   fi
+}
+# Names may hold spaces, so only line ends separate them.
+_parscale_files() {
+  local IFS=$'\n'
+  compopt -o filenames 2>/dev/null
+  COMPREPLY=($(compgen -f -- "$1"))
 }
 complete -F _parscale parscale
 `;
@@ -105,7 +126,8 @@ function zsh(commands: readonly CommandWords[]): string {
       none: "",
       text: `:${flag.name}: `,
       path: `:${flag.name}:_files`,
-      choice: `:${flag.name}:(${flag.choices.join(" ")})`,
+      choice: `:${flag.name}:(${flag.choices.map(plain).join(" ")})`,
+      list: `:${flag.name}:_values -s , ${flag.name} ${flag.choices.map(plain).join(" ")}`,
     })[flag.kind];
   const cases = commands.map((command) => {
     const specs = command.flags.flatMap((flag) =>
@@ -114,13 +136,13 @@ function zsh(commands: readonly CommandWords[]): string {
         return `        '*${spelling}${equals}[${plain(flag.summary)}]${action(flag)}'`;
       })
     );
-    const rest = command.arguments.length === 0
-      ? "'*:file:_files'"
-      : `'1:argument:(${command.arguments.join(" ")})'`;
+    const words = command.arguments.length === 0
+      ? []
+      : [`        '1:argument:(${command.arguments.join(" ")})'`];
+    const files = command.files ? ["        '*:file:_files'"] : [];
     return `    ${command.name})
       _arguments \\
-${specs.join(" \\\n")} \\
-        ${rest} ;;`;
+${[...specs, ...words, ...files].join(" \\\n")} ;;`;
   });
   const list = commands.map(({ name, summary }) => `    '${name}:${plain(summary)}'`);
   return `#compdef parscale
@@ -130,13 +152,21 @@ _parscale() {
   commands=(
 ${list.join("\n")}
   )
-  if (( CURRENT == 2 )); then
+  local command="" i
+  for (( i = 2; i < CURRENT; i++ )); do
+    case "\${words[i]}" in
+      ${commands.map(({ name }) => name).join("|")}) command="\${words[i]}"; break ;;
+    esac
+  done
+  if [[ -z "$command" && "$PREFIX" == -* ]]; then
+    _arguments ${TOP.map((name) => `'--${name}[${plain(commonFlags[name].summary)}]'`).join(" ")}
+    return
+  elif [[ -z "$command" ]]; then
     _describe command commands
     return
   fi
-  local command="\${words[2]}"
-  shift words
-  (( CURRENT-- ))
+  shift $(( i - 1 )) words
+  (( CURRENT -= i - 1 ))
   case "$command" in
 ${cases.join("\n")}
   esac
@@ -147,29 +177,43 @@ compdef _parscale parscale
 
 function fish(commands: readonly CommandWords[]): string {
   const quote = (text: string) => `'${text.replace(/['\\]/g, (character) => `\\${character}`)}'`;
+  const names = commands.map(({ name }) => name).join(" ");
   const lines = [
     "# fish completion of parscale; save as ~/.config/fish/completions/parscale.fish",
+    "function __parscale_on -a command",
+    "  set -l words (commandline -opc)",
+    "  for word in $words[2..]",
+    `    contains -- $word ${names}; or continue`,
+    '    test "$word" = "$command"; return',
+    "  end",
+    '  test -z "$command"',
+    "end",
     "complete -c parscale -f",
+    ...TOP.map((name) =>
+      `complete -c parscale -n __parscale_on -l ${name} -d ${quote(commonFlags[name].summary)}`
+    ),
   ];
   for (const command of commands) {
-    const first = `complete -c parscale -n __fish_use_subcommand -a ${command.name}`;
+    const first = `complete -c parscale -n __parscale_on -a ${command.name}`;
     lines.push(`${first} -d ${quote(command.summary)}`);
-    const seen = `-n ${quote(`__fish_seen_subcommand_from ${command.name}`)}`;
+    const seen = `-n ${quote(`__parscale_on ${command.name}`)}`;
     for (const flag of command.flags) {
       const letter = flag.letter === undefined ? "" : ` -s ${flag.letter}`;
+      const choices = flag.choices.join(" ");
       const value = {
         none: "",
         text: " -x",
         path: " -r -F",
-        choice: ` -x -a ${quote(flag.choices.join(" "))}`,
+        choice: ` -x -a ${quote(choices)}`,
+        list: ` -x -a ${quote(`(__fish_append , ${choices})`)}`,
       }[flag.kind];
       const name = `-l ${flag.name}${letter}${value} -d ${quote(flag.summary)}`;
       lines.push(`complete -c parscale ${seen} ${name}`);
     }
-    const words = command.arguments.length === 0
-      ? "-F"
-      : `-a ${quote(command.arguments.join(" "))}`;
-    lines.push(`complete -c parscale ${seen} ${words}`);
+    if (command.arguments.length > 0) {
+      lines.push(`complete -c parscale ${seen} -a ${quote(command.arguments.join(" "))}`);
+    }
+    if (command.files) lines.push(`complete -c parscale ${seen} -F`);
   }
   return lines.join("\n") + "\n";
 }
@@ -178,7 +222,7 @@ function powershell(commands: readonly CommandWords[]): string {
   const quote = (text: string) => `'${text.replaceAll("'", "''")}'`;
   const list = (words: readonly string[]) => `@(${words.map(quote).join(", ")})`;
   const tables = commands.map((command) => {
-    const choices = command.flags.filter((flag) => flag.kind === "choice").flatMap((flag) =>
+    const choices = command.flags.filter((flag) => flag.choices.length > 0).flatMap((flag) =>
       spellingsOf(flag).map((spelling) => `${quote(spelling)} = ${list(flag.choices)}`)
     );
     const flags = list(command.flags.map((flag) => `--${flag.name}`));
@@ -198,7 +242,9 @@ ${tables.join("\n")}
   if ($word -ne '' -and $typed.Count -gt 0) { $typed = @($typed | Select-Object -SkipLast 1) }
   $command = $typed | Where-Object { $commands.Contains($_) } | Select-Object -First 1
   if ($null -eq $command) {
-    $words = @($commands.Keys)
+    $words = if ($word -like '-*') { ${
+    list(TOP.map((name) => `--${name}`))
+  } } else { @($commands.Keys) }
   } else {
     $table = $commands[$command]
     $previous = $typed[-1]

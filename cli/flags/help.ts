@@ -54,7 +54,8 @@ function argumentUsage(command: Command): string {
   }).join("");
 }
 
-function usageLine(command: Command): string {
+/** `Usage: parscale fit [flags] [FILE...]`. */
+export function usageLine(command: Command): string {
   return `Usage: parscale ${command.name} [flags]${argumentUsage(command)}`;
 }
 
@@ -69,7 +70,7 @@ function defaultNote(flag: Flag): string | undefined {
 }
 
 /** What the table says beyond words: range, unit, default, environment, repetition. */
-function notes(name: string, flag: Flag): string {
+export function notes(name: string, flag: Flag): string {
   const numeric = "min" in flag || "max" in flag || "above" in flag || "below" in flag;
   const range = numeric && flag.type !== "count" ? describeRange(flag) : "";
   const variable = environmentName(name, flag);
@@ -86,7 +87,8 @@ function notes(name: string, flag: Flag): string {
   return present.length === 0 ? "" : `[${present.join("; ")}]`;
 }
 
-function grouped(flags: FlagTable): Map<string, [string, Flag][]> {
+/** Flags by heading, in order of first appearance. */
+export function grouped(flags: FlagTable): Map<string, [string, Flag][]> {
   const groups = new Map<string, [string, Flag][]>();
   for (const [name, flag] of Object.entries(flags)) {
     const group = flag.group ?? "Flags";
@@ -166,6 +168,7 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
     "Parallel scaling of Qwen language models\n\nUsage: parscale COMMAND [flags]",
     `${paint.bold("Commands:")}\n${columnsOfTwo(rows, width)}`,
     "`parscale COMMAND -h` is a command's short help, `--help` the complete one.\n" +
-    "`parscale help TOPIC` explains exit-codes, formats, environment or presets.",
+    "`parscale help TOPIC` explains exit-codes, formats, environment or presets; the topic man is\n" +
+    "the manual page.",
   ].join("\n\n") + "\n";
 }

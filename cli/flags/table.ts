@@ -47,9 +47,12 @@ export interface TextFlag extends FlagBase, ListOption {
   readonly default?: string | readonly string[];
 }
 
-/** A number: `size` resolves to bytes, `duration` to seconds; lists of `int` take ranges. */
+/**
+ * A number: `size` resolves to bytes, `duration` to seconds, `share` (`5%` or `0.05`) to a fraction;
+ * lists of `int` take ranges.
+ */
 export interface NumericFlag extends FlagBase, ListOption, Range {
-  readonly type: "int" | "number" | "size" | "duration";
+  readonly type: "int" | "number" | "size" | "duration" | "share";
   readonly default?: number | readonly number[];
 }
 
@@ -142,6 +145,7 @@ const PLACEHOLDERS = {
   number: "X",
   size: "SIZE",
   duration: "TIME",
+  share: "N%",
 } as const;
 
 /** Whether the choices are too many to stand in a usage line. */

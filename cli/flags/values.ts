@@ -86,6 +86,13 @@ export function parseIntRange(text: string): number[] | undefined {
   return values;
 }
 
+/** Reads `5%` or `0.05` into a fraction. */
+export function parseShare(text: string): number | undefined {
+  const percent = text.endsWith("%");
+  const value = parseNumber(percent ? text.slice(0, -1) : text);
+  return value === undefined || !percent ? value : value / 100;
+}
+
 function formatSize(bytes: number): string {
   for (const unit of ["TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB"]) {
     if (bytes >= BYTES[unit]! && bytes % BYTES[unit]! === 0) {
@@ -100,6 +107,9 @@ export function formatValue(flag: Flag, value: ConfigValue): string {
   if (Array.isArray(value)) return value.map((item) => formatValue(flag, item)).join(",");
   if (flag.type === "size" && typeof value === "number") return formatSize(value);
   if (flag.type === "duration" && typeof value === "number") return `${value}s`;
+  if (flag.type === "share" && typeof value === "number") {
+    return `${Number((value * 100).toPrecision(15))}%`;
+  }
   return String(value);
 }
 
@@ -137,6 +147,7 @@ export function describeExpected(flag: Flag): string {
         number: isList(flag) ? "numbers" : "a number",
         size: "a size such as 8GiB",
         duration: "a duration such as 30s or 5m",
+        share: "a share such as 5%",
       }[flag.type];
       const range = describeRange(flag);
       if (range === "") return kind;
@@ -171,7 +182,10 @@ function readText(flag: Flag, text: string): (string | number | boolean)[] {
       return values.every((value) => inRange(value, flag)) ? values : [];
     }
     default: {
-      const parse = { number: parseNumber, size: parseSize, duration: parseDuration }[flag.type];
+      const parse =
+        { number: parseNumber, size: parseSize, duration: parseDuration, share: parseShare }[
+          flag.type
+        ];
       const value = parse(text);
       return value !== undefined && inRange(value, flag) ? [value] : [];
     }
@@ -188,11 +202,11 @@ function readItem(flag: Flag, item: unknown): (string | number | boolean)[] {
       return values;
     });
   }
-  const numeric = flag.type === "int" || flag.type === "number" || flag.type === "size" ||
-    flag.type === "duration";
+  const whole = flag.type === "int" || flag.type === "size";
+  const numeric = whole || flag.type === "number" || flag.type === "duration" ||
+    flag.type === "share";
   if (typeof item === "number" && numeric) {
-    const whole = flag.type === "number" || flag.type === "duration" || Number.isSafeInteger(item);
-    if (whole && inRange(item, flag)) return [item];
+    if ((!whole || Number.isSafeInteger(item)) && inRange(item, flag)) return [item];
   } else if (typeof item === "number" && flag.type === "count") {
     const values = readText(flag, String(item));
     if (values.length > 0) return values;

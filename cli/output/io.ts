@@ -146,11 +146,15 @@ export class Io {
     return text;
   }
 
+  /** Throws where stdin is a terminal; for those who read its bytes themselves. */
+  requireInput(): void {
+    if (!this.isTerminal("stdin")) return;
+    throw new MissingInputError("Cannot read stdin: found a terminal, expected a pipe or file");
+  }
+
   async *#decode(path: string): AsyncGenerator<string> {
     const name = path === "-" ? "stdin" : `"${path}"`;
-    if (path === "-" && this.isTerminal("stdin")) {
-      throw new MissingInputError("Cannot read stdin: found a terminal, expected a pipe or file");
-    }
+    if (path === "-") this.requireInput();
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
       // The cast bridges a difference between two library versions of the same stream type.

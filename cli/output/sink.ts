@@ -112,7 +112,9 @@ function create(temporary: string, path: string): Deno.FsFile {
       );
     }
     if (error instanceof Deno.errors.PermissionDenied) {
-      throw new EnvironmentError(`Cannot write "${path}": found no permission to write there`);
+      throw new EnvironmentError(`Cannot write "${path}": found no permission to write there`, {
+        hints: ["check the owner and mode of its folder, or name another with --out"],
+      });
     }
     throw error;
   }

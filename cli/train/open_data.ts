@@ -147,9 +147,7 @@ async function openSources(
     const stores: TokenStore[] = [];
     for (const file of files) {
       const known = file === "-" ? context.keys?.[opened.length] : undefined;
-      if (known === undefined && file === "-" && io.isTerminal("stdin")) {
-        throw new UsageError("Cannot read stdin: found a terminal, expected a pipe or file");
-      }
+      if (known === undefined && file === "-") io.requireInput();
       using progress = startProgress(io, { label: `Tokenizing ${file}`, unit: "tokens" });
       const store = known !== undefined
         ? await openCachedTokens(known, folder)

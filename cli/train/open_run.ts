@@ -81,9 +81,12 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
   const { init, configFrom, model } = values;
   if ((init === "scratch") !== (configFrom !== undefined)) {
-    throw new UsageError(
-      "Cannot train: expected --init scratch and --config-from together, or neither",
-    );
+    const [given, missing] = configFrom === undefined
+      ? ["--init scratch", "--config-from"]
+      : ["--config-from", "--init scratch"];
+    throw new UsageError(`Cannot train: found ${given} alone, expected ${missing} too`, {
+      hints: ["--init scratch --config-from FOLDER trains a new model of that shape"],
+    });
   }
   const paths = model === undefined
     ? { model, adapter: values.adapter }
@@ -139,7 +142,10 @@ function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
 function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
   if (limit === undefined || total <= limit) return;
   throw new EnvironmentError(
-    `Cannot train within ${bytesText(limit)}: found a plan of ${bytesText(total)}`,
+    `Cannot train: found a plan of ${bytesText(total)}, expected at most ${
+      bytesText(limit)
+    }, the ` +
+      "memory limit",
     { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
   );
 }

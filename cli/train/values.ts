@@ -37,7 +37,10 @@ export function resumedValues(
 ): TrainValues {
   const { config } = saved;
   if (!isObject(config)) {
-    throw new DataError(`Cannot resume "${given.out}": found no flags in its config.json`);
+    throw new DataError(
+      `Cannot resume "${given.out}": found no flags in its config.json, expected those of the run`,
+      { hints: ["begin again with --overwrite, or copy config.json back"] },
+    );
   }
   const values: Record<string, unknown> = { ...given };
   const changed: string[] = [];

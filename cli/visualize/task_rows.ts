@@ -4,7 +4,7 @@ import { type Document, documentsOf, requestsOf, shotsOf } from "../../core/eval
 import type { ChoiceQuestion } from "../../core/eval/task.ts";
 import { taskOf, TASKS } from "../../core/eval/tasks/mod.ts";
 import { UsageError } from "../../core/errors.ts";
-import { nearest } from "../flags/suggest.ts";
+import { suggestionHint } from "../flags/suggest.ts";
 import type { RawText } from "./input.ts";
 import type { VisualizeValues } from "./values.ts";
 
@@ -15,15 +15,20 @@ export async function readTaskRows(
 ): Promise<RawText[]> {
   const task = taskOf(name);
   if (!task) {
-    const close = nearest(name, TASKS.map((known) => known.name));
+    const names = TASKS.map((known) => known.name);
     throw new UsageError(`Cannot visualize task "${name}": found no such task`, {
-      hints: [close ? `did you mean "${close}"?` : "`parscale eval ls` lists the tasks"],
+      hints: [suggestionHint(name, names, "`parscale eval ls` lists the tasks")!],
     });
   }
   if (data === undefined) {
     throw new UsageError(
       `Cannot visualize task ${name}: found no --data, expected the folder of the benchmarks`,
-      { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
+      {
+        hints: [
+          "pass it with --data, or once for all in PARSCALE_DATA",
+          "`parscale eval ls` shows what each task needs and where it comes from",
+        ],
+      },
     );
   }
   const shots = shotsOf(task, asked);

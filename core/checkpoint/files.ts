@@ -210,7 +210,7 @@ export function readExactlySync(
 
 function endsEarly(path: string, offset: number, done: number, expected: number): DataError {
   return new DataError(
-    `Cannot read "${path}": the file ends at byte ${
+    `Cannot read "${path}": found its end at byte ${
       offset + done
     }, expected ${expected} bytes from byte ${offset}`,
     { hints: ["the file was cut short; copy it again"] },

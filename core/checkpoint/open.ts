@@ -266,7 +266,12 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
   await requireFolder(directory);
   if (!await statIfExists(`${directory}/${ADAPTER_FILE}`)) {
     throw new DataError(
-      `Cannot open adapter "${directory}": found no ${ADAPTER_FILE}, expected a folder written by convert --introduced-only`,
+      `Cannot open adapter "${directory}": found no ${ADAPTER_FILE}, expected a folder of introduced tensors`,
+      {
+        hints: [
+          "`convert --introduced-only` and `train --train-params introduced` write such folders",
+        ],
+      },
     );
   }
   const configPath = `${directory}/${CONFIG_FILE}`;

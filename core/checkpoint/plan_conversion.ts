@@ -145,14 +145,12 @@ function checkOptions(options: ConversionOptions): void {
       continue;
     }
     throw new UsageError(
-      `Cannot convert with ${flag} ${value}: expected an integer from ${low} to ${high}`,
+      `Cannot use ${flag}: found ${value}, expected an integer from ${low} to ${high}`,
     );
   }
   const { smoothing = 0, streams, strip, introducedOnly } = options;
   if (!(smoothing >= 0 && smoothing <= 1)) {
-    throw new UsageError(
-      `Cannot convert with --smoothing ${smoothing}: expected a number from 0 to 1`,
-    );
+    throw new UsageError(`Cannot use --smoothing: found ${smoothing}, expected 0 to 1`);
   }
   if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
     throw new UsageError(

@@ -69,7 +69,9 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
   }
   using _ = file;
   const info = await file.stat();
-  if (!info.isFile) throw new DataError(`Cannot read "${path}": found no regular file`);
+  if (!info.isFile) {
+    throw new DataError(`Cannot read "${path}": found a folder or device, expected a file`);
+  }
   if (info.size < 8) {
     throw new DataError(
       `Cannot read "${path}": found ${info.size} bytes, expected a safetensors file`,

@@ -42,7 +42,12 @@ const MAX_DEPTH = 4;
 /** Reads a task's rows, and those shots are drawn from unless `shots` is 0. */
 export async function readTaskData(task: Task, data: string, shots: number): Promise<TaskData> {
   const info = await statIfExists(data);
-  if (!info) throw new DataError(`Cannot read data "${data}": found no such file or folder`);
+  if (!info) {
+    throw new DataError(
+      `Cannot read data "${data}": found nothing there, expected a folder of benchmarks or one file`,
+      { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
+    );
+  }
   const files: DataFile[] = [];
   const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
   if (!info.isDirectory) {

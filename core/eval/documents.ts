@@ -124,7 +124,7 @@ function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: bool
   const draws = count + Number(spare);
   if (pool.length < draws) {
     throw new UsageError(
-      `Cannot draw ${draws} shots for ${task.name}: found ${pool.length} rows to draw from`,
+      `Cannot draw ${draws} shots for ${task.name}: found ${pool.length} rows, expected at least as many`,
       { hints: ["use fewer --shots, or the whole split"] },
     );
   }

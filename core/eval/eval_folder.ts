@@ -47,7 +47,7 @@ export class EvalFolder implements Disposable {
   ): Promise<EvalFolder> {
     const begun = await statIfExists(join(path, CONFIG)) !== undefined;
     if (resume && !begun) {
-      throw new DataError(`Cannot resume "${path}": found no evaluation there`, {
+      throw new DataError(`Cannot resume "${path}": found none there, expected an evaluation`, {
         hints: ["without --resume a new one is begun"],
       });
     }

@@ -9,7 +9,7 @@
  *
  * Beams are sequences of one batch; moving a beam moves its rows in all P streams.
  */
-import { NumericalError } from "../errors.ts";
+import { notFinite } from "../errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
@@ -137,7 +137,7 @@ function logSumExp(row: HostArray): number {
   let total = 0;
   for (const x of row) total += Math.exp(x - peak);
   if (!Number.isFinite(total)) {
-    throw new NumericalError("Cannot rank tokens: a logit is not finite");
+    throw notFinite("rank tokens", "a logit that is infinite or NaN");
   }
   return peak + Math.log(total);
 }

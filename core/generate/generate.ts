@@ -8,7 +8,7 @@
  * Every request draws from its own random stream, so its result does not depend on what it shares the
  * batch with.
  */
-import { NumericalError } from "../errors.ts";
+import { notFinite } from "../errors.ts";
 import type { ForwardOptions } from "../model/forward.ts";
 import type { RandomStream } from "../random.ts";
 import type { HostArray } from "../runtime/device.ts";
@@ -222,7 +222,7 @@ class Batch {
     const logits = outputs.get("logits");
     if (!logits) {
       if (Number.isNaN(outputs.get("logprobs")![b])) {
-        throw new NumericalError("Cannot choose a token: a logit is NaN");
+        throw notFinite("choose a token", "NaN as a logit");
       }
       return outputs.get("argmax")![b]!;
     }

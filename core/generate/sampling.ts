@@ -4,7 +4,7 @@
  * The filters apply in this order, each on what the one before left, as in Hugging Face transformers.
  * Equal logits rank by token id, so the result depends on nothing but logits, options and the draw.
  */
-import { NumericalError } from "../errors.ts";
+import { notFinite } from "../errors.ts";
 import type { RandomStream } from "../random.ts";
 
 /** How to choose; the defaults of a field mean "off". */
@@ -28,7 +28,7 @@ export function argmax(logits: ArrayLike<number>): number {
   for (let i = 0; i < logits.length; i++) {
     const x = logits[i]!;
     if (x > logits[best]!) best = i;
-    else if (x !== x) throw new NumericalError(`Cannot choose a token: the logit of ${i} is NaN`);
+    else if (x !== x) throw notFinite("choose a token", `NaN as the logit of token ${i}`);
   }
   return best;
 }

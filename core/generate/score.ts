@@ -5,7 +5,7 @@
  * before) and fed in chunks through the KV cache, so memory does not grow with length. Only positions
  * whose next token is asked for reach the output matrix.
  */
-import { NumericalError } from "../errors.ts";
+import { notFinite } from "../errors.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, CHUNK } from "./prefill.ts";
@@ -158,7 +158,7 @@ export function emptyScore({ tokens, from }: ScoreRequest) {
 export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: boolean }): Score {
   const loglikelihood = score.tokenLogprobs.reduce((sum, x) => sum + x, 0);
   if (Number.isFinite(loglikelihood)) return { ...score, loglikelihood };
-  throw new NumericalError("Cannot score a sequence: a log-probability is not finite");
+  throw notFinite("score a sequence", "a log-probability that is infinite or NaN");
 }
 
 function roundUp(size: number, step: number): number {

@@ -6,7 +6,7 @@
  * pass. What surprises: a stream alone still ran through its own prefix, so it is no model without
  * ParScale.
  */
-import { NumericalError } from "../errors.ts";
+import { notFinite } from "../errors.ts";
 import type { Engine } from "./engine.ts";
 import { checkTokens } from "./prefill.ts";
 import { feedPieces, type Piece, slotsFor } from "./score.ts";
@@ -52,7 +52,7 @@ export async function scoreStreams(
     const isFinite = tokenLogprobs.every(Number.isFinite) &&
       streamLogprobs.every((row) => row.every(Number.isFinite));
     if (!isFinite) {
-      throw new NumericalError("Cannot score streams: a log-probability is not finite");
+      throw notFinite("score streams", "a log-probability that is infinite or NaN");
     }
   }
   return scores;

@@ -30,7 +30,11 @@ let libc: Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] | undefined;
 
 function symbols(): Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] {
   const name = LIBC[Deno.build.os];
-  if (!name) throw new EnvironmentError(`Cannot map memory on ${Deno.build.os}`);
+  if (!name) {
+    throw new EnvironmentError(
+      `Cannot map memory: found ${Deno.build.os}, expected one of ${Object.keys(LIBC).join(", ")}`,
+    );
+  }
   return libc ??= Deno.dlopen(name, SYMBOLS).symbols;
 }
 
@@ -67,7 +71,11 @@ export class MemoryMap {
   static file(path: string): MemoryMap {
     const byteLength = fileSize(path);
     const descriptor = symbols().open(new TextEncoder().encode(`${path}\0`), 0);
-    if (descriptor < 0) throw new EnvironmentError(`Cannot open "${path}" to map it`);
+    if (descriptor < 0) {
+      throw new EnvironmentError(`Cannot map "${path}": found a file that does not open`, {
+        hints: ["check its owner and mode, and how many files are open (`ulimit -n`)"],
+      });
+    }
     try {
       return MemoryMap.#map(byteLength, READ, SHARED, descriptor, `"${path}"`);
     } finally {

@@ -14,9 +14,13 @@ export function storedType({ dtype }: TensorType): WeightType {
 /** The elements of a weight, widened to f32. Throws what the file system throws. */
 export function weightValues(weight: HostTensor | FileTensor): Float32Array {
   const values = new Float32Array(elementCount(weight.shape));
-  const bytes = "path" in weight ? readBytes(weight) : hostBytes(weight);
-  widenInto(values, bytes, storedType(weight));
+  widenInto(values, storedBytes(weight), storedType(weight));
   return values;
+}
+
+/** The bytes of a weight as they are stored. Throws what the file system throws. */
+export function storedBytes(weight: HostTensor | FileTensor): Uint8Array {
+  return "path" in weight ? readBytes(weight) : hostBytes(weight);
 }
 
 /** The stored bytes of a weight in host memory. */

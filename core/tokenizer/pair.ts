@@ -38,7 +38,8 @@ export function encodePair(
     const tokens = Array.from(tokenizer.encode(continuation));
     if (startToken === undefined) {
       throw new DataError(
-        "Cannot score after an empty prompt: this model has no end token to start from",
+        "Cannot score after an empty prompt: found no end token in the model, expected one to start from",
+        { hints: ["give the row a prompt, or eos_token_id to the model's config.json"] },
       );
     }
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };

@@ -79,7 +79,9 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const specs = parameterSpecs(config);
   const R = choices.reparameterize;
   if (R > 0 && !config.prefix) {
-    throw new UsageError("Cannot reparameterise prefixes: found a model without, expected some");
+    throw new UsageError("Cannot reparameterise prefixes: found a model without, expected some", {
+      hints: ["--streams 4 gives it prefixes, or --transform prefix for a single stream"],
+    });
   }
   const mlp = R > 0 ? reparameterSpecs(config, R) : [];
   const { params, aggregation, seed } = choices;

@@ -119,7 +119,7 @@ Deno.test("choice tasks are refused with the reason, and nothing to compare is m
   assertRefused(
     await runParscale(["compare", "--model", PLAIN_MODEL, "--tasks", "piqa", "--data", DATA]),
     2,
-    "Cannot compare on piqa: nothing is decoded there, so beams would change nothing, expected " +
+    "Cannot compare on piqa: found given choices, of which nothing is decoded, expected " +
       "gsm8k, gsm8k_cot or minerva_math",
   );
   assertRefused(
@@ -127,6 +127,23 @@ Deno.test("choice tasks are refused with the reason, and nothing to compare is m
     2,
     "Cannot compare: found neither --model nor folders, expected one of them",
   );
+});
+
+Deno.test("an evaluation that fails ends the comparison with its own exit code", async () => {
+  const compare = ["compare", "--tasks", "gsm8k", "--data", DATA, "--limit", "1", "--model"];
+  const missing = await runParscale([...compare, "./none"]);
+  assertEquals([missing.code, missing.stdout], [3, ""]);
+  assertStringIncludes(missing.stderr, 'error: Cannot open model "./none"');
+  assertStringIncludes(
+    missing.stderr,
+    "error: Cannot compare: found `parscale eval --model ./none",
+  );
+  assertStringIncludes(
+    missing.stderr,
+    "to end with 3, expected 0\n\nhint: its own error stands above",
+  );
+  const limited = await runParscale([...compare, PLAIN_MODEL, "--memory-limit", "1"]);
+  assertEquals(limited.code, 4, limited.stderr);
 });
 
 Deno.test("a closed pipe ends quietly with 0", async () => {

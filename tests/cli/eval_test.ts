@@ -194,15 +194,15 @@ Deno.test("misuse is refused before a model is opened", async () => {
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--shots", "four"],
-      "Cannot use --shots four: expected a number, or TASK=NUMBER",
+      'Cannot use --shots: found "four", expected a number, or TASK=NUMBER',
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--shots", "mmlu=4"],
-      'Cannot use --shots mmlu=4: found no "mmlu" among --tasks',
+      'Cannot use --shots mmlu=4: found no "mmlu" among --tasks, expected one of gsm8k',
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--shard", "3/2"],
-      "Cannot use --shard 3/2: expected I/N with I from 1 to N",
+      'Cannot use --shard: found "3/2", expected I/N with I from 1 to N',
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--ids", "12"],

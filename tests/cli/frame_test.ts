@@ -1,7 +1,6 @@
-/** The frame as a black box: exit codes, streams, help, colour, pipes, completions, start-up. */
+/** The frame as a black box: exit codes, streams, help, colour, pipes, start-up. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import { SHELLS } from "../../cli/flags/completions.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
 
 const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
@@ -137,38 +136,6 @@ Deno.test("an existing file is only replaced with --overwrite", async () => {
     assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
     assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["formats.txt"]);
   });
-});
-
-Deno.test("completions: every shell has a script; bash loads it and completes", async () => {
-  for (const shell of SHELLS) {
-    const { code, stdout } = await runParscale(["completions", shell]);
-    assertEquals(code, 0);
-    assertStringIncludes(stdout, "parscale");
-  }
-  const { stdout, stderr } = await runShell(`
-    source <(parscale completions bash)
-    complete -p parscale
-    try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
-    try comple
-    try completions ""
-    try completions z
-    try completions --dry
-    try completions --format j
-    try completions --format = cs
-    try help -o /etc/host
-  `);
-  assertEquals(stderr, "");
-  const lines = stdout.split("\n");
-  assertEquals(lines.slice(0, 7), [
-    "complete -F _parscale parscale",
-    "completions",
-    "bash zsh fish powershell",
-    "zsh",
-    "--dry-run",
-    "json jsonl",
-    "csv",
-  ]);
-  assertStringIncludes(lines[7]!, "/etc/host");
 });
 
 /** A program whose one command waits for ever, or saves when it is interrupted. */

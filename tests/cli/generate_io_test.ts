@@ -111,9 +111,17 @@ Deno.test("a line that is no row ends the command with 3 and its number", async 
 Deno.test("misuse ends with 2 and says what is expected", async () => {
   const run = (...args: string[]) => runParscale([...FEW, "--prompt", "a", ...args]);
   const beams = await run("--num-beams", "2", "--temperature", "1");
-  assertRefused(beams, 2, "Cannot search beams and sample: found --num-beams with --temperature");
+  assertRefused(
+    beams,
+    2,
+    "Cannot search beams and sample: found --num-beams with --temperature, expected one of them",
+  );
   const many = await run("--num-return", "3", "--num-beams", "2");
-  assertRefused(many, 2, "Cannot return 3 results: found 2 beams and no sampling");
+  assertRefused(
+    many,
+    2,
+    "Cannot return 3 results: found 2 beams and no sampling, expected as many beams or a temperature",
+  );
   for (
     const bad of [["--top-p", "0"], ["--temperature", "-1"], ["--max-tokens", "0"], ["--eos", "x"]]
   ) {
@@ -122,10 +130,10 @@ Deno.test("misuse ends with 2 and says what is expected", async () => {
   assertRefused(
     await run("--weights", "q8", "--block-size", "17"),
     2,
-    "Cannot use --block-size 17: expected 16, 32, 64, 128 or 256",
+    "Cannot use --block-size: found 17, expected 16, 32, 64, 128 or 256",
   );
   const eos = await run("--eos", "1,512");
-  assertRefused(eos, 2, "Cannot use --eos 512: expected token ids from 0 to 511");
+  assertRefused(eos, 2, "Cannot use --eos: found 512, expected token ids from 0 to 511");
 });
 
 Deno.test("a flag that changes nothing is a warning, silenced by -q", async () => {

@@ -53,6 +53,16 @@ Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
   assertEquals(await run(["--tokenize", "-"], ""), "");
 });
 
+Deno.test("a run stands for its newest checkpoint, for the tokenizer too", () =>
+  withScratch(async (cwd) => {
+    await Deno.mkdir(`${cwd}/run`);
+    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
+    const ids = (model: string) =>
+      runParscale(["inspect", "--model", model, "--tokenize", "2+2="], { cwd });
+    assertEquals(await ids("run"), await ids(MODEL));
+  }));
+
 Deno.test("rows that cannot be used are named by line; good ones before are out already", async () => {
   const cases: [string, string, string][] = [
     ["--tokenize", '"a"\n{', "Cannot read line 2 of stdin: found "],

@@ -37,6 +37,8 @@ const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/--preset paper-1t/, "--preset paper-1t --n-samples 1"],
   [/--input 128 --output 32/, "--input 8 --output 2"],
   [/--bootstrap 500/, "--bootstrap 20"],
+  [/^(parscale bench --model \S+)/, "$1 --rounds 1 --prompt 32"],
+  [/(parscale bench --compare .*--against \S+)/, "$1 --tolerance 100000%"],
 ];
 
 /** Fenced blocks of shell lines, without comments. */

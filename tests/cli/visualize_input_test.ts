@@ -176,6 +176,6 @@ Deno.test("misuse: two sources, flags without a task, figures on stdout or in on
     runParscale([...SHOW, "--hmtl", "a"]),
   ]);
   assertEquals([none.code, task.code, flag.code], [2, 2, 2]);
-  assertStringIncludes(task.stderr, 'hint: did you mean "gsm8k"?');
+  assertStringIncludes(task.stderr, "hint: did you mean `gsm8k`?");
   assertStringIncludes(flag.stderr, "did you mean `--html`?");
 });

@@ -36,7 +36,7 @@ Deno.test("a worker hashes a large model as one thread would, and its errors are
     Deno.truncateSync(`${folder}/large/model.safetensors`, LARGE / 2);
     const error = await userError(() => backboneHash(checkpoint));
     assertEquals(error.kind, "data");
-    assertStringIncludes(error.message, "the file ends at byte");
+    assertStringIncludes(error.message, "found its end at byte");
     assertEquals(error.hints.length, 1);
     Deno.removeSync(`${folder}/large/model.safetensors`);
     assertEquals((await userError(() => backboneHash(checkpoint))).kind, "data");

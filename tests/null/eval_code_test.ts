@@ -184,7 +184,7 @@ Deno.test("unfit problem files say what is wrong", async () => {
     atol: 0,
   };
   const json = JSON.stringify(row);
-  assertStringIncludes(await message(""), "it is empty, expected JSON lines");
+  assertStringIncludes(await message(""), "found an empty file, expected JSON lines");
   assertStringIncludes(await message("text"), "line 1 is no JSON object, expected one problem");
   assertStringIncludes(await message(`${json}\n${json}`), 'line 2 repeats task "HumanEval/0"');
   assertStringIncludes(

@@ -61,6 +61,11 @@ Deno.test("colour: flag before environment before terminal, per stream", () => {
   const { io } = captureIo({ terminals: ["stderr"] });
   assertEquals(io.palette("stderr").error("x"), "\x1b[31mx\x1b[39m");
   assertEquals(io.palette("stdout").error("x"), "x");
+  const { success, warning, hint } = io.palette("stderr");
+  assertEquals(
+    [success("x"), warning("x"), hint("x")],
+    ["\x1b[32mx\x1b[39m", "\x1b[33mx\x1b[39m", "\x1b[36mx\x1b[39m"],
+  );
 });
 
 Deno.test("input: lines across chunks, last line without end, CRLF", async () => {

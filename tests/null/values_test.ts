@@ -53,6 +53,20 @@ Deno.test("sizes are bytes, binary and decimal units differ", () => {
   }
 });
 
+Deno.test("shares are percents or fractions, to the digit", () => {
+  const flag: Flag = { type: "share", min: 0, max: 1, ...words };
+  const cases: [string, number][] = [["5%", 0.05], ["0.05", 0.05], ["12.5%", 0.125], ["100%", 1]];
+  for (const [text, value] of cases) assertEquals(readValue(flag, text), value, text);
+  assertEquals(readValue(flag, 0.05), 0.05);
+  for (const value of [0.05, 0.07, 0.125, 0.29, 1]) {
+    assertEquals(readValue(flag, formatValue(flag, value)), value);
+  }
+  assertEquals(formatValue(flag, 0.07), "7%");
+  for (const text of ["", "%", "5%%", "five", "101%", "-1%"]) {
+    rejects(flag, text, "a share such as 5% from 0% to 100%");
+  }
+});
+
 Deno.test("durations are seconds", () => {
   assertEquals(parseDuration("30s"), 30);
   assertEquals(parseDuration("5m"), 300);

@@ -68,7 +68,9 @@ export async function readProblems(path: string, benchmark: Benchmark): Promise<
     problems.set(problem.taskId, problem);
   }
   if (problems.size === 0) {
-    throw new DataError(`Cannot read problems from "${path}": it is empty, expected JSON lines`);
+    throw new DataError(
+      `Cannot read problems from "${path}": found an empty file, expected JSON lines`,
+    );
   }
   return [...problems.values()];
 }

@@ -5,6 +5,7 @@
  * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
  * variants of the response. What surprises: a blank response follows nothing, not even "no commas".
  */
+import { show } from "../../checkpoint/files.ts";
 import { DataError } from "../../errors.ts";
 import { strip } from "../python_text.ts";
 import { type Checker, type Family, requireArguments } from "./checker.ts";
@@ -101,13 +102,13 @@ export function requireInstructions(ids: unknown, kwargs: unknown, where: string
   const isObject = (value: unknown) => typeof value === "object" && value !== null;
   if (!Array.isArray(ids) || !ids.every((id) => typeof id === "string")) {
     throw new DataError(
-      `Cannot read "instruction_id_list" of ${where}: expected a list of instruction ids`,
+      `Cannot read "instruction_id_list" of ${where}: found ${show(ids)}, expected a list of ids`,
     );
   }
   if (!Array.isArray(kwargs) || kwargs.length !== ids.length || !kwargs.every(isObject)) {
     throw new DataError(
-      `Cannot read "kwargs" of ${where}: expected a list of ${ids.length} objects, one for each ` +
-        "instruction",
+      `Cannot read "kwargs" of ${where}: found ${show(kwargs)}, expected a list of ${ids.length} ` +
+        "objects, one for each instruction",
     );
   }
   return ids.map((id: string, i) => {

@@ -20,7 +20,14 @@ import {
 } from "../device.ts";
 import { HostDevice } from "../host_device.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi.ts";
-import { lower, type Lowered, lowers, type MatrixFormat, updateName } from "./lower.ts";
+import {
+  lower,
+  type Lowered,
+  lowers,
+  type MatrixFormat,
+  SIZE_ARRAYS,
+  updateName,
+} from "./lower.ts";
 import { Session, weightBytes } from "./session.ts";
 
 /** Choices of the cpu device. */
@@ -60,13 +67,6 @@ const ARRAYS = {
   f16: Uint16Array,
   bool: Uint8Array,
 } as const;
-
-/** What depends on sizes, as the library takes it. */
-const SIZE_ARRAYS = {
-  i64: (data: readonly number[]) => BigInt64Array.from(data, BigInt),
-  i32: (data: readonly number[]) => Int32Array.from(data),
-  f32: (data: readonly number[]) => Float32Array.from(data),
-};
 
 /** See the head of this file. */
 export class CpuDevice extends HostDevice implements Device {

@@ -24,7 +24,8 @@ export function onnxRuntimePath(): string {
   const file = LIBRARY[platform];
   if (!file) {
     throw new EnvironmentError(
-      `Cannot use device "cpu": ONNX Runtime ships no library for ${platform}`,
+      `Cannot use device "cpu": found no library of ONNX Runtime for ${platform}, expected one of ` +
+        Object.keys(LIBRARY).join(", "),
       { hints: ["use --device reference (slow)"] },
     );
   }
@@ -33,7 +34,7 @@ export function onnxRuntimePath(): string {
     return `${entry.slice(0, entry.lastIndexOf("/dist/"))}/bin/napi-v6/${file}`;
   } catch (cause) {
     throw new EnvironmentError(
-      `Cannot use device "cpu": the package onnxruntime-node is not installed`,
+      `Cannot use device "cpu": found no package onnxruntime-node, expected it among the installed`,
       { hints: ["run `deno install` in the project folder"], cause },
     );
   }
@@ -55,6 +56,8 @@ export function openOnnxRuntime(): Deno.PointerObject {
       cause,
     });
   }
-  if (!base) throw new EnvironmentError(`Cannot load "${path}": OrtGetApiBase returned nothing`);
+  if (!base) {
+    throw new EnvironmentError(`Cannot load "${path}": found no API in it, expected ONNX Runtime`);
+  }
   return base;
 }

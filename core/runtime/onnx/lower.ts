@@ -10,7 +10,7 @@
 import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
 import type { OnnxType } from "./capi.ts";
 import { RULES } from "./lowering_rules.ts";
-import { OnnxModel } from "./model.ts";
+import { type FilePlace, OnnxModel } from "./model.ts";
 
 /** How matrices of linear layers are stored. */
 export type MatrixFormat =
@@ -37,6 +37,8 @@ export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
+  /** Makes the model whole in itself, for these sizes alone: where each weight lies in a file. */
+  readonly place?: (name: string, use: WeightUse) => FilePlace;
 }
 
 /** A tensor that depends on the sizes of a program, bound as an input. */
@@ -44,6 +46,13 @@ export interface SizeInput {
   readonly type: "i64" | "i32" | "f32";
   readonly data: readonly number[];
 }
+
+/** What depends on sizes, as the library takes it. */
+export const SIZE_ARRAYS = {
+  i64: (data: readonly number[]) => BigInt64Array.from(data, BigInt),
+  i32: (data: readonly number[]) => Int32Array.from(data),
+  f32: (data: readonly number[]) => Float32Array.from(data),
+};
 
 /** A program as ONNX Runtime takes it. */
 export interface Lowered {
@@ -99,7 +108,7 @@ export class Lowering {
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
-      this.#names.set(value, model.input(name, value.dtype as OnnxType, value.shape.length));
+      this.#names.set(value, model.input(name, value.dtype as OnnxType, this.#sizesOf(value)));
     }
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
@@ -123,7 +132,7 @@ export class Lowering {
     for (const [name, value] of leaving) {
       const source = this.get(value);
       if (source !== name) model.node("Identity", [source], {}, { output: name });
-      model.output(name, value.dtype as OnnxType, value.shape.length);
+      model.output(name, value.dtype as OnnxType, this.#sizesOf(value));
     }
     return { bytes: model.finish(), weights: this.#weights, sizes: this.#sizes };
   }
@@ -165,9 +174,10 @@ export class Lowering {
   weight(value: Value, form: WeightForm, type: OnnxType, shape: Shape): string {
     const parameter = this.#parameters.get(value)!;
     const name = `${parameter}#${form}`;
-    if (!this.#weights.has(name)) this.model.weight(name, type, shape);
-    this.#weights.set(name, { parameter, form, type, shape });
-    return name;
+    if (this.#weights.has(name)) return name;
+    const use = { parameter, form, type, shape };
+    this.#weights.set(name, use);
+    return this.model.weight(name, type, shape, this.options.place?.(name, use));
   }
 
   /** An i64 constant that is the same for all sizes. */
@@ -191,7 +201,14 @@ export class Lowering {
   size(input: SizeInput): string {
     const name = `size.${this.#sizes.size}`;
     this.#sizes.set(name, input);
-    return this.model.input(name, input.type, 1);
+    const { type, data } = input;
+    if (!this.options.place) return this.model.input(name, type, [undefined]);
+    return this.model.constant(name, type, [data.length], SIZE_ARRAYS[type](data));
+  }
+
+  /** Declared sizes: those of the program where the model is for them alone. */
+  #sizesOf({ shape }: Value): readonly (number | undefined)[] {
+    return shape.map((size) => this.options.place ? size : undefined);
   }
 
   #nameOf(value: Value): string {

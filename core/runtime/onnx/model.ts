@@ -14,6 +14,14 @@ const OPSETS = [["", 24], ["com.microsoft", 1]] as const;
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
 
+/** Where the bytes of a weight lie: the keys are those of the format. */
+export interface FilePlace {
+  /** File beside the model. */
+  readonly location: string;
+  readonly offset: number;
+  readonly length: number;
+}
+
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
   readonly #graph = new Message();
@@ -44,25 +52,29 @@ export class OnnxModel {
   }
 
   /**
-   * Declares a weight that is given as an initializer when the session is made. The format wants a
-   * file that exists even so; it names the library, which does, and nothing is read from it.
+   * Declares a weight that lies in a file; without one it is given as an initializer when the session
+   * is made. The format wants a file that exists even so; it names the library, which does, and nothing
+   * is read from it.
    */
-  weight(name: string, type: OnnxType, shape: readonly number[]): string {
+  weight(name: string, type: OnnxType, shape: readonly number[], place?: FilePlace): string {
     const external = 1;
-    const location = new Message().bytes(1, "location").bytes(2, this.#file);
-    this.#graph.bytes(5, tensor(name, type, shape).bytes(13, location).integer(14, external));
+    const message = tensor(name, type, shape);
+    for (const [key, value] of Object.entries(place ?? { location: this.#file })) {
+      message.bytes(13, new Message().bytes(1, key).bytes(2, String(value)));
+    }
+    this.#graph.bytes(5, message.integer(14, external));
     return name;
   }
 
-  /** Declares an input of any size. */
-  input(name: string, type: OnnxType, rank: number): string {
-    this.#graph.bytes(11, valueInfo(name, type, rank));
+  /** Declares an input; a size that is undefined may be any. */
+  input(name: string, type: OnnxType, sizes: readonly (number | undefined)[]): string {
+    this.#graph.bytes(11, valueInfo(name, type, sizes));
     return name;
   }
 
-  /** Declares an output of any size. */
-  output(name: string, type: OnnxType, rank: number): void {
-    this.#graph.bytes(12, valueInfo(name, type, rank));
+  /** Declares an output; a size that is undefined may be any. */
+  output(name: string, type: OnnxType, sizes: readonly (number | undefined)[]): void {
+    this.#graph.bytes(12, valueInfo(name, type, sizes));
   }
 
   /**
@@ -89,9 +101,15 @@ function tensor(name: string, type: OnnxType, shape: readonly number[]): Message
   return message.integer(2, ONNX_TYPE[type]).bytes(8, name);
 }
 
-function valueInfo(name: string, type: OnnxType, rank: number): Message {
+function valueInfo(
+  name: string,
+  type: OnnxType,
+  sizes: readonly (number | undefined)[],
+): Message {
   const shape = new Message();
-  for (let axis = 0; axis < rank; axis++) shape.bytes(1, new Message());
+  for (const size of sizes) {
+    shape.bytes(1, size === undefined ? new Message() : new Message().integer(1, size));
+  }
   const tensorType = new Message().integer(1, ONNX_TYPE[type]).bytes(2, shape);
   return new Message().bytes(1, name).bytes(2, new Message().bytes(1, tensorType));
 }

@@ -1,0 +1,117 @@
+/** `parscale export`: a model as ONNX files that run without parscale. */
+import { UsageError } from "../../core/errors.ts";
+import { checkBlockSize, matrixFlags } from "../open_model.ts";
+import { startProgress } from "../output/progress.ts";
+import { openReport } from "../output/report.ts";
+import { engineFlags } from "../flags/common.ts";
+import { defineCommand } from "./define.ts";
+
+export const command = defineCommand({
+  name: "export",
+  summary: "Write a model as ONNX files that run without parscale",
+  description:
+    "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
+    "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
+    "Python: in a server, in a browser, on a phone. The logits are those of the cpu device. The " +
+    "folder appears complete or not at all.",
+  examples: [
+    { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
+    {
+      text: "Small, for a phone",
+      line: "parscale export --model run --onnx --weights q4 --capacity 512 --out phone",
+    },
+  ],
+  flags: {
+    model: {
+      type: "path",
+      required: true,
+      group: "Export",
+      summary: "Checkpoint folder, or organisation/name on the hub",
+      details: "A run of `train` is one too.",
+    },
+    adapter: engineFlags.adapter,
+    onnx: {
+      type: "switch",
+      group: "Export",
+      summary: "In the ONNX format, the only one there is",
+      details: "Said outright, so that scripts stay right when there are others.",
+    },
+    out: {
+      type: "path",
+      required: true,
+      letter: "o",
+      group: "Export",
+      summary: "Folder to make",
+      details: "Must not exist, or --overwrite replaces it.",
+    },
+    tokens: {
+      type: "int",
+      min: 1,
+      max: 65536,
+      default: 64,
+      group: "Export",
+      unit: "tokens",
+      summary: "Tokens of a prompt that are read at once",
+      details: "Shorter prompts are padded, longer ones read in pieces.",
+    },
+    capacity: {
+      type: "int",
+      min: 1,
+      max: 1 << 20,
+      default: 1024,
+      group: "Export",
+      unit: "tokens",
+      summary: "Longest text, prompt included",
+      details: "Keys and values for all of it go in and out at every step.",
+    },
+    ...matrixFlags,
+  },
+  async plan(values) {
+    checkFormat(values);
+    const { parts } = await import("../export/parts.ts");
+    const { config } = await parts(values);
+    return [
+      `would write prefill.onnx (${values.tokens} tokens), decode.onnx and their weights to ${values.out}`,
+      `streams: ${config.streams}`,
+    ];
+  },
+  async run(values, io, invocation) {
+    checkFormat(values);
+    const { parts, writeExport } = await import("../export/parts.ts");
+    const opened = await parts(values);
+    using report = openReport(io, invocation, { schema: "parscale.export/1" });
+    using progress = startProgress(io, { label: "Writing", unit: "MB" });
+    const bytes = await writeExport(values, opened, (done) => progress.update(done / 1e6));
+    await report.finish({
+      out: values.out,
+      streams: opened.config.streams,
+      tokens: values.tokens,
+      capacity: values.capacity,
+      weights: values.weights,
+      weight_bytes: bytes,
+      files: "prefill.onnx, decode.onnx, weights.bin, export.json, README.md",
+    });
+  },
+});
+
+function checkFormat(
+  { onnx, tokens, capacity, blockSize }: {
+    onnx: boolean;
+    tokens: number;
+    capacity: number;
+    blockSize: number | undefined;
+  },
+): void {
+  checkBlockSize(blockSize);
+  if (!onnx) {
+    throw new UsageError("Cannot export: found no format, expected --onnx", {
+      hints: ["add --onnx"],
+    });
+  }
+  if (tokens > capacity) {
+    throw new UsageError(
+      `Cannot export: found --tokens ${tokens} and --capacity ${capacity}, expected the first to fit`,
+      { hints: ["give a larger --capacity"] },
+    );
+  }
+}

@@ -1,0 +1,60 @@
+/** What `parscale export` writes: programs and weights, the tokenizer, what is in them, how to use them. */
+import { companionFiles } from "../../core/checkpoint/plan_conversion.ts";
+import { writeFolder } from "../../core/checkpoint/folder.ts";
+import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import { copyFile, writeJson, writeText } from "../../core/checkpoint/write.ts";
+import { buildForward } from "../../core/model/forward.ts";
+import { DEFAULT_BLOCK } from "../../core/runtime/mod.ts";
+import { exportPrograms } from "../../core/runtime/onnx/export.ts";
+import { openNamedCheckpoint } from "../open_model.ts";
+import { VERSION } from "../version.ts";
+import guide from "./guide.md" with { type: "text" };
+
+/** Values of the flags. */
+export interface ExportValues {
+  readonly model: string;
+  readonly adapter: string | undefined;
+  readonly out: string;
+  readonly tokens: number;
+  readonly capacity: number;
+  readonly weights: "f32" | "q8" | "q4";
+  readonly blockSize: number | undefined;
+  readonly overwrite: boolean;
+}
+
+/** Opens the model. */
+export async function parts(values: ExportValues): Promise<Checkpoint> {
+  return await openNamedCheckpoint(values);
+}
+
+/** Writes the folder and returns the bytes of the weights. */
+export async function writeExport(
+  values: ExportValues,
+  { config, tensors, directory }: Checkpoint,
+  onProgress: (written: number, total: number) => void,
+): Promise<number> {
+  const { tokens, capacity, weights, blockSize = DEFAULT_BLOCK } = values;
+  const program = (tokens: number) =>
+    buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
+  const matrices = weights === "f32" ? { kind: weights } : { kind: weights, block: blockSize };
+  return await writeFolder(values.out, { overwrite: values.overwrite }, async (folder) => {
+    const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
+    const written = await exportPrograms(folder, programs, tensors, { matrices, onProgress });
+    await writeJson(`${folder}/export.json`, {
+      version: VERSION,
+      streams: config.streams,
+      vocab_size: config.vocabSize,
+      eos_token_ids: config.eosTokenIds,
+      tokens,
+      capacity,
+      weights,
+      programs: written.programs,
+    });
+    const text = guide.replaceAll("TOKENS", `${tokens}`).replaceAll("CAPACITY", `${capacity}`);
+    await writeText(`${folder}/README.md`, text);
+    for (const path of await companionFiles(directory)) {
+      await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
+    }
+    return written.weightBytes;
+  });
+}

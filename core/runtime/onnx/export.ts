@@ -1,0 +1,129 @@
+/**
+ * Programs as ONNX files that run without parscale, sharing one file of weights.
+ *
+ * Comes in: programs of fixed sizes and the weights of a model. Goes out: one `.onnx` file each, and
+ * one file that holds every weight once, in the form in which a program wants it.
+ *
+ * What surprises: new contents of a state leave a program under a name of their own, `new.keys.0` for
+ * `keys.0`; whoever runs it hands them in again at the next step.
+ */
+import { prepare } from "../../graph/rewrite.ts";
+import type { Program } from "../../graph/types.ts";
+import type { Weights } from "../device.ts";
+import { storedBytes, weightValues } from "../weights.ts";
+import type { OnnxType } from "./capi.ts";
+import { lower, lowers, type MatrixFormat, updateName, type WeightUse } from "./lower.ts";
+import { quantize } from "./quantize.ts";
+import { weightBytes } from "./session.ts";
+
+/** What a program takes or gives. */
+export interface ExportedTensor {
+  readonly name: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** For a state: the output whose value is handed in at the next step. */
+  readonly next?: string;
+}
+
+/** One exported program. */
+export interface ExportedProgram {
+  readonly file: string;
+  readonly inputs: readonly ExportedTensor[];
+  readonly outputs: readonly ExportedTensor[];
+}
+
+/** Where the weights lie, beside the programs. */
+export const WEIGHTS_FILE = "weights.bin";
+
+/** Weights begin at multiples of this, so that they can be mapped. */
+const ALIGNMENT = 4096;
+
+/**
+ * Writes programs into a folder that exists; `onProgress` is told bytes of weights written so far.
+ * @returns the programs by name, and the bytes of the weights
+ */
+export async function exportPrograms(
+  folder: string,
+  programs: ReadonlyMap<string, Program>,
+  weights: Weights,
+  { matrices, onProgress = () => {} }: {
+    matrices: MatrixFormat;
+    onProgress?: (written: number, total: number) => void;
+  },
+): Promise<{ programs: Record<string, ExportedProgram>; weightBytes: number }> {
+  const places = new Map<string, { use: WeightUse; offset: number; length: number }>();
+  let end = 0;
+  const place = (name: string, use: WeightUse) => {
+    let found = places.get(name);
+    if (!found) {
+      found = { use, offset: end, length: weightBytes(use) };
+      places.set(name, found);
+      end = Math.ceil((end + found.length) / ALIGNMENT) * ALIGNMENT;
+    }
+    return { location: WEIGHTS_FILE, offset: found.offset, length: found.length };
+  };
+  const exported: Record<string, ExportedProgram> = {};
+  for (const [name, program] of programs) {
+    const storedType = (parameter: string) => weights.get(parameter)?.dtype as OnnxType | undefined;
+    const { bytes } = lower(prepare(program, lowers), { storedType, matrices, place });
+    await writeWhole(`${folder}/${name}.onnx`, [bytes]);
+    exported[name] = describe(`${name}.onnx`, program);
+  }
+  const total = end;
+  await writeWhole(`${folder}/${WEIGHTS_FILE}`, weightParts());
+  return { programs: exported, weightBytes: total };
+
+  function* weightParts(): Generator<Uint8Array> {
+    let at = 0;
+    for (const { use, offset, length } of places.values()) {
+      if (offset > at) yield new Uint8Array(offset - at);
+      yield contents(use, weights, matrices);
+      at = offset + length;
+      onProgress(at, total);
+    }
+  }
+}
+
+function describe(file: string, { inputs, state, outputs, updates }: Program): ExportedProgram {
+  const tensor = (name: string, { dtype, shape }: { dtype: string; shape: readonly number[] }) => ({
+    name,
+    dtype,
+    shape,
+  });
+  return {
+    file,
+    inputs: [
+      ...[...inputs].map(([name, type]) => tensor(name, type)),
+      ...[...state].map(([name, type]) => ({ ...tensor(name, type), next: updateName(name) })),
+    ],
+    outputs: [
+      ...[...outputs].map(([name, type]) => tensor(name, type)),
+      ...[...updates].map(([name, type]) => tensor(updateName(name), type)),
+    ],
+  };
+}
+
+/** The bytes of a weight in the form asked for. */
+function contents(use: WeightUse, weights: Weights, matrices: MatrixFormat): Uint8Array {
+  const weight = weights.get(use.parameter)!;
+  if (use.form === "stored") return storedBytes(weight);
+  const values = weightValues(weight);
+  if (use.form === "f32" || use.form === "matrix" || matrices.kind === "f32") {
+    return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  }
+  const [rows, columns] = weight.shape as [number, number];
+  const bits = matrices.kind === "q8" ? 8 : 4;
+  const blocks = Math.ceil(columns / matrices.block);
+  const codes = new Uint8Array(rows * blocks * matrices.block * bits / 8);
+  const scales = new Float32Array(rows * blocks);
+  quantize(values, rows, columns, bits, matrices.block, { codes, scales });
+  return use.form === "blocks" ? codes : new Uint8Array(scales.buffer);
+}
+
+async function writeWhole(path: string, parts: Iterable<Uint8Array>): Promise<void> {
+  using file = await Deno.open(path, { write: true, createNew: true });
+  for (const part of parts) {
+    for (let at = 0; at < part.length;) at += await file.write(part.subarray(at));
+  }
+  await file.sync();
+}

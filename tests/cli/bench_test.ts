@@ -1,0 +1,257 @@
+/** `parscale bench` as a black box: rows, turns, comparison of files, and everything refused. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+const SHORT = ["--context", "8", "--prompt", "9", "--rounds", "3", "--steps", "2", "-j", "1"];
+const BENCH = ["bench", "--model", MODEL, ...SHORT];
+
+const KEYS = [
+  "model",
+  "what",
+  "streams",
+  "batch",
+  "context",
+  "prompt",
+  "device",
+  "dtype",
+  "weights",
+  "introduced",
+  "samples_ms",
+  "median_ms",
+  "spread_ms",
+  "tokens_per_s",
+  "ratio",
+  "threads",
+  "version",
+  "deno_version",
+  "platform",
+];
+
+/** A row of an earlier file. */
+function timing(changes: Record<string, unknown> = {}) {
+  const key = { what: "decode", streams: 2, batch: 1, context: 8, prompt: null };
+  return { ...key, device: "cpu", dtype: "f32", weights: "f32", median_ms: 10, ...changes };
+}
+
+/** Compares two lists of rows in files of a scratch folder. */
+async function compare(now: string, before: string, ...flags: string[]) {
+  return await withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/last.jsonl`, before);
+    const args = ["bench", "--compare", "-", "--against", "last.jsonl", ...flags];
+    return await runParscale(args, { cwd, stdin: now });
+  });
+}
+
+Deno.test("a row per kind, streams and batch, with samples and where streams are from", async () => {
+  const rows = await rowsOf([...BENCH, "--streams", "1..4*2", "--batch", "1,3"]);
+  assertEquals(rows.map((row) => [row.what, row.batch, row.streams, row.introduced]), [
+    ...["decode", "prefill"].flatMap((what) =>
+      [1, 3].flatMap((batch) => [
+        [what, batch, 1, "none"],
+        [what, batch, 2, "own"],
+        [what, batch, 4, "random"],
+      ])
+    ),
+  ]);
+  for (const row of rows) {
+    assertEquals(Object.keys(row), KEYS);
+    const decodes = row.what === "decode";
+    assertEquals([row.context, row.prompt], decodes ? [8, null] : [0, 9]);
+    assertEquals(row.samples_ms.length, decodes ? 6 : 3);
+    assertEquals([row.device, row.dtype, row.weights, row.threads], ["cpu", "f32", "f32", 1]);
+    const sorted = row.samples_ms.toSorted((a: number, b: number) => a - b);
+    const median = decodes ? (sorted[2] + sorted[3]) / 2 : sorted[1];
+    assert(Math.abs(row.median_ms - median) < 1e-9 && row.spread_ms >= 0);
+    const tokens = row.batch * (decodes ? 1 : 9);
+    assert(Math.abs(row.tokens_per_s * row.median_ms / 1000 / tokens - 1) < 1e-9);
+    const first = rows.find(({ what }) => what === row.what);
+    assertEquals(row.ratio, row.median_ms / first.median_ms);
+  }
+});
+
+Deno.test("devices and kinds of matrices are lists; a plain model grows streams", async () => {
+  const plain = ["bench", "--model", PLAIN_MODEL, ...SHORT, "--what", "decode"];
+  const kinds = await rowsOf([...plain, "--weights", "f32,q8", "--streams", "1,2"]);
+  assertEquals(kinds.map((row) => [row.weights, row.streams, row.introduced]), [
+    ["f32", 1, "none"],
+    ["f32", 2, "random"],
+    ["q8", 1, "none"],
+    ["q8", 2, "random"],
+  ]);
+  const devices = await rowsOf([...plain, "--device", "cpu,reference"]);
+  assertEquals(devices.map((row) => [row.device, row.threads]), [["cpu", 1], ["reference", null]]);
+});
+
+Deno.test("a document, a table and a file; a run folder is its newest checkpoint", () =>
+  withScratch(async (cwd) => {
+    await Deno.mkdir(`${cwd}/run`);
+    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
+    const bench = ["bench", "--model", "run", ...SHORT];
+    const { stdout, stderr, code } = await runParscale([...bench, "--json"], { cwd });
+    assertEquals([code, stderr], [0, ""]);
+    const { schema, command, device, seed, results } = JSON.parse(stdout);
+    assertEquals([schema, command, device, seed], ["parscale.bench/1", "bench", "cpu", 0]);
+    assertEquals(results.length, 2);
+    const table = (await runParscale([...bench, "--what", "prefill"], { cwd })).stdout.split("\n");
+    assertStringIncludes(table[0]!, "medians of 3 rounds");
+    assert(/^what +P +introduced .* ratio$/.test(table[1]!), table[1]);
+    assert(/^prefill +2 +own .* 1\.00$/.test(table[2]!), table[2]);
+    const written = await runParscale([...bench, "--jsonl", "-o", "now.jsonl"], { cwd });
+    assertEquals(written, { code: 0, stdout: "", stderr: "" });
+    await Deno.writeTextFile(`${cwd}/now.json`, stdout);
+    for (const against of ["now.json", "now.jsonl"]) {
+      const again = ["bench", "--compare", "now.json", "--against", against];
+      const { code, stdout } = await runParscale([...again, "--tolerance", "100000%"], { cwd });
+      assertEquals(code, 0, stdout);
+    }
+  }));
+
+Deno.test("a dry run names what would be timed, with the memory it takes", async () => {
+  const plan = await runParscale([...BENCH, "--streams", "2,4", "--dry-run"]);
+  assertEquals([plan.code, plan.stderr], [0, ""]);
+  const [head, ...cells] = plan.stdout.trimEnd().split("\n\n").at(-1)!.split("\n");
+  assert(/^times 4 rows in turn, 1 round to warm up and 3 timed, in [\d.]+ MB:$/.test(head!), head);
+  assertEquals(cells, [
+    "decode, P = 2, batch 1, 8 cached, cpu f32",
+    "decode, P = 4, batch 1, 8 cached, cpu f32, random prefixes and aggregator",
+    "prefill, P = 2, batch 1, 9 tokens, cpu f32",
+    "prefill, P = 4, batch 1, 9 tokens, cpu f32, random prefixes and aggregator",
+  ]);
+  const pair = await runParscale(["bench", "--compare", "-", "--against", "a", "--dry-run"]);
+  assertStringIncludes(pair.stdout, "\ncompares stdin with a\n");
+});
+
+Deno.test("compare: the same, faster, within and beyond the tolerance", async () => {
+  const before = jsonLines(timing(), timing({ streams: 4 }));
+  const at = (ms: number) => jsonLines(timing({ median_ms: ms }), timing({ streams: 4 }));
+  const cases: [number, string[], number, string][] = [
+    [10, [], 0, "same"],
+    [10.4, [], 0, "same"],
+    [10.6, [], 1, "slower"],
+    [10.6, ["--tolerance", "10%"], 0, "same"],
+    [10.6, ["--tolerance", "0.05"], 1, "slower"],
+    [5, [], 0, "faster"],
+  ];
+  for (const [ms, flags, code, verdict] of cases) {
+    const result = await compare(at(ms), before, ...flags, "--json");
+    assertEquals([result.code, result.stderr], [code, ""], `${ms} ${flags}`);
+    const { schema, results } = JSON.parse(result.stdout);
+    assertEquals(schema, "parscale.bench_compare/1");
+    assertEquals(results[0], {
+      ...timing(),
+      against_ms: 10,
+      median_ms: ms,
+      ratio: ms / 10,
+      verdict,
+    });
+    assertEquals(results[1].verdict, "same");
+  }
+  const table = await compare(at(12), before);
+  assertEquals(table.code, 1);
+  assertStringIncludes(table.stdout, "1 of 2 pairs slower by more than 5%\n");
+  assert(/ 10\.00 +12\.00 +1\.200 +slower$/m.test(table.stdout), table.stdout);
+});
+
+Deno.test("compare: rows without a partner are named and decide nothing", async () => {
+  const now = jsonLines(timing(), timing({ batch: 8, median_ms: 99 }));
+  const before = jsonLines(timing({ context: 9 }), timing());
+  const result = await compare(now, before);
+  assertEquals([result.code, result.stderr], [
+    0,
+    "warning: 2 rows without a partner decided nothing\n",
+  ]);
+  const words = result.stdout.split("\n").slice(2, 5).map((line) => line.split(/ +/));
+  assertEquals(words.map((line) => [line[2], line[3], line.at(-1)]), [
+    ["1", "8", "same"],
+    ["8", "8", "new"],
+    ["1", "9", "gone"],
+  ]);
+  assertRefused(
+    await compare(jsonLines(timing()), jsonLines(timing({ device: "cuda" }))),
+    3,
+    'Cannot compare stdin with "last.jsonl": found no row of one in the other, expected rows that ' +
+      "agree in what, streams, batch, context, prompt, device, dtype, weights",
+  );
+});
+
+Deno.test("compare: what is no row is bad data", async () => {
+  const good = jsonLines(timing());
+  const { median_ms: _, ...without } = timing();
+  const cases: [string, string, string][] = [
+    ["", good, "Cannot read stdin: found no rows, expected those of parscale bench"],
+    ["{", good, "Cannot read line 1 of stdin: found no JSON object, expected a row of"],
+    [good + "[]", good, "Cannot read line 2 of stdin: found no JSON object, expected a row of"],
+    [good, '{"what":"decode"}', 'Cannot read line 1 of "last.jsonl": found no "streams"'],
+    [jsonLines(without), good, "Cannot read line 1 of stdin: found median_ms undefined, expected"],
+    [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],
+    [good + good, good, "Cannot read stdin: found two rows with what decode, streams 2, batch 1"],
+    ['{"schema":"parscale.cost/1"}', good, 'of schema "parscale.cost/1", expected "parscale.bench'],
+  ];
+  const results = await Promise.all(cases.map(([now, before]) => compare(now, before)));
+  results.forEach(({ code, stdout, stderr }, i) => {
+    assertEquals([code, stdout], [3, ""], stderr);
+    assertStringIncludes(stderr, cases[i]![2]);
+  });
+  const missing = ["bench", "--compare", "-", "--against", "none.jsonl"];
+  assertRefused(
+    await runParscale(missing, { stdin: good }),
+    3,
+    'Cannot read "none.jsonl": found no such file',
+  );
+});
+
+Deno.test("misuse is refused with a way out", async () => {
+  const cases: [string[], number, string, string][] = [
+    [["bench"], 2, 'Cannot run "bench": found no "--model", expected one', "--compare and"],
+    [["bench", "--compare", "-"], 2, "found --compare alone, expected --against too", "last.jsonl"],
+    [["bench", "--against", "x"], 2, "found --against alone, expected --compare too", "--against"],
+    [[...BENCH, "--compare", "-", "--against", "x"], 2, "found --model too", "pipe one run"],
+    [["bench", "--compare", "-", "--against", "-"], 2, "found stdin twice", ""],
+    [["bench", "--model", "./none"], 3, 'Cannot open model "./none"', ""],
+    [[...BENCH, "--streams", "0"], 2, 'Cannot use "--streams": found "0"', ""],
+    [[...BENCH, "--rounds", "0"], 2, 'Cannot use "--rounds"', ""],
+    [[...BENCH, "--what", "train"], 2, "expected one of decode, prefill", ""],
+    [[...BENCH, "--tolerance", "-1%"], 2, "expected a share such as 5% of at least 0%", ""],
+    [[...BENCH, "--tolerance", "5%%"], 2, 'Cannot use "--tolerance": found "5%%"', ""],
+    [["bench", "--model", MODEL, "--context", "2048"], 2, "found 2048 tokens and 8 steps", "short"],
+    [["bench", "--model", MODEL, "--prompt", "4k"], 2, "Cannot use --prompt: found 4000", "short"],
+    [[...BENCH, "--weights", "q8", "--device", "reference"], 2, "weights as q8 on", "--device cpu"],
+    [[...BENCH, "--weights", "q8", "--block-size", "48"], 2, "Cannot use --block-size", ""],
+    [[...BENCH, "--memory-limit", "1"], 4, "expected at most 1, the memory limit", ""],
+  ];
+  const results = await Promise.all(
+    cases.map(([args]) => runParscale(args, { stdin: "" })),
+  );
+  results.forEach(({ code, stdout, stderr }, i) => {
+    const [args, expected, words, hint] = cases[i]!;
+    assertEquals([code, stdout], [expected, ""], `${args.join(" ")}: ${stderr}`);
+    assertStringIncludes(stderr, words);
+    assertStringIncludes(stderr, hint);
+  });
+});
+
+Deno.test("more than the free memory is refused before anything is loaded", async () => {
+  const huge = ["--batch", "1000..1024", "--context", "2000", "--streams", "64"];
+  const lists = ["--weights", "f32,q8", "--what", "decode"];
+  const { code, stderr } = await runParscale(["bench", "--model", MODEL, ...huge, ...lists]);
+  assertEquals(code, 4, stderr);
+  assertStringIncludes(stderr, "error: Cannot time 50 rows in turn: found a plan of ");
+  assertStringIncludes(stderr, "hint: time fewer --streams");
+});
+
+Deno.test("pipelines: one run feeds a comparison, a reader that leaves ends it quietly", () =>
+  withScratch(async (cwd) => {
+    const bench = `parscale ${BENCH.join(" ")} --jsonl`;
+    const first = await runShell(`${bench} > last.jsonl; wc -l < last.jsonl`, { cwd });
+    assertEquals([first.stdout.trim(), first.stderr], ["2", ""]);
+    const again = await runShell(
+      `${bench} | parscale bench --compare - --against last.jsonl --tolerance 100000% --jsonl`,
+      { cwd },
+    );
+    assertEquals([again.code, again.stderr], [0, ""]);
+    assertEquals(parseLines(again.stdout).map(({ what }) => what), ["decode", "prefill"]);
+    const gone = await runShell(`${bench} | true; echo \${PIPESTATUS[0]}`);
+    assertEquals(gone, { code: 0, stdout: "0\n", stderr: "" });
+  }));

@@ -1,0 +1,172 @@
+/**
+ * Completions as shells see them: each script is loaded into its shell, and words are completed.
+ *
+ * A shell that is not installed is skipped; nothing here runs PowerShell, whose script is looked at.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { SHELLS } from "../../cli/flags/completions.ts";
+import { runParscale, runShell, withScratch } from "./run.ts";
+
+/** What is typed, and what is offered for its last word. */
+const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
+  ["parscale comple", ["completions"]],
+  ["parscale --ver", ["--version"]],
+  ["parscale --format json gen", ["generate"]],
+  ["parscale generate --temp", ["--temperature"]],
+  ["parscale train --no-pa", ["--no-pack"]],
+  ["parscale help generate --mo", []],
+  ["parscale completions z", ["zsh"]],
+  ["parscale help exit", ["exit-codes"]],
+  ["parscale cost ", ["ls"]],
+  ["parscale completions --format j", ["json", "jsonl"]],
+  ["parscale bench --weights q", ["q4", "q8"]],
+  ["parscale generate --model al", ["alpha.txt"]],
+  ["parscale generate -o al", ["alpha.txt"]],
+  ["parscale score al", ["alpha.txt"]],
+  ["parscale doctor al", []],
+  ["parscale generate --device cuda:1", ["cuda:1"]],
+];
+
+/** The shell completes every line of a file, in a folder with two files; one line of words each. */
+const DRIVERS = {
+  bash: `
+    source ./script
+    while IFS= read -r line; do
+      read -ra COMP_WORDS <<< "$line"; [[ "$line" == *" " ]] && COMP_WORDS+=("")
+      COMP_CWORD=$(( \${#COMP_WORDS[@]} - 1 )); COMPREPLY=(); _parscale
+      echo "\${COMPREPLY[*]}"
+    done < lines`,
+  fish: `
+    source ./script
+    for line in (cat lines)
+      echo (complete -C "$line" | string replace -r '\\t.*' '')
+    end`,
+  // Completion needs a line editor, hence a terminal; what is offered passes through compadd.
+  zsh: `
+    zmodload zsh/zpty
+    cat > rc <<'R'
+PROMPT=
+autoload -Uz compinit; compinit -u -D
+source ./script
+bindkey '^I' complete-word
+compadd() {
+  if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return $?; fi
+  local -a hits
+  builtin compadd -A hits "$@"
+  print -lr -- $hits >> hits
+  builtin compadd "$@"
+}
+finished() { comppostfuncs=( finished ); touch finished }
+comppostfuncs=( finished )
+touch ready
+R
+    wait-for() { repeat 400; do [[ -e $1 ]] && break; sleep 0.05; done; rm -f $1 }
+    zpty shell zsh -f -i
+    zpty -w shell "source ./rc"
+    wait-for ready
+    while IFS= read -r line; do
+      zpty -n -w shell $'\\x15'"$line"$'\\t'
+      wait-for finished
+      while zpty -r -t shell shown; do :; done
+      [[ -e hits ]] && grep . hits | sort | paste -sd ' ' || echo
+      rm -f hits
+    done < lines`,
+};
+
+const FLAGS = { bash: ["--norc"], fish: ["--no-config"], zsh: ["-f"] };
+
+function isInstalled(shell: string): boolean {
+  try {
+    return new Deno.Command(shell, { args: ["--version"] }).outputSync().success;
+  } catch {
+    return false;
+  }
+}
+
+async function complete(
+  shell: keyof typeof DRIVERS,
+  lines: readonly string[],
+): Promise<string[][]> {
+  return await withScratch(async (cwd) => {
+    for (const name of ["alpha.txt", "beta gamma.txt"]) {
+      await Deno.writeTextFile(`${cwd}/${name}`, "");
+    }
+    const { stdout: script } = await runParscale(["completions", shell]);
+    await Deno.writeTextFile(`${cwd}/script`, script);
+    await Deno.writeTextFile(`${cwd}/lines`, lines.map((line) => `${line}\n`).join(""));
+    await Deno.writeTextFile(`${cwd}/driver`, DRIVERS[shell]);
+    const { stdout, stderr } = await new Deno.Command(shell, {
+      args: [...FLAGS[shell], "driver"],
+      cwd,
+      env: { TERM: "dumb", HOME: cwd },
+    }).output();
+    const text = new TextDecoder();
+    assertEquals(text.decode(stderr), "");
+    const rows = text.decode(stdout).replace(/\n$/, "").split("\n");
+    return rows.map((row) => row.split(" ").filter((word) => word !== "").sort());
+  });
+}
+
+for (const shell of ["bash", "zsh", "fish"] as const) {
+  Deno.test({
+    name: `${shell} completes commands, flags, choices and paths`,
+    ignore: !isInstalled(shell),
+    fn: async () => {
+      const offered = await complete(shell, CASES.map(([line]) => line));
+      assertEquals(
+        CASES.map(([line], i) => [line, offered[i]]),
+        CASES.map(([line, words]) => [line, [...words]]),
+      );
+    },
+  });
+}
+
+Deno.test("bash keeps a path with spaces in one piece", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/beta gamma.txt`, "");
+    const { stdout } = await runShell(
+      `source <(parscale completions bash)
+       for line in "generate --model be" "score be"; do
+         COMP_WORDS=(parscale $line); COMP_CWORD=$(( \${#COMP_WORDS[@]} - 1 )); _parscale
+         printf '%s\\n' "\${COMPREPLY[@]}"
+       done`,
+      { cwd },
+    );
+    assertEquals(stdout, "beta gamma.txt\nbeta gamma.txt\n");
+  }));
+
+Deno.test("lists are completed after a comma, values after an equals sign", async () => {
+  const { stdout, stderr } = await runShell(`
+    source <(parscale completions bash)
+    complete -p parscale
+    try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
+    try bench --weights f32,
+    try bench --weights f32,q4,q
+    try completions --format = cs
+    try help -o /etc/host
+  `);
+  assertEquals(stderr, "");
+  const lines = stdout.split("\n");
+  assertEquals(lines.slice(0, 4), [
+    "complete -F _parscale parscale",
+    "f32,f32 f32,q8 f32,q4",
+    "f32,q4,q8 f32,q4,q4",
+    "csv",
+  ]);
+  assertStringIncludes(lines[4]!, "/etc/host");
+});
+
+Deno.test("every shell has a script; that of PowerShell has no key twice", async () => {
+  for (const shell of SHELLS) {
+    const { code, stdout } = await runParscale(["completions", shell]);
+    assertEquals(code, 0);
+    assertStringIncludes(stdout, "parscale");
+  }
+  const { stdout } = await runParscale(["completions", "powershell"]);
+  for (const [, table] of stdout.matchAll(/choices = @\{ (.*) \}/g)) {
+    // Keys do not differ by case there, and a key given twice would be refused with all the rest.
+    const keys = [...table!.matchAll(/'(-[^']+)' = /g)].map(([, key]) => key!.toLowerCase());
+    assertEquals(new Set(keys).size, keys.length);
+    assert(keys.includes("--format"));
+  }
+});

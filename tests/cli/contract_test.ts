@@ -1,0 +1,264 @@
+/**
+ * Lines of the command-line contract that concern all commands alike: names that scripts rely on, the
+ * shape of documents, no network, no waiting for a terminal, no words of the runtime.
+ *
+ * What concerns one command, or one part of the frame, is tested beside that.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { flagsOf } from "../../cli/commands/define.ts";
+import { loadAll } from "../../cli/commands/mod.ts";
+import { commonFlags, engineFlags } from "../../cli/flags/common.ts";
+import { DATA } from "./eval_testing.ts";
+import { jsonLines, MODEL, parseLines } from "./models.ts";
+import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+
+const commands = await loadAll();
+const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
+const LAW = new URL("../../fixtures/analysis/scaling-law.json", import.meta.url).pathname;
+const TOKENS = jsonLines({ tokens: [1, 2, 3] });
+
+/** The names fixed in section 12, without those that all commands have. */
+const NAMES: Readonly<Record<string, string>> = {
+  convert: "model out streams prefix-tokens prefix-init smoothing seed introduced-only strip " +
+    "max-shard-size",
+  score: "model adapter weights",
+  generate: "max-tokens temperature top-k top-p min-p seed stop eos ignore-eos num-beams " +
+    "num-return length-penalty chat",
+  inspect: "model tokenize detokenize",
+  train: "model data out train-params steps tokens batch micro-batch seq-len lr lr-prefix " +
+    "lr-aggregator lr-min schedule warmup weight-decay clip shuffle pack eval-data eval-every " +
+    "save-every resume seed",
+  cost: "hidden-size intermediate-size num-layers num-heads num-kv-heads vocab-size streams " +
+    "prefix-tokens batch input output device flops-efficiency memory-efficiency method",
+  fit: "law bootstrap predict",
+  eval: "model tasks data limit ids shots n-samples temperature out resume predict-only score " +
+    "allow-code-execution fail-under shard preset",
+  bench: "model streams compare against tolerance",
+};
+
+Deno.test("the commands and flags that scripts rely on are there", () => {
+  const present = commands.map(({ name }) => name);
+  const promised = [...Object.keys(NAMES), "compare", "visualize", "doctor", "help", "completions"];
+  assertEquals(promised.filter((name) => !present.includes(name)), []);
+  for (const command of commands) {
+    const flags = flagsOf(command);
+    const names = (NAMES[command.name] ?? "").split(" ").filter((name) => name !== "");
+    assertEquals(names.filter((name) => !(name in flags)), [], command.name);
+    assertEquals(Object.keys(commonFlags).filter((name) => !(name in flags)), [], command.name);
+  }
+  const convert = flagsOf(commands.find(({ name }) => name === "convert")!);
+  const defaultOf = (name: string) => "default" in convert[name]! && convert[name].default;
+  assertEquals(["prefix-tokens", "prefix-init", "smoothing"].map(defaultOf), [48, "normal", 0.1]);
+  for (const off of ["shuffle", "pack"]) {
+    const { train } = Object.fromEntries(commands.map((command) => [command.name, command]));
+    assertEquals("default" in train!.flags[off]! && train!.flags[off].default, true, `--no-${off}`);
+  }
+});
+
+Deno.test("commands that run a model have every engine flag; the letters are the few there are", () => {
+  // An adapter is one of the things that compare compares, so it has a flag of another name.
+  for (const name of ["train", "generate", "score", "eval", "compare", "visualize", "bench"]) {
+    const { flags } = commands.find((command) => command.name === name)!;
+    const missing = Object.keys(engineFlags).filter((flag) => !(flag in flags));
+    assertEquals(missing, name === "compare" ? ["adapter"] : [], name);
+  }
+});
+
+Deno.test("secrets are never flags", () => {
+  const secret = /(^|-)(token|key|password|secret|credentials?)$/;
+  const found = commands.flatMap(({ flags }) => Object.keys(flags)).filter((name) =>
+    secret.test(name) && name !== "end-token" // of a text
+  );
+  assertEquals(found, []);
+});
+
+/** One invocation of every command that has a document, short enough for a test. */
+const DOCUMENTS: readonly (readonly [args: string, stdin?: string])[] = [
+  [`convert --model ${MODEL} --strip --out plain`],
+  [`score --model ${MODEL}`, TOKENS],
+  [`generate --model ${MODEL} --max-tokens 2`, TOKENS],
+  [`train --model ${MODEL} --data - --no-pack --seq-len 8 --batch 1 --steps 1 --out run`, TOKENS],
+  [`eval --model ${MODEL} --data ${DATA} --tasks sciq --ids 0`],
+  [`visualize - --model ${MODEL}`, TOKENS],
+  [`inspect --model ${MODEL}`],
+  ["cost --model 1.6B"],
+  [`fit ${LAW} --data-set stack-v2-python`],
+  [`bench --model ${MODEL} --rounds 1 --steps 1 --context 4 --prompt 4`],
+  ["doctor"],
+  ["help formats"],
+];
+
+const HEAD = [
+  "schema",
+  "version",
+  "command",
+  "config",
+  "seed",
+  "device",
+  "started_at",
+  "duration_s",
+  "results",
+];
+
+/** Fields of the results, or of their first row, that scripts rely on. */
+const FIELDS: Readonly<Record<string, string>> = {
+  convert: "introduced_params backbone_sha256 tensors",
+  score: "id tokens token_logprobs loglikelihood is_greedy",
+  generate: "id text tokens finish_reason stats",
+  inspect: "family streams params memory_bytes",
+  cost: "streams batch input output memory_bytes latency_s",
+  fit: "parameters huber_loss r2 rows starts_converged",
+  bench: "what streams batch context device samples_ms median_ms spread_ms version",
+  doctor: "check status found remedy",
+};
+
+/** Values at any depth, each with the key it stands under. */
+function* entriesIn(value: unknown, name = ""): Generator<readonly [string, unknown]> {
+  if (typeof value !== "object" || value === null) yield [name, value];
+  else if (Array.isArray(value)) { for (const item of value) yield* entriesIn(item, name); }
+  else for (const [key, item] of Object.entries(value)) yield* entriesIn(item, key);
+}
+
+Deno.test("documents have one head, snake_case keys and the config that repeats them", () =>
+  withScratch(async (cwd) => {
+    for (const [line, stdin = ""] of DOCUMENTS) {
+      const args = line.replace(` ${LAW} --`, " --").split(" ");
+      const env = { PARSCALE_CACHE: `${cwd}/cache` };
+      const { code, stdout, stderr } = await runParscale([...args, "--json", "-q"], {
+        cwd,
+        stdin,
+        env,
+      });
+      assertEquals([code, stderr], [0, ""], line);
+      const document = JSON.parse(stdout);
+      assertEquals(Object.keys(document), HEAD, line);
+      assertEquals([document.command, typeof document.config], [args[0], "object"]);
+      assert(/^parscale\.[a-z_]+\/\d+$/.test(document.schema), document.schema);
+      assertEquals(new Date(document.started_at).toISOString(), document.started_at);
+      assert(document.seed === null || Number.isInteger(document.seed));
+      const { results } = document;
+      const fields = FIELDS[document.command]?.split(" ") ?? [];
+      const first = Array.isArray(results) ? results[0] : results;
+      assertEquals(fields.filter((field) => !(field in first)), [], line);
+      for (const [key, value] of entriesIn(results)) {
+        assert(/^([a-z0-9]+(_[a-z0-9]+)*|[EAPNk])?$/.test(key), `${line}: ${key}`);
+        const isNumber = typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value);
+        assert(!isNumber || key === "text", `${line}: ${key} holds "${value}"`);
+      }
+    }
+    const [step] = parseLines(await Deno.readTextFile(`${cwd}/run/metrics.jsonl`));
+    const fields = ["step", "tokens", "loss", "grad_norm", "lr", "tokens_per_s", "eval_loss"];
+    assertEquals(fields.filter((field) => !(field in step)), []);
+    assertEquals(step.step, 1);
+  }));
+
+Deno.test("nothing asks the network for what is there", async () => {
+  for (const [line, stdin = ""] of DOCUMENTS) {
+    // The first write files, and the last needs what the runtime only gives with all permissions.
+    if (/^(convert|train|fit|eval)/.test(line)) continue;
+    const script = `'${Deno.execPath()}' run -A --deny-net --node-modules-dir=manual '${ENTRY}' ` +
+      `${line} --json -q`;
+    const { code, stderr } = await runShell(script, { stdin });
+    assertEquals([code, stderr], [0, ""], line);
+  }
+});
+
+Deno.test("a terminal instead of input is misuse with short help, never a silent wait", () =>
+  withScratch(async (cwd) => {
+    const lines = [
+      `score --model ${MODEL}`,
+      `generate --model ${MODEL}`,
+      `visualize --model ${MODEL}`,
+      `inspect --model ${MODEL} --tokenize -`,
+      `train --model ${MODEL} --data - --steps 1 --out run`,
+      `eval --score - --tasks gsm8k --data ${DATA}`,
+      "cost --model -",
+      "fit -",
+      "bench --compare - --against last.jsonl",
+    ];
+    await Deno.writeTextFile(
+      `${cwd}/last.jsonl`,
+      '{"what":"decode","streams":1,"batch":1,"context":1,"prompt":null,"device":"cpu",' +
+        '"dtype":"f32","weights":"f32","median_ms":1}\n',
+    );
+    for (const line of lines) {
+      const name = line.split(" ")[0]!;
+      const { code, stdout } = await onTerminal(line, cwd);
+      assertEquals(code, 2, `${line}: ${stdout}`);
+      assertStringIncludes(stdout, `Usage: parscale ${name} [flags]`);
+      assertStringIncludes(stdout, "error: Cannot read stdin: found a terminal");
+    }
+  }));
+
+/** Runs a line on a terminal of its own; what it says comes back with carriage returns removed. */
+async function onTerminal(line: string, cwd: string) {
+  const program = `'${Deno.execPath()}' run -A --node-modules-dir=manual '${ENTRY}' ${line}`;
+  const { code, stdout } = await new Deno.Command("script", {
+    args: ["-qec", program, "/dev/null"],
+    cwd,
+    env: environment({ TERM: "dumb" }),
+    clearEnv: true,
+    // The other end of the terminal is held by script, which must itself have something to read.
+    stdin: "null",
+  }).output();
+  return { code, stdout: new TextDecoder().decode(stdout).replaceAll("\r", "") };
+}
+
+Deno.test("every unknown name is answered with the nearest one", async () => {
+  const cases: [string, string][] = [
+    ["scroe", "did you mean `score`?"],
+    [`score --model ${MODEL} --wights`, "did you mean `--weights`?"],
+    [`score --model ${MODEL} --device cpuu`, "did you mean `cpu`?"],
+    ["cost --model 1.6B --device h100-sxm-80g", "did you mean `h100-sxm-80gb`?"],
+    [`eval --model ${MODEL} --data ${DATA} --tasks gsm8`, "did you mean `gsm8k`?"],
+    [`visualize --model ${MODEL} --data ${DATA} --task gsm8`, "did you mean"],
+    ["train --preset paper-ctp --data x --out y --model z", "did you mean `paper-cpt`?"],
+    ["help exit-code", "did you mean `exit-codes`?"],
+    ["completions fihs", "did you mean `fish`?"],
+  ];
+  for (const [line, hint] of cases) {
+    const { code, stdout, stderr } = await runParscale(line.split(" "), { stdin: "" });
+    assertEquals([code, stdout], [2, ""], stderr);
+    assertStringIncludes(stderr, hint, line);
+  }
+});
+
+Deno.test("an error that nobody waited for is told in our words", async () => {
+  const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
+  for (
+    const stray of [
+      "Promise.reject(new Error('lost'))",
+      "setTimeout(() => { throw new Error('lost') })",
+    ]
+  ) {
+    const program = `
+      import { runProcess } from ${at("../../cli/main.ts")};
+      const command = {
+        name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
+        async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
+      };
+      await runProcess([{ name: "wait", summary: "Wait", load: async () => ({ command }) }]);`;
+    const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program, "wait"],
+      env: environment(),
+      clearEnv: true,
+    }).output();
+    const text = new TextDecoder().decode(stderr);
+    assertEquals(code, 70, text);
+    assert(
+      /^error: Cannot continue: found a defect in parscale [\d.]+, Error: lost\n/.test(text),
+      text,
+    );
+    assertEquals(text.includes("Uncaught"), false);
+  }
+});
+
+Deno.test("deno task parscale is the same program", async () => {
+  const { stdout, code } = await new Deno.Command(Deno.execPath(), {
+    args: ["task", "-q", "--config", CONFIG, "parscale", "help", "exit-codes", "--json"],
+    env: environment(),
+    clearEnv: true,
+  }).output();
+  assertEquals(code, 0);
+  assertEquals(JSON.parse(new TextDecoder().decode(stdout)).schema, "parscale.help/1");
+});

@@ -1,0 +1,114 @@
+/** `parscale help`: the manual page, and topics that leave nothing out. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { flagsOf } from "../../cli/commands/define.ts";
+import { loadAll } from "../../cli/commands/mod.ts";
+import { escapeRoff } from "../../cli/flags/man.ts";
+import { isNegatable } from "../../cli/flags/table.ts";
+import { parseLines } from "./models.ts";
+import { runParscale, withScratch } from "./run.ts";
+
+function isInstalled(program: string): boolean {
+  try {
+    return new Deno.Command(program, { args: ["--version"] }).outputSync().success;
+  } catch {
+    return false;
+  }
+}
+
+/** Sets the page with groff; what it warns about comes back too. */
+async function typeset(page: string): Promise<{ text: string; warnings: string }> {
+  return await withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/parscale.1`, page);
+    const { stdout, stderr } = await new Deno.Command("groff", {
+      args: ["-man", "-Tascii", "-ww", "-P-c", "-rLL=200n", "parscale.1"],
+      cwd,
+    }).output();
+    const decoder = new TextDecoder();
+    // Bold is a letter struck twice over itself.
+    // deno-lint-ignore no-control-regex -- that is what it is
+    const text = decoder.decode(stdout).replace(/.\x08/g, "");
+    return { text, warnings: decoder.decode(stderr) };
+  });
+}
+
+Deno.test("the manual page is plain roff, and goes to a file like any result", () =>
+  withScratch(async (cwd) => {
+    const { code, stdout, stderr } = await runParscale(["help", "man"]);
+    assertEquals([code, stderr], [0, ""]);
+    assert(/^\.TH PARSCALE 1 /.test(stdout));
+    assert(/^[\x20-\x7e\n]*$/.test(stdout), "ASCII alone");
+    for (const line of stdout.split("\n")) {
+      if (/^['.]/.test(line)) {
+        assert(/^\.(TH|SH|SS|PP|TP|RS|RE|nf|fi|nh|ad|B|I|\\")/.test(line), line);
+      }
+    }
+    await runParscale(["help", "man", "-o", "parscale.1"], { cwd });
+    assertEquals(await Deno.readTextFile(`${cwd}/parscale.1`), stdout);
+  }));
+
+Deno.test("text that would be a request or an escape is literal", () => {
+  assertEquals(escapeRoff(".TH\n'x"), "\\&.TH\n\\(aqx");
+  assertEquals(escapeRoff("--a\\nb `c` 1…ρ"), "\\-\\-a\\enb \\(gac\\(ga 1...\\[u03C1]");
+});
+
+Deno.test({
+  name: "groff sets the manual page without a warning; every command, flag and code is in it",
+  ignore: !isInstalled("groff"),
+  fn: async () => {
+    const { text, warnings } = await typeset((await runParscale(["help", "man"])).stdout);
+    assertEquals(warnings, "");
+    for (const command of await loadAll()) {
+      assertStringIncludes(text, `\n   ${command.name}\n`);
+      for (const { line } of command.examples) assertStringIncludes(text, line);
+      for (const [name, flag] of Object.entries(flagsOf(command))) {
+        assertStringIncludes(text, isNegatable(flag) ? `--[no-]${name}` : `--${name}`);
+      }
+    }
+    for (const title of ["OUTPUT FORMATS", "ENVIRONMENT", "EXIT STATUS"]) {
+      assertStringIncludes(text, `\n${title}\n`);
+    }
+    assert(/\n +143 +terminated/.test(text));
+  },
+});
+
+Deno.test("the environment topic names every variable that the program reads", async () => {
+  const { stdout } = await runParscale(["help", "environment", "--jsonl"]);
+  const rows = parseLines(stdout);
+  const listed = new Set(rows.map(({ variable }) => variable));
+  assertEquals(listed.size, rows.length);
+  // What locates things that exist anyway is not worth a line.
+  const usual = [
+    "PATH",
+    "HOME",
+    "DENO_DIR",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CUDA_PATH",
+    "DENORT_BIN",
+  ];
+  const root = new URL("../../", import.meta.url).pathname;
+  const read = [...sources(`${root}core`), ...sources(`${root}cli`)].flatMap((text) =>
+    [...text.matchAll(/(?:\benv(?:\.get)?\(|variable: )"([A-Z_]+)"/g)].map(([, name]) => name!)
+  );
+  assert(read.includes("HF_TOKEN") && read.includes("PARSCALE_NVRTC"));
+  assertEquals(read.filter((name) => !listed.has(name) && !usual.includes(name)), []);
+});
+
+function* sources(folder: string): Generator<string> {
+  for (const { name, isDirectory } of Deno.readDirSync(folder)) {
+    if (isDirectory) yield* sources(`${folder}/${name}`);
+    else if (name.endsWith(".ts")) yield Deno.readTextFileSync(`${folder}/${name}`);
+  }
+}
+
+Deno.test("presets and formats are complete", async () => {
+  const presets = parseLines((await runParscale(["help", "presets", "--jsonl"])).stdout);
+  const expected = (await loadAll()).flatMap(({ name, presets = {} }) =>
+    Object.keys(presets).map((preset) => [name, preset])
+  );
+  assertEquals(presets.map(({ command, preset }) => [command, preset]), expected);
+  assert(expected.length >= 5);
+  const formats = parseLines((await runParscale(["help", "formats", "--jsonl"])).stdout);
+  assertEquals(formats.map(({ format }) => format), ["table", "json", "jsonl", "csv", "md"]);
+});
