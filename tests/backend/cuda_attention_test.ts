@@ -16,12 +16,8 @@ import { buildLoss } from "../../core/model/loss.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { RandomStream } from "../../core/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
-import {
-  type ElementType,
-  lower,
-  lowers,
-  type Step,
-} from "../../core/runtime/cuda/lowering/lowering.ts";
+import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
+import type { ElementType, Step } from "../../core/runtime/cuda/lowering/types.ts";
 import { narrow, widen } from "../../core/widen.ts";
 import { CUDA, openTestCuda, reference } from "./devices.ts";
 import { modelFolder } from "./goldens.ts";

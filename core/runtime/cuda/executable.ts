@@ -17,7 +17,7 @@ import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import { kernelNamed } from "./kernel_table.ts";
 import type { LaunchSite } from "./launch.ts";
-import type { Lowered, Step } from "./lowering/lowering.ts";
+import type { Lowered, Step } from "./lowering/types.ts";
 import type { Product, Products } from "./products.ts";
 
 /** What a program runs with. */

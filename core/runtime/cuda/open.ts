@@ -11,7 +11,7 @@ import { CudaDevice, type CudaMachine } from "./device.ts";
 import { Driver } from "./driver.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
 import { openLibrary } from "./libraries.ts";
-import type { ElementType } from "./lowering/lowering.ts";
+import type { ElementType } from "./lowering/types.ts";
 import { Nvrtc } from "./nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
 

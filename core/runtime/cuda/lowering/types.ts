@@ -1,0 +1,52 @@
+/** What a lowered program consists of: launches, but for addresses, and what they are made from. */
+import type { Program, TensorType, Value } from "../../../graph/types.ts";
+import type { HostTensor } from "../../device.ts";
+import type { ProductShape } from "../products.ts";
+
+/** Type that the model computes in. */
+export type ElementType = "f32" | "bf16";
+
+/** Where a pointer of a launch comes from. */
+export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
+
+/** One kernel launch, but for addresses. */
+export interface KernelLaunch {
+  readonly entry: string;
+  readonly macros: Readonly<Record<string, number>>;
+  readonly pointers: Readonly<Record<string, Pointer>>;
+  readonly numbers: Readonly<Record<string, number>>;
+}
+
+/** What a lowered node carries: a launch, a product of the library, or zeros; nothing for a view. */
+export type Step = {
+  readonly launch?: KernelLaunch;
+  readonly product?: ProductShape;
+  readonly zeros?: number;
+};
+
+/** What a rule says of a launch. */
+export interface LaunchSpec {
+  readonly reads?: Readonly<Record<string, Value | undefined>>;
+  /** Fresh results; undefined where the kernel is not to write one. */
+  readonly writes?: Readonly<Record<string, TensorType | undefined>>;
+  /** Values that are overwritten where they lie. */
+  readonly updates?: Readonly<Record<string, Value>>;
+  readonly numbers: Readonly<Record<string, number>>;
+  readonly macros?: Readonly<Record<string, number>>;
+  /** The read whose memory the first result may take. */
+  readonly reuse?: string;
+}
+
+/** A fixed weight in the type in which it is needed. */
+export interface WeightUse {
+  readonly name: string;
+  readonly dtype: ElementType;
+}
+
+/** A program as this device runs it. */
+export interface Lowered {
+  readonly program: Program;
+  /** By the parameters of `program` they are bound to. */
+  readonly weights: ReadonlyMap<string, WeightUse>;
+  readonly constants: ReadonlyMap<string, HostTensor>;
+}
