@@ -77,6 +77,15 @@ export const CHECKS: readonly Check[] = [
     },
   },
   { name: "device cuda", required: false, run: () => checkDevice("cuda") },
+  {
+    name: "device tfjs",
+    required: false,
+    run: () =>
+      checkDevice("tfjs", async () => {
+        const { describeBinding } = await import("../core/runtime/tfjs/open.ts");
+        return `${describeBinding()}, `;
+      }),
+  },
 ];
 
 /** Runs a tiny program on a device. */

@@ -82,7 +82,7 @@ function checkValues(values: GenerateValues, io: Io): void {
     ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
     ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
     ["--block-size", blockSize !== undefined && weights === "f32", "--weights q8"],
-    ["--weights", weights !== "f32" && values.device === "reference", "--device cpu"],
+    ["--weights", weights !== "f32" && !["auto", "cpu"].includes(values.device), "--device cpu"],
   ];
   for (const [flag, given, missing] of idle) {
     if (given) io.warn(`${flag} will have no effect`, `add ${missing}, or drop ${flag}`);

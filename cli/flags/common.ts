@@ -143,13 +143,14 @@ export const engineFlags = {
   },
   device: {
     type: "choice",
-    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "reference"],
+    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
     default: "auto",
     group: "Engine",
     summary: "Where to compute",
     details: "auto is cpu. cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
       "`parscale doctor`; it has been checked on an emulator, never yet on a GPU. cuda:1 is the " +
-      "second GPU. reference is plain TypeScript: slow, and the measure for all others.",
+      "second GPU. tfjs is TensorFlow, if you have installed its package for Node, one op at a time " +
+      "in f32. reference is plain TypeScript: slow, and the measure for all others.",
   },
   dtype: {
     type: "choice",

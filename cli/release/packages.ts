@@ -6,7 +6,7 @@
  * layout of deno or of npm; nothing is asked of a registry.
  */
 import { DataError, EnvironmentError } from "../../core/errors.ts";
-import { isUsed } from "./shipped_files.ts";
+import { isImported, isUsed } from "./shipped_files.ts";
 
 /** An installed package. */
 export interface Package {
@@ -38,7 +38,7 @@ export async function npmPackages(root: string): Promise<readonly Package[]> {
   const found = new Map<string, Package>();
   for (const specifier of Object.values<string>(imports)) {
     const name = specifier.match(/^npm:((@[^/]+\/)?[^@/]+)@/)?.[1];
-    if (name !== undefined) await add(name, root, found, true);
+    if (name !== undefined && isImported(name)) await add(name, root, found, true);
   }
   return [...found.values()].sort((a, b) => a.name < b.name ? -1 : 1);
 }

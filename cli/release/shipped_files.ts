@@ -47,6 +47,17 @@ const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
   "yargs",
 ]);
 
+/**
+ * Imported only for their types and by tests: the tfjs device runs on a package that a user installs
+ * beside the sources.
+ */
+const UNUSED_IMPORTS = /^@tensorflow\//;
+
+/** Whether a release needs a package that `deno.json` imports, by its name. */
+export function isImported(name: string): boolean {
+  return !UNUSED_IMPORTS.test(name);
+}
+
 /** Whether a dependency is ever loaded. */
 export function isUsed(name: string): boolean {
   return !name.startsWith("@types/") && !UNUSED_DEPENDENCIES.has(name);

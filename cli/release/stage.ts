@@ -9,7 +9,7 @@
 import { DataError, EnvironmentError } from "../../core/errors.ts";
 import { npmPackages, type Package } from "./packages.ts";
 import type { Platform } from "./platforms.ts";
-import { isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_files.ts";
+import { isImported, isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_files.ts";
 
 /** The date of every file: 1 January 2000. */
 export const DATE: Date = new Date(Date.UTC(2000, 0, 1));
@@ -113,7 +113,10 @@ export function* filesIn(folder: string, below = ""): Generator<string> {
 /** The project's `deno.json` without what only developers need. */
 async function configuration(): Promise<string> {
   const own = JSON.parse(await Deno.readTextFile(`${ROOT}deno.json`));
-  const { name, version, license, exports, unstable, imports } = own;
+  const { name, version, license, exports, unstable } = own;
+  const imports = Object.fromEntries(
+    Object.entries(own.imports).filter(([key]) => isImported(key)),
+  );
   const kept = { name, version, license, exports, unstable, imports };
   // A lock file would be written beside the sources, which may be read-only.
   return JSON.stringify({ ...kept, nodeModulesDir: "manual", lock: false }, null, 2) + "\n";

@@ -8,7 +8,7 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program, TensorType } from "../graph/types.ts";
 
 /** Devices that can be asked for by name. */
-export type DeviceName = "reference" | "cpu" | "cuda";
+export type DeviceName = "reference" | "cpu" | "cuda" | "tfjs";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;

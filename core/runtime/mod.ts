@@ -41,11 +41,17 @@ export async function openDevice(
     return openCuda(Number(name.split(":")[1] ?? 0), dtype === "auto" ? "bf16" : dtype);
   }
   if (options.dtype === "bf16") {
-    throw new UsageError(`Cannot compute in bf16 on "${name}": only cuda does`);
+    throw new UsageError(`Cannot compute in bf16 on "${name}": found f32 alone, expected cuda`, {
+      hints: ["leave out --dtype, or pass --device cuda"],
+    });
   }
   if (name === "reference") {
     const { ReferenceDevice } = await import("./reference/device.ts");
     return new ReferenceDevice("f32");
+  }
+  if (name === "tfjs") {
+    const { openTfjs } = await import("./tfjs/open.ts");
+    return openTfjs();
   }
   const { CpuDevice } = await import("./onnx/device.ts");
   const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;

@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     float highest = a.v[0];
 #pragma unroll
     for (int i = 1; i < WIDTH; i++) highest = i < step ? fmaxf(highest, a.v[i]) : highest;
+    if (highest == -INFINITE) continue;  // hidden tokens: nothing to add, and no NaN of −∞ − −∞
     if (highest > peak) {
       total *= expf(peak - highest);
       peak = highest;

@@ -1,9 +1,12 @@
 /** Devices under test on this machine, each opened once. */
+import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-backend-cpu";
 import { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { openCuda } from "../../core/runtime/cuda/open.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
+import { TfjsDevice } from "../../core/runtime/tfjs/device.ts";
 import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";
 
 /** What every device is measured against. */
@@ -33,10 +36,19 @@ export function openTestCuda(elements: "f32" | "bf16" = "f32"): CudaDevice {
   return onGpu ? openCuda(0, elements) : openEmulated(elements);
 }
 
+tf.enableProdMode(); // else it advises on stderr to install the native package
+await tf.setBackend("cpu");
+
+/** The tfjs device on TensorFlow.js alone: same ops, no native library. */
+export function openTfjsInJavaScript(): TfjsDevice {
+  return new TfjsDevice(tf);
+}
+
 /** Devices that must agree with the reference. */
 export const devices: readonly { readonly name: string; readonly device: Device }[] = [
   { name: "reference in f32", device: new ReferenceDevice("f32") },
   { name: "cpu", device: new CpuDevice() },
   { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },
+  { name: "tfjs in JavaScript", device: openTfjsInJavaScript() },
   ...(CUDA ? [{ name: CUDA, device: openTestCuda() }] : []),
 ];

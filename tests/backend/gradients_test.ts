@@ -3,44 +3,18 @@ import { assert, assertEquals } from "@std/assert";
 import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../core/graph/derivatives.ts";
 import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
 import { Builder } from "../../core/graph/builder.ts";
-import { mul, PRIMITIVES, reshape, sum } from "../../core/graph/primitives.ts";
-import { rebuild } from "../../core/graph/rewrite.ts";
-import { elementCount, type Program, type Value } from "../../core/graph/types.ts";
+import { mul, PRIMITIVES } from "../../core/graph/primitives.ts";
+import type { Value } from "../../core/graph/types.ts";
 import { MODEL_OPS } from "../../core/ops/mod.ts";
 import { devices, reference } from "./devices.ts";
 import { maxDifference } from "./goldens.ts";
-import { OP_CASES, type OpCase, prepareOn, randomInputs, runOn } from "./op_cases.ts";
+import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
+import { prepareOn, randomInputs, runOn } from "./op_cases.ts";
 
 /** Step of the central differences, whose own error is of its square. */
 const STEP = 1e-4;
 
-/** The case with a scalar output: a weighted sum of the result, so that no gradient is constant. */
-function scalarOf({ program }: OpCase): Program {
-  const result = program.outputs.get("result")!;
-  const whole = { ...program, outputs: new Map([["result", result]]) };
-  return rebuild(
-    whole,
-    (g, node, inputs) => g.apply(node.op, inputs, node.attributes),
-    (g, get) => {
-      const weights = g.input("weights", { dtype: "f32", shape: result.shape });
-      const count = elementCount(result.shape);
-      const product = reshape(g, mul(g, get(result), weights), [count]);
-      g.output("scalar", reshape(g, sum(g, product, 0), []));
-    },
-  );
-}
-
-function variables({ program, constants }: OpCase): string[] {
-  const floats = [...program.inputs].filter(([, { dtype }]) => dtype === "f32");
-  return floats.map(([name]) => name).filter((name) => !constants.includes(name));
-}
-
-const cases = OP_CASES.filter((one) => {
-  const isFloat = one.program.outputs.get("result")!.dtype === "f32";
-  return !WITHOUT_DERIVATIVE.has(one.op) && isFloat && variables(one).length > 0;
-});
-
-for (const one of cases) {
+for (const one of GRADIENT_CASES) {
   Deno.test(`the gradient of ${one.name} agrees with central differences`, async () => {
     const program = scalarOf(one);
     const inputs = randomInputs({ ...one, program });
@@ -90,7 +64,7 @@ Deno.test("every primitive has a derivative or is known to have none", () => {
 });
 
 Deno.test("every op with a derivative has a gradient check", () => {
-  const checked = new Set(cases.map(({ op }) => op));
+  const checked = new Set(GRADIENT_CASES.map(({ op }) => op));
   const all = [...Object.keys(DERIVATIVES), ...MODEL_OPS.keys()];
   assertEquals(all.filter((name) => !checked.has(name)), []);
 });

@@ -21,9 +21,16 @@ Deno.test("a healthy machine passes every required check", async () => {
     "device cpu",
     "cuda libraries",
     "device cuda",
+    "device tfjs",
   ]);
   assertStringIncludes(byName.deno.found, Deno.version.deno);
   assertStringIncludes(byName["device cpu"].found, "of the reference");
+  const { status, found, remedy } = byName["device tfjs"];
+  if (status === "ok") assertStringIncludes(found, "TensorFlow");
+  else {
+    assertStringIncludes(found, "found no TensorFlow binding");
+    assertStringIncludes(remedy, "npm:@tensorflow/tfjs-node-gpu@4.22.0");
+  }
 });
 
 Deno.test("all formats list the same checks", async () => {

@@ -36,35 +36,62 @@ export interface Timing {
 
 const WARM = 4;
 
-/** Times everything, one model after the other. */
-export async function* bench(
+/** One thing to time, on a device of its own: what another left behind would not be there to fit. */
+export interface BenchTask {
+  readonly label: string;
+  run(device: CudaDevice): Promise<Timing[]>;
+}
+
+/** Everything to be timed, one model after the other. */
+export function benchTasks(plan: BenchPlan, ceilings: Ceilings): BenchTask[] {
+  const inference = plan.streams.map((streams) => ({
+    label: `inference of ${plan.shape} with ${streams} streams`,
+    run: (device: CudaDevice) => inferenceTimings(device, plan, streams, ceilings),
+  }));
+  if (plan.trainTokens === undefined) return inference;
+  const training = (["peft", "train"] as const).flatMap((what) =>
+    plan.streams.filter((streams) => what === "train" || streams > 1).map((streams) => ({
+      label: `${what} of ${plan.shape} with ${streams} streams`,
+      run: async (device: CudaDevice) => [
+        await trainTiming(device, plan, streams, what, ceilings),
+      ],
+    }))
+  );
+  return [...inference, ...training];
+}
+
+async function inferenceTimings(
   device: CudaDevice,
   plan: BenchPlan,
+  streams: number,
   ceilings: Ceilings,
-): AsyncGenerator<Timing> {
-  for (const streams of plan.streams) {
-    const config = shapeOf(plan.shape, streams);
-    const engine = new Engine(device, config, sharedWeights(config));
-    const row = { shape: plan.shape, streams };
-    for (const batch of plan.batches) {
-      const ms = await decodeMs(engine, batch, plan);
-      const floor = decodeBytes(config, batch, plan.context) / ceilings.readRate * 1000;
-      yield { ...row, what: "decode", batch, ms, share: floor / ms };
-    }
-    const ms = await prefillMs(engine, plan);
-    const floor = prefillFlops(config, plan.context) / ceilings.flopRate * 1000;
-    yield { ...row, what: "prefill", batch: 1, ms, share: floor / ms };
+): Promise<Timing[]> {
+  const config = shapeOf(plan.shape, streams);
+  const engine = new Engine(device, config, sharedWeights(config));
+  const row = { shape: plan.shape, streams };
+  const timings: Timing[] = [];
+  for (const batch of plan.batches) {
+    const ms = await decodeMs(engine, batch, plan);
+    const floor = decodeBytes(config, batch, plan.context) / ceilings.readRate * 1000;
+    timings.push({ ...row, what: "decode", batch, ms, share: floor / ms });
   }
-  if (plan.trainTokens === undefined) return;
-  for (const what of ["peft", "train"] as const) {
-    for (const streams of plan.streams.filter((streams) => what === "train" || streams > 1)) {
-      const ms = await trainMs(device, plan, streams, what);
-      const config = shapeOf(plan.shape, streams);
-      const flops = trainingFlops(config, plan.trainTokens, what === "peft");
-      const floor = flops / ceilings.flopRate * 1000;
-      yield { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
-    }
-  }
+  const ms = await prefillMs(engine, plan);
+  const floor = prefillFlops(config, plan.context) / ceilings.flopRate * 1000;
+  return [...timings, { ...row, what: "prefill", batch: 1, ms, share: floor / ms }];
+}
+
+async function trainTiming(
+  device: CudaDevice,
+  plan: BenchPlan,
+  streams: number,
+  what: "train" | "peft",
+  ceilings: Ceilings,
+): Promise<Timing> {
+  const ms = await trainMs(device, plan, streams, what);
+  const config = shapeOf(plan.shape, streams);
+  const flops = trainingFlops(config, plan.trainTokens!, what === "peft");
+  const floor = flops / ceilings.flopRate * 1000;
+  return { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
 }
 
 async function decodeMs(engine: Engine, batch: number, plan: BenchPlan): Promise<number> {
@@ -120,9 +147,13 @@ async function trainMs(
     sizes: { batch: 1, tokens },
     optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
     accumulates: false,
-    recompute: false,
+    recompute: what === "train" && streams > 2, // else the largest shapes do not fit
   };
-  planTraining(device, options); // refuses what does not fit before anything is allocated
+  const needed = planTraining(device, options).total;
+  const { free } = device.memory();
+  if (needed > free) {
+    throw new Error(`Cannot train: found ${free} bytes free, expected the ${needed} of the plan`);
+  }
   const trainer = await Trainer.create(device, options);
   const ids = Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize);
   const batch = {

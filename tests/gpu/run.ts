@@ -13,7 +13,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
-import { bench, type Timing } from "./bench.ts";
+import { benchTasks, type Timing } from "./bench.ts";
 import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
 import { machineFor, openDeviceFor } from "./probes.ts";
 import { trainTwice } from "./train_twice.ts";
@@ -103,7 +103,6 @@ async function sanitize(): Promise<void> {
 
 async function benchmarks(ceilings: Ceilings): Promise<void> {
   for (const shape of shapes) {
-    const device = openDeviceFor(emulated, "bf16");
     const plan = {
       shape,
       streams: numbers(flags.streams),
@@ -112,11 +111,16 @@ async function benchmarks(ceilings: Ceilings): Promise<void> {
       steps: emulated ? 4 : Number(flags.steps),
       trainTokens: trainTokens > 0 ? trainTokens : undefined,
     };
-    for await (const timing of bench(device, plan, ceilings)) {
-      report.timings.push(timing);
-      console.error(JSON.stringify(timing));
+    for (const { label, run } of benchTasks(plan, ceilings)) {
+      await stage(label, async () => {
+        const device = openDeviceFor(emulated, "bf16");
+        try {
+          report.timings.push(...await run(device));
+        } finally {
+          device.close();
+        }
+      });
     }
-    device.close();
   }
 }
 
@@ -180,7 +184,7 @@ await stage("training", async () => {
     await trainTwice(() => openDeviceFor(emulated, elements), emulated ? 4 : 1000);
   }
 });
-await stage("bench", () => benchmarks(ceilings));
+if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
 print();
 Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));

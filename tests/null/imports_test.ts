@@ -94,9 +94,14 @@ Deno.test("imports follow the allowed directions", () => {
 });
 
 Deno.test("only core/runtime touches native code", () => {
-  const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"/;
+  const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
   const wrong = ALL.filter(({ path, text }) => room(path) !== "core/runtime" && native.test(text));
   assertEquals(wrong.map(({ path }) => path), []);
+});
+
+Deno.test("TensorFlow is imported for its types alone", () => {
+  const loading = /^import (?!type\b)[^;]*"@tensorflow\/|\bimport\("@tensorflow\//m;
+  assertEquals(ALL.filter(({ text }) => loading.test(text)).map(({ path }) => path), []);
 });
 
 Deno.test("core neither prints nor exits, and cli writes through Io alone", () => {

@@ -11,6 +11,7 @@ import {
   type DType,
   elementBytes,
   elementCount,
+  formatType,
   type Program,
   tensorBytes,
   type TensorType,
@@ -25,7 +26,7 @@ import type {
   HostTensor,
   Weights,
 } from "../device.ts";
-import { hostBytes, weightValues } from "../weights.ts";
+import { storedBytes, weightValues } from "../weights.ts";
 import { type Block, DeviceMemory } from "./device_memory.ts";
 import type { CubinCache } from "./cubin_cache.ts";
 import { Driver } from "./driver.ts";
@@ -80,7 +81,8 @@ const ARRAYS = {
 /** See the head of this file. */
 export class CudaDevice implements Device {
   readonly name = "cuda";
-  readonly pieceElements = 2 ** 30;
+  /** A reduction over it still fits the second extent of a grid. */
+  readonly pieceElements = 2 ** 29;
   readonly isDistant = true;
   readonly elements: ElementType;
   readonly #driver: Driver;
@@ -104,6 +106,7 @@ export class CudaDevice implements Device {
       driver,
       memory,
       stream: driver.createStream(),
+      graphs: new Set(),
       kernels: new KernelLoader(driver, { compiler: machine.compiler, architecture, cache }),
       products: () => this.#products ??= this.#openProducts(machine),
     };
@@ -112,6 +115,11 @@ export class CudaDevice implements Device {
 
   get cacheType(): ElementType {
     return this.elements;
+  }
+
+  /** Bytes of the device that are free, and all it has. */
+  memory(): { free: number; total: number } {
+    return this.#driver.memoryInfo();
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {
@@ -153,6 +161,11 @@ export class CudaDevice implements Device {
 
   write(tensor: CudaTensor, data: ArrayLike<number>): void {
     const array = arrayOf(tensor.dtype, data);
+    if (array.length > elementCount(tensor.shape)) {
+      throw new RangeError(
+        `Cannot write ${array.length} elements to ${formatType(tensor)}: found too many`,
+      );
+    }
     if (this.#staging.takes(array.byteLength)) {
       return this.#staging.upload(tensor.address, array);
     }
@@ -183,15 +196,28 @@ export class CudaDevice implements Device {
     site.launch(this.#driver, stream);
   }
 
+  /** After a fault of a kernel every call fails; the first error is thrown once all was tried. */
   close(): void {
-    const { stream, memory, kernels } = this.#context;
-    this.#driver.synchronize(stream);
-    this.#staging.close();
-    this.#products?.close();
-    kernels.close();
-    memory.close();
-    this.#driver.destroyStream(stream);
-    this.#driver.close();
+    const { stream, memory, kernels, graphs } = this.#context;
+    const steps = [
+      () => this.#driver.synchronize(stream),
+      () => this.#staging.close(),
+      () => this.#products?.close(),
+      () => graphs.forEach((graph) => this.#driver.destroyGraph(graph)),
+      () => kernels.close(),
+      () => memory.close(),
+      () => this.#driver.destroyStream(stream),
+      () => this.#driver.close(),
+    ];
+    const errors = steps.flatMap((step) => {
+      try {
+        step();
+        return [];
+      } catch (error) {
+        return [error];
+      }
+    });
+    if (errors.length > 0) throw errors[0];
   }
 
   #lower(program: Program, weights: Weights): Lowered {
@@ -221,8 +247,8 @@ export class CudaDevice implements Device {
   #upload(weight: HostTensor | FileTensor, dtype: ElementType): CudaTensor {
     const type = { dtype, shape: weight.shape };
     const made = new CudaTensor(type, this.#context.memory.allocate(tensorBytes(type)));
-    if (dtype === "bf16" && weight.dtype === "bf16" && !("path" in weight)) {
-      this.#driver.upload(made.address, hostBytes(weight) as Uint8Array<ArrayBuffer>);
+    if (dtype === weight.dtype) {
+      this.#driver.upload(made.address, storedBytes(weight) as Uint8Array<ArrayBuffer>);
       return made;
     }
     const values = weightValues(weight) as Float32Array<ArrayBuffer>;
@@ -230,13 +256,15 @@ export class CudaDevice implements Device {
       this.#driver.upload(made.address, values);
       return made;
     }
-    const wide = this.#context.memory.allocate(values.byteLength);
+    const { memory } = this.#context;
+    const wide = memory.allocate(values.byteLength);
     this.#driver.upload(wide.address, values);
     const site = this.#context.kernels.site("narrow_floats", { count: values.length }, { BF16: 1 });
     site.set(0, made.address);
     site.set(1, wide.address);
     site.launch(this.#driver, this.#context.stream);
     this.#driver.synchronize(this.#context.stream);
+    memory.free(wide);
     return made;
   }
 }

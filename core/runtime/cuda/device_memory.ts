@@ -31,7 +31,13 @@ export class DeviceMemory {
   /** Takes memory when it is asked for. */
   constructor(driver: Driver) {
     this.#driver = driver;
-    this.#blocks = new FinalizationRegistry((address) => this.#release(address));
+    this.#blocks = new FinalizationRegistry((address) => {
+      try {
+        this.#release(address);
+      } catch {
+        // After a fault nothing can be freed; whoever runs something next is told.
+      }
+    });
   }
 
   /** Address of the arena. */
@@ -46,8 +52,14 @@ export class DeviceMemory {
   allocate(bytes: number): Block {
     const address = this.#take(bytes);
     const block = { address };
-    this.#blocks.register(block, address);
+    this.#blocks.register(block, address, block);
     return block;
+  }
+
+  /** Returns the memory of a tensor at once; whatever works on it must be done. */
+  free(block: Block): void {
+    this.#blocks.unregister(block);
+    this.#release(block.address);
   }
 
   /**

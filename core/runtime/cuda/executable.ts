@@ -26,6 +26,8 @@ export interface ExecutionContext {
   readonly stream: bigint;
   readonly memory: DeviceMemory;
   readonly kernels: KernelLoader;
+  /** Graphs that exist. */
+  readonly graphs: Set<bigint>;
   readonly products: () => Products;
 }
 
@@ -74,7 +76,11 @@ export class CudaExecutable implements Executable {
     memory.reserve(this.#compiled.plan.sections.temporaries);
     if (!this.#isBound(bindings)) this.#bind(bindings as ReadonlyMap<string, CudaTensor>);
     this.#runs++;
-    if (this.#runs === 2) this.#graph = driver.capture(stream, () => this.#issue());
+    if (this.#runs === 2) {
+      this.#graph = driver.capture(stream, () => this.#issue());
+      this.#context.graphs.add(this.#graph);
+      collected.register(this, { graph: this.#graph, context: this.#context }, this);
+    }
     if (this.#graph === undefined) this.#issue();
     else driver.launchGraph(this.#graph, stream);
     return Promise.resolve();
@@ -95,14 +101,15 @@ export class CudaExecutable implements Executable {
   #bind(bindings: ReadonlyMap<string, CudaTensor>): void {
     const { program, weights, fixed, plan } = this.#compiled;
     checkBindings(program, weights, bindings);
-    const { memory, driver } = this.#context;
+    const { memory } = this.#context;
     this.#bound = new Map();
     for (const name of this.#names.values()) {
       if (!fixed.has(name)) this.#bound.set(name, bindings.get(name)!);
     }
     this.#generation = memory.generation;
     this.#runs = 0;
-    if (this.#graph !== undefined) driver.destroyGraph(this.#graph);
+    collected.unregister(this);
+    if (this.#graph !== undefined) dropGraph({ graph: this.#graph, context: this.#context });
     this.#graph = undefined;
     const address = (value: Value) => {
       const { section, offset } = plan.placements.get(value)!;
@@ -146,6 +153,24 @@ export class CudaExecutable implements Executable {
     };
   }
 }
+
+interface OwnedGraph {
+  readonly graph: bigint;
+  readonly context: ExecutionContext;
+}
+
+function dropGraph({ graph, context: { graphs, driver } }: OwnedGraph): void {
+  if (graphs.delete(graph)) driver.destroyGraph(graph);
+}
+
+/** Programs that nobody refers to any more take their graphs along. */
+const collected = new FinalizationRegistry<OwnedGraph>((owned) => {
+  try {
+    dropGraph(owned);
+  } catch {
+    // After a fault nothing can be freed; whoever runs something next is told.
+  }
+});
 
 function launchIssue(
   site: LaunchSite,

@@ -58,6 +58,8 @@ export class LaunchSite {
   readonly #config: bigint;
   readonly #parameters: bigint;
   #stream: bigint | undefined;
+  /** A grid of nothing, which the driver would refuse. */
+  #empty = false;
 
   /** Lays out a launch of `kernel`; every argument is zero until it is set. */
   constructor(kernel: bigint, name: string, types: readonly ArgumentType[]) {
@@ -90,6 +92,7 @@ export class LaunchSite {
   /** Sets grid, block, shared memory and attributes. */
   setGeometry(geometry: Geometry): void {
     const { grid, block, shared = 0, cluster, cooperative, early } = geometry;
+    this.#empty = grid.includes(0);
     this.#extent(CONFIG.grid, grid);
     this.#extent(CONFIG.block, block);
     this.#view.setUint32(CONFIG.shared, shared, LITTLE);
@@ -126,6 +129,7 @@ export class LaunchSite {
 
   /** Launches with what is set now. */
   launch(driver: Driver, stream: bigint): void {
+    if (this.#empty) return;
     if (stream !== this.#stream) {
       this.#view.setBigUint64(CONFIG.stream, stream, LITTLE);
       this.#stream = stream;

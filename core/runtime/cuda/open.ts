@@ -8,7 +8,7 @@ import { cacheFolder } from "../../cache_folder.ts";
 import { EnvironmentError } from "../../errors.ts";
 import { CubinCache } from "./cubin_cache.ts";
 import { CudaDevice, type CudaMachine } from "./device.ts";
-import { Driver } from "./driver.ts";
+import { checkDriver } from "./errors.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
 import { openLibrary } from "./libraries.ts";
 import type { ElementType } from "./lowering/types.ts";
@@ -40,14 +40,12 @@ export function openMachine(): { machine: CudaMachine; cache: CubinCache } {
   return { machine, cache };
 }
 
-/** A newer major version than the driver's may compile what it refuses. */
-function driverMajor(symbols: CudaMachine["driver"]): number {
-  const driver = new Driver(symbols);
-  try {
-    return Math.floor(driver.version / 1000);
-  } finally {
-    driver.close();
-  }
+/** A newer major version than the driver's may compile what it refuses. Opens no device. */
+function driverMajor({ cuInit, cuDriverGetVersion }: CudaMachine["driver"]): number {
+  const version = new Int32Array(1);
+  checkDriver(cuInit(0), "start the NVIDIA driver");
+  checkDriver(cuDriverGetVersion(version), "read the driver's version");
+  return Math.floor(version[0]! / 1000);
 }
 
 function openCompiler(maxMajor: number, cache: CubinCache): KernelCompiler {

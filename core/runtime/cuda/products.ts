@@ -76,8 +76,10 @@ const PREFERENCE = { workspace: 1, alignA: 5, alignB: 6, alignC: 7, alignD: 8 } 
 /** Bytes of a heuristic result; the algorithm is its first 64. */
 const RESULT_BYTES = 96;
 const ALGORITHM_BYTES = 64;
-/** Values begin at multiples of this, whatever the type; see `memory_plan.ts`. */
-const ALIGNMENT = 64;
+/** What the addresses of matrices are multiples of: views of long arrays begin anywhere. */
+const ALIGNMENT = 16;
+/** Where a heuristic result says whether it can be used. */
+const RESULT_STATE = 72;
 
 /** Bytes of workspace that the library may use; one for all products of a stream. */
 export const WORKSPACE_BYTES = 32 << 20;
@@ -155,6 +157,8 @@ export class Products {
     if (bias) {
       number(DESCRIPTION.epilogue, EPILOGUE_BIAS);
       number(DESCRIPTION.biasType, TYPE[output]);
+      // Algorithms are chosen for some pointer; the real one takes its place at every launch.
+      this.#set(made, DESCRIPTION.bias, BigUint64Array.of(this.#workspace.address));
     }
     return made;
   }
@@ -204,6 +208,7 @@ export class Products {
       );
       checkCublas(code, doing);
       if (found[0] === 0) checkCublas(15, doing);
+      checkCublas(new DataView(result.buffer).getInt32(RESULT_STATE, true), doing);
       return result.slice(0, ALGORITHM_BYTES);
     } finally {
       lt.cublasLtMatmulPreferenceDestroy(preference);

@@ -23,7 +23,7 @@ import {
   type HostTensor,
   type Weights,
 } from "../device.ts";
-import { HostDevice } from "../host_device.ts";
+import { HostDevice, letSignalsThrough } from "../host_device.ts";
 import { weightValues } from "../weights.ts";
 import { EVALUATE, type Operand } from "./evaluate.ts";
 
@@ -129,15 +129,6 @@ async function run(
     const source = operandOf(value).data;
     if (target.data !== source) target.data.set(source);
   }
-}
-
-let lastTurn = 0;
-
-/** Gives the event loop a turn now and then; a turn costs as much as many small runs. */
-async function letSignalsThrough(): Promise<void> {
-  if (performance.now() - lastTurn < 20) return;
-  await new Promise((resolve) => setTimeout(resolve));
-  lastTurn = performance.now();
 }
 
 function placeOf(plan: MemoryPlan, value: Value): string {

@@ -31,9 +31,9 @@ export function attentionCall(
   const [, K, S] = keys.shape as [number, number, number];
   const B = last.shape[0]!;
   const P = prefixKeys ? prefixKeys.shape[0]! : R / B;
-  if (D % 4 !== 0) {
+  if (D % 4 !== 0 || D > 128) {
     throw new TypeError(
-      `Cannot attend with heads of ${D} on this device, expected a multiple of 4`,
+      `Cannot attend with heads of ${D} on this device: expected a multiple of 4 up to 128`,
     );
   }
   return {
