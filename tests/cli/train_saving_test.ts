@@ -1,7 +1,7 @@
 /** What `parscale train` leaves on the disk when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused } from "./models.ts";
-import { runShell } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
 Deno.test("a loss that is not finite ends with 5, names the last good checkpoint, saves nothing", () =>
@@ -146,3 +146,20 @@ Deno.test({
       assertEquals(place.steady("kept"), place.steady("whole"));
     }),
 });
+
+Deno.test("the authors' files beside a model stay beside what is trained from it", () =>
+  withWorkplace(async (place) => {
+    const names = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
+    await Deno.mkdir(`${place.cwd}/code`);
+    for (const name of names) await Deno.writeTextFile(`${place.cwd}/code/${name}`, `# ${name}`);
+    const convert = "convert --model p1 --streams 2 --out with-code --hf-code code";
+    const { code, stderr } = await runParscale(convert.split(" "), { cwd: place.cwd });
+    assertEquals(code, 0, stderr);
+    await place.trained(`--model with-code ${ROWS} --steps 1 --out run`);
+    const checkpoint = `${place.cwd}/run/checkpoint-000001`;
+    for (const name of names) {
+      assertEquals(await Deno.readTextFile(`${checkpoint}/${name}`), `# ${name}`);
+    }
+    const { auto_map } = JSON.parse(await Deno.readTextFile(`${checkpoint}/config.json`));
+    assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
+  }));
