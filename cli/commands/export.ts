@@ -1,6 +1,6 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
 import { UsageError } from "../../core/errors.ts";
-import { checkBlockSize, matrixFlags } from "../open_model.ts";
+import { checkBlockSize, matrixFlags, openNamedCheckpoint } from "../open_model.ts";
 import { startProgress } from "../output/progress.ts";
 import { openReport } from "../output/report.ts";
 import { engineFlags } from "../flags/common.ts";
@@ -68,8 +68,7 @@ export const command = defineCommand({
   },
   async plan(values) {
     checkFormat(values);
-    const { parts } = await import("../export/parts.ts");
-    const { config } = await parts(values);
+    const { config } = await openNamedCheckpoint(values);
     return [
       `would write prefill.onnx (${values.tokens} tokens), decode.onnx and their weights to ${values.out}`,
       `streams: ${config.streams}`,
@@ -77,8 +76,8 @@ export const command = defineCommand({
   },
   async run(values, io, invocation) {
     checkFormat(values);
-    const { parts, writeExport } = await import("../export/parts.ts");
-    const opened = await parts(values);
+    const { writeExport } = await import("../export/parts.ts");
+    const opened = await openNamedCheckpoint(values);
     using report = openReport(io, invocation, { schema: "parscale.export/1" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });
     const bytes = await writeExport(values, opened, (done) => progress.update(done / 1e6));

@@ -6,7 +6,6 @@ import { copyFile, writeJson, writeText } from "../../core/checkpoint/write.ts";
 import { buildForward } from "../../core/model/forward.ts";
 import { DEFAULT_BLOCK } from "../../core/runtime/mod.ts";
 import { exportPrograms } from "../../core/runtime/onnx/export.ts";
-import { openNamedCheckpoint } from "../open_model.ts";
 import { VERSION } from "../version.ts";
 import guide from "./guide.md" with { type: "text" };
 
@@ -20,11 +19,6 @@ export interface ExportValues {
   readonly weights: "f32" | "q8" | "q4";
   readonly blockSize: number | undefined;
   readonly overwrite: boolean;
-}
-
-/** Opens the model. */
-export async function parts(values: ExportValues): Promise<Checkpoint> {
-  return await openNamedCheckpoint(values);
 }
 
 /** Writes the folder and returns the bytes of the weights. */

@@ -13,7 +13,7 @@ import { type Score, scoreBatch } from "../generate/score.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { RandomStream } from "../random.ts";
-import { DEFAULT_BLOCK, type DeviceChoice, type MatrixKind, openDevice } from "../runtime/mod.ts";
+import { type DeviceChoice, type MatrixKind, openDevice } from "../runtime/mod.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 /** How to open a model; every default is the command line's. */
@@ -66,7 +66,6 @@ export class Model implements Disposable {
       ...(dtype === undefined ? {} : { dtype }),
       ...(threads === undefined ? {} : { threads }),
       matrices: weights,
-      block: DEFAULT_BLOCK,
     });
     return new Model(new Engine(opened, checkpoint.config, checkpoint.tensors), tokenizer);
   }

@@ -3,6 +3,15 @@
  */
 import type { CopyRegion, DeviceTensor, HostArray, HostTensor } from "./device.ts";
 
+/** What holds the elements of a tensor in host memory; 16-bit floats as their bits. */
+export const HOST_ARRAYS = {
+  f32: Float32Array,
+  i32: Int32Array,
+  bf16: Uint16Array,
+  f16: Uint16Array,
+  bool: Uint8Array,
+} as const;
+
 /** Reading, writing and copying where every tensor has its elements in `data`. */
 export abstract class HostDevice {
   /** Overwrites a tensor. */

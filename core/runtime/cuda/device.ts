@@ -26,6 +26,7 @@ import type {
   HostTensor,
   Weights,
 } from "../device.ts";
+import { HOST_ARRAYS } from "../host_device.ts";
 import { storedBytes, weightValues } from "../weights.ts";
 import { type Block, DeviceMemory } from "./device_memory.ts";
 import type { CubinCache } from "./cubin_cache.ts";
@@ -69,14 +70,6 @@ export class CudaTensor implements DeviceTensor {
     [this.dtype, this.shape, this.block, this.address] = [dtype, shape, block, address];
   }
 }
-
-const ARRAYS = {
-  f32: Float32Array,
-  i32: Int32Array,
-  bf16: Uint16Array,
-  f16: Uint16Array,
-  bool: Uint8Array,
-} as const;
 
 /** See the head of this file. */
 export class CudaDevice implements Device {
@@ -174,7 +167,7 @@ export class CudaDevice implements Device {
   }
 
   read(tensor: CudaTensor): HostArray {
-    const data = new ARRAYS[tensor.dtype](elementCount(tensor.shape));
+    const data = new HOST_ARRAYS[tensor.dtype](elementCount(tensor.shape));
     if (this.#staging.takes(data.byteLength)) this.#staging.download(data, tensor.address);
     else {
       this.#driver.synchronize(this.#context.stream);
@@ -271,7 +264,7 @@ export class CudaDevice implements Device {
 
 /** The elements as an array of the right type, copied only where it is of another. */
 function arrayOf(dtype: DType, data: ArrayLike<number>): HostArray & ArrayBufferView<ArrayBuffer> {
-  const Kind = ARRAYS[dtype];
+  const Kind = HOST_ARRAYS[dtype];
   return (data instanceof Kind ? data : Kind.from(data)) as
     & HostArray
     & ArrayBufferView<ArrayBuffer>;

@@ -18,7 +18,7 @@ import {
   type HostArray,
   type Weights,
 } from "../device.ts";
-import { HostDevice } from "../host_device.ts";
+import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi.ts";
 import {
   lower,
@@ -49,7 +49,7 @@ class OnnxTensor implements DeviceTensor {
     api: OnnxApi,
     type: TensorType,
     collect: FinalizationRegistry<Handle>,
-    data: HostArray = new ARRAYS[type.dtype](elementCount(type.shape)),
+    data: HostArray = new HOST_ARRAYS[type.dtype](elementCount(type.shape)),
   ) {
     this.dtype = type.dtype;
     this.shape = type.shape;
@@ -59,14 +59,6 @@ class OnnxTensor implements DeviceTensor {
     collect.register(this, this.value);
   }
 }
-
-const ARRAYS = {
-  f32: Float32Array,
-  i32: Int32Array,
-  bf16: Uint16Array,
-  f16: Uint16Array,
-  bool: Uint8Array,
-} as const;
 
 /** See the head of this file. */
 export class CpuDevice extends HostDevice implements Device {

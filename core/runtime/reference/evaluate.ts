@@ -5,7 +5,8 @@
  * primitive, results stored into arrays the caller allocated. In f64 mode all `f32` tensors are
  * Float64Array and nothing is rounded.
  */
-import type { Attributes, Shape } from "../../graph/types.ts";
+import { broadcastStrides, denseStrides } from "../../graph/strides.ts";
+import { type Attributes, elementCount, type Shape } from "../../graph/types.ts";
 import type { HostArray } from "../device.ts";
 
 /** A tensor under evaluation. */
@@ -16,15 +17,6 @@ export interface Operand {
 
 type Evaluate = (out: Operand, inputs: readonly Operand[], attributes: Attributes) => void;
 
-/** Distance in elements between neighbours along each axis of a dense tensor. */
-export function stridesOf(shape: Shape): number[] {
-  const strides = new Array<number>(shape.length).fill(1);
-  for (let axis = shape.length - 2; axis >= 0; axis--) {
-    strides[axis] = strides[axis + 1]! * shape[axis + 1]!;
-  }
-  return strides;
-}
-
 /**
  * Visits every element of `shape` in order with the matching flat index into tensors whose strides
  * are given (0 along a broadcast axis).
@@ -34,7 +26,7 @@ function walk(
   strides: readonly (readonly number[])[],
   visit: (flat: number, indices: readonly number[]) => void,
 ): void {
-  const count = shape.reduce((product, size) => product * size, 1);
+  const count = elementCount(shape);
   const position = new Array<number>(shape.length).fill(0);
   const indices = strides.map(() => 0);
   for (let flat = 0; flat < count; flat++) {
@@ -47,16 +39,6 @@ function walk(
       position[axis] = 0;
     }
   }
-}
-
-/** Strides that read `from` as if it had been broadcast to `to`. */
-function broadcastStrides(from: Shape, to: Shape): number[] {
-  const own = stridesOf(from);
-  const missing = to.length - from.length;
-  return to.map((_, axis) => {
-    const at = axis - missing;
-    return at < 0 || from[at] === 1 ? 0 : own[at]!;
-  });
 }
 
 function elementwise(f: (...x: number[]) => number): Evaluate {
@@ -74,7 +56,7 @@ function fold(
   step: (accumulator: number, element: number) => number,
 ): Evaluate {
   return (out, [x], { axis }) => {
-    const stride = stridesOf(x!.shape);
+    const stride = denseStrides(x!.shape);
     const size = x!.shape[axis as number]!;
     walk(out.shape, [stride.map((s, i) => i === axis ? 0 : s)], (flat, [at]) => {
       let accumulator = initial;
@@ -87,7 +69,7 @@ function fold(
 }
 
 const argmax: Evaluate = (out, [x], { axis }) => {
-  const stride = stridesOf(x!.shape);
+  const stride = denseStrides(x!.shape);
   const size = x!.shape[axis as number]!;
   walk(out.shape, [stride.map((s, i) => i === axis ? 0 : s)], (flat, [at]) => {
     let best = 0;
@@ -127,7 +109,7 @@ const copy: Evaluate = (out, [x]) => {
 };
 
 const transpose: Evaluate = (out, [x], { order }) => {
-  const strides = stridesOf(x!.shape);
+  const strides = denseStrides(x!.shape);
   const permuted = (order as number[]).map((axis) => strides[axis]!);
   walk(out.shape, [permuted], (flat, [at]) => out.data[flat] = x!.data[at!]!);
 };
@@ -139,13 +121,13 @@ const broadcast: Evaluate = (out, [x]) => {
 };
 
 const slice: Evaluate = (out, [x], { axis, start }) => {
-  const strides = stridesOf(x!.shape);
+  const strides = denseStrides(x!.shape);
   const first = (start as number) * strides[axis as number]!;
   walk(out.shape, [strides], (flat, [at]) => out.data[flat] = x!.data[first + at!]!);
 };
 
 const concat: Evaluate = (out, inputs, { axis }) => {
-  const strides = stridesOf(out.shape);
+  const strides = denseStrides(out.shape);
   let first = 0;
   for (const x of inputs) {
     walk(x.shape, [strides], (flat, [at]) => out.data[first + at!] = x.data[flat]!);
@@ -155,7 +137,7 @@ const concat: Evaluate = (out, inputs, { axis }) => {
 
 const gather: Evaluate = (out, [x, indices], { axis }) => {
   const size = x!.shape[axis as number]!;
-  const inner = stridesOf(x!.shape)[axis as number]!;
+  const inner = denseStrides(x!.shape)[axis as number]!;
   const outer = x!.data.length / (size * inner);
   let at = 0;
   for (let o = 0; o < outer; o++) {
@@ -174,7 +156,7 @@ const takeLast: Evaluate = (out, [x, indices]) => {
 const scatterAdd: Evaluate = (out, [x, indices, update], { axis }) => {
   copy(out, [x!], {});
   const size = out.shape[axis as number]!;
-  const inner = stridesOf(out.shape)[axis as number]!;
+  const inner = denseStrides(out.shape)[axis as number]!;
   const outer = out.data.length / (size * inner);
   let at = 0;
   for (let o = 0; o < outer; o++) {

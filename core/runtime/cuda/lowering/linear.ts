@@ -4,7 +4,7 @@
  * With few rows, as in decoding, reading weights is all the work, and every launch costs a gap. So
  * layers that read the same rows go together, and gate and up projection end in their product.
  */
-import type { Node, Value } from "../../../graph/types.ts";
+import { elementCount, type Node, type Value } from "../../../graph/types.ts";
 import { LINEAR_ROWS } from "../kernel_table.ts";
 import { linearProduct } from "../products.ts";
 import type { Lowering } from "./lowering.ts";
@@ -87,7 +87,7 @@ export const swiglu: Rule = (l, { inputs, outputs: [y] }) => {
   return l.launch("swiglu", {
     reads: { gate, up },
     writes: { y: gate },
-    numbers: { count: gate.shape.reduce((product, size) => product * size, 1) },
+    numbers: { count: elementCount(gate.shape) },
     reuse: "gate",
   });
 };

@@ -59,6 +59,7 @@ export class Lowering {
   readonly #casts = new Map<Value, Value>();
   readonly #makers = new Map<Value, Node>();
   readonly #readers: Map<Value, Node[]>;
+  readonly #outputs: ReadonlySet<Value>;
   /** Places of the nodes of the source. */
   readonly #order: Map<Node, number>;
   readonly #saved = new Map<Value, Value>();
@@ -79,6 +80,7 @@ export class Lowering {
       else this.#values.set(value, this.#g.parameter(name, value));
     }
     this.#readers = readersOf(source);
+    this.#outputs = new Set(source.outputs.values());
     this.#order = new Map(source.nodes.map((node, i) => [node, i]));
     for (const node of source.nodes) node.outputs.forEach((value) => this.#makers.set(value, node));
   }
@@ -168,7 +170,7 @@ export class Lowering {
 
   /** Whether a value leaves the program as it is. */
   isOutput(value: Value): boolean {
-    return [...this.#source.outputs.values()].includes(value);
+    return this.#outputs.has(value);
   }
 
   /** Whether the gradient of a node is computed, so that the node has to save what it needs. */
@@ -269,7 +271,7 @@ export class Lowering {
 
   /** Moves elements; see `copy` in movement.cu. Into `target` where it is given, else a new tensor. */
   copy(source: Value, to: TensorType, move: Layout, target?: Value): Value {
-    const count = move.sizes.reduce((product, size) => product * size, 1);
+    const count = elementCount(move.sizes);
     const [n1, n2, n3] = move.sizes.slice(1);
     const strides = (letter: string, list: readonly number[]) =>
       Object.fromEntries(list.map((stride, i) => [`${letter}${i}`, stride]));

@@ -1,11 +1,18 @@
 /**
  * Primitives as launches. They compute in f32 and move elements in whatever type these are.
  */
-import { elementCount, type Node, type Shape, type Value } from "../../../graph/types.ts";
+import { broadcastStrides, denseStrides } from "../../../graph/strides.ts";
+import {
+  elementBytes,
+  elementCount,
+  type Node,
+  type Shape,
+  type Value,
+} from "../../../graph/types.ts";
 import { BINARY, REDUCE, UNARY } from "../kernels/primitive.ts";
 import type { Lowering } from "./lowering.ts";
 import type { Rule } from "./rules.ts";
-import { broadcastStrides, collapse, denseStrides, toDense } from "./strides.ts";
+import { collapse, dense, toDense } from "./strides.ts";
 
 /** Elements of a row that one block folds; longer rows are folded in pieces. */
 const CHUNK = 1 << 14;
@@ -248,7 +255,7 @@ const gather: Rule = (l, { inputs, outputs: [y], attributes }) => {
     reads: { x, indices },
     writes: { y: { dtype: x.dtype, shape: y!.shape } },
     numbers: { outer, size, count: elementCount(indices.shape), inner },
-    macros: { BYTES: { f32: 4, i32: 4, bf16: 2, f16: 2, bool: 1 }[x.dtype] },
+    macros: { BYTES: elementBytes(x.dtype) },
   });
 };
 
@@ -262,7 +269,7 @@ const takeLast: Rule = (l, { inputs: [x, indices], outputs: [y] }) =>
 /** A copy of an operand, to be changed where it lies. */
 export function ownCopy(l: Lowering, value: Value): Value {
   const x = l.wide(value);
-  return l.copy(x, x, toDense(x.shape, denseStrides(x.shape)));
+  return l.copy(x, x, dense(x.shape));
 }
 
 const scatterAdd: Rule = (l, { inputs: [x, indices, update], attributes }) => {
@@ -285,7 +292,7 @@ const assign: Rule = (l, { inputs: [state, value] }) => {
   if (l.liesIn(value!, state!)) return [l.get(value!)];
   const target = l.get(state!);
   const source = target.dtype === "f32" ? l.wide(value!) : l.get(value!);
-  return [l.copy(source, source, toDense(source.shape, denseStrides(source.shape)), target)];
+  return [l.copy(source, source, dense(source.shape), target)];
 };
 
 /** Reads the heads where they lie before they are moved behind each other. */

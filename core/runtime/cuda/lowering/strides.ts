@@ -4,7 +4,8 @@
  * Neighbouring axes become one where every operand walks them as one, and axes of size 1 go away, so
  * that nearly everything fits: the result says so where something does not.
  */
-import { elementCount, type Shape } from "../../../graph/types.ts";
+import { denseStrides } from "../../../graph/strides.ts";
+import type { Shape } from "../../../graph/types.ts";
 
 /** Axes that the elementwise kernels and `copy` know. */
 const AXES = 4;
@@ -16,21 +17,6 @@ export interface Layout {
   readonly targetStrides: readonly number[];
   readonly sourceFirst: number;
   readonly sourceStrides: readonly number[];
-}
-
-/** Distance in elements between neighbours along each axis of a dense tensor. */
-export function denseStrides(shape: Shape): number[] {
-  return shape.map((_, axis) => elementCount(shape.slice(axis + 1)));
-}
-
-/** Strides that read `from` as if it had been broadcast to `to`. */
-export function broadcastStrides(from: Shape, to: Shape): number[] {
-  const own = denseStrides(from);
-  const missing = to.length - from.length;
-  return to.map((_, axis) => {
-    const at = axis - missing;
-    return at < 0 || from[at] === 1 ? 0 : own[at]!;
-  });
 }
 
 /**
