@@ -77,6 +77,7 @@ export const CHECKS: readonly Check[] = [
     },
   },
   { name: "device cuda", required: false, run: () => checkDevice("cuda") },
+  { name: "device webgpu", required: false, run: () => checkDevice("webgpu") },
   {
     name: "device tfjs",
     required: false,

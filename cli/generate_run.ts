@@ -5,6 +5,7 @@
  * before the input ends. The others need all rows, and know their number from the start.
  */
 import { UsageError } from "../core/errors.ts";
+import { quantizes } from "../core/runtime/mod.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./generate_sequences.ts";
 import { checkBlockSize, openModel, type OpenOptions } from "./open_model.ts";
 import type { Invocation } from "./output/document.ts";
@@ -82,7 +83,7 @@ function checkValues(values: GenerateValues, io: Io): void {
     ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
     ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
     ["--block-size", blockSize !== undefined && weights === "f32", "--weights q8"],
-    ["--weights", weights !== "f32" && !["auto", "cpu"].includes(values.device), "--device cpu"],
+    ["--weights", weights !== "f32" && !quantizes(values.device), "--device cpu"],
   ];
   for (const [flag, given, missing] of idle) {
     if (given) io.warn(`${flag} will have no effect`, `add ${missing}, or drop ${flag}`);

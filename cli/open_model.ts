@@ -5,7 +5,7 @@
  */
 import type { Checkpoint } from "../core/checkpoint/open.ts";
 import type { Engine } from "../core/generate/engine.ts";
-import type { DeviceChoice, DeviceName, MatrixKind } from "../core/runtime/mod.ts";
+import type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "../core/runtime/mod.ts";
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
 import { UsageError } from "../core/errors.ts";
 import type { FlagTable } from "./flags/table.ts";
@@ -33,7 +33,7 @@ export const modelFlags = {
   },
 } as const satisfies FlagTable;
 
-/** How the cpu device keeps matrices; for commands that can do with less exact ones. */
+/** How cpu and webgpu keep matrices; for commands that can do with less exact ones. */
 export const matrixFlags = {
   weights: {
     type: "choice",
@@ -69,7 +69,7 @@ export interface OpenOptions {
   readonly model: string;
   readonly adapter?: string | undefined;
   readonly device: DeviceChoice;
-  readonly dtype?: "auto" | "f32" | "bf16";
+  readonly dtype?: ElementChoice;
   readonly threads?: number | undefined;
   readonly matrices?: MatrixKind;
   readonly block?: number | undefined;

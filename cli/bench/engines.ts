@@ -12,8 +12,8 @@ import { Engine } from "../../core/generate/engine.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../../core/model/config.ts";
 import { introducedValues } from "../../core/model/init.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
-import { type Device, type MatrixKind, openDevice } from "../../core/runtime/mod.ts";
-import type { Weights } from "../../core/runtime/device.ts";
+import { type Device, type MatrixKind, openDevice, quantizes } from "../../core/runtime/mod.ts";
+import type { CacheType, Weights } from "../../core/runtime/device.ts";
 import type { BenchValues } from "./values.ts";
 
 /** Where prefixes and aggregator are from. */
@@ -27,7 +27,7 @@ export interface BenchEngine {
   /** As it was asked for, `cuda:1` for instance; auto is resolved. */
   readonly device: string;
   /** What it computes in. */
-  readonly dtype: "f32" | "bf16";
+  readonly dtype: CacheType;
   /** How it keeps matrices: `dtype` where they are exact. */
   readonly weights: string;
 }
@@ -83,11 +83,11 @@ export class Engines implements Disposable {
       ...(block === undefined ? {} : { block }),
     });
     this.#devices.push(device);
-    if (kind === "f32" || device.name === "cpu") return device;
+    if (kind === "f32" || quantizes(choice)) return device;
     throw new UsageError(
       `Cannot keep weights as ${kind} on "${choice}": found a device with exact matrices only, ` +
-        "expected cpu",
-      { hints: ["time --weights q8 and q4 on --device cpu alone"] },
+        "expected cpu or webgpu",
+      { hints: ["time --weights q8 and q4 on --device cpu or webgpu alone"] },
     );
   }
 }

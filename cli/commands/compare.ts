@@ -11,7 +11,8 @@ export const command = defineCommand({
     "inference-time scaling. Differences are taken row by row, with 95% intervals, and what one " +
     "answer takes in time and memory stands beside the scores.\n\n" +
     "Finished evaluations are compared as well: pass their folders as arguments, the one to compare " +
-    "with first. The exit code is 1 when a model with streams is worse beyond its interval.",
+    "with first, or - for documents of `parscale eval --json` on stdin, one after the other. Of those " +
+    "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a model with streams is worse beyond its interval.",
   examples: [
     {
       text: "The paper's table",
@@ -23,11 +24,12 @@ export const command = defineCommand({
       text: "Two finished evaluations",
       line: "parscale compare results-p1 results-p4 --json",
     },
+    { text: "Documents that were kept", line: "cat p1.json p4.json | parscale compare -" },
   ],
   arguments: [
     {
       name: "FOLDER",
-      summary: "Finished evaluations to compare, in place of models",
+      summary: "Finished evaluations to compare, in place of models; - reads documents from stdin",
       repeated: true,
     },
   ],

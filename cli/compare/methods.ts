@@ -23,13 +23,25 @@ export interface Method {
   readonly label: string;
 }
 
+/** The headline of a task: a mean over its rows. */
+export interface Summary {
+  readonly metric: string;
+  readonly value: number;
+  readonly stderr: number | null;
+  readonly n: number;
+  /** Hash of all prompts; equal only where the same was asked. */
+  readonly prompts: string;
+}
+
 /** A method with what it came to. */
 export interface Evaluation {
   readonly method: Method;
-  readonly folder: string;
-  readonly scores: readonly DocumentScore[];
-  /** Headline metric of each task. */
-  readonly headlines: ReadonlyMap<string, string>;
+  /** For messages: its folder, or where it stood on stdin. */
+  readonly name: string;
+  /** Of every row; undefined where only means are known. */
+  readonly scores: readonly DocumentScore[] | undefined;
+  /** By task. */
+  readonly summaries: ReadonlyMap<string, Summary>;
   /** What one answer at a time takes. */
   readonly timing: Timing | undefined;
 }
@@ -55,23 +67,39 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
   }
   const identity = await readJsonObject(join(folder, CONFIG));
   const { results } = await readJsonObject(join(folder, RESULTS));
-  const tasks = isObject(results) && Array.isArray(results.tasks) ? results.tasks : [];
-  const headlines = new Map(
-    (tasks as { task: string; metrics: { metric: string }[] }[])
-      .map(({ task, metrics }) => [task, metrics[0]?.metric ?? ""]),
-  );
+  const summaries = summariesOf(isObject(results) ? results : {});
   const scores = parseScores(await Deno.readTextFile(join(folder, SCORES)));
-  return { method: methodOf(identity, folder), folder, scores, headlines, timing: undefined };
+  const method = methodOf(identity, folder);
+  return { method, name: `"${folder}"`, scores, summaries, timing: undefined };
 }
 
-function methodOf({ streams, num_beams: beams }: JsonObject, folder: string): Method {
+/** Headlines of the tasks in the `results` of an evaluation. */
+export function summariesOf({ tasks }: JsonObject): ReadonlyMap<string, Summary> {
+  return new Map(
+    (Array.isArray(tasks) ? tasks as TaskRow[] : []).map(
+      ({ task, metrics: [headline], prompts_sha256: prompts }) => {
+        const { metric = "", value = NaN, stderr = null, n = 0 } = headline ?? {};
+        return [task, { metric, value, stderr, n, prompts }];
+      },
+    ),
+  );
+}
+
+interface TaskRow {
+  readonly task: string;
+  readonly metrics: readonly Omit<Summary, "prompts">[];
+  readonly prompts_sha256: string;
+}
+
+/** What an evaluation says of its model; `name` is what it is called where it says nothing. */
+export function methodOf({ streams, num_beams: beams }: JsonObject, name: string): Method {
   if (typeof beams === "number" && beams > 1) {
     return { kind: "beam", scale: beams, label: `${beams} beams` };
   }
   if (typeof streams === "number" && streams > 1) {
     return { kind: "parscale", scale: streams, label: `P=${streams}` };
   }
-  const label = typeof streams === "number" ? "P=1" : folder;
+  const label = typeof streams === "number" ? "P=1" : name;
   return { kind: "single", scale: 1, label };
 }
 

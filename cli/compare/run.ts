@@ -34,10 +34,7 @@ async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[
     if (values.model !== undefined || values.parscale.length > 0) {
       throw new UsageError("Cannot compare folders and models: found both, expected one of them");
     }
-    if (values.arguments.length === 1) {
-      throw new UsageError("Cannot compare: found one folder, expected at least two");
-    }
-    return await Promise.all(values.arguments.map(readEvaluation));
+    return await readAll(values.arguments, io);
   }
   for (const task of await selectTasks(values.tasks)) {
     if (task.kind === "generation" && !task.isCode) continue;
@@ -57,8 +54,30 @@ async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[
   }
 }
 
+/** Evaluations from folders, and those whose documents stand on stdin where a - is. */
+async function readAll(paths: readonly string[], io: Io): Promise<Evaluation[]> {
+  if (paths.filter((path) => path === "-").length > 1) {
+    throw new UsageError("Cannot compare: found stdin twice, expected - once");
+  }
+  const evaluations: Evaluation[] = [];
+  for (const path of paths) {
+    if (path !== "-") evaluations.push(await readEvaluation(path));
+    else {
+      const { readDocuments } = await import("./documents.ts");
+      evaluations.push(...await readDocuments(io));
+    }
+  }
+  if (evaluations.length >= 2) return evaluations;
+  const found = evaluations.length === 0
+    ? "no document on stdin"
+    : paths[0] === "-"
+    ? "one document"
+    : "one folder";
+  throw new UsageError(`Cannot compare: found ${found}, expected at least two`);
+}
+
 /** For programs: everything, one method and task a row. */
-function rowOf({ method, task, metric, mean, against, timing }: Comparison) {
+function rowOf({ method, task, metric, mean, against, isPaired, timing }: Comparison) {
   return {
     method: method.kind,
     scale: method.scale,
@@ -71,6 +90,7 @@ function rowOf({ method, task, metric, mean, against, timing }: Comparison) {
     difference: against?.difference ?? null,
     difference_low: against?.low ?? null,
     difference_high: against?.high ?? null,
+    paired: against ? isPaired : null,
     latency_s: timing?.secondsPerAnswer ?? null,
     latency_s_per_token: timing?.secondsPerToken ?? null,
     peak_rss_bytes: timing?.peakBytes ?? null,

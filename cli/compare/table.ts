@@ -3,10 +3,15 @@
  * or beams, and for every task streams beside beams.
  */
 import type { DocumentScore } from "../../core/eval/results.ts";
-import { type Difference, meanWithError, pairedDifference } from "../../core/eval/paired.ts";
+import {
+  type Difference,
+  differenceOfMeans,
+  meanWithError,
+  pairedDifference,
+} from "../../core/eval/paired.ts";
 import { DataError } from "../../core/errors.ts";
 import type { Row } from "../output/table.ts";
-import type { Evaluation, Method, Timing } from "./methods.ts";
+import type { Evaluation, Method, Summary, Timing } from "./methods.ts";
 
 /** One method on one task. */
 export interface Comparison {
@@ -20,26 +25,70 @@ export interface Comparison {
   };
   /** Difference from the first evaluation on the same rows; undefined for itself. */
   readonly against: Difference | undefined;
+  /** Whether the difference was taken row by row, or is one of means. */
+  readonly isPaired: boolean;
   readonly timing: Timing | undefined;
 }
 
 /** Compares every evaluation with the first, task by task, on the rows both have. */
 export function compareScores(evaluations: readonly Evaluation[]): Comparison[] {
   const [first, ...others] = evaluations as [Evaluation, ...Evaluation[]];
-  return [...first.headlines].flatMap(([task, metric]) => {
-    const base = valuesOf(first, task, metric);
-    return [first, ...others].map((evaluation): Comparison => {
-      const own = valuesOf(evaluation, task, metric);
-      requireSameRows(first, evaluation, task, base, own);
-      const ids = [...base.keys()];
-      const values = ids.map((id) => own.get(id)!.value);
-      const difference = evaluation === first
-        ? undefined
-        : pairedDifference(values, ids.map((id) => base.get(id)!.value));
-      const { method, timing } = evaluation;
-      return { method, task, metric, mean: meanWithError(values), against: difference, timing };
-    });
-  });
+  return [...first.summaries].flatMap(([task, base]) =>
+    [first, ...others].map((evaluation): Comparison => {
+      const { method, timing, scores } = evaluation;
+      const isPaired = first.scores !== undefined && scores !== undefined;
+      const compare = isPaired ? compareRows : compareMeans;
+      const { mean, difference } = compare(first, evaluation, task, base);
+      const against = evaluation === first ? undefined : difference;
+      return { method, task, metric: base.metric, mean, against, isPaired, timing };
+    })
+  );
+}
+
+interface Compared {
+  readonly mean: Comparison["mean"];
+  readonly difference: Difference | undefined;
+}
+
+/** Row by row. */
+function compareRows(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  { metric }: Summary,
+): Compared {
+  const [base, own] = [valuesOf(first, task, metric), valuesOf(other, task, metric)];
+  requireSameRows(first, other, task, base, own);
+  const ids = [...base.keys()];
+  const values = ids.map((id) => own.get(id)!.value);
+  const difference = pairedDifference(values, ids.map((id) => base.get(id)!.value));
+  return { mean: meanWithError(values), difference };
+}
+
+/** By the means alone, which must be of the same prompts. */
+function compareMeans(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  base: Summary,
+): Compared {
+  const own = other.summaries.get(task);
+  if (own?.metric !== base.metric || own.prompts !== base.prompts) {
+    throw new DataError(
+      `Cannot compare ${other.name} with ${first.name}: found ${
+        own ? `other prompts for ${task}` : `no ${task}`
+      }, expected the same`,
+      {
+        hints: ["evaluate both with the same --tasks, --data, --limit, --ids, --shots and --chat"],
+      },
+    );
+  }
+  const [mean, reference] = [own, base].map(({ value, stderr, n }) => ({
+    value,
+    stderr: stderr ?? undefined,
+    n,
+  }));
+  return { mean: mean!, difference: differenceOfMeans(mean!, reference!) };
 }
 
 interface RowValue {
@@ -47,7 +96,11 @@ interface RowValue {
   readonly request: string;
 }
 
-function valuesOf({ scores }: Evaluation, task: string, metric: string): Map<number, RowValue> {
+function valuesOf(
+  { scores = [] }: Evaluation,
+  task: string,
+  metric: string,
+): Map<number, RowValue> {
   const own = scores.filter((score) => score.task === task && metric in score.metrics);
   return new Map(
     own.map((score) => [score.doc_id, { value: valueOf(score, metric), request: score.request }]),
@@ -69,7 +122,7 @@ function requireSameRows(
 ): void {
   const missing = [...base.keys()].find((id) => !own.has(id)) ??
     [...own.keys()].find((id) => !base.has(id));
-  const paths = `"${other.folder}" with "${first.folder}"`;
+  const paths = `${other.name} with ${first.name}`;
   if (missing !== undefined) {
     throw new DataError(
       `Cannot compare ${paths}: found row ${missing} of ${task} in one of them only`,
@@ -126,7 +179,8 @@ export function conclusions(comparisons: readonly Comparison[]): string[] {
     const { metric, mean } = all[0]!;
     const others = all.filter(({ against }) => against !== undefined);
     const clear = others.filter(({ against }) => against!.low > 0 || against!.high < 0);
-    const rows = `${task} (${metric}, ${mean.n} rows)`;
+    const unpaired = others.some(({ isPaired }) => !isPaired) ? ", means only" : "";
+    const rows = `${task} (${metric}, ${mean.n} rows${unpaired})`;
     if (clear.length === 0) {
       return `${rows}: no method differs from the first beyond its 95% interval`;
     }

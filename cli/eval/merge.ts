@@ -76,7 +76,12 @@ export async function mergeFolders(
     io,
     invocation,
     folder,
-    model: { fingerprint: first.model, opened: { device: first.device } },
+    model: {
+      fingerprint: first.model,
+      device: first.device,
+      streams: numberOf(first.identity.streams),
+      beams: numberOf(first.identity.num_beams),
+    },
   });
   return verdict(shortfalls(bounds, results), io);
 }
@@ -140,6 +145,10 @@ async function requireWhole(parts: readonly Part[]): Promise<void> {
       parts.map(({ part, of }) => `${part}/${of}`).join(", ")
     }, expected 1/${of} to ${of}/${of}, each once`,
   );
+}
+
+function numberOf(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
 }
 
 function sumRows(parts: readonly Part[]): JsonObject {

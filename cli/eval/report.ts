@@ -18,6 +18,14 @@ import {
 } from "./results.ts";
 import type { EvalValues } from "./values.ts";
 
+/** The model that was asked, and how. */
+export interface Asked {
+  readonly fingerprint: string;
+  readonly device: string;
+  readonly streams: number | null;
+  readonly beams: number | null;
+}
+
 const SCHEMA = "parscale.eval/1";
 
 /** Writes results to the folder and to stdout. */
@@ -29,17 +37,19 @@ export async function report(
     io: Io;
     invocation: Invocation;
     folder: EvalFolder | undefined;
-    model?: { readonly opened: { readonly device: string }; readonly fingerprint: string };
+    model?: Asked;
     stats?: AnsweringStats;
   },
 ): Promise<FullResult[]> {
   const results = await summarizeAll(facts, scores);
   const object = {
     model: model?.fingerprint ?? null,
+    streams: model?.streams ?? null,
+    num_beams: model?.beams ?? null,
     stats: stats ?? null,
     ...await resultsObject(results, values.preset),
   };
-  const head = { schema: SCHEMA, device: model?.opened.device };
+  const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
   await folder?.finish(scores, buildDocument(invocation, head, duration, object));
   using output = openReport(io, invocation, { ...head, columns: COLUMNS });

@@ -77,7 +77,12 @@ async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Pro
     io,
     invocation,
     folder,
-    model,
+    model: {
+      fingerprint: model.fingerprint,
+      device: model.opened.device,
+      streams: model.opened.checkpoint.config.streams,
+      beams: values.numBeams,
+    },
     stats,
   });
   return verdict(shortfalls(bounds, results), io);

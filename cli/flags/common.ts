@@ -130,7 +130,15 @@ export const commonFlags = {
 } as const satisfies FlagTable;
 
 /** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */
-const OTHER_GPUS = ["cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"] as const;
+export const OTHER_GPUS = [
+  "cuda:1",
+  "cuda:2",
+  "cuda:3",
+  "cuda:4",
+  "cuda:5",
+  "cuda:6",
+  "cuda:7",
+] as const;
 
 /** Added by commands that run a model. */
 export const engineFlags = {
@@ -143,24 +151,27 @@ export const engineFlags = {
   },
   device: {
     type: "choice",
-    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
+    choices: ["auto", "cpu", "webgpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
     default: "auto",
     group: "Engine",
     summary: "Where to compute",
-    details: "auto is cpu. cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
+    details:
+      "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D), for inference. " +
+      "cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
       "`parscale doctor`; it has been checked on an emulator, never yet on a GPU. cuda:1 is the " +
       "second GPU. tfjs is TensorFlow, if you have installed its package for Node, one op at a time " +
       "in f32. reference is plain TypeScript: slow, and the measure for all others.",
   },
   dtype: {
     type: "choice",
-    choices: ["auto", "f32", "bf16"],
+    choices: ["auto", "f32", "bf16", "f16"],
     default: "auto",
     group: "Engine",
     summary: "Element type to compute in",
-    details: "auto is bf16 on cuda and f32 elsewhere, where there is no other. In bf16, softmax, " +
-      "norms, losses and everything that is trained are f32 still. Stored weights of another type " +
-      "are converted when they are read.",
+    details: "auto is bf16 on cuda and f32 elsewhere. bf16 needs cuda, and there softmax, norms, " +
+      "losses and everything that is trained are f32 still. f16 needs webgpu and a GPU with 16-bit " +
+      "arithmetic; matrices, their products, keys and values are f16 then, and nothing else. Stored " +
+      "weights of another type are converted when they are read.",
   },
   threads: {
     type: "int",

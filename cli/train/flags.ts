@@ -1,5 +1,5 @@
 /** The flag table of `parscale train`. */
-import { engineFlags } from "../flags/common.ts";
+import { engineFlags, OTHER_GPUS } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
 import { runFlags, trainingFlags } from "./loop_flags.ts";
 
@@ -203,4 +203,9 @@ export const trainFlags = {
   ...trainingFlags,
   ...runFlags,
   ...engineFlags,
+  device: {
+    ...engineFlags.device,
+    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
+  },
+  dtype: { ...engineFlags.dtype, choices: ["auto", "f32", "bf16"] },
 } as const satisfies FlagTable;

@@ -38,6 +38,22 @@ export function pairedDifference(
   return { difference, low: difference - reach, high: difference + reach, n };
 }
 
+/** A mean as `meanWithError` gives it. */
+export type Mean = ReturnType<typeof meanWithError>;
+
+/**
+ * The difference a − b of two means whose rows are not known, as if they had nothing in common: of the
+ * same rows this is wider than `pairedDifference`. Degrees of freedom by Welch and Satterthwaite.
+ */
+export function differenceOfMeans(a: Mean, b: Mean): Difference | undefined {
+  if (a.stderr === undefined || b.stderr === undefined) return undefined;
+  const [va, vb] = [a.stderr ** 2, b.stderr ** 2];
+  const freedom = (va + vb) ** 2 / (va ** 2 / (a.n - 1) + vb ** 2 / (b.n - 1));
+  const reach = va + vb === 0 ? 0 : studentQuantile(Math.floor(freedom)) * Math.sqrt(va + vb);
+  const difference = a.value - b.value;
+  return { difference, low: difference - reach, high: difference + reach, n: Math.min(a.n, b.n) };
+}
+
 /** Values of Student's t that 2.5% lie above, for few degrees of freedom. */
 const SMALL = [12.706, 4.303, 3.182, 2.776, 2.571];
 

@@ -13,7 +13,12 @@ import { type Score, scoreBatch } from "../generate/score.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { RandomStream } from "../random.ts";
-import { type DeviceChoice, type MatrixKind, openDevice } from "../runtime/mod.ts";
+import {
+  type DeviceChoice,
+  type ElementChoice,
+  type MatrixKind,
+  openDevice,
+} from "../runtime/mod.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 /** How to open a model; every default is the command line's. */
@@ -23,7 +28,7 @@ export interface ModelOptions {
   /** Where to compute; auto is cpu. */
   readonly device?: DeviceChoice;
   /** What to compute in; auto is bf16 on cuda and f32 elsewhere. */
-  readonly dtype?: "auto" | "f32" | "bf16";
+  readonly dtype?: ElementChoice;
   /** Threads to compute with; all cores unless told. */
   readonly threads?: number;
   /** How matrices are kept on the cpu device: exact unless told. */

@@ -44,7 +44,7 @@ export interface ForwardOptions {
    */
   readonly head: "logits" | "score" | "greedy" | "streams";
   /** Element type of the KV cache; f32 unless the device wants another. */
-  readonly cacheType?: "f32" | "bf16" | undefined;
+  readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }

@@ -8,7 +8,7 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program, TensorType } from "../graph/types.ts";
 
 /** Devices that can be asked for by name. */
-export type DeviceName = "reference" | "cpu" | "cuda" | "tfjs";
+export type DeviceName = "reference" | "cpu" | "webgpu" | "cuda" | "tfjs";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;
@@ -54,11 +54,14 @@ export interface CopyRegion {
   readonly height: number;
 }
 
+/** Element types that a device may keep keys and values in. */
+export type CacheType = "f32" | "bf16" | "f16";
+
 /** Runs programs. */
 export interface Device {
   readonly name: DeviceName;
   /** Element type in which it wants KV caches; f32 where it does not say. */
-  readonly cacheType?: "f32" | "bf16";
+  readonly cacheType?: CacheType;
   /** Whether tensors lie in memory of its own, so that reading one is a copy worth avoiding. */
   readonly isDistant?: boolean;
   /** Elements of a long array that one program should work on; where absent, a processor's cache. */

@@ -9,19 +9,27 @@ export type { Device, DeviceName } from "./device.ts";
 /** What a user may ask for: a device, one of several GPUs, or the fastest that is known to work. */
 export type DeviceChoice = DeviceName | `cuda:${number}` | "auto";
 
+/** What to compute in; auto is bf16 on cuda and f32 elsewhere. */
+export type ElementChoice = "auto" | "f32" | "bf16" | "f16";
+
 /** How matrices of linear layers are kept: exact, or in 8 or 4 bits. */
 export type MatrixKind = "f32" | "q8" | "q4";
 
 /** What a device may be told; each takes what concerns it. */
 export interface DeviceOptions {
   /** What to compute in; auto is bf16 on cuda and f32 elsewhere. */
-  readonly dtype?: "auto" | "f32" | "bf16";
+  readonly dtype?: ElementChoice;
   /** Threads of the cpu device; default: the cores this process may use. */
   readonly threads?: number;
-  /** Storage of matrices on the cpu device; the reference is always exact. */
+  /** Storage of matrices, where the device has a choice. */
   readonly matrices?: MatrixKind;
   /** Columns that share one scale in q8 and q4. */
   readonly block?: number;
+}
+
+/** Whether a device can keep matrices in 8 or 4 bits; the others are always exact. */
+export function quantizes(device: DeviceChoice): boolean {
+  return device === "auto" || device === "cpu" || device === "webgpu";
 }
 
 /** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
@@ -37,14 +45,17 @@ export async function openDevice(
 ): Promise<Device> {
   if (name.startsWith("cuda")) {
     const { openCuda } = await import("./cuda/open.ts");
-    const { dtype = "auto" } = options;
-    return openCuda(Number(name.split(":")[1] ?? 0), dtype === "auto" ? "bf16" : dtype);
+    const elements = elementsFor(name, options, ["bf16", "f32"]);
+    return openCuda(Number(name.split(":")[1] ?? 0), elements);
   }
-  if (options.dtype === "bf16") {
-    throw new UsageError(`Cannot compute in bf16 on "${name}": found f32 alone, expected cuda`, {
-      hints: ["leave out --dtype, or pass --device cuda"],
-    });
+  const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;
+  const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };
+  if (name === "webgpu") {
+    const { WebGpuDevice } = await import("./webgpu/device.ts");
+    const elements = elementsFor(name, options, ["f32", "f16"]);
+    return new WebGpuDevice({ elements, matrices: format });
   }
+  elementsFor(name === "auto" ? "cpu" : name, options, ["f32"]);
   if (name === "reference") {
     const { ReferenceDevice } = await import("./reference/device.ts");
     return new ReferenceDevice("f32");
@@ -54,7 +65,23 @@ export async function openDevice(
     return openTfjs();
   }
   const { CpuDevice } = await import("./onnx/device.ts");
-  const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;
-  const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };
   return new CpuDevice({ threads, matrices: format });
+}
+
+/** Element types besides f32, and where they are had. */
+const DEVICE_OF = { bf16: "cuda", f16: "webgpu" } as const;
+
+/** The element type asked for, or the first of those that a device has. */
+function elementsFor<T extends ElementChoice>(
+  device: DeviceChoice,
+  { dtype = "auto" }: DeviceOptions,
+  has: readonly T[],
+): T {
+  const found = dtype === "auto" ? has[0] : has.find((each) => each === dtype);
+  if (found) return found;
+  const other = DEVICE_OF[dtype as keyof typeof DEVICE_OF];
+  throw new UsageError(
+    `Cannot compute on "${device}": found --dtype ${dtype}, expected ${has.join(" or ")}`,
+    { hints: [`leave out --dtype, or pass --device ${other}`] },
+  );
 }

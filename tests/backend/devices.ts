@@ -44,8 +44,14 @@ export function openTfjsInJavaScript(): TfjsDevice {
   return new TfjsDevice(tf);
 }
 
+/** A device, and how tests call it. */
+export interface NamedDevice {
+  readonly name: string;
+  readonly device: Device;
+}
+
 /** Devices that must agree with the reference. */
-export const devices: readonly { readonly name: string; readonly device: Device }[] = [
+export const devices: readonly NamedDevice[] = [
   { name: "reference in f32", device: new ReferenceDevice("f32") },
   { name: "cpu", device: new CpuDevice() },
   { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },

@@ -23,7 +23,7 @@ const FEW: readonly string[] = ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32", "qwe
 
 /** Whether a device is tried on a golden model: `PARSCALE_LONG_TESTS=1` tries all devices on all. */
 export function takesGolden(device: string, name: string): boolean {
-  const slow = device.includes("emulated") || device.startsWith("tfjs");
+  const slow = device.includes("emulated") || /^(tfjs|webgpu)/.test(device);
   return !slow || FEW.includes(name) || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
 }
 

@@ -6,8 +6,8 @@ import { Builder } from "../../core/graph/builder.ts";
 import { mul, PRIMITIVES } from "../../core/graph/primitives.ts";
 import type { Value } from "../../core/graph/types.ts";
 import { MODEL_OPS } from "../../core/ops/mod.ts";
+import { testGradients } from "./conformance.ts";
 import { devices, reference } from "./devices.ts";
-import { maxDifference } from "./goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
 import { prepareOn, randomInputs, runOn } from "./op_cases.ts";
 
@@ -40,23 +40,9 @@ for (const one of GRADIENT_CASES) {
       }
     }
   });
-
-  for (const { name: deviceName, device } of devices) {
-    if (device === reference) continue;
-    Deno.test(`${deviceName} agrees with the reference on the gradient of ${one.name}`, async () => {
-      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
-      const inputs = randomInputs({ ...one, program });
-      const expected = await runOn(reference, program, inputs);
-      const actual = await runOn(device, program, inputs);
-      for (const [name, values] of expected) {
-        if (!program.outputs.has(name)) continue;
-        const scale = Math.max(1, ...Array.from(values, Math.abs));
-        const difference = maxDifference(actual.get(name)!, values) / scale;
-        assert(difference < 1e-5, `${name}: relative difference ${difference}`);
-      }
-    });
-  }
 }
+
+for (const each of devices) testGradients(each);
 
 Deno.test("every primitive has a derivative or is known to have none", () => {
   const known = new Set([...Object.keys(DERIVATIVES), ...WITHOUT_DERIVATIVE]);

@@ -296,7 +296,7 @@ Deno.test({
 });
 
 Deno.test("other element types are refused", async () => {
-  await assertRejects(() => openDevice("tfjs", { dtype: "bf16" }), UsageError, "f32 alone");
+  await assertRejects(() => openDevice("tfjs", { dtype: "bf16" }), UsageError, "expected f32");
 });
 
 Deno.test({

@@ -39,11 +39,15 @@ Deno.test("models: one evaluation per method, kept, and gone on with", async () 
 });
 
 /** A finished evaluation with these metrics. */
-async function finished(folder: string, identity: unknown, values: readonly number[]) {
+async function finished(
+  folder: string,
+  identity: unknown,
+  values: readonly number[],
+  document = documentOf(values),
+) {
   await Deno.mkdir(folder);
   await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(identity));
-  const tasks = [{ task: "gsm8k", metrics: [{ metric: "strict_match" }] }];
-  await Deno.writeTextFile(`${folder}/results.json`, JSON.stringify({ results: { tasks } }));
+  await Deno.writeTextFile(`${folder}/results.json`, document);
   const scores = values.map((value, doc_id) => ({
     task: "gsm8k",
     doc_id,
@@ -80,6 +84,110 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     assertStringIncludes(table.stdout, "75.0 (+25.0 ± 14.");
     assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
   });
+});
+
+/** What `parscale eval --json` prints of 0 and 1 as scores. */
+function documentOf(
+  values: readonly number[],
+  { streams = 1, out = null as string | null, prompts = "abc" } = {},
+): string {
+  const n = values.length;
+  const value = values.reduce((sum, x) => sum + x, 0) / n;
+  const stderr = Math.sqrt(value * (1 - value) / (n - 1));
+  const metrics = [{ metric: "strict_match", value, stderr, n }];
+  const tasks = [{ task: "gsm8k", metrics, prompts_sha256: prompts }];
+  const results = { streams, num_beams: 1, tasks };
+  return JSON.stringify({ schema: "parscale.eval/1", config: { out }, results }, null, 2) + "\n";
+}
+
+Deno.test("stdin: documents give differences of means, rows where their folder is still there", async () => {
+  const base = Array.from({ length: 40 }, (_, i) => Number(i % 2 === 0));
+  const better = base.map((value, i) => i < 20 ? 1 : value);
+  const stdin = documentOf(base) + documentOf(better, { streams: 4 });
+  const { code, stdout, stderr } = await runParscale(["compare", "-", "--jsonl"], { stdin });
+  assertEquals([code, stderr], [0, ""]);
+  const [first, second] = parseLines(stdout);
+  assertEquals([first.label, first.paired, second.label, second.paired], [
+    "P=1",
+    null,
+    "P=4",
+    false,
+  ]);
+  assertEquals([second.value, second.difference], [0.75, 0.25]);
+  // Welch: standard errors 0.0801 and 0.0693, 76 degrees of freedom, t 1.9917.
+  assert(Math.abs(second.difference_high - 0.25 - 1.9917 * Math.hypot(0.080064, 0.069338)) < 1e-4);
+  const table = await runParscale(["compare", "-"], { stdin });
+  assertStringIncludes(table.stdout, "gsm8k (strict_match, 40 rows, means only)");
+  assertStringIncludes(table.stdout, "P=4 better");
+
+  await withScratch(async (cwd) => {
+    await finished(`${cwd}/p1`, { streams: 1 }, base, documentOf(base));
+    await finished(`${cwd}/p4`, { streams: 4 }, better, documentOf(better, { streams: 4 }));
+    const { low } = pairedDifference(better, base)!;
+    const documents = documentOf(base, { out: "p1" }) +
+      documentOf(better, { streams: 4, out: "p4" });
+    for (const [args, text] of [[["-"], documents], [["p1", "-"], documents]] as const) {
+      const run = await runParscale(["compare", ...args, "--jsonl"], { cwd, stdin: text });
+      const p4 = parseLines(run.stdout).at(-1)!;
+      assertEquals([p4.paired, p4.difference_low], [true, low]);
+    }
+    // Evaluated anew since the document was written: its rows are no longer the document's.
+    const old = documentOf(base, { out: "p1" }) + documentOf(base, { streams: 4, out: "p4" });
+    const run = await runParscale(["compare", "-", "--jsonl"], { cwd, stdin: old });
+    assertEquals(parseLines(run.stdout)[1].paired, false);
+  });
+});
+
+Deno.test("stdin: a regression ends with 1, and what is no document is refused", async () => {
+  const [base, worse] = [[1, 1, 1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0, 1]];
+  const compare = (stdin: string, ...args: string[]) =>
+    runParscale(["compare", "-", ...args], { stdin });
+  const bad = await compare(documentOf(base) + documentOf(worse, { streams: 2 }));
+  assertEquals([bad.code, bad.stderr], [1, "warning: P=2 is worse than P=1 on gsm8k\n"]);
+  assertRefused(
+    await compare(""),
+    2,
+    "Cannot compare: found no document on stdin, expected at least two",
+  );
+  assertRefused(
+    await compare(documentOf(base)),
+    2,
+    "Cannot compare: found one document, expected at least two",
+  );
+  assertRefused(
+    await compare(documentOf(base), "-"),
+    2,
+    "Cannot compare: found stdin twice, expected - once",
+  );
+  assertRefused(
+    await compare(documentOf(base) + "oops"),
+    3,
+    'Cannot compare document 2 of stdin: found "oops", expected JSON',
+  );
+  assertRefused(
+    await compare('{"schema":"parscale.cost/1"}'),
+    3,
+    'Cannot compare document 1 of stdin: found schema "parscale.cost/1", expected "parscale.eval/1"',
+  );
+  assertRefused(
+    await compare(documentOf(base) + documentOf(worse, { prompts: "other" })),
+    3,
+    "Cannot compare document 2 of stdin with document 1 of stdin: found other prompts for gsm8k, " +
+      "expected the same",
+  );
+});
+
+Deno.test("stdin: what eval prints is what compare reads", async () => {
+  const asked = `--tasks gsm8k --shots 0 --data ${DATA} --limit 2 --max-tokens 4 --json -q`;
+  const { stdout, stderr } = await runShell(
+    `(parscale eval --model ${PLAIN_MODEL} ${asked}; parscale eval --model ${MODEL} ${asked}) | ` +
+      "parscale compare - --jsonl",
+  );
+  assertEquals(stderr, "");
+  assertEquals(parseLines(stdout).map(({ label, rows }) => [label, rows]), [["P=1", 2], [
+    "P=2",
+    2,
+  ]]);
 });
 
 Deno.test("intervals are Student's: ten rows, known values", () => {

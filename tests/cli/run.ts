@@ -32,8 +32,9 @@ export const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
 const PROGRAM: readonly string[] = JSON.parse(Deno.env.get("PARSCALE_TEST_PROGRAM") ?? "null") ??
   [Deno.execPath(), "run", "-A", "--node-modules-dir=manual", ENTRY];
 
-/** Only what the runtime itself needs. */
-const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
+/** Only what the runtime itself and drivers need. */
+const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"]
+  .concat("VK_ICD_FILENAMES");
 
 /** The environment of a run: the inherited minimum, then what the test asks for. */
 export function environment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
@@ -112,4 +113,9 @@ export function runShell(script: string, options: RunOptions = {}): Promise<RunR
   const words = PROGRAM.map((word) => `'${word}'`).join(" ");
   const define = `parscale() { ${words} "$@"; }\n`;
   return runCommand(["bash", "-c", define + script], options);
+}
+
+/** What was said on stderr, less what the GPU layer below us prints about some drivers. */
+export function withoutDriverNotes(stderr: string): string {
+  return stderr.replace(/^(Warning: (max|vk).*| {4}at .*vulkan.*)\n/gm, "");
 }

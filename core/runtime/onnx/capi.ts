@@ -9,7 +9,7 @@
 import { openOnnxRuntime } from "./library.ts";
 
 /** Version of the API table asked for; any version up to the library's own is served. */
-const API_VERSION = 22;
+const API_VERSION = 23;
 
 /** Element types as ONNX numbers them. */
 export const ONNX_TYPE = { f32: 1, u8: 2, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
@@ -40,21 +40,35 @@ const FUNCTIONS = {
     "i32",
     "buffer",
   ]],
+  CreateMemoryInfo: [68, ["buffer", "i32", "i32", "i32", "buffer"]],
   CreateCpuMemoryInfo: [69, ["i32", "i32", "buffer"]],
+  AllocatorAlloc: [75, ["pointer", "usize", "buffer"]],
+  AllocatorFree: [76, ["pointer", "pointer"]],
   AddSessionConfigEntry: [130, ["pointer", "buffer", "buffer"]],
+  CreateAllocator: [131, ["pointer", "pointer", "buffer"]],
   CreateIoBinding: [134, ["pointer", "buffer"]],
   BindInput: [136, ["pointer", "buffer", "pointer"]],
   BindOutput: [137, ["pointer", "buffer", "pointer"]],
   CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
   AddInitializer: [150, ["pointer", "buffer", "pointer"]],
   CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
+  SessionOptionsAppendExecutionProvider: [216, [
+    "pointer",
+    "buffer",
+    "buffer",
+    "buffer",
+    "usize",
+  ]],
+  CopyTensors: [386, ["pointer", "buffer", "buffer", "pointer", "usize"]],
 } as const satisfies Record<string, readonly [number, readonly Parameter[]]>;
 
 const RELEASE = {
   Status: 93,
+  MemoryInfo: 94,
   Session: 95,
   Value: 96,
   SessionOptions: 100,
+  Allocator: 132,
   IoBinding: 135,
   ArenaCfg: 157,
 } as const;
@@ -72,6 +86,14 @@ export function cString(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(`${text}\0`);
 }
 
+/** Addresses of texts, which the caller keeps alive. */
+function addressesOf(texts: readonly Uint8Array<ArrayBuffer>[]): BigUint64Array<ArrayBuffer> {
+  return BigUint64Array.from(
+    texts,
+    (text) => Deno.UnsafePointer.value(Deno.UnsafePointer.of(text)),
+  );
+}
+
 function bindSlot(
   table: Deno.UnsafePointerView,
   slot: number,
@@ -87,6 +109,7 @@ export class OnnxApi {
   readonly #call: Record<FunctionName, StatusCall>;
   readonly #release: Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
   readonly #run: (...args: Argument[]) => Promise<Deno.PointerValue>;
+  readonly #runNow: StatusCall;
   readonly #errorMessage: (status: Handle) => Deno.PointerValue;
   readonly #memoryInfo: Handle;
   readonly #environment: Handle;
@@ -108,6 +131,7 @@ export class OnnxApi {
     this.#release = Object.fromEntries(
       Object.entries(RELEASE).map(([name, slot]) => [name, bind(slot, ["pointer"], "void")]),
     ) as Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
+    this.#runNow = bind(RUN_WITH_BINDING, ["pointer", "pointer", "pointer"], "pointer");
     this.#run = bindSlot(table, RUN_WITH_BINDING, {
       parameters: ["pointer", "pointer", "pointer"],
       result: "pointer",
@@ -120,13 +144,17 @@ export class OnnxApi {
   }
 
   /** Options every session starts from. */
-  sessionOptions(threads: number): Handle {
+  sessionOptions(): Handle {
     const options = this.#create("CreateSessionOptions");
     const allOptimizations = 99;
     this.#check("SetSessionLogSeverityLevel", options, FATAL_ONLY);
     this.#check("SetSessionGraphOptimizationLevel", options, allOptimizations);
-    this.#check("SetIntraOpNumThreads", options, threads);
     return options;
+  }
+
+  /** Sets how many threads of the processor compute. */
+  setThreads(options: Handle, threads: number): void {
+    this.#check("SetIntraOpNumThreads", options, threads);
   }
 
   /**
@@ -159,6 +187,51 @@ export class OnnxApi {
     this.#check("AddInitializer", options, cString(name), value);
   }
 
+  /** Lets sessions run on an execution provider of the library, such as `WebGPU`. */
+  appendProvider(options: Handle, provider: string, settings: Record<string, string>): void {
+    const [keys, values] = [
+      Object.keys(settings).map(cString),
+      Object.values(settings).map(cString),
+    ];
+    this.#check(
+      "SessionOptionsAppendExecutionProvider",
+      options,
+      cString(provider),
+      addressesOf(keys),
+      addressesOf(values),
+      BigInt(keys.length),
+    );
+  }
+
+  /** Names the memory of a provider's first device, as `tensor` and `allocator` take it. */
+  deviceMemory(name: string): Handle {
+    const [device, deviceAllocator, defaultMemory] = [0, 0, 0];
+    return this.#create("CreateMemoryInfo", cString(name), deviceAllocator, device, defaultMemory);
+  }
+
+  /** What allocates a provider's memory, by a session that runs on it. */
+  allocator(session: Handle, memory: Handle): Handle {
+    return this.#create("CreateAllocator", session, memory);
+  }
+
+  /** Memory of a device; its address means something only to the device. */
+  allocate(allocator: Handle, bytes: number): Handle {
+    return this.#create("AllocatorAlloc", allocator, BigInt(bytes));
+  }
+
+  /** Returns memory of a device. */
+  free(allocator: Handle, address: Handle): void {
+    this.#check("AllocatorFree", allocator, address);
+  }
+
+  /** Copies a tensor to or from a device, or on it; waits until the elements are there to be read. */
+  copy(source: Handle, target: Handle): void {
+    const [from, to] = [source, target].map((each) =>
+      BigUint64Array.of(Deno.UnsafePointer.value(each))
+    );
+    this.#check("CopyTensors", this.#environment, from!, to!, null, 1n);
+  }
+
   /** Loads a model from the bytes of an ONNX file. */
   session(model: Uint8Array<ArrayBuffer>, options: Handle): Handle {
     return this.#create(
@@ -170,16 +243,20 @@ export class OnnxApi {
     );
   }
 
-  /** A tensor over existing memory, which the caller keeps alive and in place. */
+  /**
+   * A tensor over existing memory, which the caller keeps alive and in place; `memory` says of which
+   * device it is, when not of the processor.
+   */
   tensor(
     address: Deno.PointerValue,
     bytes: number,
     shape: readonly number[],
     type: OnnxType,
+    memory: Handle = this.#memoryInfo,
   ): Handle {
     return this.#create(
       "CreateTensorWithDataAsOrtValue",
-      this.#memoryInfo,
+      memory,
       address,
       BigInt(bytes),
       BigInt64Array.from(shape, BigInt),
@@ -206,6 +283,11 @@ export class OnnxApi {
   /** Runs on another thread, so timers and signals go on. */
   async run(session: Handle, binding: Handle): Promise<void> {
     this.#throwIfSet("RunWithBinding", await this.#run(session, null, binding));
+  }
+
+  /** Runs and waits, for what is short. */
+  runNow(session: Handle, binding: Handle): void {
+    this.#throwIfSet("RunWithBinding", this.#runNow(session, null, binding));
   }
 
   /** Frees an object made by this API. */

@@ -10,11 +10,10 @@
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/types.ts";
 import type { Weights } from "../device.ts";
-import { storedBytes, weightValues } from "../weights.ts";
 import type { OnnxType } from "./capi.ts";
 import { lower, lowers, type MatrixFormat, updateName, type WeightUse } from "./lower.ts";
-import { quantize } from "./quantize.ts";
 import { weightBytes } from "./session.ts";
+import { WeightContents } from "./weight_contents.ts";
 
 /** What a program takes or gives. */
 export interface ExportedTensor {
@@ -62,6 +61,7 @@ export async function exportPrograms(
     }
     return { location: WEIGHTS_FILE, offset: found.offset, length: found.length };
   };
+  const contents = new WeightContents(weights, matrices);
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
     const storedType = (parameter: string) => weights.get(parameter)?.dtype as OnnxType | undefined;
@@ -77,7 +77,7 @@ export async function exportPrograms(
     let at = 0;
     for (const { use, offset, length } of places.values()) {
       if (offset > at) yield new Uint8Array(offset - at);
-      yield contents(use, weights, matrices);
+      yield contents.bytes(use);
       at = offset + length;
       onProgress(at, total);
     }
@@ -101,23 +101,6 @@ function describe(file: string, { inputs, state, outputs, updates }: Program): E
       ...[...updates].map(([name, type]) => tensor(updateName(name), type)),
     ],
   };
-}
-
-/** The bytes of a weight in the form asked for. */
-function contents(use: WeightUse, weights: Weights, matrices: MatrixFormat): Uint8Array {
-  const weight = weights.get(use.parameter)!;
-  if (use.form === "stored") return storedBytes(weight);
-  const values = weightValues(weight);
-  if (use.form === "f32" || use.form === "matrix" || matrices.kind === "f32") {
-    return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  }
-  const [rows, columns] = weight.shape as [number, number];
-  const bits = matrices.kind === "q8" ? 8 : 4;
-  const blocks = Math.ceil(columns / matrices.block);
-  const codes = new Uint8Array(rows * blocks * matrices.block * bits / 8);
-  const scales = new Float32Array(rows * blocks);
-  quantize(values, rows, columns, bits, matrices.block, { codes, scales });
-  return use.form === "blocks" ? codes : new Uint8Array(scales.buffer);
 }
 
 async function writeWhole(path: string, parts: Iterable<Uint8Array>): Promise<void> {

@@ -8,8 +8,8 @@
  * cost a second session, never a wrong result.
  */
 import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
-import type { OnnxType } from "./capi.ts";
-import { RULES } from "./lowering_rules.ts";
+import { ONNX_TYPE, type OnnxType } from "./capi.ts";
+import { CPU_TARGET, type Target } from "./lowering_rules.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 
 /** How matrices of linear layers are stored. */
@@ -37,6 +37,8 @@ export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
+  /** What the model is to run on; default: the processor. */
+  readonly target?: Target;
   /** Makes the model whole in itself, for these sizes alone: where each weight lies in a file. */
   readonly place?: (name: string, use: WeightUse) => FilePlace;
 }
@@ -63,9 +65,9 @@ export interface Lowered {
   readonly sizes: ReadonlyMap<string, SizeInput>;
 }
 
-/** Whether the lowering knows an op; others are expanded first. */
-export function lowers(op: Op): boolean {
-  return op.name in RULES;
+/** Whether a target's lowering knows an op; others are expanded first. */
+export function lowers(op: Op, { rules }: Target = CPU_TARGET): boolean {
+  return op.name in rules;
 }
 
 /** Name under which the new content of a state tensor leaves the model. */
@@ -104,6 +106,7 @@ export class Lowering {
   run(): Lowered {
     const { model } = this;
     const { inputs, parameters, state, updates, outputs, nodes } = this.#program;
+    const { rules, writesOverOperands } = this.options.target ?? CPU_TARGET;
     const writers = writersOf(this.#program);
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
@@ -113,7 +116,7 @@ export class Lowering {
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
     for (const [name, value] of leaving) this.#leaving.set(value, name);
-    const direct = directUpdates(this.#program, writers);
+    const direct = writesOverOperands ? directUpdates(this.#program, writers) : new Map();
     for (const [name, { assigned, source }] of direct) {
       this.#leaving.delete(assigned);
       this.#leaving.set(source, updateName(name));
@@ -126,7 +129,7 @@ export class Lowering {
         continue;
       }
       const output = this.#nameOf(value);
-      RULES[node.op.name]!(this, node, output);
+      rules[node.op.name]!(this, node, output);
       this.#names.set(value, output);
     }
     for (const [name, value] of leaving) {
@@ -189,9 +192,19 @@ export class Lowering {
     );
   }
 
-  /** A tensor as i64, which some operators insist on. */
-  asLong(name: string): string {
-    return this.#once(`long.${name}`, () => this.model.node("Cast", [name], { to: 7 }));
+  /** A number that is the same for all sizes. */
+  number(value: number): string {
+    const name = `number.${value}`;
+    return this.#once(
+      name,
+      () => this.model.constant(name, "f32", [], Float32Array.of(value)),
+    );
+  }
+
+  /** A tensor in another element type; made once. */
+  as(type: "i64" | "f16", name: string): string {
+    const to = ONNX_TYPE[type];
+    return this.#once(`${type}.${name}`, () => this.model.node("Cast", [name], { to }));
   }
 
   /**

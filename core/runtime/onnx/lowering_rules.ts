@@ -9,9 +9,19 @@ import type { Node, Shape, Value } from "../../graph/types.ts";
 import type { OnnxType } from "./capi.ts";
 import type { Lowering } from "./lower.ts";
 
-type Rule = (l: Lowering, node: Node, output: string) => void;
+/** Adds the operators that compute a node, the last of which names its result `output`. */
+export type Rule = (l: Lowering, node: Node, output: string) => void;
 
-const CONTRIB = "com.microsoft";
+/** What programs are lowered for. */
+export interface Target {
+  /** Rules by op name. */
+  readonly rules: Readonly<Record<string, Rule>>;
+  /** Whether an elementwise result may lie in the memory of an operand. */
+  readonly writesOverOperands: boolean;
+}
+
+/** Domain of the library's own operators. */
+export const CONTRIB = "com.microsoft";
 
 /** An operator with the same operands and no attributes. */
 function same(type: string): Rule {
@@ -39,26 +49,41 @@ const matmul: Rule = (l, node, output) => {
 /** `Gemm` packs a constant matrix when the session is made; quantised matrices have their own op. */
 const linear: Rule = (l, node, output) => {
   const [x, weight, bias] = node.inputs as [Value, Value, Value?];
-  const [N, K] = weight.shape as [number, number];
-  const format = l.options.matrices;
-  const biases = bias ? [l.get(bias)] : [];
-  if (!l.isParameter(weight) || format.kind === "f32") {
-    const matrix = l.isParameter(weight)
-      ? l.weight(weight, "matrix", "f32", weight.shape)
-      : l.get(weight);
-    l.model.node("Gemm", [l.get(x), matrix, ...biases], { transB: 1 }, { output });
-    return;
+  if (l.isParameter(weight) && l.options.matrices.kind !== "f32") {
+    const operands = { x: l.get(x), weight, bias: bias && l.get(bias), type: "f32" } as const;
+    return quantizedLinear(l, operands, output);
   }
+  const matrix = l.isParameter(weight)
+    ? l.weight(weight, "matrix", "f32", weight.shape)
+    : l.get(weight);
+  const biases = bias ? [l.get(bias)] : [];
+  l.model.node("Gemm", [l.get(x), matrix, ...biases], { transB: 1 }, { output });
+};
+
+/** x Wᵀ + b with a weight in 8 or 4 bits; `type` is that of x, b and the scales. */
+export function quantizedLinear(
+  l: Lowering,
+  { x, weight, bias, type }: {
+    x: string;
+    weight: Value;
+    bias: string | undefined;
+    type: "f32" | "f16";
+  },
+  output?: string,
+): string {
+  const format = l.options.matrices;
+  if (format.kind === "f32") throw new TypeError("Cannot quantise to f32");
+  const [N, K] = weight.shape as [number, number];
   const bits = format.kind === "q8" ? 8 : 4;
   const blocks = Math.ceil(K / format.block);
   const packed = l.weight(weight, "blocks", "u8", [N, blocks, format.block * bits / 8]);
-  const scales = l.weight(weight, "scales", "f32", [N * blocks]);
-  const optional = bias ? ["", "", ...biases] : [];
+  const scales = l.weight(weight, "scales", type, [N * blocks]);
+  const optional = bias ? ["", "", bias] : [];
   // Level 4 also rounds the activations of each block to 8 bits: several times faster.
   const attributes = { N, K, bits, block_size: format.block, accuracy_level: 4 };
-  const inputs = [l.get(x), packed, scales, ...optional];
-  l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
-};
+  const inputs = [x, packed, scales, ...optional];
+  return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
+}
 
 /** The table stays as the checkpoint stores it (and in its file); only the rows read are widened. */
 const embedding: Rule = (l, node, output) => {
@@ -106,27 +131,34 @@ const swiglu: Rule = (l, node, output) => {
 };
 
 /**
- * log Σ exp x. The library's own operator takes as long as three other passes; where the softmax is
- * computed anyway, as in training, the largest share is exp(max x) / Σ exp x.
+ * log Σ exp x from the softmax of x: the largest share is exp(max x) / Σ exp x.
  */
-function logSumExp(l: Lowering, logits: Value): string {
-  const operands = [l.get(logits), l.longs(-1)];
-  const shares = l.softmaxOf(logits);
-  if (!shares) return l.model.node("ReduceLogSumExp", operands, { keepdims: 0 });
-  const peak = l.model.node("ReduceMax", operands, { keepdims: 0 });
+function logSumExpOf(l: Lowering, logits: Value, shares: string): string {
+  const peak = l.model.node("ReduceMax", [l.get(logits), l.longs(-1)], { keepdims: 0 });
   const largest = l.model.node("ReduceMax", [shares, l.longs(-1)], { keepdims: 0 });
   return l.model.node("Sub", [peak, l.model.node("Log", [largest])]);
 }
 
-const tokenLogprobs: Rule = (l, node, output) => {
-  const [logits, targets] = l.operands(node) as [string, string];
-  const axes = l.longs(-1);
-  const total = logSumExp(l, node.inputs[0]!);
-  const column = l.model.node("Unsqueeze", [targets, axes]);
-  const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
-  const chosen = l.model.node("Squeeze", [picked, axes]);
-  l.model.node("Sub", [chosen, total], {}, { output });
-};
+/**
+ * The library's own log Σ exp takes as long as three other passes; where the softmax is computed anyway,
+ * as in training, two are enough. Without `hasLogSumExp` it is always computed, since not every
+ * provider's operator bears large numbers.
+ */
+export function tokenLogprobs({ hasLogSumExp }: { hasLogSumExp: boolean }): Rule {
+  return (l, node, output) => {
+    const [logits, targets] = l.operands(node) as [string, string];
+    const axes = l.longs(-1);
+    let shares = l.softmaxOf(node.inputs[0]!);
+    if (!hasLogSumExp) shares ??= l.model.node("Softmax", [logits], { axis: -1 });
+    const total = shares
+      ? logSumExpOf(l, node.inputs[0]!, shares)
+      : l.model.node("ReduceLogSumExp", [logits, axes], { keepdims: 0 });
+    const column = l.model.node("Unsqueeze", [targets, axes]);
+    const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
+    const chosen = l.model.node("Squeeze", [picked, axes]);
+    l.model.node("Sub", [chosen, total], {}, { output });
+  };
+}
 
 const cast: Rule = (l, node, output) => {
   const to =
@@ -232,11 +264,10 @@ const assign: Rule = (l, node, output) => {
 /** Copies nothing when the output is bound to the memory of the buffer. */
 const writeSlots: Rule = (l, node, output) => {
   const [buffer, update, start] = l.operands(node) as [string, string, string];
-  l.model.node("TensorScatter", [buffer, update, l.asLong(start)], { axis: 2 }, { output });
+  l.model.node("TensorScatter", [buffer, update, l.as("i64", start)], { axis: 2 }, { output });
 };
 
-/** Rules by op name. */
-export const RULES: Readonly<Record<string, Rule>> = {
+const rules: Readonly<Record<string, Rule>> = {
   linear,
   embedding,
   rms_norm: rmsNorm,
@@ -245,7 +276,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
   silu,
   swiglu,
   stream_weights: streamWeights,
-  token_logprobs: tokenLogprobs,
+  token_logprobs: tokenLogprobs({ hasLogSumExp: true }),
 
   add: same("Add"),
   sub: same("Sub"),
@@ -279,3 +310,6 @@ export const RULES: Readonly<Record<string, Rule>> = {
   assign,
   write_slots: writeSlots,
 };
+
+/** The processor. */
+export const CPU_TARGET: Target = { rules, writesOverOperands: true };

@@ -1,0 +1,92 @@
+/**
+ * One program on a session, with the tensors bound last.
+ *
+ * Binding costs more than running a small program, so a name is bound anew only when its tensor is
+ * another one.
+ */
+import type { Program } from "../../graph/types.ts";
+import {
+  type Bindings,
+  checkBindings,
+  type DeviceTensor,
+  type Executable,
+  type Weights,
+} from "../device.ts";
+import { cString, type Handle, type OnnxApi } from "./capi.ts";
+import { type Lowered, SIZE_ARRAYS, updateName } from "./lower.ts";
+import type { Session } from "./session.ts";
+
+/** A tensor of a device that computes by ONNX Runtime. */
+export interface OnnxValue extends DeviceTensor {
+  readonly value: Handle;
+}
+
+/** Frees bindings whose program nobody refers to any more. */
+export function bindingRegistry(api: OnnxApi): FinalizationRegistry<Handle> {
+  return new FinalizationRegistry((handle) => api.release("IoBinding", handle));
+}
+
+/** See the head of this file. */
+export class OnnxExecutable implements Executable {
+  readonly #api: OnnxApi;
+  readonly #program: Program;
+  readonly #weights: Weights;
+  readonly #session: Session;
+  readonly #binding: Handle;
+  /** What is bound now; also keeps the memory alive. */
+  readonly #bound = new Map<string, unknown>();
+  readonly #names = new Map<string, Uint8Array<ArrayBuffer>>();
+
+  /** Binds what depends on the program's sizes alone. */
+  constructor(
+    api: OnnxApi,
+    { program, lowered, weights }: { program: Program; lowered: Lowered; weights: Weights },
+    session: Session,
+    registry: FinalizationRegistry<Handle>,
+  ) {
+    this.#api = api;
+    this.#program = program;
+    this.#weights = weights;
+    this.#session = session;
+    this.#binding = api.binding(session.handle);
+    registry.register(this, this.#binding);
+    for (const [name, { type, data }] of lowered.sizes) {
+      this.#bindConstant(name, SIZE_ARRAYS[type](data), type);
+    }
+  }
+
+  async run(bindings: Bindings): Promise<void> {
+    checkBindings(this.#program, this.#weights, bindings);
+    for (const [name, tensor] of bindings as ReadonlyMap<string, OnnxValue>) {
+      if (this.#bound.get(name) === tensor) continue;
+      if (this.#program.outputs.has(name)) {
+        this.#api.bindOutput(this.#binding, this.#name(name), tensor.value);
+      } else {
+        this.#api.bindInput(this.#binding, this.#name(name), tensor.value);
+        if (this.#program.updates.has(name)) {
+          this.#api.bindOutput(this.#binding, this.#name(updateName(name)), tensor.value);
+        }
+      }
+      this.#bound.set(name, tensor);
+    }
+    await this.#api.run(this.#session.handle, this.#binding);
+  }
+
+  #bindConstant(
+    name: string,
+    data: BigInt64Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Float32Array<ArrayBuffer>,
+    type: "i64" | "i32" | "f32",
+  ): void {
+    const address = Deno.UnsafePointer.of(data);
+    const value = this.#api.tensor(address, data.byteLength, [data.length], type);
+    this.#api.bindInput(this.#binding, cString(name), value);
+    this.#api.release("Value", value); // the binding holds its own reference
+    this.#bound.set(name, data);
+  }
+
+  #name(name: string): Uint8Array<ArrayBuffer> {
+    const bytes = this.#names.get(name) ?? cString(name);
+    this.#names.set(name, bytes);
+    return bytes;
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * The bytes of weights in the forms that lowered programs want, for whoever takes them elsewhere: into a
+ * file, or onto a GPU.
+ */
+import { narrow } from "../../widen.ts";
+import type { Weights } from "../device.ts";
+import { storedBytes, weightValues } from "../weights.ts";
+import type { MatrixFormat, WeightUse } from "./lower.ts";
+import { quantize, type Quantized } from "./quantize.ts";
+
+/** See the head of this file. */
+export class WeightContents {
+  readonly #weights: Weights;
+  readonly #matrices: MatrixFormat;
+  /** The matrix quantised last: its codes and its scales are asked for one after the other. */
+  #last: { readonly parameter: string; readonly quantized: Quantized } | undefined;
+
+  constructor(weights: Weights, matrices: MatrixFormat) {
+    this.#weights = weights;
+    this.#matrices = matrices;
+  }
+
+  /** Everything of one weight, little-endian. Throws what the file system throws. */
+  bytes(use: WeightUse): Uint8Array<ArrayBufferLike> {
+    const weight = this.#weights.get(use.parameter)!;
+    if (use.form === "blocks") return this.#quantized(use.parameter).codes;
+    if (use.form === "scales") return stored(this.#quantized(use.parameter).scales, use.type);
+    if (weight.dtype === use.type) return storedBytes(weight);
+    return stored(weightValues(weight), use.type);
+  }
+
+  #quantized(parameter: string): Quantized {
+    if (this.#last?.parameter === parameter) return this.#last.quantized;
+    if (this.#matrices.kind === "f32") throw new TypeError("Cannot quantise to f32");
+    const weight = this.#weights.get(parameter)!;
+    const { kind, block } = this.#matrices;
+    const [rows, columns] = weight.shape as [number, number];
+    const bits = kind === "q8" ? 8 : 4;
+    const blocks = Math.ceil(columns / block);
+    const quantized = {
+      codes: new Uint8Array(rows * blocks * block * bits / 8),
+      scales: new Float32Array(rows * blocks),
+    };
+    quantize(weightValues(weight), rows, columns, bits, block, quantized);
+    this.#last = { parameter, quantized };
+    return quantized;
+  }
+}
+
+function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {
+  if (type !== "f32" && type !== "f16") throw new TypeError(`Cannot store weights as ${type}`);
+  return narrow(values as Float32Array<ArrayBuffer>, type);
+}

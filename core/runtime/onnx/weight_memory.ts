@@ -1,0 +1,132 @@
+/**
+ * The memory behind the weights of one session on the processor.
+ *
+ * Weights are handed over by address. f32 matrices are packed while the session is made and not read
+ * again, so a widened copy is returned to the system right after; whatever lies in the checkpoint in a
+ * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
+ */
+import type { FileTensor, HostTensor, Weights } from "../device.ts";
+import { elementBytes, tensorBytes } from "../../graph/types.ts";
+import { MemoryMap } from "../memory_map.ts";
+import { widenInto } from "../../widen.ts";
+import { hostBytes, storedType } from "../weights.ts";
+import type { Handle, OnnxApi } from "./capi.ts";
+import type { MatrixFormat, WeightUse } from "./lower.ts";
+import { quantize } from "./quantize.ts";
+import { type Initializers, weightBytes } from "./session.ts";
+
+/** Elements widened at a time while quantising. */
+const QUANTIZE_ELEMENTS = 1 << 20;
+
+interface QuantizedMemory {
+  readonly codes: MemoryMap;
+  readonly scales: MemoryMap;
+}
+
+/** See the head of this file. */
+export class WeightMemory implements Initializers {
+  readonly #api: OnnxApi;
+  readonly #weights: Weights;
+  readonly #matrices: MatrixFormat;
+  readonly #files = new Map<string, MemoryMap>();
+  readonly #kept: MemoryMap[] = [];
+  /** Widened matrices, needed only until they are packed. */
+  readonly #packed: MemoryMap[] = [];
+  readonly #arrays: ArrayBufferView[] = [];
+  readonly #values: Handle[] = [];
+  readonly #quantized = new Map<string, QuantizedMemory>();
+
+  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat) {
+    this.#api = api;
+    this.#weights = weights;
+    this.#matrices = matrices;
+  }
+
+  /** The weight in the form asked for, as a tensor. */
+  tensor(use: WeightUse): Handle {
+    const weight = this.#weights.get(use.parameter);
+    if (!weight) throw new TypeError(`Cannot load weight "${use.parameter}": it is not given`);
+    const address = this.#address(use, weight);
+    const value = this.#api.tensor(address, weightBytes(use), use.shape, use.type);
+    this.#values.push(value);
+    return value;
+  }
+
+  /** Returns what packing has made superfluous. */
+  loaded(): void {
+    for (const map of this.#packed.splice(0)) map.unmap();
+    for (const map of this.#files.values()) map.forgetPages();
+  }
+
+  close(): void {
+    for (const value of this.#values) this.#api.release("Value", value);
+    for (const map of [...this.#files.values(), ...this.#kept, ...this.#packed]) map.unmap();
+    this.#arrays.length = 0;
+  }
+
+  #address(use: WeightUse, weight: HostTensor | FileTensor): Deno.PointerValue {
+    if (use.form === "blocks") return this.#quantize(use, weight).codes.address;
+    if (use.form === "scales") return this.#quantize(use, weight).scales.address;
+    if (weight.dtype === use.type) {
+      return "path" in weight
+        ? this.#file(weight.path).at(weight.offset)
+        : this.#array(weight.data);
+    }
+    const map = MemoryMap.allocate(weightBytes(use));
+    (use.form === "matrix" ? this.#packed : this.#kept).push(map);
+    const target = new Float32Array(map.buffer(0, weightBytes(use)));
+    widenInto(target, this.#bytes(weight), storedType(weight));
+    return map.address;
+  }
+
+  #file(path: string): MemoryMap {
+    const map = this.#files.get(path) ?? MemoryMap.file(path);
+    this.#files.set(path, map);
+    return map;
+  }
+
+  #array(data: ArrayBufferView<ArrayBufferLike>): Deno.PointerValue {
+    this.#arrays.push(data);
+    return Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
+  }
+
+  /** The stored bytes of a weight from some element on; no copy is made. */
+  #bytes(weight: HostTensor | FileTensor, element = 0): Uint8Array {
+    const start = element * elementBytes(weight.dtype);
+    if (!("path" in weight)) return hostBytes(weight).subarray(start);
+    const length = tensorBytes(weight) - start;
+    return new Uint8Array(this.#file(weight.path).buffer(weight.offset + start, length));
+  }
+
+  #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
+    const known = this.#quantized.get(use.parameter);
+    if (known) return known;
+    if (this.#matrices.kind === "f32") throw new TypeError("Cannot quantise to f32");
+    const { kind, block } = this.#matrices;
+    const bits = kind === "q8" ? 8 : 4;
+    const [rows, columns] = weight.shape as [number, number];
+    const blocksPerRow = Math.ceil(columns / block);
+    const rowBytes = blocksPerRow * block * bits / 8;
+    const made = {
+      codes: MemoryMap.allocate(rows * rowBytes),
+      scales: MemoryMap.allocate(rows * blocksPerRow * 4),
+    };
+    this.#kept.push(made.codes, made.scales);
+    this.#quantized.set(use.parameter, made);
+    const codes = new Uint8Array(made.codes.buffer());
+    const scales = new Float32Array(made.scales.buffer());
+    // A few rows at a time, so that the widened matrix never exists as a whole.
+    const step = Math.max(1, Math.floor(QUANTIZE_ELEMENTS / columns));
+    const buffer = new Float32Array(Math.min(step, rows) * columns);
+    for (let row = 0; row < rows; row += step) {
+      const count = Math.min(step, rows - row);
+      const values = buffer.subarray(0, count * columns);
+      widenInto(values, this.#bytes(weight, row * columns), storedType(weight));
+      quantize(values, count, columns, bits, block, {
+        codes: codes.subarray(row * rowBytes),
+        scales: scales.subarray(row * blocksPerRow),
+      });
+    }
+    return made;
+  }
+}

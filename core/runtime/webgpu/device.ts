@@ -1,0 +1,157 @@
+/**
+ * The webgpu device: programs on ONNX Runtime's WebGPU provider, for inference on any GPU with a driver.
+ *
+ * Programs are lowered as for the processor, with the rules that differ. Tensors and weights stay in
+ * the GPU's memory; only ids, positions and results cross. What surprises: sines and cosines are
+ * computed on the processor (see `host_part.ts`).
+ */
+import type { MemoryPlan } from "../../graph/memory_plan.ts";
+import { prepare } from "../../graph/rewrite.ts";
+import type { Program, TensorType } from "../../graph/types.ts";
+import { EnvironmentError, UsageError } from "../../errors.ts";
+import {
+  type Bindings,
+  checkBindings,
+  type CopyRegion,
+  type Device,
+  type DeviceTensor,
+  type Executable,
+  type HostArray,
+  type Weights,
+} from "../device.ts";
+import type { Handle } from "../onnx/capi.ts";
+import { bindingRegistry, OnnxExecutable } from "../onnx/executable.ts";
+import { lowers, type MatrixFormat } from "../onnx/lower.ts";
+import type { Target } from "../onnx/lowering_rules.ts";
+import { Session } from "../onnx/session.ts";
+import { SessionPool } from "../onnx/session_pool.ts";
+import { Gpu } from "./gpu.ts";
+import { HostPart, split } from "./host_part.ts";
+import { type Elements, staysOnHost, webGpuTarget } from "./lowering_rules.ts";
+import { Moves } from "./moves.ts";
+import { type Allocation, GpuTensor } from "./tensor.ts";
+import { GpuWeights } from "./weights.ts";
+
+/** Choices of the webgpu device. */
+export interface WebGpuOptions {
+  /** Element type of matrices and KV caches; default f32. */
+  readonly elements?: Elements;
+  /** How matrices are kept in memory; default: exact. */
+  readonly matrices?: MatrixFormat;
+}
+
+/** See the head of this file. */
+export class WebGpuDevice implements Device {
+  readonly name = "webgpu";
+  readonly isDistant = true;
+  readonly cacheType: Elements;
+  readonly #gpu: Gpu;
+  readonly #moves: Moves;
+  readonly #target: Target;
+  readonly #pool: SessionPool;
+  readonly #weights = new Map<Weights, GpuWeights>();
+  readonly #live = new Set<Allocation>();
+  readonly #lost: FinalizationRegistry<Allocation>;
+  readonly #bindings: FinalizationRegistry<Handle>;
+
+  /** @throws {EnvironmentError} when there is no GPU, or it has no f16 and that is asked for */
+  constructor({ elements = "f32", matrices = { kind: "f32" } }: WebGpuOptions = {}) {
+    this.cacheType = elements;
+    const gpu = new Gpu();
+    [this.#gpu, this.#moves, this.#target] = [gpu, new Moves(gpu), webGpuTarget(elements)];
+    this.#pool = new SessionPool({ matrices, target: this.#target }, ({ lowered, weights }) => {
+      const loaded = this.#weights.get(weights) ?? new GpuWeights(gpu, weights, matrices);
+      this.#weights.set(weights, loaded);
+      return new Session(gpu.api, lowered, loaded, (options) => gpu.configure(options));
+    });
+    this.#lost = new FinalizationRegistry((allocation) => this.#free(allocation));
+    this.#bindings = bindingRegistry(gpu.api);
+    if (elements === "f16") this.#requireHalf();
+  }
+
+  plan(program: Program, weights: Weights): MemoryPlan {
+    return this.#pool.plan(this.#split(program).rest, weights);
+  }
+
+  async compile(program: Program, weights: Weights): Promise<Executable> {
+    const { host, rest } = this.#split(program);
+    const ready = this.#pool.lower(rest, weights);
+    const session = this.#pool.session(ready);
+    const onGpu = new OnnxExecutable(this.#gpu.api, ready, session, this.#bindings);
+    const part = host && await HostPart.compile(host, weights, (type) => this.allocate(type));
+    return { run: (bindings) => run(program, weights, { onGpu, part }, bindings) };
+  }
+
+  allocate(type: TensorType): GpuTensor {
+    const tensor = new GpuTensor(this.#gpu, type);
+    this.#live.add(tensor.allocation);
+    this.#lost.register(tensor, tensor.allocation);
+    this.#moves.clear(tensor);
+    return tensor;
+  }
+
+  /** @throws {UsageError} always: memory of WebGPU has no parts, and only training asks for them */
+  view(): DeviceTensor {
+    throw new UsageError(
+      "Cannot train on webgpu: found tensors without parts, expected cpu or cuda",
+    );
+  }
+
+  write(tensor: DeviceTensor, data: ArrayLike<number>): void {
+    (tensor as GpuTensor).write(data);
+  }
+
+  read(tensor: DeviceTensor): HostArray {
+    return (tensor as GpuTensor).read();
+  }
+
+  copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
+    this.#moves.copy(source as GpuTensor, target as GpuTensor, region);
+  }
+
+  close(): void {
+    this.#pool.close();
+    this.#moves.close();
+    for (const weights of this.#weights.values()) weights.free();
+    for (const allocation of this.#live) this.#free(allocation);
+    this.#gpu.close();
+  }
+
+  #split(program: Program) {
+    return split(prepare(program, (op) => lowers(op, this.#target)), staysOnHost);
+  }
+
+  #free(allocation: Allocation): void {
+    if (!this.#live.delete(allocation)) return; // the device was closed before
+    this.#gpu.api.release("Value", allocation.value);
+    this.#gpu.free(allocation.buffer);
+  }
+
+  /** A GPU without 16-bit arithmetic fails at the first program that needs it; better now. */
+  #requireHalf(): void {
+    try {
+      this.allocate({ dtype: "f16", shape: [8] });
+    } catch (cause) {
+      this.close();
+      throw new EnvironmentError(
+        'Cannot use --dtype f16 on "webgpu": found a GPU without 16-bit arithmetic (shader-f16)',
+        { hints: ["leave out --dtype, or use --weights q8 or q4 for less memory"], cause },
+      );
+    }
+  }
+}
+
+/** Runs both parts of a program once. */
+async function run(
+  program: Program,
+  weights: Weights,
+  { onGpu, part }: { onGpu: Executable; part: HostPart | undefined },
+  bindings: Bindings,
+): Promise<void> {
+  checkBindings(program, weights, bindings);
+  await part?.run(bindings);
+  await onGpu.run(new Map([...bindings, ...part?.results ?? []]));
+  for (const name of [...program.outputs.keys(), ...program.updates.keys()]) {
+    (bindings.get(name) as GpuTensor).changed();
+  }
+}

@@ -1,0 +1,174 @@
+/**
+ * The GPU as ONNX Runtime's WebGPU provider sees it: its memory, and sessions that run on it alone.
+ *
+ * Comes in: nothing but a driver. Goes out: memory, copies, and the options every session needs. What
+ * surprises: the library can run what the provider does not know on the processor, with copies to and
+ * fro, and does so in silence. Sessions here refuse to, so an op without a kernel is an error.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import { type DType, elementCount, type TensorType } from "../../graph/types.ts";
+import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../onnx/capi.ts";
+import { OnnxModel } from "../onnx/model.ts";
+import { Session } from "../onnx/session.ts";
+
+/** What the provider calls itself, and its memory. */
+const [PROVIDER, MEMORY] = ["WebGPU", "WebGPU_Buf"];
+
+/** Library through which the provider reaches a GPU on Linux. */
+const VULKAN = "libvulkan.so.1";
+
+const HINTS = [
+  "install a Vulkan driver for the GPU, on Debian `apt install libvulkan1 mesa-vulkan-drivers`",
+  "VK_ICD_FILENAMES names a driver that is not found by itself",
+];
+
+/** Name of the one result of models that `run` takes. */
+export const RESULT = "result";
+
+/** Type of a tensor that the library has, be it ours or one of packed codes. */
+export interface LibraryType {
+  readonly dtype: OnnxType | DType;
+  readonly shape: readonly number[];
+}
+
+/** See the head of this file. */
+export class Gpu {
+  readonly api: OnnxApi;
+  /** Has a GPU's memory allocated; sessions share the device. */
+  readonly #session: Session;
+  readonly #memory: Handle;
+  readonly #allocator: Handle;
+  /** Host memory whose address the library has. */
+  readonly #alive: ArrayBufferView[] = [];
+
+  /**
+   * Opens the default GPU.
+   * @throws {EnvironmentError} when there is none that the provider can use
+   */
+  constructor() {
+    requireVulkan();
+    this.api = onnxApi();
+    try {
+      this.#session = this.session(identity());
+    } catch (cause) {
+      if (!(cause instanceof Error) || cause instanceof EnvironmentError) throw cause;
+      const reason = cause.message.replaceAll("\n", " ").replace(/^.*was false\. /, "").trim();
+      throw new EnvironmentError(
+        `Cannot use device "webgpu": found no GPU (${reason}), expected one with a driver`,
+        { hints: HINTS, cause },
+      );
+    }
+    this.#memory = this.api.deviceMemory(MEMORY);
+    this.#allocator = this.api.allocator(this.#session.handle, this.#memory);
+  }
+
+  /** A session without weights. */
+  session(model: OnnxModel): Session {
+    const weights = { tensor: () => null!, loaded: () => {}, close: () => {} };
+    const lowered = { bytes: model.finish(), weights: new Map() };
+    return new Session(this.api, lowered, weights, (options) => this.configure(options));
+  }
+
+  /** Lets a session run on the GPU, and there alone. */
+  configure(options: Handle): void {
+    this.api.appendProvider(options, PROVIDER, { enableInt64: "1" });
+    this.api.configure(options, "session.disable_cpu_ep_fallback", "1");
+  }
+
+  /** Memory for one tensor; what is in it is undefined. */
+  allocate(bytes: number): Handle {
+    return this.api.allocate(this.#allocator, bytes);
+  }
+
+  /** Returns memory of a tensor. */
+  free(buffer: Handle): void {
+    this.api.free(this.#allocator, buffer);
+  }
+
+  /** A tensor over memory of the GPU. */
+  tensor(buffer: Handle, bytes: number, shape: readonly number[], type: OnnxType): Handle {
+    return this.api.tensor(buffer, bytes, shape, type, this.#memory);
+  }
+
+  /** Copies host memory into a tensor on the GPU. */
+  upload(data: ArrayBufferView, type: LibraryType, target: Handle): void {
+    const source = this.hostTensor(data, type);
+    this.#finish([source], () => this.api.copy(source, target));
+  }
+
+  /** Copies a tensor on the GPU into host memory. */
+  download(source: Handle, type: LibraryType, data: ArrayBufferView): void {
+    const target = this.hostTensor(data, type);
+    this.#finish([target], () => this.api.copy(source, target));
+  }
+
+  /** Runs a model of one result; the tensors are released, not their memory. */
+  run(session: Session, inputs: Readonly<Record<string, Handle>>, result: Handle): void {
+    const binding = this.api.binding(session.handle);
+    this.#finish([...Object.values(inputs), result], () => {
+      try {
+        for (const [name, value] of Object.entries(inputs)) {
+          this.api.bindInput(binding, cString(name), value);
+        }
+        this.api.bindOutput(binding, cString(RESULT), result);
+        this.api.runNow(session.handle, binding);
+      } finally {
+        this.api.release("IoBinding", binding);
+      }
+    });
+  }
+
+  /** A tensor over host memory, which is kept alive until it has been used once. */
+  hostTensor(data: ArrayBufferView, { dtype, shape }: LibraryType): Handle {
+    this.#alive.push(data);
+    const address = Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
+    return this.api.tensor(address, data.byteLength, shape, dtype as OnnxType);
+  }
+
+  /** Closes what was opened here; memory that was allocated must have been returned. */
+  close(): void {
+    this.api.release("Allocator", this.#allocator);
+    this.api.release("MemoryInfo", this.#memory);
+    this.#session.close();
+  }
+
+  #finish(values: readonly Handle[], use: () => void): void {
+    try {
+      use();
+    } finally {
+      for (const value of values) this.api.release("Value", value);
+      this.#alive.length = 0;
+    }
+  }
+}
+
+/** Host memory for a tensor of the GPU. */
+export function hostArray(type: TensorType): Float32Array | Int32Array | Uint16Array {
+  const count = elementCount(type.shape);
+  if (type.dtype === "f32") return new Float32Array(count);
+  if (type.dtype === "i32") return new Int32Array(count);
+  if (type.dtype === "f16") return new Uint16Array(count);
+  throw new TypeError(`Cannot keep ${type.dtype} on webgpu, expected f32, f16 or i32`);
+}
+
+/** The smallest program there is, to find out whether there is a GPU. */
+function identity(): OnnxModel {
+  const model = new OnnxModel();
+  model.input("x", "f32", [undefined]);
+  model.node("Identity", ["x"], {}, { output: RESULT });
+  model.output(RESULT, "f32", [undefined]);
+  return model;
+}
+
+/** Without the library the provider fails too, but not before it has complained at length on stderr. */
+function requireVulkan(): void {
+  if (Deno.build.os !== "linux") return;
+  try {
+    Deno.dlopen(VULKAN, {}).close();
+  } catch (cause) {
+    throw new EnvironmentError(
+      `Cannot use device "webgpu": found no ${VULKAN}, expected it among the system's libraries`,
+      { hints: HINTS, cause },
+    );
+  }
+}

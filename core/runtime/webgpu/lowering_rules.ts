@@ -1,0 +1,115 @@
+/**
+ * Where the operators of the WebGPU provider differ from those of the processor.
+ *
+ * With f16, matrices, their products and the KV cache are f16, and everything else stays f32: half the
+ * memory for what is large, and no sum of squares that overflows.
+ */
+import type { Node, Value } from "../../graph/types.ts";
+import type { Lowering } from "../onnx/lower.ts";
+import {
+  CPU_TARGET,
+  quantizedLinear,
+  type Rule,
+  type Target,
+  tokenLogprobs,
+} from "../onnx/lowering_rules.ts";
+
+/** Element types of matrices. */
+export type Elements = "f32" | "f16";
+
+/** There is no product of transposed matrices, so they are transposed before. */
+const matmul: Rule = (l, node, output) => {
+  const { transposeA, transposeB, scale } = node.attributes as {
+    transposeA: boolean;
+    transposeB: boolean;
+    scale: number;
+  };
+  const [a, b] = node.inputs as [Value, Value];
+  const left = transposeA ? transposed(l, a) : l.get(a);
+  const right = transposeB ? transposed(l, b) : l.get(b);
+  // The left side is the smaller one where it matters: the queries of one token.
+  const scaled = scale === 1 ? left : l.model.node("Mul", [left, l.number(scale)]);
+  l.model.node("MatMul", [scaled, right], {}, { output });
+};
+
+function transposed(l: Lowering, x: Value): string {
+  const axes = x.shape.map((_, axis) => axis);
+  const perm = [...axes.slice(0, -2), axes.at(-1)!, axes.at(-2)!];
+  return l.model.node("Transpose", [l.get(x)], { perm });
+}
+
+function linear(type: Elements): Rule {
+  return (l, node, output) => {
+    const [x, weight, bias] = node.inputs as [Value, Value, Value?];
+    const isWeight = l.isParameter(weight);
+    const half = type === "f16" && isWeight;
+    const operand = (value: Value) => {
+      if (!half) return l.get(value);
+      return l.isParameter(value)
+        ? l.weight(value, "matrix", type, value.shape)
+        : l.as("f16", l.get(value));
+    };
+    const biases = bias ? [operand(bias)] : [];
+    const widened = half ? {} : { output };
+    let result: string;
+    if (isWeight && l.options.matrices.kind !== "f32") {
+      const operands = { x: operand(x), weight, bias: biases[0], type };
+      result = quantizedLinear(l, operands, widened.output);
+    } else {
+      const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
+      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, widened);
+    }
+    if (half) l.model.node("Cast", [result], { to: 1 }, { output });
+  };
+}
+
+/** bf16 is no type of the provider, so the table is widened, or narrowed, when it is loaded. */
+function embedding(type: Elements): Rule {
+  return (l, node, output) => {
+    const [table, ids] = node.inputs as [Value, Value];
+    if (!l.isParameter(table)) {
+      l.model.node("Gather", [l.get(table), l.get(ids)], { axis: 0 }, { output });
+      return;
+    }
+    const weight = l.weight(table, "matrix", type, table.shape);
+    if (type === "f32") l.model.node("Gather", [weight, l.get(ids)], { axis: 0 }, { output });
+    else {
+      const rows = l.model.node("Gather", [weight, l.get(ids)], { axis: 0 });
+      l.model.node("Cast", [rows], { to: 1 }, { output });
+    }
+  };
+}
+
+/**
+ * The slot of every element that is written; nothing else is touched when the output is bound to the
+ * memory of the buffer. The provider scatters by i32 too, which start positions are.
+ */
+const writeSlots: Rule = (l, node, output) => {
+  const [buffer, update, start] = node.inputs as [Value, Value, Value];
+  const { shape } = update;
+  const offsets = l.size({ type: "i32", data: Array.from({ length: shape[2]! }, (_, t) => t) });
+  const first = l.model.node("Unsqueeze", [l.get(start), l.longs(1)]);
+  const slots = l.model.node("Unsqueeze", [l.model.node("Add", [first, offsets]), l.longs(1, 3)]);
+  const each = l.model.node("Expand", [slots, l.size({ type: "i64", data: shape })]);
+  const inputs = [l.get(buffer), each, l.get(update)];
+  l.model.node("ScatterElements", inputs, { axis: 2 }, { output });
+};
+
+/** Programs for the provider, with matrices of this type. */
+export function webGpuTarget(elements: Elements): Target {
+  const rules: Record<string, Rule> = {
+    ...CPU_TARGET.rules,
+    matmul,
+    linear: linear(elements),
+    embedding: embedding(elements),
+    token_logprobs: tokenLogprobs({ hasLogSumExp: false }),
+    write_slots: writeSlots,
+  };
+  // One buffer cannot be read and written in the same dispatch.
+  return { rules, writesOverOperands: false };
+}
+
+/** Ops that are not left to a GPU; see `host_part.ts`. */
+export function staysOnHost({ op }: Node): boolean {
+  return op.name === "sin" || op.name === "cos";
+}

@@ -1,0 +1,109 @@
+/**
+ * Moves inside the GPU's memory: zeros into a tensor, and rectangles from one tensor to another.
+ *
+ * The provider copies whole tensors only, so both are small models. A rectangle is a list of runs of
+ * elements, as long as its sizes allow, gathered from one tensor and scattered into the other.
+ */
+import { elementCount } from "../../graph/types.ts";
+import type { CopyRegion } from "../device.ts";
+import { type Handle, ONNX_TYPE, type OnnxType } from "../onnx/capi.ts";
+import { OnnxModel } from "../onnx/model.ts";
+import type { Session } from "../onnx/session.ts";
+import { type Gpu, RESULT } from "./gpu.ts";
+import type { GpuTensor } from "./tensor.ts";
+
+/** See the head of this file. */
+export class Moves {
+  readonly #gpu: Gpu;
+  readonly #sessions = new Map<string, Session>();
+
+  /** Makes models when they are first needed. */
+  constructor(gpu: Gpu) {
+    this.#gpu = gpu;
+  }
+
+  /** Overwrites a tensor by zeros. */
+  clear(target: GpuTensor): void {
+    const count = elementCount(target.shape);
+    const sizes = BigInt64Array.of(1n, BigInt(count));
+    const inputs = { sizes: this.#gpu.hostTensor(sizes, { dtype: "i64", shape: [2] }) };
+    this.#gpu.run(this.#session("clear", target, clearModel), inputs, this.#rows(target, count));
+    target.changed();
+  }
+
+  /** Copies a rectangle of elements between two tensors of one type, or inside one. */
+  copy(source: GpuTensor, target: GpuTensor, region: CopyRegion): void {
+    const { sourceOffset, sourceStride, targetOffset, targetStride, width, height } = region;
+    if (width === 0 || height === 0) return;
+    const sizes = [source, target].map(({ shape }) => elementCount(shape));
+    const run = [sourceOffset, sourceStride, targetOffset, targetStride, ...sizes]
+      .reduce(greatestCommonDivisor, width);
+    const from = Int32Array.from(startsOf(sourceOffset, sourceStride));
+    const to = BigInt64Array.from(startsOf(targetOffset, targetStride), BigInt);
+    const inputs = {
+      source: this.#rows(source, run),
+      target: this.#rows(target, run),
+      from: this.#gpu.hostTensor(from, { dtype: "i32", shape: [from.length] }),
+      to: this.#gpu.hostTensor(to, { dtype: "i64", shape: [to.length, 1] }),
+    };
+    this.#gpu.run(this.#session("copy", target, copyModel), inputs, this.#rows(target, run));
+    target.changed();
+
+    /** Where each run of the rectangle lies, in runs. */
+    function startsOf(offset: number, stride: number): number[] {
+      const perRow = width / run;
+      return Array.from(
+        { length: height * perRow },
+        (_, i) => (offset + Math.floor(i / perRow) * stride) / run + i % perRow,
+      );
+    }
+  }
+
+  /** Frees the models. */
+  close(): void {
+    for (const session of this.#sessions.values()) session.close();
+  }
+
+  /** A tensor's elements as rows of `width` each. */
+  #rows({ allocation, byteLength, dtype, shape }: GpuTensor, width: number): Handle {
+    const rows = [elementCount(shape) / width, width];
+    return this.#gpu.tensor(allocation.buffer, byteLength, rows, dtype as OnnxType);
+  }
+
+  #session(
+    name: string,
+    { dtype }: GpuTensor,
+    build: (model: OnnxModel, type: OnnxType) => void,
+  ): Session {
+    const key = `${name} ${dtype}`;
+    const known = this.#sessions.get(key);
+    if (known) return known;
+    const model = new OnnxModel();
+    build(model, dtype as OnnxType);
+    model.output(RESULT, dtype as OnnxType, [undefined, undefined]);
+    const session = this.#gpu.session(model);
+    this.#sessions.set(key, session);
+    return session;
+  }
+}
+
+function clearModel(model: OnnxModel, type: OnnxType): void {
+  model.input("sizes", "i64", [undefined]);
+  model.constant("zero", "f32", [1, 1], new Float32Array(1));
+  const zero = model.node("Cast", ["zero"], { to: ONNX_TYPE[type] });
+  model.node("Expand", [zero, "sizes"], {}, { output: RESULT });
+}
+
+/** The result is bound to the memory of the target, of which all but the rows in `to` stays as it is. */
+function copyModel(model: OnnxModel, type: OnnxType): void {
+  model.input("source", type, [undefined, undefined]);
+  model.input("target", type, [undefined, undefined]);
+  model.input("from", "i32", [undefined]);
+  model.input("to", "i64", [undefined, 1]);
+  const picked = model.node("Gather", ["source", "from"], { axis: 0 });
+  model.node("ScatterND", ["target", "to", picked], {}, { output: RESULT });
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
+}

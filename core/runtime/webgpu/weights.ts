@@ -1,0 +1,52 @@
+/**
+ * Weights in the GPU's memory, each once in every form that programs want, for all sessions.
+ *
+ * One weight at a time is widened, narrowed or quantised in host memory and copied over.
+ */
+import type { Weights } from "../device.ts";
+import type { Handle } from "../onnx/capi.ts";
+import type { MatrixFormat, WeightUse } from "../onnx/lower.ts";
+import { type Initializers, weightBytes } from "../onnx/session.ts";
+import { WeightContents } from "../onnx/weight_contents.ts";
+import type { Gpu } from "./gpu.ts";
+import type { Allocation } from "./tensor.ts";
+
+/** See the head of this file. */
+export class GpuWeights implements Initializers {
+  readonly #gpu: Gpu;
+  readonly #contents: WeightContents;
+  readonly #loaded = new Map<string, Allocation>();
+
+  constructor(gpu: Gpu, weights: Weights, matrices: MatrixFormat) {
+    this.#gpu = gpu;
+    this.#contents = new WeightContents(weights, matrices);
+  }
+
+  tensor(use: WeightUse): Handle {
+    const key = `${use.parameter} ${use.form} ${use.type}`;
+    let known = this.#loaded.get(key);
+    if (!known) {
+      const bytes = weightBytes(use);
+      const buffer = this.#gpu.allocate(bytes);
+      const value = this.#gpu.tensor(buffer, bytes, use.shape, use.type);
+      known = { buffer, value };
+      this.#loaded.set(key, known);
+      this.#gpu.upload(this.#contents.bytes(use), { dtype: use.type, shape: use.shape }, value);
+    }
+    return known.value;
+  }
+
+  loaded(): void {}
+
+  /** A session is closed; others may go on. */
+  close(): void {}
+
+  /** Frees the memory, once no session uses it. */
+  free(): void {
+    for (const { buffer, value } of this.#loaded.values()) {
+      this.#gpu.api.release("Value", value);
+      this.#gpu.free(buffer);
+    }
+    this.#loaded.clear();
+  }
+}
