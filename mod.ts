@@ -22,7 +22,7 @@ export type { GenerateOptions, Model, ModelOptions };
 export type { Family, ModelConfig, WeightType } from "./core/model/config.ts";
 export type { SamplingOptions } from "./core/generate/sampling.ts";
 export type { Score } from "./core/generate/score.ts";
-export type { DeviceChoice, DeviceName, MatrixKind } from "./core/runtime/mod.ts";
+export type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "./core/runtime/mod.ts";
 export type {
   DecodeOptions,
   EncodeOptions,
@@ -56,7 +56,17 @@ if (import.meta.main) {
   if (Deno.args[0] === "--sandbox-child") {
     await (await import("./core/eval/code/child.ts")).serve();
   } else {
-    const { runProcess } = await import("./cli/main.ts");
+    const { runProcess } = await import("./cli/main.ts").catch(refuse);
     await runProcess();
   }
+}
+
+/** Without permission to read there is no command line to say what is missing, so it is said here. */
+function refuse(error: unknown): never {
+  if (!(error instanceof TypeError && error.message.startsWith("Requires read"))) throw error;
+  console.error(
+    `error: Cannot run: found no permission, ${error.message.split(",")[0]}\n\n` +
+      "hint: run with `deno run -A mod.ts`",
+  );
+  Deno.exit(4);
 }

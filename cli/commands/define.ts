@@ -7,7 +7,7 @@
  */
 import { commonFlags } from "../flags/common.ts";
 import type { Argument, Preset } from "../flags/resolve.ts";
-import type { FlagTable, Values } from "../flags/table.ts";
+import type { Flag, FlagTable, Values } from "../flags/table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
@@ -57,8 +57,13 @@ export function defineCommand<const F extends FlagTable>(
   return definition as unknown as Command;
 }
 
-/** The command's own flags, then the common ones it does not replace. */
+/** The command's own flags, then the common ones it does not replace, by name. */
+export function flagEntries({ flags }: { readonly flags: FlagTable }): [string, Flag][] {
+  const common = Object.entries<Flag>(commonFlags).filter(([name]) => !(name in flags));
+  return [...Object.entries(flags), ...common];
+}
+
+/** The same as one table. */
 export function flagsOf(command: { readonly flags: FlagTable }): FlagTable {
-  const common = Object.entries(commonFlags).filter(([name]) => !(name in command.flags));
-  return { ...command.flags, ...Object.fromEntries(common) };
+  return Object.fromEntries(flagEntries(command));
 }

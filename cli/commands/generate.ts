@@ -1,6 +1,5 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags } from "../flags/common.ts";
-import { runGenerate } from "../generate_run.ts";
 import { matrixFlags, modelFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
@@ -152,6 +151,7 @@ export const command = defineCommand({
     ...engineFlags,
   },
   async run(values, io, invocation) {
+    const { runGenerate } = await import("../generate_run.ts");
     return await runGenerate(values, io, invocation);
   },
 });

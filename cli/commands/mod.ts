@@ -1,8 +1,9 @@
 /**
  * The registry: one line per command, each loaded only when it is chosen.
  *
- * The specifiers are literal so that a compiled program contains the files; a command is called by
- * its whole name only.
+ * The specifiers are literal so that a compiled program contains the files; `lazy-dynamic-imports` in
+ * deno.json keeps Deno from reading what they reach before it is asked for, which took most of the time
+ * of `--help`. A command is called by its whole name only.
  */
 import type { Command } from "./define.ts";
 

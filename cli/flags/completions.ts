@@ -6,7 +6,7 @@
  * PowerShell, where a comma is an operator), and paths after a flag that takes one. The first word
  * that is a command's name is the command, as the program itself has it.
  */
-import { type Command, flagsOf } from "../commands/define.ts";
+import { type Command, flagEntries } from "../commands/define.ts";
 import { commonFlags } from "./common.ts";
 import { isList, isNegatable, takesValue } from "./table.ts";
 
@@ -35,7 +35,7 @@ interface CommandWords {
 }
 
 function wordsOf(command: Command): CommandWords {
-  const flags = Object.entries(flagsOf(command)).map(([name, flag]): FlagWords => ({
+  const flags = flagEntries(command).map(([name, flag]): FlagWords => ({
     name: isNegatable(flag) ? `no-${name}` : name,
     letter: flag.letter,
     summary: flag.summary,
@@ -61,17 +61,17 @@ function spellingsOf(flag: FlagWords): string[] {
 /** Flags that make sense without a command. */
 const TOP = ["help", "version"] as const;
 
+function bashReply({ kind, choices }: FlagWords): string {
+  const words = choices.join(" ");
+  if (kind === "choice") return `COMPREPLY=($(compgen -W "${words}" -- "$word"))`;
+  if (kind === "list") return `COMPREPLY=($(compgen -P "$head" -W "${words}" -- "\${word##*,}"))`;
+  return kind === "path" ? `_parscale_files "$word"` : "COMPREPLY=()";
+}
+
 function bash(commands: readonly CommandWords[]): string {
   const cases = commands.map((command) => {
     const values = command.flags.filter((flag) => flag.kind !== "none").map((flag) => {
-      const reply = {
-        choice: `COMPREPLY=($(compgen -W "${flag.choices.join(" ")}" -- "$word"))`,
-        list: `COMPREPLY=($(compgen -P "$head" -W "${flag.choices.join(" ")}" -- "\${word##*,}"))`,
-        path: `_parscale_files "$word"`,
-        text: "COMPREPLY=()",
-        none: "",
-      }[flag.kind];
-      return `        ${spellingsOf(flag).join("|")}) ${reply}; return ;;`;
+      return `        ${spellingsOf(flag).join("|")}) ${bashReply(flag)}; return ;;`;
     });
     const flags = command.flags.map((flag) => `--${flag.name}`).join(" ");
     return `    ${command.name})

@@ -31,7 +31,7 @@ export interface ModelOptions {
   readonly dtype?: ElementChoice;
   /** Threads to compute with; all cores unless told. */
   readonly threads?: number;
-  /** How matrices are kept on the cpu device: exact unless told. */
+  /** How matrices are kept on cpu and webgpu: exact unless told. */
   readonly weights?: MatrixKind;
 }
 

@@ -64,6 +64,13 @@ Deno.test("commands that run a model have every engine flag; the letters are the
   }
 });
 
+Deno.test("devices and element types have the names that scripts rely on", () => {
+  const { device, dtype } = engineFlags;
+  const devices = ["auto", "cpu", "webgpu", "cuda", "cuda:1", "reference"] as const;
+  assertEquals(devices.filter((name) => !device.choices.includes(name)), []);
+  assertEquals(dtype.choices, ["auto", "f32", "bf16", "f16"]);
+});
+
 Deno.test("secrets are never flags", () => {
   const secret = /(^|-)(token|key|password|secret|credentials?)$/;
   const found = commands.flatMap(({ flags }) => Object.keys(flags)).filter((name) =>
@@ -172,6 +179,7 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
       `inspect --model ${MODEL} --tokenize -`,
       `train --model ${MODEL} --data - --steps 1 --out run`,
       `eval --score - --tasks gsm8k --data ${DATA}`,
+      "compare -",
       "cost --model -",
       "fit -",
       "bench --compare - --against last.jsonl",

@@ -114,8 +114,3 @@ export function runShell(script: string, options: RunOptions = {}): Promise<RunR
   const define = `parscale() { ${words} "$@"; }\n`;
   return runCommand(["bash", "-c", define + script], options);
 }
-
-/** What was said on stderr, less what the GPU layer below us prints about some drivers. */
-export function withoutDriverNotes(stderr: string): string {
-  return stderr.replace(/^(Warning: (max|vk).*| {4}at .*vulkan.*)\n/gm, "");
-}

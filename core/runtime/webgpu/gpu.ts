@@ -10,12 +10,10 @@ import { type DType, elementCount, type TensorType } from "../../graph/types.ts"
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../onnx/capi.ts";
 import { OnnxModel } from "../onnx/model.ts";
 import { Session } from "../onnx/session.ts";
+import { quietly } from "./quiet.ts";
 
 /** What the provider calls itself, and its memory. */
 const [PROVIDER, MEMORY] = ["WebGPU", "WebGPU_Buf"];
-
-/** Library through which the provider reaches a GPU on Linux. */
-const VULKAN = "libvulkan.so.1";
 
 const HINTS = [
   "install a Vulkan driver for the GPU, on Debian `apt install libvulkan1 mesa-vulkan-drivers`",
@@ -46,16 +44,15 @@ export class Gpu {
    * @throws {EnvironmentError} when there is none that the provider can use
    */
   constructor() {
-    requireVulkan();
     this.api = onnxApi();
     try {
-      this.#session = this.session(identity());
+      this.#session = quietly(() => this.session(identity()));
     } catch (cause) {
       if (!(cause instanceof Error) || cause instanceof EnvironmentError) throw cause;
       const reason = cause.message.replaceAll("\n", " ").replace(/^.*was false\. /, "").trim();
       throw new EnvironmentError(
         `Cannot use device "webgpu": found no GPU (${reason}), expected one with a driver`,
-        { hints: HINTS, cause },
+        { hints: HINTS },
       );
     }
     this.#memory = this.api.deviceMemory(MEMORY);
@@ -158,17 +155,4 @@ function identity(): OnnxModel {
   model.node("Identity", ["x"], {}, { output: RESULT });
   model.output(RESULT, "f32", [undefined]);
   return model;
-}
-
-/** Without the library the provider fails too, but not before it has complained at length on stderr. */
-function requireVulkan(): void {
-  if (Deno.build.os !== "linux") return;
-  try {
-    Deno.dlopen(VULKAN, {}).close();
-  } catch (cause) {
-    throw new EnvironmentError(
-      `Cannot use device "webgpu": found no ${VULKAN}, expected it among the system's libraries`,
-      { hints: HINTS, cause },
-    );
-  }
 }
