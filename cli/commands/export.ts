@@ -12,13 +12,17 @@ export const command = defineCommand({
   description:
     "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
-    "Python: in a server, in a browser, on a phone. The logits are those of the cpu device. The " +
-    "folder appears complete or not at all.",
+    "Python: in a server, in a browser, on a phone. The logits are those of the device they are for. " +
+    "The folder appears complete or not at all.",
   examples: [
     { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
     {
       text: "Small, for a phone",
       line: "parscale export --model run --onnx --weights q4 --capacity 512 --out phone",
+    },
+    {
+      text: "For the GPU of a browser",
+      line: "parscale export --model run --onnx --device webgpu --dtype f16 --out web",
     },
   ],
   flags: {
@@ -64,6 +68,22 @@ export const command = defineCommand({
       summary: "Longest text, prompt included",
       details: "Keys and values for all of it go in and out at every step.",
     },
+    device: {
+      type: "choice",
+      choices: ["cpu", "webgpu"],
+      default: "cpu",
+      group: "Export",
+      summary: "Where the files are to run",
+      details: "Files for webgpu use only what its operators can; they run on the processor too.",
+    },
+    dtype: {
+      type: "choice",
+      choices: ["f32", "f16"],
+      default: "f32",
+      group: "Export",
+      summary: "Element type of matrices",
+      details: "f16 halves the file and is for webgpu. Keys and values go in and out as f32.",
+    },
     ...matrixFlags,
   },
   async plan(values) {
@@ -86,7 +106,8 @@ export const command = defineCommand({
       streams: opened.config.streams,
       tokens: values.tokens,
       capacity: values.capacity,
-      weights: values.weights,
+      device: values.device,
+      weights: values.weights === "f32" ? values.dtype : values.weights,
       weight_bytes: bytes,
       files: "prefill.onnx, decode.onnx, weights.bin, export.json, README.md",
     });
@@ -94,8 +115,10 @@ export const command = defineCommand({
 });
 
 function checkFormat(
-  { onnx, tokens, capacity, blockSize }: {
+  { onnx, device, dtype, tokens, capacity, blockSize }: {
     onnx: boolean;
+    device: "cpu" | "webgpu";
+    dtype: "f32" | "f16";
     tokens: number;
     capacity: number;
     blockSize: number | undefined;
@@ -105,6 +128,11 @@ function checkFormat(
   if (!onnx) {
     throw new UsageError("Cannot export: found no format, expected --onnx", {
       hints: ["add --onnx"],
+    });
+  }
+  if (dtype === "f16" && device === "cpu") {
+    throw new UsageError("Cannot export: found --dtype f16 for cpu, expected --device webgpu", {
+      hints: ["the processor computes in f32; for a smaller file use --weights q8 or q4"],
     });
   }
   if (tokens > capacity) {

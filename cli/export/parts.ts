@@ -6,6 +6,7 @@ import { copyFile, writeJson, writeText } from "../../core/checkpoint/write.ts";
 import { buildForward } from "../../core/model/forward.ts";
 import { DEFAULT_BLOCK } from "../../core/runtime/mod.ts";
 import { exportPrograms } from "../../core/runtime/onnx/export.ts";
+import { webGpuTarget } from "../../core/runtime/webgpu/lowering_rules.ts";
 import { VERSION } from "../version.ts";
 import guide from "./guide.md" with { type: "text" };
 
@@ -16,6 +17,8 @@ export interface ExportValues {
   readonly out: string;
   readonly tokens: number;
   readonly capacity: number;
+  readonly device: "cpu" | "webgpu";
+  readonly dtype: "f32" | "f16";
   readonly weights: "f32" | "q8" | "q4";
   readonly blockSize: number | undefined;
   readonly overwrite: boolean;
@@ -27,13 +30,18 @@ export async function writeExport(
   { config, tensors, directory }: Checkpoint,
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
-  const { tokens, capacity, weights, blockSize = DEFAULT_BLOCK } = values;
+  const { tokens, capacity, device, dtype, weights, blockSize = DEFAULT_BLOCK } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
   const matrices = weights === "f32" ? { kind: weights } : { kind: weights, block: blockSize };
+  const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
   return await writeFolder(values.out, { overwrite: values.overwrite }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
-    const written = await exportPrograms(folder, programs, tensors, { matrices, onProgress });
+    const written = await exportPrograms(folder, programs, tensors, {
+      matrices,
+      target,
+      onProgress,
+    });
     await writeJson(`${folder}/export.json`, {
       version: VERSION,
       streams: config.streams,
@@ -41,14 +49,37 @@ export async function writeExport(
       eos_token_ids: config.eosTokenIds,
       tokens,
       capacity,
-      weights,
+      device,
+      weights: weights === "f32" ? dtype : weights,
       programs: written.programs,
     });
-    const text = guide.replaceAll("TOKENS", `${tokens}`).replaceAll("CAPACITY", `${capacity}`);
-    await writeText(`${folder}/README.md`, text);
+    await writeText(`${folder}/README.md`, guideFor(values));
     for (const path of await companionFiles(directory)) {
       await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
     }
     return written.weightBytes;
   });
+}
+
+/** What the page says of a device. */
+const PAGE = {
+  cpu: { DEVICE: "the CPU", OPTIONS: "{ logSeverityLevel: 3 }" },
+  webgpu: {
+    DEVICE:
+      "its WebGPU\nprovider (`onnxruntime-web/webgpu` in a browser), and without one on the CPU",
+    OPTIONS: `{
+  logSeverityLevel: 3,
+  executionProviders: ["webgpu"],
+  // Keys and values stay on the GPU.
+  preferredOutputLocation: Object.fromEntries(
+    about.programs.decode.inputs.filter(({ next }) => next).map(({ next }) => [next, "gpu-buffer"]),
+  ),
+}`,
+  },
+} as const;
+
+/** The page, with its numbers and what concerns the device. */
+function guideFor({ tokens, capacity, device }: ExportValues): string {
+  const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[device] };
+  return Object.entries(words).reduce((text, [word, by]) => text.replaceAll(word, by), guide);
 }

@@ -1,6 +1,6 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { EXPECTED, MODEL } from "./models.ts";
+import { EXPECTED, hasWebGpu, MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
@@ -80,23 +80,62 @@ Deno.test("the programs go on as the golden model does, and say what they take",
   });
 });
 
+/** Tokens that the JavaScript of the written page prints, as it stands. */
+async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<number[]> {
+  const { code, stderr } = await runParscale(
+    [...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args],
+    { cwd },
+  );
+  assertEquals([code, stderr], [0, ""]);
+  const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
+  await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
+  const config = new URL("../../deno.json", import.meta.url).pathname;
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--config", config, "use.mjs"],
+    cwd: `${cwd}/onnx`,
+    env: { NO_COLOR: "1" },
+  }).output();
+  return new TextDecoder().decode(stdout).trim().split("\n").map(Number);
+}
+
+async function ownTokens(): Promise<number[]> {
+  const asked = ["generate", "--model", MODEL, "--max-tokens", "20", "--ignore-eos", "--jsonl"];
+  return JSON.parse((await runParscale(asked, { stdin: '{"tokens":[1,2,3]}\n' })).stdout).tokens;
+}
+
 Deno.test("the JavaScript of the page that is written runs as it stands", async () => {
+  await withScratch(async (cwd) => assertEquals(await tokensOfPage(cwd), await ownTokens()));
+});
+
+Deno.test({
+  name: "and so does that for webgpu, whose keys and values stay on the GPU",
+  ignore: !await hasWebGpu(),
+  async fn() {
+    await withScratch(async (cwd) => {
+      const page = await tokensOfPage(cwd, ["--device", "webgpu"]);
+      assertEquals(page, await ownTokens());
+    });
+  },
+});
+
+Deno.test("files for webgpu run on the processor too; in f16 they are little more than half", async () => {
+  const { prompts, outputs } = EXPECTED.greedy;
+  const prompt = prompts.find((each: number[]) => each.length <= TOKENS);
+  const expected = outputs[prompts.indexOf(prompt)].slice(0, STEPS);
   await withScratch(async (cwd) => {
-    const { code } = await runParscale([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], { cwd });
-    assertEquals(code, 0);
-    const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
-    const script = `${cwd}/onnx/use.mjs`;
-    await Deno.writeTextFile(script, /```js\n([\s\S]*?)```/.exec(page)![1]!);
-    const config = new URL("../../deno.json", import.meta.url).pathname;
-    const { stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--config", config, "use.mjs"],
-      cwd: `${cwd}/onnx`,
-      env: { NO_COLOR: "1" },
-    }).output();
-    const tokens = new TextDecoder().decode(stdout).trim().split("\n").map(Number);
-    const asked = ["generate", "--model", MODEL, "--max-tokens", "20", "--ignore-eos", "--jsonl"];
-    const own = await runParscale(asked, { stdin: '{"tokens":[1,2,3]}\n' });
-    assertEquals(tokens, JSON.parse(own.stdout).tokens);
+    const sizes = [];
+    for (const dtype of ["f32", "f16"]) {
+      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--device", "webgpu", "--dtype", dtype];
+      const { code, stdout } = await runParscale([...args, "--overwrite", "--json"], { cwd });
+      assertEquals(code, 0);
+      const { results } = JSON.parse(stdout);
+      assertEquals([results.device, results.weights], ["webgpu", dtype]);
+      sizes.push(results.weight_bytes);
+      const tokens = await continued(`${cwd}/onnx`, prompt);
+      if (dtype === "f32") assertEquals(tokens, expected);
+      else assertEquals(tokens[0], expected[0]);
+    }
+    assert(sizes[1]! < sizes[0]! * 0.6, `${sizes}`);
   });
 });
 
@@ -141,6 +180,9 @@ Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", as
       "8",
     );
     assertEquals(small.code, 2);
+    const half = await run("--model", MODEL, "--onnx", "--out", "x", "--dtype", "f16");
+    assertEquals(half.code, 2);
+    assertStringIncludes(half.stderr, "found --dtype f16 for cpu, expected --device webgpu");
     assertEquals((await run("--model", "nothing", "--onnx", "--out", "x")).code, 3);
     const plan = await run("--model", MODEL, "--onnx", "--out", "x", "--dry-run");
     assertEquals(plan.code, 0);

@@ -55,3 +55,11 @@ export function assertRefused(result: RunResult, code: number, message: string):
   const [first] = result.stderr.split("\n");
   assertEquals([result.code, result.stdout, first], [code, "", `error: ${message}`]);
 }
+
+/** Whether `--device webgpu` works here; says why not. */
+export async function hasWebGpu(): Promise<boolean> {
+  const { stdout } = await runParscale(["doctor", "--jsonl"]);
+  const { status, found } = parseLines(stdout).find(({ check }) => check === "device webgpu");
+  if (status !== "ok") console.error(`tests on webgpu are skipped: ${found}`);
+  return status === "ok";
+}

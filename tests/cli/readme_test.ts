@@ -117,8 +117,9 @@ async function clear(cwd: string, lines: readonly string[]): Promise<void> {
 }
 
 for (const [i, block] of blocks().entries()) {
-  const own = block.filter((line) => line.startsWith("parscale "));
-  const others = block.filter((line) => !line.startsWith("parscale "));
+  const isOwn = (line: string) => /(^|\| )parscale /.test(line);
+  const own = block.filter(isOwn);
+  const others = block.filter((line) => !isOwn(line));
 
   Deno.test(`README block ${i + 1}: ${block[0]!.slice(0, 60)}`, async () => {
     const unknown = others.filter((line) => !ELSEWHERE.some(([pattern]) => pattern.test(line)));

@@ -1,13 +1,10 @@
 /** `--device webgpu` and `--dtype f16` as a black box: the commands that infer, and misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, EVAL } from "./eval_testing.ts";
-import { assertRefused, EXPECTED, jsonLines, MODEL, parseLines } from "./models.ts";
+import { assertRefused, EXPECTED, hasWebGpu, jsonLines, MODEL, parseLines } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 
-const { stdout } = await runParscale(["doctor", "--jsonl"]);
-const found = parseLines(stdout).find(({ check }) => check === "device webgpu");
-const ignore = found.status !== "ok";
-if (ignore) console.error(`tests of commands on webgpu are skipped: ${found.found}`);
+const ignore = !await hasWebGpu();
 
 /** Runs a command that must succeed and say nothing. */
 async function run(args: readonly string[], stdin?: string): Promise<string> {

@@ -13,6 +13,7 @@ import type { Weights } from "../device.ts";
 import type { OnnxType } from "./capi.ts";
 import { lower, lowers, type MatrixFormat, updateName, type WeightUse } from "./lower.ts";
 import { weightBytes } from "./session.ts";
+import type { Target } from "./lowering_rules.ts";
 import { WeightContents } from "./weight_contents.ts";
 
 /** What a program takes or gives. */
@@ -45,8 +46,10 @@ export async function exportPrograms(
   folder: string,
   programs: ReadonlyMap<string, Program>,
   weights: Weights,
-  { matrices, onProgress = () => {} }: {
+  { matrices, target, onProgress = () => {} }: {
     matrices: MatrixFormat;
+    /** What the files are to run on; default: the processor. */
+    target?: Target;
     onProgress?: (written: number, total: number) => void;
   },
 ): Promise<{ programs: Record<string, ExportedProgram>; weightBytes: number }> {
@@ -65,7 +68,8 @@ export async function exportPrograms(
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
     const storedType = (parameter: string) => weights.get(parameter)?.dtype as OnnxType | undefined;
-    const { bytes } = lower(prepare(program, lowers), { storedType, matrices, place });
+    const prepared = prepare(program, (op) => lowers(op, target));
+    const { bytes } = lower(prepared, { storedType, matrices, target, place });
     await writeWhole(`${folder}/${name}.onnx`, [bytes]);
     exported[name] = describe(`${name}.onnx`, program);
   }

@@ -38,7 +38,7 @@ export interface LoweringOptions {
   readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
   /** What the model is to run on; default: the processor. */
-  readonly target?: Target;
+  readonly target?: Target | undefined;
   /** Makes the model whole in itself, for these sizes alone: where each weight lies in a file. */
   readonly place?: (name: string, use: WeightUse) => FilePlace;
 }
