@@ -23,7 +23,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno task test:gpu/, "needs a GPU"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
   [/^tar -xf /, "tests/release/bundle_test.ts"],
-  [/^PARSCALE_HF_PYTHON=/, "tests/interop, which needs torch"],
+  [/^PARSCALE_(HF_PYTHON|ORT_WEB)=/, "tests/interop, which needs other programs"],
 ];
 
 /** What makes a command short enough, in this order. */

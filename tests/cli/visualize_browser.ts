@@ -47,14 +47,20 @@ export class BrowserPage implements AsyncDisposable {
     socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
   }
 
-  /** Starts a browser with one empty tab of this size. */
-  static async open(width = 1000, height = 700): Promise<BrowserPage> {
+  /** Starts a browser with one empty tab of this size; `more` are flags of its command line. */
+  static async open(
+    { width = 1000, height = 700, more = ["--disable-gpu"] }: {
+      width?: number;
+      height?: number;
+      more?: readonly string[];
+    } = {},
+  ): Promise<BrowserPage> {
     const folder = await Deno.makeTempDir({ prefix: "parscale-browser-" });
     const process = new Deno.Command(CHROMIUM!, {
       args: [
         "--headless",
         "--no-sandbox",
-        "--disable-gpu",
+        ...more,
         "--disable-background-networking",
         "--disable-dev-shm-usage",
         "--no-first-run",
@@ -90,13 +96,13 @@ export class BrowserPage implements AsyncDisposable {
     return new Promise((resolve, reject) => this.#answers.set(id, { resolve, reject }));
   }
 
-  /** Opens a file and waits until it is loaded and painted; returns how long that took. */
-  async navigate(path: string): Promise<number> {
+  /** Opens a file or address and waits until it is loaded and painted; returns how long that took. */
+  async navigate(where: string): Promise<number> {
     const loaded = new Promise<void>((resolve) => {
       this.#waiting.set("Page.loadEventFired", [resolve]);
     });
     const start = performance.now();
-    await this.send("Page.navigate", { url: `file://${path}` });
+    await this.send("Page.navigate", { url: where.startsWith("/") ? `file://${where}` : where });
     await loaded;
     await this.evaluate("new Promise((f) => requestAnimationFrame(() => setTimeout(f)))");
     return performance.now() - start;
