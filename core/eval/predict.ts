@@ -152,7 +152,7 @@ async function* searchAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  const prompts = new PromptCache(model.engine);
+  using prompts = new PromptCache(model.engine);
   for (const planned of plan) {
     if (isDone(sampleKey(keyOf(planned, 0)))) continue;
     const { request, stops } = begin(model, planned, options);

@@ -54,7 +54,7 @@ export async function beamSearch(
   engine: Engine,
   prompt: readonly number[],
   options: BeamOptions,
-  prompts = new PromptCache(engine),
+  prompts?: PromptCache,
 ): Promise<BeamResult[]> {
   const { beams, lengthPenalty, eosTokenIds } = options;
   checkTokens(engine.config, prompt, "continue a prompt");
@@ -77,10 +77,11 @@ export async function beamSearch(
       ? "stop"
       : undefined;
 
-  const { cache: first, outputs: prefilled } = await prompts.prefill(prompt);
+  using own = new PromptCache(engine);
+  const { cache: first, outputs: prefilled } = await (prompts ?? own).prefill(prompt);
   let outputs = prefilled;
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
-  const caches = new CachePair(first, beams, prompt.length);
+  using caches = new CachePair(first, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
     const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep);
     const next: { hypothesis: Hypothesis; from: number }[] = [];
@@ -143,7 +144,7 @@ function logSumExp(row: HostArray): number {
 }
 
 /** Two caches used in turn: the beams of one step are copied from those of the step before. */
-class CachePair {
+class CachePair implements Disposable {
   #current: KvCache;
   #spare: KvCache | undefined;
   readonly #beams: number;
@@ -162,7 +163,13 @@ class CachePair {
     let target = this.#spare;
     if (grows || !target) target = this.#current.rearranged(sources, used + 1, used);
     else target.copyFrom(this.#current, sources.map((source, b) => [source, b]), used);
+    if (grows) this[Symbol.dispose]();
     this.#spare = grows ? undefined : this.#current;
     return this.#current = target;
+  }
+
+  [Symbol.dispose](): void {
+    this.#current[Symbol.dispose]();
+    this.#spare?.[Symbol.dispose]();
   }
 }

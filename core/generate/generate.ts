@@ -61,7 +61,7 @@ export async function* generate(
   { batch }: { batch: number },
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
-  const run = new Batch(engine, batch);
+  using run = new Batch(engine, batch);
   try {
     for (let index = 0;;) {
       while (!queue.exhausted && run.hasFreeSlot) {
@@ -133,7 +133,7 @@ function delay(ms: number, unless: Promise<void>): Promise<void> {
   });
 }
 
-class Batch {
+class Batch implements Disposable {
   readonly #engine: Engine;
   readonly #size: number;
   /** At most `size`; fewer while there is less to do, since every slot costs time, used or not. */
@@ -146,6 +146,11 @@ class Batch {
     this.#size = size;
     this.#prompts = new PromptCache(engine);
     this.#slots = new Array(size).fill(undefined);
+  }
+
+  [Symbol.dispose](): void {
+    this.#cache?.[Symbol.dispose]();
+    this.#prompts[Symbol.dispose]();
   }
 
   get hasFreeSlot(): boolean {
@@ -247,7 +252,7 @@ class Batch {
     const used = Math.max(0, ...this.#slots.map((slot) => slot?.used ?? 0));
     // What a new slot starts with is never looked at.
     const from = Array.from({ length: size }, (_, b) => b < old.batch ? b : 0);
-    return this.#cache = old.rearranged(from, Math.max(slots, used), used);
+    return this.#replace(old, old.rearranged(from, Math.max(slots, used), used));
   }
 
   /** Drops free slots once they are half of all. */
@@ -255,8 +260,14 @@ class Batch {
     const occupied = this.#slots.flatMap((slot, b) => slot ? [b] : []);
     if (!this.#cache || occupied.length * 2 > this.#slots.length) return;
     const used = Math.max(...occupied.map((b) => this.#slots[b]!.used));
-    this.#cache = this.#cache.rearranged(occupied, this.#cache.capacity, used);
+    const old = this.#cache;
+    this.#replace(old, old.rearranged(occupied, old.capacity, used));
     this.#slots = occupied.map((b) => this.#slots[b]);
+  }
+
+  #replace(old: KvCache, by: KvCache): KvCache {
+    old[Symbol.dispose]();
+    return this.#cache = by;
   }
 }
 

@@ -21,8 +21,8 @@ export function bucketFor(device: Device, slots: number): number {
   return Math.max(1, Math.ceil(slots / BUCKET)) * BUCKET;
 }
 
-/** KV cache of a batch of sequences. */
-export class KvCache {
+/** KV cache of a batch of sequences. Dispose of it when it is done: a GPU has no memory to wait for. */
+export class KvCache implements Disposable {
   /** B */
   readonly batch: number;
   /** S */
@@ -74,6 +74,11 @@ export class KvCache {
         }
       }
     }
+  }
+
+  /** Returns the memory at once, where the device lets it. */
+  [Symbol.dispose](): void {
+    for (const tensor of this.tensors.values()) this.#device.free?.(tensor);
   }
 
   #rows(layer: number): number {

@@ -22,7 +22,7 @@ export async function prefixesFromText(
   const P = segments.length;
   const M = segments[0]!.length;
   if (isParScale(config)) throw new TypeError("Cannot start prefixes from a model with streams");
-  const cache = engine.createCache(P, M);
+  using cache = engine.createCache(P, M);
   await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
 
   const { numKeyValueHeads: K, headDim: D, ropeTheta } = config;

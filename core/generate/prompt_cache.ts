@@ -15,7 +15,7 @@ import { prefill } from "./prefill.ts";
 const LEAST_SHARED = 16;
 
 /** The last prompt with its keys and values. */
-export class PromptCache {
+export class PromptCache implements Disposable {
   readonly #engine: Engine;
   #last: { readonly tokens: readonly number[]; readonly cache: KvCache } | undefined;
 
@@ -25,7 +25,8 @@ export class PromptCache {
 
   /**
    * A cache of one sequence that holds the prompt, with room for one token more, and the outputs for
-   * its last token, which the next step overwrites. The cache may be read, not written.
+   * its last token, which the next step overwrites. The cache may be read, not written, until the
+   * next prompt.
    */
   async prefill(
     tokens: readonly number[],
@@ -37,8 +38,15 @@ export class PromptCache {
     const start = shared < LEAST_SHARED ? 0 : shared;
     if (start > 0) cache.copyFrom(this.#last!.cache, [[0, 0]], start);
     const outputs = await prefill(this.#engine, cache, tokens, { start, ...options });
+    this[Symbol.dispose]();
     this.#last = { tokens, cache };
     return { cache, outputs };
+  }
+
+  /** Forgets the last prompt. */
+  [Symbol.dispose](): void {
+    this.#last?.cache[Symbol.dispose]();
+    this.#last = undefined;
   }
 }
 

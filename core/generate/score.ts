@@ -132,7 +132,7 @@ export async function scoreBatch(
     ...emptyScore(request),
     weights: [] as Float32Array[],
   }));
-  const cache = engine.createCache(requests.length, slotsFor(pieces));
+  using cache = engine.createCache(requests.length, slotsFor(pieces));
   await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest, weights }) => {
     const { tokens, from } = requests[b]!;
     const { at } = pieces[b]!.wanted[i]!;

@@ -69,7 +69,7 @@ export async function* scoreSets(
   options: { batch: number; skip?: (index: number) => boolean },
 ): AsyncGenerator<{ index: number; scores: Score[] }> {
   for (const { tokens } of sets.flat()) checkTokens(engine.config, tokens, "score a sequence");
-  const prompts = new PromptCache(engine);
+  using prompts = new PromptCache(engine);
   for (const { trunk, plans } of branchesOf(sets.map(planOf))) {
     for (const batch of batchesOf(plans, options.batch)) {
       const wanted = batch.filter(({ index }) => !options.skip?.(index));
@@ -173,7 +173,7 @@ async function scorePlans(
   trunk: number,
 ): Promise<Map<number, Score[]>> {
   const scores = plans.map(({ set }) => set.map(emptyScore));
-  const stems = await readStems(engine, plans, root, trunk);
+  using stems = await readStems(engine, plans, root, trunk);
   const leaves = plans.flatMap((plan, at) => plan.leaves.map((leaf) => ({ ...leaf, plan, at })));
   const pieces = leaves.map(({ tokens, members, plan }): Piece & { asked: [number, number][] } => {
     const start = Math.max(trunk, plan.stem.length);
@@ -187,7 +187,7 @@ async function scorePlans(
     }));
     return { start, tokens: tokens.slice(start), wanted, asked };
   });
-  const cache = engine.createCache(pieces.length, slotsFor(pieces, LEAF_STEP));
+  using cache = engine.createCache(pieces.length, slotsFor(pieces, LEAF_STEP));
   const source = stems ?? root;
   if (source) {
     const used = Math.max(...pieces.map(({ start }) => start));

@@ -40,7 +40,7 @@ export async function scoreStreams(
     tokenLogprobs: new Float32Array(tokens.length - 1),
     streamLogprobs: [] as Float32Array[],
   }));
-  const cache = engine.createCache(sequences.length, slotsFor(pieces));
+  using cache = engine.createCache(sequences.length, slotsFor(pieces));
   await feedPieces(engine, cache, pieces, (b, at, { logprob, weights, streams }) => {
     const score = scores[b]!;
     score.weights.push(Float32Array.from(weights ?? [1]));

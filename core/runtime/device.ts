@@ -85,6 +85,11 @@ export interface Device {
   /** The elements of a tensor; may be a view that the next run overwrites. */
   read(tensor: DeviceTensor): HostArray;
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void;
+  /**
+   * Returns a tensor's memory at once; neither it nor a view of it may be used afterwards. Absent where
+   * the collector knows how much memory hangs on a tensor and sees to it in time.
+   */
+  free?(tensor: DeviceTensor): void;
   /** Frees everything the device holds; neither it nor its tensors may be used afterwards. */
   close(): void;
 }

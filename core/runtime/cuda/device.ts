@@ -176,6 +176,11 @@ export class CudaDevice implements Device {
     return data;
   }
 
+  free(tensor: CudaTensor): void {
+    this.#driver.synchronize(this.#context.stream); // a kernel may still work on it
+    this.#context.memory.free(tensor.block);
+  }
+
   copy(source: CudaTensor, target: CudaTensor, region: CopyRegion): void {
     const { kernels, stream } = this.#context;
     const { height, width } = region;

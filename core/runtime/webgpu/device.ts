@@ -105,6 +105,10 @@ export class WebGpuDevice implements Device {
     return (tensor as GpuTensor).read();
   }
 
+  free(tensor: DeviceTensor): void {
+    this.#free((tensor as GpuTensor).allocation);
+  }
+
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
     this.#moves.copy(source as GpuTensor, target as GpuTensor, region);
   }
@@ -122,7 +126,7 @@ export class WebGpuDevice implements Device {
   }
 
   #free(allocation: Allocation): void {
-    if (!this.#live.delete(allocation)) return; // the device was closed before
+    if (!this.#live.delete(allocation)) return; // freed before, by hand or by closing
     this.#gpu.api.release("Value", allocation.value);
     this.#gpu.free(allocation.buffer);
   }
