@@ -77,15 +77,20 @@ function writeRandom(path: string, header: Uint8Array, total: number): void {
     for (let at = 0; at < bytes.length;) at += file.writeSync(bytes.subarray(at));
   };
   write(header);
-  const chunk = new Uint16Array(1 << 20);
-  let state = 1;
-  for (let i = 0; i < chunk.length; i++) {
-    state = Math.imul(state, 1664525) + 1013904223 >>> 0;
-    // Sign and fraction are random, the exponent puts the value between 2⁻⁷ and 2⁻⁵.
-    chunk[i] = (state >>> 16 & 0x80ff) | 0x3c00;
-  }
+  const chunk = randomBf16(1 << 20);
   const bytes = new Uint8Array(chunk.buffer);
   for (let left = total - header.length; left > 0; left -= bytes.length) {
     write(bytes.subarray(0, Math.min(left, bytes.length)));
   }
+}
+
+/** Random bf16 values between 2⁻⁷ and 2⁻⁵, of either sign: sign and fraction vary, hardly the exponent. */
+export function randomBf16(count: number): Uint16Array<ArrayBuffer> {
+  const bits = new Uint16Array(count);
+  let state = 1;
+  for (let i = 0; i < count; i++) {
+    state = Math.imul(state, 1664525) + 1013904223 >>> 0;
+    bits[i] = (state >>> 16 & 0x80ff) | 0x3c00;
+  }
+  return bits;
 }

@@ -60,7 +60,10 @@ async function stage(name: string, run: () => void | Promise<void>): Promise<voi
   }
 }
 
-/** Suites whose tests of the cuda device run on the GPU when the variable says so. */
+/**
+ * Suites whose tests of the cuda device run on the GPU when the variable says so, and those of webgpu,
+ * which find it where there is a Vulkan driver for it.
+ */
 const SUITES = [
   "ops",
   "gradients",
@@ -70,13 +73,14 @@ const SUITES = [
   "trainer",
   "cuda_device",
   "cuda_attention",
+  ...(emulated ? [] : ["webgpu"]),
 ];
 
 /** Runs the suites, each in a process of its own, behind other words of a command line if there are any. */
 async function conformance(suites: readonly string[], before: readonly string[] = []) {
   for (const suite of suites) {
     const path = new URL(`../backend/${suite}_test.ts`, import.meta.url).pathname;
-    const test = ["test", "-A", "--no-check", "--filter", "/cuda|bf16|f32/", path];
+    const test = ["test", "-A", "--no-check", "--filter", "/cuda|webgpu|bf16|f16|f32/", path];
     const [program, ...args] = [...before, Deno.execPath(), ...test];
     const { code, stdout } = await new Deno.Command(program!, {
       args,

@@ -2,7 +2,7 @@
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 import type { HostTensor, Weights } from "../../core/runtime/device.ts";
-import { qwen05b } from "../bench/random_model.ts";
+import { qwen05b, randomBf16 } from "../bench/random_model.ts";
 
 type Sizes = Pick<
   ModelConfig,
@@ -41,12 +41,7 @@ export function shapeOf(name: string, streams: number): ModelConfig {
 export function sharedWeights(config: ModelConfig): Weights {
   const specs = parameterSpecs(config);
   const largest = Math.max(...specs.map(({ shape }) => elementCount(shape)));
-  const data = new Uint16Array(largest);
-  let state = 1;
-  for (let i = 0; i < data.length; i++) {
-    state = Math.imul(state, 1664525) + 1013904223 >>> 0;
-    data[i] = (state >>> 16 & 0x80ff) | 0x3c00; // between 2⁻⁷ and 2⁻⁵, of either sign
-  }
+  const data = randomBf16(largest);
   return new Map(specs.map(({ name, shape }): [string, HostTensor] => [
     name,
     { dtype: "bf16", shape, data: data.subarray(0, elementCount(shape)) },
