@@ -166,6 +166,20 @@ Deno.test({
 });
 
 Deno.test({
+  name: "a tensor that is too large is an error that says what to do, and the device goes on",
+  ignore,
+  fn() {
+    const gpu = new WebGpuDevice();
+    const huge = { dtype: "f32", shape: [1 << 20, 1 << 15] } as const;
+    const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "too little room");
+    assertStringIncludes(error.message, "Cannot keep f32[1048576, 32768] on webgpu");
+    assertStringIncludes(error.hints.join(), "--dtype f16");
+    assertEquals(gpu.read(gpu.allocate({ dtype: "f32", shape: [2] })).length, 2);
+    gpu.close();
+  },
+});
+
+Deno.test({
   name: "weights come from one file in one form for all heads, and are read once",
   ignore,
   async fn() {

@@ -7,7 +7,7 @@
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import type { Program, TensorType } from "../../graph/types.ts";
+import { formatType, type Program, type TensorType } from "../../graph/types.ts";
 import { EnvironmentError, UsageError } from "../../errors.ts";
 import {
   type Bindings,
@@ -25,7 +25,7 @@ import { lowers, type MatrixFormat } from "../onnx/lower.ts";
 import type { Target } from "../onnx/lowering_rules.ts";
 import { Session } from "../onnx/session.ts";
 import { SessionPool } from "../onnx/session_pool.ts";
-import { Gpu } from "./gpu.ts";
+import { Gpu, roomError } from "./gpu.ts";
 import { HostPart, split } from "./host_part.ts";
 import { type Elements, staysOnHost, webGpuTarget } from "./lowering_rules.ts";
 import { Moves } from "./moves.ts";
@@ -82,11 +82,17 @@ export class WebGpuDevice implements Device {
     return { run: (bindings) => run(program, weights, { onGpu, part }, bindings) };
   }
 
+  /** @throws {EnvironmentError} when the GPU has no room for it */
   allocate(type: TensorType): GpuTensor {
     const tensor = new GpuTensor(this.#gpu, type);
     this.#live.add(tensor.allocation);
     this.#lost.register(tensor, tensor.allocation);
-    this.#moves.clear(tensor);
+    try {
+      this.#moves.clear(tensor);
+    } catch (error) {
+      this.free(tensor);
+      throw roomError(error, `keep ${formatType(type)}`);
+    }
     return tensor;
   }
 
@@ -154,7 +160,11 @@ async function run(
 ): Promise<void> {
   checkBindings(program, weights, bindings);
   await part?.run(bindings);
-  await onGpu.run(new Map([...bindings, ...part?.results ?? []]));
+  try {
+    await onGpu.run(new Map([...bindings, ...part?.results ?? []]));
+  } catch (error) {
+    throw roomError(error, `run ${program.name}`);
+  }
   for (const name of [...program.outputs.keys(), ...program.updates.keys()]) {
     (bindings.get(name) as GpuTensor).changed();
   }

@@ -148,6 +148,22 @@ export function hostArray(type: TensorType): Float32Array | Int32Array | Uint16A
   throw new TypeError(`Cannot keep ${type.dtype} on webgpu, expected f32, f16 or i32`);
 }
 
+/** What the library says when a tensor is larger than the GPU takes, or memory is short. */
+const NO_ROOM = /maxStorageBuffer|narrowing_error|out of memory|allocat|device (was |is )?lost/i;
+
+/** An error of the library as one that says what to do, where it is about memory; else as it is. */
+export function roomError(error: unknown, action: string): unknown {
+  if (!(error instanceof Error) || !NO_ROOM.test(error.message)) return error;
+  const reason = error.message.trim().split("Status Message: ").at(-1)!.replace(
+    /^.* was false\. /,
+    "",
+  );
+  return new EnvironmentError(
+    `Cannot ${action} on webgpu: found too little room on the GPU (${reason})`,
+    { hints: ["use --dtype f16, --weights q8 or q4, a smaller --batch, or shorter texts"] },
+  );
+}
+
 /** The smallest program there is, to find out whether there is a GPU. */
 function identity(): OnnxModel {
   const model = new OnnxModel();
