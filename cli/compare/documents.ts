@@ -5,7 +5,7 @@
  * there, its rows are compared one by one; else the difference of two means is all there is, and its
  * interval is wider.
  */
-import { isObject, type JsonObject, statIfExists } from "../../core/checkpoint/files.ts";
+import { isObject, type JsonObject } from "../../core/checkpoint/files.ts";
 import { DataError } from "../../core/errors.ts";
 import type { Io } from "../output/io.ts";
 import { type Evaluation, methodOf, readEvaluation, summariesOf } from "./methods.ts";
@@ -31,11 +31,9 @@ async function evaluationOf(text: string, name: string): Promise<Evaluation> {
   }
   const out = isObject(config) && typeof config.out === "string" ? config.out : undefined;
   const summaries = summariesOf(results);
-  if (out !== undefined && await statIfExists(out)) {
-    const kept = await readEvaluation(out);
-    // The folder may have been evaluated anew since.
-    if (JSON.stringify([...kept.summaries]) === JSON.stringify([...summaries])) return kept;
-  }
+  const kept = out === undefined ? undefined : await readKept(out);
+  // The folder may have been evaluated anew since.
+  if (kept && JSON.stringify([...kept.summaries]) === JSON.stringify([...summaries])) return kept;
   return {
     method: methodOf(results, name),
     name: `${name} of stdin`,
@@ -43,6 +41,16 @@ async function evaluationOf(text: string, name: string): Promise<Evaluation> {
     summaries,
     timing: undefined,
   };
+}
+
+/** The evaluation in a folder, where there is a finished one. */
+async function readKept(folder: string): Promise<Evaluation | undefined> {
+  try {
+    return await readEvaluation(folder);
+  } catch (error) {
+    if (error instanceof DataError) return undefined;
+    throw error;
+  }
 }
 
 function parsed(text: string, name: string): JsonObject {

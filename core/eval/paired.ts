@@ -49,7 +49,9 @@ export function differenceOfMeans(a: Mean, b: Mean): Difference | undefined {
   if (a.stderr === undefined || b.stderr === undefined) return undefined;
   const [va, vb] = [a.stderr ** 2, b.stderr ** 2];
   const freedom = (va + vb) ** 2 / (va ** 2 / (a.n - 1) + vb ** 2 / (b.n - 1));
-  const reach = va + vb === 0 ? 0 : studentQuantile(Math.floor(freedom)) * Math.sqrt(va + vb);
+  // Never less than one; rounding may say a little less.
+  const degrees = Math.max(1, Math.floor(freedom + 1e-9));
+  const reach = va + vb === 0 ? 0 : studentQuantile(degrees) * Math.sqrt(va + vb);
   const difference = a.value - b.value;
   return { difference, low: difference - reach, high: difference + reach, n: Math.min(a.n, b.n) };
 }

@@ -1,6 +1,6 @@
 /** `parscale compare` as a black box: models, folders, the paper's table, regressions, misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { pairedDifference } from "../../core/eval/paired.ts";
+import { differenceOfMeans, pairedDifference } from "../../core/eval/paired.ts";
 import { DATA } from "./eval_testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
@@ -135,7 +135,23 @@ Deno.test("stdin: documents give differences of means, rows where their folder i
     const old = documentOf(base, { out: "p1" }) + documentOf(base, { streams: 4, out: "p4" });
     const run = await runParscale(["compare", "-", "--jsonl"], { cwd, stdin: old });
     assertEquals(parseLines(run.stdout)[1].paired, false);
+    // A folder that is no longer a finished evaluation is as good as none.
+    await Deno.remove(`${cwd}/p4/scores.jsonl`);
+    const gone = await runParscale(["compare", "-", "--jsonl"], { cwd, stdin: documents });
+    assertEquals([gone.code, parseLines(gone.stdout)[1].paired], [0, false]);
   });
+});
+
+Deno.test("differences of means: two rows each have at least one degree of freedom", () => {
+  const mean = (value: number, stderr: number) => ({ value, stderr, n: 2 });
+  for (const [a, b] of [[0.1, 0], [0.1, 0.3], [0.1, 0.1]] as const) {
+    const { low, high } = differenceOfMeans(mean(1, a), mean(0, b))!;
+    const times = (high - low) / 2 / Math.hypot(a, b);
+    assert(Math.abs(times - (a === b ? 4.303 : 12.706)) < 1e-9, `${times}`);
+  }
+  const { low, high } = differenceOfMeans(mean(1, 0), mean(0, 0))!;
+  assertEquals([low, high], [1, 1]);
+  assertEquals(differenceOfMeans({ ...mean(1, 0), stderr: undefined }, mean(0, 0)), undefined);
 });
 
 Deno.test("stdin: a regression ends with 1, and what is no document is refused", async () => {
