@@ -1,10 +1,4 @@
 /** `parscale convert`: a Qwen checkpoint becomes a ParScale one, an adapter, or plain again. */
-import type { ConversionOptions, ConversionPlan } from "../../core/checkpoint/plan_conversion.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
-import { openModel } from "../open_model.ts";
-import type { Io } from "../output/io.ts";
-import { startProgress } from "../output/progress.ts";
-import { openReport } from "../output/report.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -134,93 +128,11 @@ export const command = defineCommand({
   },
   savesOnInterrupt: true,
   async plan(values) {
-    const { planConversion } = await import("../../core/checkpoint/plan_conversion.ts");
-    const plan = await planConversion(await optionsOf(values));
-    return [
-      `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
-      `introduced parameters: ${plan.introducedParams}`,
-    ];
+    const { planConvert } = await import("../convert/run.ts");
+    return await planConvert(values);
   },
   async run(values, io, invocation) {
-    const { convert } = await import("../../core/checkpoint/convert.ts");
-    const plan = await planOf(values, io);
-    using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
-    using progress = startProgress(io, { label: "Writing", unit: "MB", total: plan.bytes / 1e6 });
-    const result = await convert(plan, {
-      onProgress: (done) => progress.update(done / 1e6),
-      signal: io.interruption,
-      verify: values.verify,
-    });
-    await report.finish({
-      out: values.out,
-      streams: plan.config.streams,
-      prefix_tokens: plan.config.prefix ? plan.config.prefixTokens : 0,
-      introduced_params: result.introducedParams,
-      tensors: result.tensors,
-      bytes: result.bytes,
-      backbone_sha256: result.backboneSha256,
-      files: result.files.join(", "),
-    });
+    const { runConvert } = await import("../convert/run.ts");
+    await runConvert(values, io, invocation);
   },
 });
-
-type Values =
-  & Pick<
-    ConversionOptions,
-    | "out"
-    | "streams"
-    | "prefixTokens"
-    | "smoothing"
-    | "seed"
-    | "introducedOnly"
-    | "strip"
-    | "hfCode"
-  >
-  & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
-
-/** The plan, with prefixes from text where they are asked for. */
-async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
-  const { planConversion, withValues } = await import("../../core/checkpoint/plan_conversion.ts");
-  const fromText = values.prefixInit === "text";
-  if (fromText !== (values.prefixText !== undefined) || (fromText && values.strip)) {
-    const found = values.strip
-      ? "--strip, which leaves none"
-      : fromText
-      ? "--prefix-init text alone"
-      : "--prefix-text alone";
-    throw new UsageError(
-      `Cannot start prefixes: found ${found}, expected --prefix-init text and --prefix-text FILE`,
-    );
-  }
-  const plan = await planConversion(await optionsOf(values));
-  if (values.prefixText === undefined) return plan;
-
-  const { cutSegments, prefixesFromText } = await import("../../core/generate/prefix_init.ts");
-  using model = await openModel({ model: plan.options.model, device: "auto" });
-  const tokens = (await model.tokenizer()).encode(await io.readText(values.prefixText));
-  const { streams, prefixTokens } = plan.config;
-  if (tokens.length < prefixTokens) {
-    throw new DataError(
-      `Cannot start prefixes from "${values.prefixText}": found ${tokens.length} tokens, ` +
-        `expected at least ${prefixTokens} (--prefix-tokens)`,
-    );
-  }
-  const segments = cutSegments(tokens, streams, prefixTokens);
-  return withValues(plan, await prefixesFromText(model.engine, segments));
-}
-
-interface TextValues {
-  readonly prefixInit: "normal" | "text";
-  readonly prefixText: string | undefined;
-}
-
-async function optionsOf(values: Values): Promise<ConversionOptions> {
-  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
-  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
-  const { model, adapter } = await resolveRuns(await resolveModel(values.model), undefined);
-  if (adapter === undefined) return { ...values, model };
-  throw new UsageError(
-    `Cannot convert "${values.model}": found an adapter run, expected a whole model`,
-    { hints: [`convert its backbone, "${model}"`] },
-  );
-}

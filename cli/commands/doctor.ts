@@ -1,5 +1,4 @@
 /** `parscale doctor`: what works on this machine, and what to do where it does not. */
-import { openReport } from "../output/report.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -19,6 +18,7 @@ export const command = defineCommand({
   flags: {},
   async run(_values, io, invocation) {
     const { CHECKS } = await import("../doctor_checks.ts");
+    const { openReport } = await import("../output/report.ts");
     using report = openReport(io, invocation, {
       schema: "parscale.doctor/1",
       columns: ["check", "status", "found", "remedy"].map((key) => ({ key })),

@@ -1,8 +1,6 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
 import { UsageError } from "../../core/errors.ts";
 import { checkBlockSize, matrixFlags, openNamedCheckpoint } from "../open_model.ts";
-import { startProgress } from "../output/progress.ts";
-import { openReport } from "../output/report.ts";
 import { engineFlags } from "../flags/common.ts";
 import { defineCommand } from "./define.ts";
 
@@ -97,6 +95,8 @@ export const command = defineCommand({
   async run(values, io, invocation) {
     checkFormat(values);
     const { writeExport } = await import("../export/parts.ts");
+    const { startProgress } = await import("../output/progress.ts");
+    const { openReport } = await import("../output/report.ts");
     const opened = await openNamedCheckpoint(values);
     using report = openReport(io, invocation, { schema: "parscale.export/1" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });

@@ -151,7 +151,7 @@ export const command = defineCommand({
     ...engineFlags,
   },
   async run(values, io, invocation) {
-    const { runGenerate } = await import("../generate_run.ts");
+    const { runGenerate } = await import("../generate/run.ts");
     return await runGenerate(values, io, invocation);
   },
 });

@@ -1,9 +1,6 @@
 /** `parscale help [TOPIC]`: a command's complete help, a topic as a table, or the manual page. */
-import { fullHelp, programHelp } from "../flags/help.ts";
 import { environmentName } from "../flags/table.ts";
-import { PLAIN } from "../output/color.ts";
 import { EXIT_CODES } from "../output/exit_codes.ts";
-import { openReport } from "../output/report.ts";
 import { writeText } from "../output/sink.ts";
 import type { Row } from "../output/table.ts";
 import { defineCommand, flagsOf } from "./define.ts";
@@ -34,6 +31,10 @@ const VARIABLES: readonly Row[] = [
   { variable: "PARSCALE_NVRTC", meaning: "file of NVIDIA's compiler, where it is not found" },
   { variable: "PARSCALE_CUBLASLT", meaning: "file of NVIDIA's products, where it is not found" },
   { variable: "PARSCALE_NCCL", meaning: "file of NVIDIA's communication, where it is not found" },
+  {
+    variable: "VK_ICD_FILENAMES",
+    meaning: "file of a Vulkan driver, for --device webgpu on Linux",
+  },
   { variable: "CUDA_HOME", meaning: "folder of a CUDA toolkit; also CUDA_PATH" },
   { variable: "CUDA_VISIBLE_DEVICES", meaning: "the GPUs that may be used, and their order" },
 ];
@@ -109,6 +110,8 @@ export const command = defineCommand({
   }],
   flags: {},
   async run(values, io, invocation) {
+    const { fullHelp, programHelp } = await import("../flags/help.ts");
+    const { PLAIN } = await import("../output/color.ts");
     const [topic] = values.arguments;
     const paint = values.out === undefined ? io.palette("stdout") : PLAIN;
     const options = { width: Math.min(io.width(), 100), paint };
@@ -125,6 +128,7 @@ export const command = defineCommand({
       return;
     }
     const rows = await TOPICS[topic]!();
+    const { openReport } = await import("../output/report.ts");
     using report = openReport(io, invocation, { schema: "parscale.help/1", plain: true });
     for (const row of rows) report.row(row);
     await report.finish();

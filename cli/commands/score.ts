@@ -1,19 +1,6 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
-import { DataError } from "../../core/errors.ts";
-import type { Score, ScoreRequest } from "../../core/generate/score.ts";
 import { engineFlags } from "../flags/common.ts";
-import { modelFlags, type OpenedModel, openModel } from "../open_model.ts";
-import { startProgress } from "../output/progress.ts";
-import { openReport } from "../output/report.ts";
-import {
-  failureOf,
-  fieldNames,
-  type InputRow,
-  readRows,
-  rowError,
-  textOf,
-  tokensOf,
-} from "../rows.ts";
+import { modelFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -50,108 +37,7 @@ export const command = defineCommand({
     },
   },
   async run(values, io, invocation) {
-    using model = await openModel(values);
-    using report = openReport(io, invocation, {
-      schema: "parscale.score/1",
-      device: model.device,
-      columns: [
-        { key: "id" },
-        { key: "loglikelihood", digits: 4 },
-        { key: "is_greedy" },
-        { key: "error" },
-      ],
-    });
-    using progress = startProgress(io, { label: "Scoring", unit: "rows" });
-    const path = values.arguments[0] ?? "-";
-    const name = path === "-" ? "stdin" : `"${path}"`;
-    let failed = 0;
-    let done = 0;
-    const flush = async (rows: readonly InputRow[]) => {
-      for (const result of await scoreRows(model, rows, name, values.weights)) {
-        if ("error" in result) failed++;
-        report.row(result);
-      }
-      progress.update(done += rows.length);
-    };
-    let rows: InputRow[] = [];
-    for await (const row of readRows(io.readLines(path), name)) {
-      rows.push(row);
-      if (rows.length < values.batch) continue;
-      await flush(rows);
-      rows = [];
-    }
-    if (rows.length > 0) await flush(rows);
-    await report.finish();
-    return failed > 0 ? 1 : 0;
+    const { runScore } = await import("../score/run.ts");
+    return await runScore(values, io, invocation);
   },
 });
-
-/** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */
-async function scoreRows(
-  model: OpenedModel,
-  rows: readonly InputRow[],
-  name: string,
-  weights: boolean,
-): Promise<Record<string, unknown>[]> {
-  const { checkTokens } = await import("../../core/generate/prefill.ts");
-  const { scoreBatch } = await import("../../core/generate/score.ts");
-  const results: Record<string, unknown>[] = [];
-  const requests: { request: ScoreRequest; at: number }[] = [];
-  for (const [at, row] of rows.entries()) {
-    results.push({ id: row.id });
-    const encode = await readFields(row, model, name);
-    try {
-      const request = encode();
-      checkTokens(model.engine.config, request.tokens, "score a sequence");
-      requests.push({ request, at });
-    } catch (error) {
-      if (!(error instanceof DataError)) throw error;
-      results[at]!.error = failureOf(error);
-    }
-  }
-  if (requests.length === 0) return results;
-  const scores = await scoreBatch(model.engine, requests.map(({ request }) => request), {
-    weights,
-  });
-  scores.forEach((score, i) => {
-    const { at, request } = requests[i]!;
-    Object.assign(results[at]!, fieldsOf(score, request));
-  });
-  return results;
-}
-
-function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> {
-  return {
-    tokens: request.tokens,
-    token_logprobs: score.tokenLogprobs,
-    loglikelihood: score.loglikelihood,
-    is_greedy: score.isGreedy,
-    ...(score.weights ? { weights: score.weights } : {}),
-  };
-}
-
-/**
- * Checks that a row is well-formed and opens what it needs, errors of which end the command. What the
- * result throws when called concerns this row alone.
- */
-async function readFields(
-  row: InputRow,
-  model: OpenedModel,
-  name: string,
-): Promise<() => ScoreRequest> {
-  const { tokens, prompt, continuation } = row.fields;
-  if (tokens !== undefined) {
-    const ids = tokensOf(tokens, name, row.line);
-    return () => ({ tokens: ids, from: 1 });
-  }
-  if (prompt === undefined || continuation === undefined) {
-    throw rowError(name, row.line, fieldNames(row), '"tokens", or "prompt" and "continuation"');
-  }
-  const texts = [
-    textOf(prompt, "prompt", name, row.line),
-    textOf(continuation, "continuation", name, row.line),
-  ] as const;
-  const { encodePair } = await import("../../core/tokenizer/pair.ts");
-  const tokenizer = await model.tokenizer();
-  return () => encodePair(tokenizer, ...texts, model.checkpoint.config.eosTokenIds[0]);
-}

@@ -4,17 +4,17 @@
  * Formats that go out row by row read their prompts as slowly as they come and answer early ones
  * before the input ends. The others need all rows, and know their number from the start.
  */
-import { UsageError } from "../core/errors.ts";
-import { quantizes } from "../core/runtime/mod.ts";
-import { Decoding, type DecodingValues, type Sequence } from "./generate_sequences.ts";
-import { checkBlockSize, openModel, type OpenOptions } from "./open_model.ts";
-import type { Invocation } from "./output/document.ts";
-import type { Io } from "./output/io.ts";
-import { startProgress } from "./output/progress.ts";
-import { openReport, type Report } from "./output/report.ts";
-import { openSink } from "./output/sink.ts";
-import { type Prompt, type PromptSource, readPrompts } from "./prompts.ts";
-import { failureOf } from "./rows.ts";
+import { UsageError } from "../../core/errors.ts";
+import { quantizes } from "../../core/runtime/mod.ts";
+import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
+import { checkBlockSize, openModel, type OpenOptions } from "../open_model.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
+import { startProgress } from "../output/progress.ts";
+import { openReport, type Report } from "../output/report.ts";
+import { openSink } from "../output/sink.ts";
+import { type Prompt, type PromptSource, readPrompts } from "../prompts.ts";
+import { failureOf } from "../rows.ts";
 
 /** Flags of `generate` that matter here. */
 export interface GenerateValues

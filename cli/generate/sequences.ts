@@ -4,12 +4,12 @@
  * In: prompts, perhaps slow to come. Out: events, in the order in which things happen. A model folder
  * without a tokenizer still continues token ids; its results then have no text.
  */
-import { DataError } from "../core/errors.ts";
-import type { FinishReason, GenerationRequest } from "../core/generate/generate.ts";
-import type { TextStream } from "../core/generate/text_stream.ts";
-import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
-import type { OpenedModel } from "./open_model.ts";
-import type { Prompt } from "./prompts.ts";
+import { DataError } from "../../core/errors.ts";
+import type { FinishReason, GenerationRequest } from "../../core/generate/generate.ts";
+import type { TextStream } from "../../core/generate/text_stream.ts";
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import type { OpenedModel } from "../open_model.ts";
+import type { Prompt } from "../prompts.ts";
 
 /** One finished continuation. */
 export interface Sequence {
@@ -84,9 +84,9 @@ export class Decoding {
   }
 
   async *#sample(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
-    const { generate } = await import("../core/generate/generate.ts");
-    const { RandomStream } = await import("../core/random.ts");
-    const { TextStream } = await import("../core/generate/text_stream.ts");
+    const { generate } = await import("../../core/generate/generate.ts");
+    const { RandomStream } = await import("../../core/random.ts");
+    const { TextStream } = await import("../../core/generate/text_stream.ts");
     const values = this.#values;
     const tokenizer = this.#tokenizer;
     const open = new Map<number, Open>();
@@ -137,7 +137,7 @@ export class Decoding {
   }
 
   async *#search(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
-    const { beamSearch } = await import("../core/generate/beam_search.ts");
+    const { beamSearch } = await import("../../core/generate/beam_search.ts");
     const { numBeams, numReturn, maxTokens, lengthPenalty } = this.#values;
     const options = { beams: numBeams, maxTokens, lengthPenalty, eosTokenIds: this.#eos };
     let at = -1;
