@@ -1,4 +1,4 @@
-/** Start-up: help and version beside an empty program; the budget is twice its time. */
+/** Start-up: help, version and completions beside an empty program; the budget is twice its time. */
 const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
 const EMPTY = new URL("./empty.ts", import.meta.url).pathname;
 
@@ -12,3 +12,8 @@ function run(...args: string[]): () => Promise<void> {
 Deno.bench({ name: "an empty program", group: "start", baseline: true, fn: run(EMPTY) });
 Deno.bench({ name: "parscale --help", group: "start", fn: run(ENTRY, "--help") });
 Deno.bench({ name: "parscale --version", group: "start", fn: run(ENTRY, "--version") });
+Deno.bench({
+  name: "parscale completions bash",
+  group: "start",
+  fn: run(ENTRY, "completions", "bash"),
+});

@@ -1,10 +1,12 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type * as ort from "onnxruntime-node";
+import { maxDifference, readExpectedTensors, TOLERANCE } from "../backend/goldens.ts";
 import { EXPECTED, hasWebGpu, MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
-const { default: ort } = await import("onnxruntime-node");
+const { InferenceSession, Tensor } = await import("onnxruntime-node");
 
 const EXPORT = ["export", "--model", MODEL, "--onnx", "--out", "onnx", "--capacity", "128"];
 const [TOKENS, STEPS] = [16, 12];
@@ -14,45 +16,89 @@ interface About {
   readonly programs: Record<string, { inputs: { name: string; shape: number[]; next?: string }[] }>;
 }
 
-/** Continues a prompt greedily with the exported programs alone, as the written page says. */
-async function continued(folder: string, prompt: readonly number[]): Promise<number[]> {
-  const about: About = JSON.parse(await Deno.readTextFile(`${folder}/export.json`));
-  const open = (name: string) =>
-    ort.InferenceSession.create(`${folder}/${name}.onnx`, { logSeverityLevel: 3 });
-  const [prefill, decode] = [await open("prefill"), await open("decode")];
-  // deno-lint-ignore no-explicit-any -- tensors of a library
-  const state: Record<string, any> = {};
-  for (const { name, shape, next } of about.programs.decode!.inputs) {
-    const count = shape.reduce((product, size) => product * size, 1);
-    if (next) state[name] = new ort.Tensor("float32", new Float32Array(count), shape);
+/** The exported programs in the library's own JavaScript, used as the written page says. */
+class Exported {
+  readonly #prefill: ort.InferenceSession;
+  readonly #decode: ort.InferenceSession;
+  readonly #state: Record<string, ort.Tensor> = {};
+
+  private constructor(prefill: ort.InferenceSession, decode: ort.InferenceSession, about: About) {
+    [this.#prefill, this.#decode] = [prefill, decode];
+    for (const { name, shape, next } of about.programs.decode!.inputs) {
+      const count = shape.reduce((product, size) => product * size, 1);
+      if (next) this.#state[name] = new Tensor("float32", new Float32Array(count), shape);
+    }
   }
-  const ints = (list: readonly number[], shape: number[]) =>
-    new ort.Tensor("int32", Int32Array.from(list), shape);
-  const step = async (
-    session: typeof prefill,
+
+  static async open(folder: string): Promise<Exported> {
+    const about: About = JSON.parse(await Deno.readTextFile(`${folder}/export.json`));
+    const session = (name: string) =>
+      InferenceSession.create(`${folder}/${name}.onnx`, { logSeverityLevel: 3 });
+    return new Exported(await session("prefill"), await session("decode"), about);
+  }
+
+  /** Logits of the last token of a prompt. */
+  async read(prompt: readonly number[]): Promise<Float32Array> {
+    const padded = [...prompt, ...new Array(TOKENS - prompt.length).fill(0)];
+    return await this.#step(this.#prefill, padded, 0, prompt.length - 1);
+  }
+
+  /** Logits of one more token. */
+  async append(token: number, place: number): Promise<Float32Array> {
+    return await this.#step(this.#decode, [token], place, 0);
+  }
+
+  async #step(
+    session: ort.InferenceSession,
     ids: readonly number[],
     start: number,
     last: number,
-  ) => {
+  ): Promise<Float32Array> {
+    const ints = (list: readonly number[], shape: number[]) =>
+      new Tensor("int32", Int32Array.from(list), shape);
     const found = await session.run({
       ids: ints(ids, [1, ids.length]),
       positions: ints(ids.map((_, t) => start + t), [1, ids.length]),
       start: ints([start], [1]),
       select: ints([last], [1]),
-      ...state,
+      ...this.#state,
     });
-    for (const name of Object.keys(state)) state[name] = found[`new.${name}`];
+    for (const name of Object.keys(this.#state)) this.#state[name] = found[`new.${name}`]!;
     const weights = Array.from(found.weights!.data as Float32Array);
     assert(Math.abs(weights.reduce((sum, w) => sum + w, 0) - 1) < 1e-5);
-    const logits = found.logits!.data as Float32Array;
-    return logits.indexOf(Math.max(...logits));
-  };
-  const padded = [...prompt, ...new Array(TOKENS - prompt.length).fill(0)];
-  const tokens = [await step(prefill, padded, 0, prompt.length - 1)];
+    return found.logits!.data as Float32Array;
+  }
+}
+
+/** Continues a prompt greedily with the exported programs alone. */
+async function continued(folder: string, prompt: readonly number[]): Promise<number[]> {
+  const best = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
+  const programs = await Exported.open(folder);
+  const tokens = [best(await programs.read(prompt))];
   for (let place = prompt.length; tokens.length < STEPS; place++) {
-    tokens.push(await step(decode, [tokens.at(-1)!], place, 0));
+    tokens.push(best(await programs.append(tokens.at(-1)!, place)));
   }
   return tokens;
+}
+
+for (const device of ["cpu", "webgpu"]) {
+  Deno.test(`files for ${device}: logits are the golden ones, of a prompt and token by token`, async () => {
+    await withScratch(async (cwd) => {
+      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--device", device, "-qq"];
+      assertEquals((await runParscale(args, { cwd })).code, 0);
+      const programs = await Exported.open(`${cwd}/onnx`);
+      const ids: number[] = EXPECTED.cases.single.ids[0];
+      const expected = (await readExpectedTensors("qwen2-p2-tied-f32")).get("single.logits")!;
+      const V = expected.length / ids.length;
+      for (let end = 5; end <= ids.length; end++) {
+        const logits = end === 5
+          ? await programs.read(ids.slice(0, end))
+          : await programs.append(ids[end - 1]!, end - 1);
+        const difference = maxDifference(logits, expected.subarray((end - 1) * V, end * V));
+        assert(difference <= TOLERANCE.logits, `token ${end}: ${difference}`);
+      }
+    });
+  });
 }
 
 Deno.test("the programs go on as the golden model does, and say what they take", async () => {
