@@ -12,7 +12,8 @@ export const command = defineCommand({
     "answer takes in time and memory stands beside the scores.\n\n" +
     "Finished evaluations are compared as well: pass their folders as arguments, the one to compare " +
     "with first, or - for documents of `parscale eval --json` on stdin, one after the other. Of those " +
-    "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a model with streams is worse beyond its interval.",
+    "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a " +
+    "model with streams is worse beyond its interval.",
   examples: [
     {
       text: "The paper's table",

@@ -1,6 +1,8 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { DataError } from "../../core/errors.ts";
-import type { Score, ScoreRequest } from "../../core/generate/score.ts";
+import { checkTokens } from "../../core/generate/prefill.ts";
+import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
+import { encodePair } from "../../core/tokenizer/pair.ts";
 import { type OpenedModel, openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -72,8 +74,6 @@ async function scoreRows(
   name: string,
   weights: boolean,
 ): Promise<Record<string, unknown>[]> {
-  const { checkTokens } = await import("../../core/generate/prefill.ts");
-  const { scoreBatch } = await import("../../core/generate/score.ts");
   const results: Record<string, unknown>[] = [];
   const requests: { request: ScoreRequest; at: number }[] = [];
   for (const [at, row] of rows.entries()) {
@@ -130,7 +130,6 @@ async function readFields(
     textOf(prompt, "prompt", name, row.line),
     textOf(continuation, "continuation", name, row.line),
   ] as const;
-  const { encodePair } = await import("../../core/tokenizer/pair.ts");
   const tokenizer = await model.tokenizer();
   return () => encodePair(tokenizer, ...texts, model.checkpoint.config.eosTokenIds[0]);
 }

@@ -5,6 +5,7 @@
  * here is collected; whoever maps must unmap, and an address used after that is a crash.
  */
 import { EnvironmentError } from "../errors.ts";
+import { LIBC } from "./libc.ts";
 
 const SYMBOLS = {
   mmap: { parameters: ["pointer", "usize", "i32", "i32", "i32", "i64"], result: "pointer" },
@@ -13,11 +14,6 @@ const SYMBOLS = {
   open: { parameters: ["buffer", "i32"], result: "i32" },
   close: { parameters: ["i32"], result: "i32" },
 } as const;
-
-const LIBC: Readonly<Partial<Record<typeof Deno.build.os, string>>> = {
-  linux: "libc.so.6",
-  darwin: "libSystem.B.dylib",
-};
 
 const [READ, WRITE] = [1, 2];
 const [SHARED, PRIVATE] = [1, 2];

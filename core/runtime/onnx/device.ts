@@ -80,11 +80,11 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {
-    return this.#pool.plan(program, weights);
+    return this.#pool.plan(this.#pool.prepare(program), weights);
   }
 
   compile(program: Program, weights: Weights): Promise<Executable> {
-    const ready = this.#pool.lower(program, weights);
+    const ready = this.#pool.lower(this.#pool.prepare(program), weights);
     const session = this.#pool.session(ready);
     return Promise.resolve(new OnnxExecutable(this.#api, ready, session, this.#bindings));
   }

@@ -7,7 +7,8 @@
  */
 import type { Node, Shape, Value } from "../../graph/types.ts";
 import type { OnnxType } from "./capi.ts";
-import type { Lowering } from "./lower.ts";
+import type { Lowering, WeightForm } from "./lower.ts";
+import { packing, quantizedFormat } from "./quantize.ts";
 
 /** Adds the operators that compute a node, the last of which names its result `output`. */
 export type Rule = (l: Lowering, node: Node, output: string) => void;
@@ -20,8 +21,7 @@ export interface Target {
   readonly writesOverOperands: boolean;
 }
 
-/** Domain of the library's own operators. */
-export const CONTRIB = "com.microsoft";
+const CONTRIB = "com.microsoft";
 
 /** An operator with the same operands and no attributes. */
 function same(type: string): Rule {
@@ -46,57 +46,75 @@ const matmul: Rule = (l, node, output) => {
   }
 };
 
-/** `Gemm` packs a constant matrix when the session is made; quantised matrices have their own op. */
-const linear: Rule = (l, node, output) => {
-  const [x, weight, bias] = node.inputs as [Value, Value, Value?];
-  if (l.isParameter(weight) && l.options.matrices.kind !== "f32") {
-    const operands = { x: l.get(x), weight, bias: bias && l.get(bias), type: "f32" } as const;
-    return quantizedLinear(l, operands, output);
-  }
-  const matrix = l.isParameter(weight)
-    ? l.weight(weight, "matrix", "f32", weight.shape)
-    : l.get(weight);
-  const biases = bias ? [l.get(bias)] : [];
-  l.model.node("Gemm", [l.get(x), matrix, ...biases], { transB: 1 }, { output });
-};
+/**
+ * `Gemm` packs a constant matrix when the session is made; quantised matrices have their own op. With
+ * f16 a fixed matrix is f16, and so is the product, between casts.
+ */
+export function linear(type: "f32" | "f16"): Rule {
+  return (l, node, output) => {
+    const [x, weight, bias] = node.inputs as [Value, Value, Value?];
+    const isWeight = l.isParameter(weight);
+    const half = type === "f16" && isWeight;
+    const operand = (value: Value) => {
+      if (!half) return l.get(value);
+      return l.isParameter(value)
+        ? l.weight(value, "matrix", type, value.shape)
+        : l.as("f16", l.get(value));
+    };
+    const biases = bias ? [operand(bias)] : [];
+    const widened = half ? {} : { output };
+    let result: string;
+    if (isWeight && l.options.matrices.kind !== "f32") {
+      result = quantized(l, { x: operand(x), weight, biases, type }, widened.output);
+    } else {
+      const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
+      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, widened);
+    }
+    if (half) l.model.node("Cast", [result], { to: 1 }, { output });
+  };
+}
 
 /** x Wᵀ + b with a weight in 8 or 4 bits; `type` is that of x, b and the scales. */
-export function quantizedLinear(
+function quantized(
   l: Lowering,
-  { x, weight, bias, type }: {
+  { x, weight, biases, type }: {
     x: string;
     weight: Value;
-    bias: string | undefined;
+    biases: readonly string[];
     type: "f32" | "f16";
   },
-  output?: string,
+  output: string | undefined,
 ): string {
-  const format = l.options.matrices;
-  if (format.kind === "f32") throw new TypeError("Cannot quantise to f32");
-  const [N, K] = weight.shape as [number, number];
-  const bits = format.kind === "q8" ? 8 : 4;
-  const blocks = Math.ceil(K / format.block);
-  const packed = l.weight(weight, "blocks", "u8", [N, blocks, format.block * bits / 8]);
+  const { block } = quantizedFormat(l.options.matrices);
+  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, l.options.matrices);
+  const packed = l.weight(weight, "blocks", "u8", [N, blocks, block * bits / 8]);
   const scales = l.weight(weight, "scales", type, [N * blocks]);
-  const optional = bias ? ["", "", bias] : [];
+  const optional = biases.length > 0 ? ["", "", ...biases] : [];
   // Level 4 also rounds the activations of each block to 8 bits: several times faster.
-  const attributes = { N, K, bits, block_size: format.block, accuracy_level: 4 };
+  const attributes = { N, K, bits, block_size: block, accuracy_level: 4 };
   const inputs = [x, packed, scales, ...optional];
   return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
 }
 
-/** The table stays as the checkpoint stores it (and in its file); only the rows read are widened. */
-const embedding: Rule = (l, node, output) => {
-  const [table, ids] = node.inputs as [Value, Value];
-  if (!l.isParameter(table)) return gather(l, { ...node, attributes: { axis: 0 } }, output);
-  const type = l.storedType(table);
-  const stored = l.weight(table, "stored", type, table.shape);
-  if (type === "f32") l.model.node("Gather", [stored, l.get(ids)], {}, { output });
-  else {
-    const rows = l.model.node("Gather", [stored, l.get(ids)]);
-    l.model.node("Cast", [rows], { to: 1 }, { output });
-  }
-};
+/**
+ * The rows of a table that are read, widened; `keep` says how the table itself is kept, in which type
+ * and form.
+ */
+export function embedding(
+  keep: (l: Lowering, table: Value) => { readonly form: WeightForm; readonly type: OnnxType },
+): Rule {
+  return (l, node, output) => {
+    const [table, ids] = node.inputs as [Value, Value];
+    if (!l.isParameter(table)) return gather(l, { ...node, attributes: { axis: 0 } }, output);
+    const { form, type } = keep(l, table);
+    const weight = l.weight(table, form, type, table.shape);
+    if (type === "f32") l.model.node("Gather", [weight, l.get(ids)], {}, { output });
+    else {
+      const rows = l.model.node("Gather", [weight, l.get(ids)]);
+      l.model.node("Cast", [rows], { to: 1 }, { output });
+    }
+  };
+}
 
 const rmsNorm: Rule = (l, node, output) => {
   const epsilon = { float: node.attributes.epsilon as number };
@@ -268,8 +286,9 @@ const writeSlots: Rule = (l, node, output) => {
 };
 
 const rules: Readonly<Record<string, Rule>> = {
-  linear,
-  embedding,
+  linear: linear("f32"),
+  // As the checkpoint stores it, and in its file.
+  embedding: embedding((l, table) => ({ form: "stored", type: l.storedType(table) })),
   rms_norm: rmsNorm,
   rope,
   softmax: (l, node, output) => l.model.node("Softmax", l.operands(node), { axis: -1 }, { output }),

@@ -6,12 +6,73 @@
  * first. The last block of a row is padded with z, which stands for 0.
  */
 
+import type { Shape } from "../../graph/types.ts";
+import { ELEMENT_BYTES, type WeightType, widenInto } from "../../widen.ts";
+import type { MatrixFormat } from "./lower.ts";
+
 /** A quantised matrix. */
 export interface Quantized {
   /** [N, blocks, block · bits / 8] */
   readonly codes: Uint8Array;
   /** [N · blocks] */
   readonly scales: Float32Array;
+}
+
+/** A format that quantises. */
+export type QuantizedFormat = Exclude<MatrixFormat, { readonly kind: "f32" }>;
+
+/** The format, which must be one that quantises. */
+export function quantizedFormat(format: MatrixFormat): QuantizedFormat {
+  if (format.kind === "f32") throw new TypeError("Cannot quantise to f32");
+  return format;
+}
+
+/** Sizes of a matrix in blocks. */
+export interface Packing {
+  readonly rows: number;
+  readonly columns: number;
+  readonly bits: 8 | 4;
+  /** Per row. */
+  readonly blocks: number;
+  /** Bytes of the codes of one row. */
+  readonly rowBytes: number;
+}
+
+/** How a matrix [rows, columns] is cut into blocks. */
+export function packing(shape: Shape, format: MatrixFormat): Packing {
+  const { kind, block } = quantizedFormat(format);
+  const [rows, columns] = shape as [number, number];
+  const bits = kind === "q8" ? 8 : 4;
+  const blocks = Math.ceil(columns / block);
+  return { rows, columns, bits, blocks, rowBytes: blocks * block * bits / 8 };
+}
+
+/** Elements widened at a time while quantising. */
+const WIDENED_ELEMENTS = 1 << 20;
+
+/**
+ * Quantises a matrix from its stored bytes into given memory, a few rows at a time, so that the
+ * widened matrix never exists as a whole.
+ */
+export function quantizeStored(
+  bytes: Uint8Array,
+  type: WeightType,
+  shape: Shape,
+  format: QuantizedFormat,
+  { codes, scales }: Quantized,
+): void {
+  const { rows, columns, bits, blocks, rowBytes } = packing(shape, format);
+  const step = Math.max(1, Math.floor(WIDENED_ELEMENTS / columns));
+  const buffer = new Float32Array(Math.min(step, rows) * columns);
+  for (let row = 0; row < rows; row += step) {
+    const count = Math.min(step, rows - row);
+    const values = buffer.subarray(0, count * columns);
+    widenInto(values, bytes.subarray(row * columns * ELEMENT_BYTES[type]), type);
+    quantize(values, count, columns, bits, format.block, {
+      codes: codes.subarray(row * rowBytes),
+      scales: scales.subarray(row * blocks),
+    });
+  }
 }
 
 /** Quantises a matrix [rows, columns] into given memory; `codes` starts at a multiple of 4 bytes. */

@@ -40,20 +40,24 @@ export class SessionPool {
     return [...this.#sessions.values()].reduce((count, map) => count + map.size, 0);
   }
 
-  /** Rewrites and lowers a program. */
+  /** Rewrites a program into ops that are lowered. */
+  prepare(program: Program): Program {
+    return prepare(program, (op) => lowers(op, this.#options.target));
+  }
+
+  /** Lowers a prepared program. */
   lower(program: Program, weights: Weights): Ready {
-    const prepared = prepare(program, (op) => lowers(op, this.#options.target));
     const storedType = (name: string) => weights.get(name)?.dtype as OnnxType | undefined;
-    const lowered = lower(prepared, { ...this.#options, storedType });
-    return { program: prepared, lowered, weights };
+    const lowered = lower(program, { ...this.#options, storedType });
+    return { program, lowered, weights };
   }
 
   /**
    * Temporaries are planned as if they lay in one arena; ONNX Runtime keeps one of its own, with some
    * loss between them. It does not know the sizes, so results never take the memory of operands.
    */
-  plan(source: Program, weights: Weights): MemoryPlan {
-    const { program, lowered } = this.lower(source, weights);
+  plan(program: Program, weights: Weights): MemoryPlan {
+    const { lowered } = this.lower(program, weights);
     const plan = planMemory(program, { reuseInputs: false });
     let parameters = 0;
     for (const use of lowered.weights.values()) parameters += weightBytes(use);

@@ -4,9 +4,9 @@
  */
 import { narrow } from "../../widen.ts";
 import type { Weights } from "../device.ts";
-import { storedBytes, weightValues } from "../weights.ts";
+import { storedBytes, storedType, weightValues } from "../weights.ts";
 import type { MatrixFormat, WeightUse } from "./lower.ts";
-import { quantize, type Quantized } from "./quantize.ts";
+import { packing, type Quantized, quantizedFormat, quantizeStored } from "./quantize.ts";
 
 /** See the head of this file. */
 export class WeightContents {
@@ -31,17 +31,14 @@ export class WeightContents {
 
   #quantized(parameter: string): Quantized {
     if (this.#last?.parameter === parameter) return this.#last.quantized;
-    if (this.#matrices.kind === "f32") throw new TypeError("Cannot quantise to f32");
+    const format = quantizedFormat(this.#matrices);
     const weight = this.#weights.get(parameter)!;
-    const { kind, block } = this.#matrices;
-    const [rows, columns] = weight.shape as [number, number];
-    const bits = kind === "q8" ? 8 : 4;
-    const blocks = Math.ceil(columns / block);
+    const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const quantized = {
-      codes: new Uint8Array(rows * blocks * block * bits / 8),
+      codes: new Uint8Array(rows * rowBytes),
       scales: new Float32Array(rows * blocks),
     };
-    quantize(weightValues(weight), rows, columns, bits, block, quantized);
+    quantizeStored(storedBytes(weight), storedType(weight), weight.shape, format, quantized);
     this.#last = { parameter, quantized };
     return quantized;
   }

@@ -6,17 +6,14 @@
  * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
 import type { FileTensor, HostTensor, Weights } from "../device.ts";
-import { elementBytes, tensorBytes } from "../../graph/types.ts";
+import { tensorBytes } from "../../graph/types.ts";
 import { MemoryMap } from "../memory_map.ts";
 import { widenInto } from "../../widen.ts";
 import { hostBytes, storedType } from "../weights.ts";
 import type { Handle, OnnxApi } from "./capi.ts";
 import type { MatrixFormat, WeightUse } from "./lower.ts";
-import { quantize } from "./quantize.ts";
+import { packing, quantizedFormat, quantizeStored } from "./quantize.ts";
 import { type Initializers, weightBytes } from "./session.ts";
-
-/** Elements widened at a time while quantising. */
-const QUANTIZE_ELEMENTS = 1 << 20;
 
 interface QuantizedMemory {
   readonly codes: MemoryMap;
@@ -90,43 +87,27 @@ export class WeightMemory implements Initializers {
     return Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
   }
 
-  /** The stored bytes of a weight from some element on; no copy is made. */
-  #bytes(weight: HostTensor | FileTensor, element = 0): Uint8Array {
-    const start = element * elementBytes(weight.dtype);
-    if (!("path" in weight)) return hostBytes(weight).subarray(start);
-    const length = tensorBytes(weight) - start;
-    return new Uint8Array(this.#file(weight.path).buffer(weight.offset + start, length));
+  /** The stored bytes of a weight; no copy is made. */
+  #bytes(weight: HostTensor | FileTensor): Uint8Array {
+    if (!("path" in weight)) return hostBytes(weight);
+    return new Uint8Array(this.#file(weight.path).buffer(weight.offset, tensorBytes(weight)));
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
     const known = this.#quantized.get(use.parameter);
     if (known) return known;
-    if (this.#matrices.kind === "f32") throw new TypeError("Cannot quantise to f32");
-    const { kind, block } = this.#matrices;
-    const bits = kind === "q8" ? 8 : 4;
-    const [rows, columns] = weight.shape as [number, number];
-    const blocksPerRow = Math.ceil(columns / block);
-    const rowBytes = blocksPerRow * block * bits / 8;
+    const format = quantizedFormat(this.#matrices);
+    const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const made = {
       codes: MemoryMap.allocate(rows * rowBytes),
-      scales: MemoryMap.allocate(rows * blocksPerRow * 4),
+      scales: MemoryMap.allocate(rows * blocks * 4),
     };
     this.#kept.push(made.codes, made.scales);
     this.#quantized.set(use.parameter, made);
-    const codes = new Uint8Array(made.codes.buffer());
-    const scales = new Float32Array(made.scales.buffer());
-    // A few rows at a time, so that the widened matrix never exists as a whole.
-    const step = Math.max(1, Math.floor(QUANTIZE_ELEMENTS / columns));
-    const buffer = new Float32Array(Math.min(step, rows) * columns);
-    for (let row = 0; row < rows; row += step) {
-      const count = Math.min(step, rows - row);
-      const values = buffer.subarray(0, count * columns);
-      widenInto(values, this.#bytes(weight, row * columns), storedType(weight));
-      quantize(values, count, columns, bits, block, {
-        codes: codes.subarray(row * rowBytes),
-        scales: scales.subarray(row * blocksPerRow),
-      });
-    }
+    quantizeStored(this.#bytes(weight), storedType(weight), weight.shape, format, {
+      codes: new Uint8Array(made.codes.buffer()),
+      scales: new Float32Array(made.scales.buffer()),
+    });
     return made;
   }
 }

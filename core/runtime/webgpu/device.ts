@@ -6,7 +6,6 @@
  * computed on the processor (see `host_part.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
-import { prepare } from "../../graph/rewrite.ts";
 import { formatType, type Program, type TensorType } from "../../graph/types.ts";
 import { EnvironmentError, UsageError } from "../../errors.ts";
 import {
@@ -21,8 +20,7 @@ import {
 } from "../device.ts";
 import type { Handle } from "../onnx/capi.ts";
 import { bindingRegistry, OnnxExecutable } from "../onnx/executable.ts";
-import { lowers, type MatrixFormat } from "../onnx/lower.ts";
-import type { Target } from "../onnx/lowering_rules.ts";
+import type { MatrixFormat } from "../onnx/lower.ts";
 import { Session } from "../onnx/session.ts";
 import { SessionPool } from "../onnx/session_pool.ts";
 import { Gpu, roomError } from "./gpu.ts";
@@ -47,7 +45,6 @@ export class WebGpuDevice implements Device {
   readonly cacheType: Elements;
   readonly #gpu: Gpu;
   readonly #moves: Moves;
-  readonly #target: Target;
   readonly #pool: SessionPool;
   readonly #weights = new Map<Weights, GpuWeights>();
   readonly #live = new Set<Allocation>();
@@ -58,12 +55,15 @@ export class WebGpuDevice implements Device {
   constructor({ elements = "f32", matrices = { kind: "f32" } }: WebGpuOptions = {}) {
     this.cacheType = elements;
     const gpu = new Gpu();
-    [this.#gpu, this.#moves, this.#target] = [gpu, new Moves(gpu), webGpuTarget(elements)];
-    this.#pool = new SessionPool({ matrices, target: this.#target }, ({ lowered, weights }) => {
-      const loaded = this.#weights.get(weights) ?? new GpuWeights(gpu, weights, matrices);
-      this.#weights.set(weights, loaded);
-      return new Session(gpu.api, lowered, loaded, (options) => gpu.configure(options));
-    });
+    [this.#gpu, this.#moves] = [gpu, new Moves(gpu)];
+    this.#pool = new SessionPool(
+      { matrices, target: webGpuTarget(elements) },
+      ({ lowered, weights }) => {
+        const loaded = this.#weights.get(weights) ?? new GpuWeights(gpu, weights, matrices);
+        this.#weights.set(weights, loaded);
+        return new Session(gpu.api, lowered, loaded, (options) => gpu.configure(options));
+      },
+    );
     this.#lost = new FinalizationRegistry((allocation) => this.#free(allocation));
     this.#bindings = bindingRegistry(gpu.api);
     if (elements === "f16") this.#requireHalf();
@@ -128,7 +128,7 @@ export class WebGpuDevice implements Device {
   }
 
   #split(program: Program) {
-    return split(prepare(program, (op) => lowers(op, this.#target)), staysOnHost);
+    return split(this.#pool.prepare(program), staysOnHost);
   }
 
   #free(allocation: Allocation): void {

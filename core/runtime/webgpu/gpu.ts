@@ -6,7 +6,7 @@
  * fro, and does so in silence. Sessions here refuse to, so an op without a kernel is an error.
  */
 import { EnvironmentError } from "../../errors.ts";
-import { type DType, elementCount, type TensorType } from "../../graph/types.ts";
+import type { DType } from "../../graph/types.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../onnx/capi.ts";
 import { OnnxModel } from "../onnx/model.ts";
 import { Session } from "../onnx/session.ts";
@@ -137,15 +137,6 @@ export class Gpu {
       this.#alive.length = 0;
     }
   }
-}
-
-/** Host memory for a tensor of the GPU. */
-export function hostArray(type: TensorType): Float32Array | Int32Array | Uint16Array {
-  const count = elementCount(type.shape);
-  if (type.dtype === "f32") return new Float32Array(count);
-  if (type.dtype === "i32") return new Int32Array(count);
-  if (type.dtype === "f16") return new Uint16Array(count);
-  throw new TypeError(`Cannot keep ${type.dtype} on webgpu, expected f32, f16 or i32`);
 }
 
 /** What the library says when a tensor is larger than the GPU takes, or memory is short. */

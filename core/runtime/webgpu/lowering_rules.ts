@@ -8,7 +8,8 @@ import type { Node, Value } from "../../graph/types.ts";
 import type { Lowering } from "../onnx/lower.ts";
 import {
   CPU_TARGET,
-  quantizedLinear,
+  embedding,
+  linear,
   type Rule,
   type Target,
   tokenLogprobs,
@@ -38,48 +39,6 @@ function transposed(l: Lowering, x: Value): string {
   return l.model.node("Transpose", [l.get(x)], { perm });
 }
 
-function linear(type: Elements): Rule {
-  return (l, node, output) => {
-    const [x, weight, bias] = node.inputs as [Value, Value, Value?];
-    const isWeight = l.isParameter(weight);
-    const half = type === "f16" && isWeight;
-    const operand = (value: Value) => {
-      if (!half) return l.get(value);
-      return l.isParameter(value)
-        ? l.weight(value, "matrix", type, value.shape)
-        : l.as("f16", l.get(value));
-    };
-    const biases = bias ? [operand(bias)] : [];
-    const widened = half ? {} : { output };
-    let result: string;
-    if (isWeight && l.options.matrices.kind !== "f32") {
-      const operands = { x: operand(x), weight, bias: biases[0], type };
-      result = quantizedLinear(l, operands, widened.output);
-    } else {
-      const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
-      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, widened);
-    }
-    if (half) l.model.node("Cast", [result], { to: 1 }, { output });
-  };
-}
-
-/** bf16 is no type of the provider, so the table is widened, or narrowed, when it is loaded. */
-function embedding(type: Elements): Rule {
-  return (l, node, output) => {
-    const [table, ids] = node.inputs as [Value, Value];
-    if (!l.isParameter(table)) {
-      l.model.node("Gather", [l.get(table), l.get(ids)], { axis: 0 }, { output });
-      return;
-    }
-    const weight = l.weight(table, "matrix", type, table.shape);
-    if (type === "f32") l.model.node("Gather", [weight, l.get(ids)], { axis: 0 }, { output });
-    else {
-      const rows = l.model.node("Gather", [weight, l.get(ids)], { axis: 0 });
-      l.model.node("Cast", [rows], { to: 1 }, { output });
-    }
-  };
-}
-
 /**
  * The slot of every element that is written; nothing else is touched when the output is bound to the
  * memory of the buffer. The provider scatters by i32 too, which start positions are.
@@ -101,7 +60,8 @@ export function webGpuTarget(elements: Elements): Target {
     ...CPU_TARGET.rules,
     matmul,
     linear: linear(elements),
-    embedding: embedding(elements),
+    // bf16 is no type of the provider, so the table is widened, or narrowed, when it is loaded.
+    embedding: embedding(() => ({ form: "matrix", type: elements })),
     token_logprobs: tokenLogprobs({ hasLogSumExp: false }),
     write_slots: writeSlots,
   };

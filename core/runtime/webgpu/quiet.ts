@@ -4,6 +4,7 @@
  * The GPU layer below the provider prints what it thinks of every driver that it finds, straight to the
  * descriptor. What is wrong comes back as an error as well, and stderr belongs to the command line.
  */
+import { LIBC } from "../libc.ts";
 
 const SYMBOLS = {
   open: { parameters: ["buffer", "i32"], result: "i32" },
@@ -11,11 +12,6 @@ const SYMBOLS = {
   dup2: { parameters: ["i32", "i32"], result: "i32" },
   close: { parameters: ["i32"], result: "i32" },
 } as const;
-
-const LIBC: Readonly<Partial<Record<typeof Deno.build.os, string>>> = {
-  linux: "libc.so.6",
-  darwin: "libSystem.B.dylib",
-};
 
 const [STDERR, WRITE_ONLY] = [2, 1];
 

@@ -6,9 +6,10 @@
  */
 import { elementCount, tensorBytes, type TensorType } from "../../graph/types.ts";
 import type { HostArray } from "../device.ts";
+import { HOST_ARRAYS } from "../host_device.ts";
 import type { Handle, OnnxType } from "../onnx/capi.ts";
 import type { OnnxValue } from "../onnx/executable.ts";
-import { type Gpu, hostArray } from "./gpu.ts";
+import type { Gpu } from "./gpu.ts";
 
 /** What must be freed when nobody refers to the tensor any more. */
 export interface Allocation {
@@ -27,6 +28,9 @@ export class GpuTensor implements OnnxValue {
 
   /** What is in it is undefined. */
   constructor(gpu: Gpu, { dtype, shape }: TensorType) {
+    if (dtype === "bf16" || dtype === "bool") {
+      throw new TypeError(`Cannot keep ${dtype} on webgpu, expected f32, f16 or i32`);
+    }
     [this.#gpu, this.dtype, this.shape] = [gpu, dtype, shape];
     const buffer = gpu.allocate(this.byteLength);
     const value = gpu.tensor(buffer, this.byteLength, shape, dtype as OnnxType);
@@ -62,6 +66,6 @@ export class GpuTensor implements OnnxValue {
   }
 
   get #array(): HostArray {
-    return this.#copy ??= hostArray(this);
+    return this.#copy ??= new HOST_ARRAYS[this.dtype](elementCount(this.shape));
   }
 }
