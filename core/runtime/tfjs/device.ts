@@ -19,6 +19,7 @@ import {
   type Weights,
 } from "../device.ts";
 import { HostDevice, letSignalsThrough } from "../host_device.ts";
+import { Owned } from "../owned.ts";
 import { weightValues } from "../weights.ts";
 import { evaluate } from "./evaluate.ts";
 import { type Slot, Storage, type Tensor, type TensorFlow, TfjsTensor } from "./storage.ts";
@@ -29,8 +30,10 @@ export class TfjsDevice extends HostDevice implements Device {
   readonly isDistant = true;
   readonly pieceElements = 2 ** 22;
   readonly #tf: TensorFlow;
-  readonly #slots = new Set<Slot>();
-  readonly #lost: FinalizationRegistry<Slot>;
+  readonly #slots = new Owned<Slot>((slot) => {
+    slot.tensor?.dispose();
+    slot.tensor = undefined;
+  });
   /** Weights that were brought over, which all programs share. */
   readonly #weights = new WeakMap<HostTensor | FileTensor, TfjsTensor>();
 
@@ -38,7 +41,6 @@ export class TfjsDevice extends HostDevice implements Device {
   constructor(tf: TensorFlow) {
     super();
     this.#tf = tf;
-    this.#lost = new FinalizationRegistry((slot) => this.#free(slot));
   }
 
   /**
@@ -80,8 +82,7 @@ export class TfjsDevice extends HostDevice implements Device {
 
   allocate(type: TensorType): TfjsTensor {
     const storage = new Storage(this.#tf, type);
-    this.#slots.add(storage.slot);
-    this.#lost.register(storage, storage.slot);
+    this.#slots.add(storage, storage.slot);
     return new TfjsTensor(storage, 0, type);
   }
 
@@ -101,7 +102,7 @@ export class TfjsDevice extends HostDevice implements Device {
   }
 
   close(): void {
-    for (const slot of this.#slots) this.#free(slot);
+    this.#slots.close();
   }
 
   #weight(weight: HostTensor | FileTensor, type: TensorType): TfjsTensor {
@@ -111,12 +112,6 @@ export class TfjsDevice extends HostDevice implements Device {
     this.#tf.tidy(() => tensor.storage.put(0, this.#tf.tensor(weightValues(weight))));
     this.#weights.set(weight, tensor);
     return tensor;
-  }
-
-  #free(slot: Slot): void {
-    slot.tensor?.dispose();
-    slot.tensor = undefined;
-    this.#slots.delete(slot);
   }
 }
 

@@ -23,6 +23,7 @@ import { bindingRegistry, OnnxExecutable } from "../onnx/executable.ts";
 import type { MatrixFormat } from "../onnx/lower.ts";
 import { Session } from "../onnx/session.ts";
 import { SessionPool } from "../onnx/session_pool.ts";
+import { Owned } from "../owned.ts";
 import { Gpu, roomError } from "./gpu.ts";
 import { HostPart, split } from "./host_part.ts";
 import { type Elements, staysOnHost, webGpuTarget } from "./lowering_rules.ts";
@@ -47,8 +48,7 @@ export class WebGpuDevice implements Device {
   readonly #moves: Moves;
   readonly #pool: SessionPool;
   readonly #weights = new Map<Weights, GpuWeights>();
-  readonly #live = new Set<Allocation>();
-  readonly #lost: FinalizationRegistry<Allocation>;
+  readonly #memory: Owned<Allocation>;
   readonly #bindings: FinalizationRegistry<Handle>;
 
   /** @throws {EnvironmentError} when there is no GPU, or it has no f16 and that is asked for */
@@ -64,7 +64,10 @@ export class WebGpuDevice implements Device {
         return new Session(gpu.api, lowered, loaded, (options) => gpu.configure(options));
       },
     );
-    this.#lost = new FinalizationRegistry((allocation) => this.#free(allocation));
+    this.#memory = new Owned(({ value, buffer }) => {
+      gpu.api.release("Value", value);
+      gpu.free(buffer);
+    });
     this.#bindings = bindingRegistry(gpu.api);
     if (elements === "f16") this.#requireHalf();
   }
@@ -85,8 +88,7 @@ export class WebGpuDevice implements Device {
   /** @throws {EnvironmentError} when the GPU has no room for it */
   allocate(type: TensorType): GpuTensor {
     const tensor = new GpuTensor(this.#gpu, type);
-    this.#live.add(tensor.allocation);
-    this.#lost.register(tensor, tensor.allocation);
+    this.#memory.add(tensor, tensor.allocation);
     try {
       this.#moves.clear(tensor);
     } catch (error) {
@@ -112,7 +114,7 @@ export class WebGpuDevice implements Device {
   }
 
   free(tensor: DeviceTensor): void {
-    this.#free((tensor as GpuTensor).allocation);
+    this.#memory.free((tensor as GpuTensor).allocation);
   }
 
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
@@ -123,18 +125,12 @@ export class WebGpuDevice implements Device {
     this.#pool.close();
     this.#moves.close();
     for (const weights of this.#weights.values()) weights.free();
-    for (const allocation of this.#live) this.#free(allocation);
+    this.#memory.close();
     this.#gpu.close();
   }
 
   #split(program: Program) {
     return split(this.#pool.prepare(program), staysOnHost);
-  }
-
-  #free(allocation: Allocation): void {
-    if (!this.#live.delete(allocation)) return; // freed before, by hand or by closing
-    this.#gpu.api.release("Value", allocation.value);
-    this.#gpu.free(allocation.buffer);
   }
 
   /** A GPU without 16-bit arithmetic fails at the first program that needs it; better now. */

@@ -1,0 +1,31 @@
+/**
+ * Things that must be given back by hand, each once, whatever comes first: the last reference to their
+ * holder is gone, somebody frees them, or the device is closed.
+ */
+export class Owned<T> {
+  readonly #release: (thing: T) => void;
+  readonly #live = new Set<T>();
+  readonly #lost: FinalizationRegistry<T>;
+
+  /** `release` gives one back; a thing must not refer to its holder. */
+  constructor(release: (thing: T) => void) {
+    this.#release = release;
+    this.#lost = new FinalizationRegistry((thing) => this.free(thing));
+  }
+
+  /** Takes charge of a thing for as long as its holder is referred to. */
+  add(holder: WeakKey, thing: T): void {
+    this.#live.add(thing);
+    this.#lost.register(holder, thing);
+  }
+
+  /** Gives a thing back, unless that was done before. */
+  free(thing: T): void {
+    if (this.#live.delete(thing)) this.#release(thing);
+  }
+
+  /** Gives everything back. */
+  close(): void {
+    for (const thing of this.#live) this.free(thing);
+  }
+}
