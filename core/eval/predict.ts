@@ -10,7 +10,7 @@ import type { Engine } from "../generate/engine.ts";
 import { beamSearch } from "../generate/beam_search.ts";
 import { generate, type GenerationRequest } from "../generate/generate.ts";
 import { PromptCache } from "../generate/prompt_cache.ts";
-import { GREEDY } from "../generate/sampling.ts";
+import { GREEDY } from "../sampling.ts";
 import { scoreSets } from "../generate/score_sets.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import { RandomStream } from "../random.ts";

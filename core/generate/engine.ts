@@ -27,6 +27,18 @@ export interface ForwardInput {
   readonly select: readonly number[];
   /** For the `score` head: the token whose log-probability is asked, per selected token. */
   readonly targets?: readonly number[];
+  /** For the `sample` head: `samplingNumbers` of every selected token, one after the other. */
+  readonly sampling?: readonly number[];
+}
+
+/** One step of a batch whose tokens the device draws. */
+export interface DrawInput {
+  /** What each sequence goes on with; absent: what the last draw on this cache gave it. */
+  readonly ids?: readonly number[];
+  /** Tokens each sequence already has in the cache. */
+  readonly start: readonly number[];
+  /** `samplingNumbers` of every sequence, one after the other. */
+  readonly sampling: readonly number[];
 }
 
 interface Prepared {
@@ -103,19 +115,43 @@ export class Engine {
     return step;
   }
 
+  /**
+   * Appends one token to every sequence of a cache and lets the device draw the next ones, which has to
+   * be one that `drawsTokens`. Resolves once the step is issued, to what waits for its tokens: so the
+   * next step may be issued before the host knows what this one drew.
+   * @throws {EnvironmentError} when the step needs more memory than the limit
+   */
+  draw(cache: KvCache, input: DrawInput): Promise<() => HostArray> {
+    const step = this.#running.then(() => this.#draw(cache, input));
+    this.#running = step.catch(() => {});
+    return step;
+  }
+
+  async #draw(cache: KvCache, { ids, start, sampling }: DrawInput): Promise<() => HostArray> {
+    const { device } = this;
+    const { batch, capacity } = cache;
+    checkRoom(cache, start.length, Math.max(...start) + 1);
+    const sizes = { batch, tokens: 1, capacity, selected: batch };
+    const { executable, inputs, outputs } = await this.#prepare(sizes, { head: "sample" });
+    const { tokens, next } = cache.drawn;
+    if (ids) device.write(tokens, ids);
+    for (const name of ["start", "positions"]) device.write(inputs.get(name)!, start);
+    device.write(inputs.get("select")!, Int32Array.from(start.keys()));
+    device.write(inputs.get("sampling")!, sampling);
+    const own = [["ids", next], ["tokens", tokens]] as const;
+    await executable.run(new Map([...inputs, ...cache.tensors, ...outputs, ...own]));
+    if (device.readLater) return device.readLater(tokens);
+    const drawn = device.read(tokens).slice();
+    return () => drawn;
+  }
+
   async #step(
     cache: KvCache,
     input: ForwardInput,
     options: ForwardOptions,
   ): Promise<ReadonlyMap<string, HostArray>> {
     const tokens = input.ids[0]!.length;
-    const end = Math.max(...input.start) + tokens;
-    if (input.ids.length !== cache.batch || end > cache.capacity) {
-      throw new RangeError(
-        `Cannot append to the cache: found ${input.ids.length} sequences up to slot ${end}, ` +
-          `expected ${cache.batch} up to ${cache.capacity}`,
-      );
-    }
+    checkRoom(cache, input.ids.length, Math.max(...input.start) + tokens);
     const sizes: ForwardSizes = {
       batch: cache.batch,
       tokens,
@@ -136,6 +172,7 @@ export class Engine {
     );
     write("select", input.select);
     if (input.targets) write("targets", input.targets);
+    if (input.sampling) write("sampling", input.sampling);
     const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);
     await prepared.executable.run(bindings);
     return new Map([...prepared.outputs].map(([name, tensor]) => [name, device.read(tensor)]));
@@ -183,4 +220,12 @@ export class Engine {
       { hints: ["use fewer rows at once, shorter texts, or weights of fewer bits"] },
     );
   }
+}
+
+function checkRoom({ batch, capacity }: KvCache, sequences: number, end: number): void {
+  if (sequences === batch && end <= capacity) return;
+  throw new RangeError(
+    `Cannot append to the cache: found ${sequences} sequences up to slot ${end}, ` +
+      `expected ${batch} up to ${capacity}`,
+  );
 }

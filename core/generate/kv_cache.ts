@@ -21,6 +21,12 @@ export function bucketFor(device: Device, slots: number): number {
   return Math.max(1, Math.ceil(slots / BUCKET)) * BUCKET;
 }
 
+/** One token of each sequence, [B] as results of a step, and the same as [B, 1] for the next step. */
+export interface DrawnTokens {
+  readonly tokens: DeviceTensor;
+  readonly next: DeviceTensor;
+}
+
 /** KV cache of a batch of sequences. Dispose of it when it is done: a GPU has no memory to wait for. */
 export class KvCache implements Disposable {
   /** B */
@@ -31,6 +37,7 @@ export class KvCache implements Disposable {
   readonly tensors: ReadonlyMap<string, DeviceTensor>;
   readonly #device: Device;
   readonly #config: ModelConfig;
+  #drawn: DrawnTokens | undefined;
 
   /** An empty cache with room for `slots` tokens per sequence, rounded up to a bucket. */
   constructor(device: Device, config: ModelConfig, batch: number, slots: number) {
@@ -47,6 +54,15 @@ export class KvCache implements Disposable {
       }
     }
     this.tensors = tensors;
+  }
+
+  /** The tokens that the device drew for the sequences; made when they are first asked for. */
+  get drawn(): DrawnTokens {
+    if (this.#drawn) return this.#drawn;
+    const { batch } = this;
+    const tokens = this.#device.allocate({ dtype: "i32", shape: [batch] });
+    const next = this.#device.view(tokens, 0, { dtype: "i32", shape: [batch, 1] });
+    return this.#drawn = { tokens, next };
   }
 
   /** A cache of another size whose sequence b continues sequence `from[b]` of this one. */
@@ -78,7 +94,9 @@ export class KvCache implements Disposable {
 
   /** Returns the memory at once, where the device lets it. */
   [Symbol.dispose](): void {
-    for (const tensor of this.tensors.values()) this.#device.free?.(tensor);
+    const { tokens } = this.#drawn ?? {};
+    const own = [...this.tensors.values(), ...(tokens ? [tokens] : [])];
+    for (const tensor of own) this.#device.free?.(tensor);
   }
 
   #rows(layer: number): number {

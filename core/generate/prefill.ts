@@ -43,6 +43,12 @@ export function checkTokens(config: ModelConfig, ids: readonly number[], purpose
   }
 }
 
+/** What is computed for the last token of a prompt. */
+export interface PromptHead extends ForwardOptions {
+  /** For the `sample` head: `samplingNumbers` of the token. */
+  readonly sampling?: readonly number[];
+}
+
 /**
  * Appends a prompt to the one sequence of a cache and returns the outputs for its last token; views
  * that the next step overwrites. The cache already holds the first `start` tokens.
@@ -51,7 +57,7 @@ export async function prefill(
   engine: Engine,
   cache: KvCache,
   tokens: readonly number[],
-  { start = 0, head = "logits" }: { start?: number } & Partial<ForwardOptions> = {},
+  { start = 0, head = "logits", sampling }: { start?: number } & Partial<PromptHead> = {},
 ): Promise<ReadonlyMap<string, HostArray>> {
   const chunk = chunkOf(engine.device);
   for (;; start += chunk) {
@@ -62,6 +68,7 @@ export async function prefill(
       ids: [[...ids, ...padding]],
       start: [start],
       select: [ids.length - 1],
+      ...(sampling ? { sampling } : {}),
     }, { head });
     if (last) return outputs;
   }

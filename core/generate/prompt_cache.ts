@@ -5,11 +5,10 @@
  * are the same throughout. Keys and values of a token depend on nothing behind it, so those of the
  * shared beginning are copied, for every stream.
  */
-import type { ForwardOptions } from "../model/forward.ts";
 import type { HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { prefill } from "./prefill.ts";
+import { prefill, type PromptHead } from "./prefill.ts";
 
 /** Fewer shared tokens than this are not worth a copy. */
 const LEAST_SHARED = 16;
@@ -30,14 +29,14 @@ export class PromptCache implements Disposable {
    */
   async prefill(
     tokens: readonly number[],
-    options?: ForwardOptions,
+    head?: PromptHead,
   ): Promise<{ cache: KvCache; outputs: ReadonlyMap<string, HostArray> }> {
     const cache = this.#engine.createCache(1, tokens.length + 1);
     // The last token is always computed, since its outputs are wanted.
     const shared = Math.min(commonLength(this.#last?.tokens ?? [], tokens), tokens.length - 1);
     const start = shared < LEAST_SHARED ? 0 : shared;
     if (start > 0) cache.copyFrom(this.#last!.cache, [[0, 0]], start);
-    const outputs = await prefill(this.#engine, cache, tokens, { start, ...options });
+    const outputs = await prefill(this.#engine, cache, tokens, { start, ...head });
     this[Symbol.dispose]();
     this.#last = { tokens, cache };
     return { cache, outputs };

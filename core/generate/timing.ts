@@ -5,6 +5,7 @@
  * tokens that count as cached need never have been computed, since a step takes as long whatever the
  * slots hold.
  */
+import { GREEDY, samplingNumbers } from "../sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { chunkOf } from "./prefill.ts";
@@ -31,15 +32,41 @@ export async function timeDecode(
   steps: number,
 ): Promise<number[]> {
   const times: number[] = [];
+  const { drawsTokens } = engine.device;
+  let began = performance.now();
+  let pending = drawsTokens ? await draw(engine, cache, start, true) : undefined;
   for (let step = 0; step < steps; step++) {
-    const began = performance.now();
-    await append(engine, cache, start + step, 1);
-    times.push(performance.now() - began);
+    // As in generating: where the device draws tokens, the next step is issued before this one is read.
+    const next = drawsTokens && step + 1 < steps
+      ? await draw(engine, cache, start + step + 1, false)
+      : undefined;
+    if (pending) pending();
+    else await append(engine, cache, start + step, 1);
+    pending = next;
+    const now = performance.now();
+    times.push(now - began);
+    began = now;
   }
   return times;
 }
 
-/** Where reading logits is a copy, the device picks the tokens, as it does for greedy decoding. */
+/** Issues a greedy step for every sequence. */
+function draw(
+  engine: Engine,
+  cache: KvCache,
+  start: number,
+  first: boolean,
+): Promise<() => unknown> {
+  const rows = Array.from({ length: cache.batch }, (_, b) => b);
+  const random = { uniform: () => 0 };
+  return engine.draw(cache, {
+    ...(first ? { ids: rows } : {}),
+    start: rows.map(() => start),
+    sampling: rows.flatMap(() => samplingNumbers(GREEDY, random)),
+  });
+}
+
+/** Where reading logits is a copy, the device picks the tokens. */
 async function append(
   engine: Engine,
   cache: KvCache,

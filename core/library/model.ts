@@ -8,7 +8,7 @@ import { openCheckpoint } from "../checkpoint/open.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { Engine } from "../generate/engine.ts";
 import { generate } from "../generate/generate.ts";
-import { GREEDY, type SamplingOptions } from "../generate/sampling.ts";
+import { GREEDY, type SamplingOptions } from "../sampling.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";

@@ -18,7 +18,9 @@ import {
 } from "../graph/primitives.ts";
 import type { Program, Value } from "../graph/types.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
+import { sampleTokens } from "../ops/sample.ts";
 import { tokenLogprobs } from "../ops/token_logprobs.ts";
+import { SAMPLING_NUMBERS } from "../sampling.ts";
 import { type ModelConfig, plainConfig } from "./config.ts";
 import { mixAndProject, parameterDeclarer, runLayers, tablesByRows } from "./parscale.ts";
 import type { BlockContext } from "./qwen.ts";
@@ -41,8 +43,9 @@ export interface ForwardOptions {
    * `logits`: `logits` [N, V]. `score`: `logprobs` [N] of the input `targets` [N], and `argmax` [N].
    * `greedy`: `argmax` [N] and `logprobs` [N] of it, which is NaN where a logit is.
    * `streams`: besides these two `stream_logprobs` [N, P], what each stream says when it is alone.
+   * `sample`: `tokens` [N], chosen as the input `sampling` [N, 6] says; see core/ops/sample.ts.
    */
-  readonly head: "logits" | "score" | "greedy" | "streams";
+  readonly head: "logits" | "score" | "greedy" | "streams" | "sample";
   /** Element type of the KV cache; f32 unless the device wants another. */
   readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
@@ -53,9 +56,11 @@ export interface ForwardOptions {
  * Builds the forward program.
  *
  * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
- * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]. State:
+ * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]; for
+ * `sample`, in f32, `sampling` [N, 6]. State:
  * `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
- * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights.
+ * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights, unless
+ * only tokens are wanted.
  */
 export function buildForward(
   config: ModelConfig,
@@ -96,9 +101,12 @@ export function buildForward(
   // Everything after the last layer is per token, so only the selected tokens take part.
   const selected = gather(g, reshape(g, x, [P, B * T, C]), chosen, 1); // [P, N, C]
   const { logits, weights } = mixAndProject(context, selected, trace);
-  if (weights) g.output("weights", weights);
+  if (weights && options.head !== "sample") g.output("weights", weights);
   if (options.head === "logits") g.output("logits", logits);
-  else {
+  else if (options.head === "sample") {
+    const sampling = g.input("sampling", { dtype: "f32", shape: [N, SAMPLING_NUMBERS] });
+    g.output("tokens", sampleTokens(g, logits, sampling));
+  } else {
     const best = reshape(g, argmax(g, logits, -1), [N]);
     g.output("argmax", best);
     const targets = options.head === "greedy"

@@ -64,6 +64,8 @@ export interface Device {
   readonly cacheType?: CacheType;
   /** Whether tensors lie in memory of its own, so that reading one is a copy worth avoiding. */
   readonly isDistant?: boolean;
+  /** Whether its programs may draw tokens (`sample`), so that no logits need to be read. */
+  readonly drawsTokens?: boolean;
   /** Elements of a long array that one program should work on; where absent, a processor's cache. */
   readonly pieceElements?: number;
   /**
@@ -84,6 +86,12 @@ export interface Device {
   write(tensor: DeviceTensor, data: ArrayLike<number>): void;
   /** The elements of a tensor; may be a view that the next run overwrites. */
   read(tensor: DeviceTensor): HostArray;
+  /**
+   * Begins to read a small tensor as it is once everything issued so far is done, and returns what waits
+   * for it: the host may issue more work meanwhile, even work that overwrites the tensor. Absent where
+   * nothing goes on behind the host's back.
+   */
+  readLater?(tensor: DeviceTensor): () => HostArray;
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void;
   /**
    * Returns a tensor's memory at once; neither it nor a view of it may be used afterwards. Absent where

@@ -8,7 +8,7 @@ import { differentiate } from "../../core/graph/differentiate.ts";
 import { add, assign, constant, mul, writeSlots } from "../../core/graph/primitives.ts";
 import { beamSearch } from "../../core/generate/beam_search.ts";
 import { generate, type GenerationRequest } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/generate/sampling.ts";
+import { GREEDY } from "../../core/sampling.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { RandomStream } from "../../core/random.ts";
 import type { Device, HostArray } from "../../core/runtime/device.ts";

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/generate/sampling.ts";
+import { GREEDY } from "../../core/sampling.ts";
 import { Builder } from "../../core/graph/builder.ts";
 import { differentiate } from "../../core/graph/differentiate.ts";
 import { add, constant, mul } from "../../core/graph/primitives.ts";

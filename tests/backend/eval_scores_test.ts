@@ -7,7 +7,7 @@ import { RequestEncoder } from "../../core/eval/encode.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/generate/sampling.ts";
+import { GREEDY } from "../../core/sampling.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
 import { scoreSets } from "../../core/generate/score_sets.ts";
 import { RandomStream } from "../../core/random.ts";

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../core/generate/beam_search.ts";
 import type { Engine } from "../../core/generate/engine.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/generate/sampling.ts";
+import { GREEDY } from "../../core/sampling.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { scoreSets } from "../../core/generate/score_sets.ts";
 import { scoreStreams } from "../../core/generate/stream_scores.ts";

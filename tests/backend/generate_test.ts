@@ -9,7 +9,7 @@ import {
   type GenerationEvent,
   type GenerationRequest,
 } from "../../core/generate/generate.ts";
-import { GREEDY, type SamplingOptions } from "../../core/generate/sampling.ts";
+import { GREEDY, type SamplingOptions } from "../../core/sampling.ts";
 import { RandomStream } from "../../core/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { modelFolder, openGolden, readExpected } from "./goldens.ts";

@@ -9,7 +9,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import * as tf from "@tensorflow/tfjs-core";
 import { EnvironmentError, UsageError } from "../../core/errors.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/generate/sampling.ts";
+import { GREEDY } from "../../core/sampling.ts";
 import { Builder } from "../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
 import {

@@ -2,9 +2,10 @@
  * Decoding, prefill and training of real shapes, each beside what the machine could do at best.
  *
  * The share is that of the ceilings which `bring_up.ts` measured in the same process. Weights are
- * random. A decoding step counts everything from the token's number on the host to the next one.
+ * random. A decoding step counts everything from one token's number on the host to the next one.
  */
 import { Engine } from "../../core/generate/engine.ts";
+import { timeDecode } from "../../core/generate/timing.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
@@ -95,21 +96,9 @@ async function trainTiming(
 }
 
 async function decodeMs(engine: Engine, batch: number, plan: BenchPlan): Promise<number> {
-  const slots = plan.context + plan.steps + WARM;
-  const cache = engine.createCache(batch, slots);
-  let next = new Array<number>(batch).fill(1);
-  const times: number[] = [];
-  for (let step = 0; step < plan.steps + WARM; step++) {
-    const start = performance.now();
-    const outputs = await engine.forward(cache, {
-      ids: next.map((id) => [id]),
-      start: next.map(() => plan.context + step),
-      select: next.map((_, b) => b),
-    }, { head: "greedy" });
-    next = Array.from(outputs.get("argmax")!);
-    if (step >= WARM) times.push(performance.now() - start);
-  }
-  return median(times);
+  const cache = engine.createCache(batch, plan.context + plan.steps + WARM);
+  const times = await timeDecode(engine, cache, plan.context, plan.steps + WARM);
+  return median(times.slice(WARM));
 }
 
 async function prefillMs(engine: Engine, plan: BenchPlan): Promise<number> {

@@ -73,6 +73,8 @@ const SUITES = [
   "trainer",
   "cuda_device",
   "cuda_attention",
+  "sample",
+  "draw_ahead",
   ...(emulated ? [] : ["webgpu"]),
 ];
 

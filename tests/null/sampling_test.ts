@@ -1,7 +1,7 @@
 /** Sampling against a naive version that sorts everything, its distribution, seeds and speed. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { NumericalError } from "../../core/errors.ts";
-import { argmax, GREEDY, sample, type SamplingOptions } from "../../core/generate/sampling.ts";
+import { argmax, GREEDY, sample, type SamplingOptions } from "../../core/sampling.ts";
 import { RandomStream } from "../../core/random.ts";
 
 /** A stream whose next draw is known. */

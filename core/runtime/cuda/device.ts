@@ -39,6 +39,7 @@ import { architectureOf } from "./nvrtc.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
 import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
+import { TokenRing } from "./token_ring.ts";
 
 /** The libraries of a machine. */
 export interface CudaMachine {
@@ -77,10 +78,12 @@ export class CudaDevice implements Device {
   /** A reduction over it still fits the second extent of a grid. */
   readonly pieceElements = 2 ** 29;
   readonly isDistant = true;
+  readonly drawsTokens = true;
   readonly elements: ElementType;
   readonly #driver: Driver;
   readonly #context: ExecutionContext;
   readonly #staging: Staging;
+  readonly #ring: TokenRing;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
   #products: Products | undefined;
 
@@ -104,6 +107,7 @@ export class CudaDevice implements Device {
       products: () => this.#products ??= this.#openProducts(machine),
     };
     this.#staging = new Staging(driver, this.#context.stream);
+    this.#ring = new TokenRing(driver, this.#context.stream, this.#context.kernels);
   }
 
   get cacheType(): ElementType {
@@ -176,6 +180,15 @@ export class CudaDevice implements Device {
     return data;
   }
 
+  readLater(tensor: CudaTensor): () => HostArray {
+    const count = elementCount(tensor.shape);
+    if (tensor.dtype !== "i32" || !this.#ring.takes(count)) {
+      const data = this.read(tensor);
+      return () => data;
+    }
+    return this.#ring.send(tensor.address, count);
+  }
+
   free(tensor: CudaTensor): void {
     this.#driver.synchronize(this.#context.stream); // a kernel may still work on it
     this.#context.memory.free(tensor.block);
@@ -200,6 +213,7 @@ export class CudaDevice implements Device {
     const steps = [
       () => this.#driver.synchronize(stream),
       () => this.#staging.close(),
+      () => this.#ring.close(),
       () => this.#products?.close(),
       () => graphs.forEach((graph) => this.#driver.destroyGraph(graph)),
       () => kernels.close(),

@@ -34,6 +34,8 @@ import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" }
 import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
 import rmsNorm from "../../../kernels/forward/rms_norm.cu" with { type: "text" };
 import rope from "../../../kernels/forward/rope.cu" with { type: "text" };
+import publish from "../../../kernels/forward/publish.cu" with { type: "text" };
+import sample from "../../../kernels/forward/sample.cu" with { type: "text" };
 import swiglu from "../../../kernels/forward/swiglu.cu" with { type: "text" };
 import tokenLogprobs from "../../../kernels/forward/token_logprobs.cu" with { type: "text" };
 import adamw from "../../../kernels/optimizer/adamw.cu" with { type: "text" };
@@ -71,6 +73,8 @@ const TEXTS = {
   "forward/linear.cu": linear,
   "forward/token_logprobs.cu": tokenLogprobs,
   "forward/argmax.cu": argmax,
+  "forward/sample.cu": sample,
+  "forward/publish.cu": publish,
   "backward/repeat_streams.cu": repeatBackward,
   "backward/rms_norm.cu": rmsNormBackward,
   "backward/attention_delta.cu": attentionDelta,

@@ -47,6 +47,8 @@ const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = 
     // Wide results of float inputs are the same kernel.
     each.BF16 ? [{ ...each, WIDE: 0 }, { ...each, WIDE: 1 }] : [{ ...each, WIDE: 0 }]
   ),
+  "forward/sample.cu": [{ BF16: 0 }],
+  "forward/publish.cu": [{}],
   "primitive/movement.cu": [{ BYTES: 1 }, { BYTES: 2 }, { BYTES: 4 }],
   "primitive/elementwise.cu": [{ BF16: 0 }],
   "primitive/reduce.cu": [{ BF16: 0 }],

@@ -33,6 +33,7 @@ export type Precision = "f64" | "f32";
 /** See the head of this file. */
 export class ReferenceDevice extends HostDevice implements Device {
   readonly name = "reference";
+  readonly drawsTokens = true;
   readonly #precision: Precision;
 
   /** Makes a device that computes f32 tensors in the given precision. */

@@ -7,6 +7,7 @@
  */
 import { broadcastStrides, denseStrides } from "../../graph/strides.ts";
 import { type Attributes, elementCount, type Shape } from "../../graph/types.ts";
+import { sample as drawToken, SAMPLING_NUMBERS } from "../../sampling.ts";
 import type { HostArray } from "../device.ts";
 
 /** A tensor under evaluation. */
@@ -194,7 +195,23 @@ const writeSlots: Evaluate = (out, [buffer, update, start]) => {
   }
 };
 
-/** How each primitive is computed. */
+const sample: Evaluate = (out, [logits, sampling]) => {
+  const V = logits!.shape[1]!;
+  const row = ({ data }: Operand, n: number, size: number) =>
+    data.subarray(n * size, (n + 1) * size);
+  for (let n = 0; n < out.data.length; n++) {
+    const scores = row(logits!, n, V);
+    const numbers = row(sampling!, n, SAMPLING_NUMBERS);
+    const [temperature, topK, topP, minP, high, low] = Array.from(numbers) as Six;
+    const options = { temperature, topK, topP, minP };
+    const uniform = () => high + low;
+    out.data[n] = scores.some(Number.isNaN) ? -1 : drawToken(scores, options, { uniform });
+  }
+};
+
+type Six = [number, number, number, number, number, number];
+
+/** How each primitive is computed, and `sample`, which has no decomposition. */
 export const EVALUATE: Readonly<Record<string, Evaluate>> = {
   add: elementwise((a, b) => a! + b!),
   sub: elementwise((a, b) => a! - b!),
@@ -227,4 +244,5 @@ export const EVALUATE: Readonly<Record<string, Evaluate>> = {
   add_last: addLast,
   assign,
   write_slots: writeSlots,
+  sample,
 };

@@ -16,6 +16,8 @@ const aggregate = kernelsOf("forward/aggregate.cu");
 const linear = kernelsOf("forward/linear.cu");
 const tokenLogprobs = kernelsOf("forward/token_logprobs.cu");
 const argmax = kernelsOf("forward/argmax.cu");
+const sample = kernelsOf("forward/sample.cu");
+const publish = kernelsOf("forward/publish.cu");
 
 /** Queries of one block of `attention_split`. */
 const SPLIT_QUERIES = 8;
@@ -112,4 +114,6 @@ export const FORWARD: readonly Kernel[] = [
     ({ N }) => spread(512, N!),
   ),
   argmax("argmax *index *x N V", "argmax", ({ N }) => spread(512, N!)),
+  sample("sample *tokens *logits *sampling N V", "sample", ({ N }) => spread(1024, N!)),
+  publish("publish *slot *values count sequence", "sample", () => spread(256, 1)),
 ];

@@ -122,6 +122,15 @@ const tokenLogprobs: Rule = (l, node) => {
   return [logprobs!];
 };
 
+const sample: Rule = (l, { inputs: [logits, sampling], outputs: [tokens] }) => {
+  const [N, V] = rowsOf(logits!.shape);
+  return l.launch("sample", {
+    reads: { logits: l.wide(logits!), sampling: l.wide(sampling!) },
+    writes: { tokens: tokens! },
+    numbers: { N, V },
+  });
+};
+
 /** Where the new values are assigned to the old, as in training, the kernel overwrites these. */
 const adamw: Rule = (l, { inputs, outputs, attributes }) => {
   const updates = outputs.map((value, i) =>
@@ -153,5 +162,6 @@ export const FORWARD_RULES: Readonly<Record<string, Rule>> = {
   stream_weights: streamWeights,
   mix_streams: mixStreams,
   token_logprobs: tokenLogprobs,
+  sample,
   adamw,
 };

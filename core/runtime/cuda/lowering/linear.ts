@@ -29,7 +29,7 @@ export const linear: Rule = (l, node) => {
   const made = l.made(output);
   if (made) return [made];
   const together = siblings(l, node);
-  const wide = l.isOutput(output); // such as logits, which lose nothing then
+  const wide = leavesWide(l, output);
   const numbers: Record<string, number> = { M, K, N0: 0, N1: 0, N2: 0 };
   const reads: Record<string, Value | undefined> = { x };
   const writes: Record<string, { dtype: Value["dtype"]; shape: Value["shape"] } | undefined> = {};
@@ -51,12 +51,17 @@ export const linear: Rule = (l, node) => {
   return [results[0]!];
 };
 
+/** Whether a result, such as logits, is read as floats, and loses nothing if it is written so. */
+function leavesWide(l: Lowering, output: Value): boolean {
+  return l.isOutput(output) || l.readers(output).some(({ op }) => op.name === "sample");
+}
+
 /** The node and those after it that read the same rows and leave in the same type. */
 function siblings(l: Lowering, node: Node): Node[] {
   const [output] = node.outputs as [Value];
   const others = l.readers(node.inputs[0]!).filter((other) =>
     other !== node && other.op === node.op && other.inputs[0] === node.inputs[0] &&
-    !l.made(other.outputs[0]!) && l.isOutput(other.outputs[0]!) === l.isOutput(output) &&
+    !l.made(other.outputs[0]!) && leavesWide(l, other.outputs[0]!) === leavesWide(l, output) &&
     other.inputs.slice(1).every((value) => l.isGiven(value))
   );
   return [node, ...others].slice(0, MOST_TOGETHER);

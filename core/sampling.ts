@@ -2,10 +2,11 @@
  * Picks the next token from logits: greedy, or drawn after temperature, top-k, top-p and min-p.
  *
  * The filters apply in this order, each on what the one before left, as in Hugging Face transformers.
- * Equal logits rank by token id, so the result depends on nothing but logits, options and the draw.
+ * Equal logits rank by token id, and a draw walks what is left by id, so the result depends on nothing
+ * but logits, options and the draw: devices that draw by themselves choose the same tokens.
  */
-import { notFinite } from "../errors.ts";
-import type { RandomStream } from "../random.ts";
+import { notFinite } from "./errors.ts";
+import type { RandomStream } from "./random.ts";
 
 /** How to choose; the defaults of a field mean "off". */
 export interface SamplingOptions {
@@ -33,11 +34,28 @@ export function argmax(logits: ArrayLike<number>): number {
   return best;
 }
 
+/** Numbers that tell a device how to choose one token. */
+export const SAMPLING_NUMBERS = 6;
+
+/**
+ * Options and draw of one token as a device reads them: temperature, top-k, top-p, min-p, and the draw
+ * in two parts, since one float would not tell the last tokens of a large vocabulary apart. Draws
+ * unless greedy, as `sample` does.
+ */
+export function samplingNumbers(
+  { temperature, topK, topP, minP }: SamplingOptions,
+  random: Pick<RandomStream, "uniform">,
+): number[] {
+  const draw = temperature === 0 ? 0 : random.uniform();
+  const high = Math.fround(draw);
+  return [temperature, topK, topP, minP, high, draw - high];
+}
+
 /** Draws a token id from logits [V]. Throws `NumericalError` when a logit is NaN. */
 export function sample(
   logits: ArrayLike<number>,
   options: SamplingOptions,
-  random: RandomStream,
+  random: Pick<RandomStream, "uniform">,
 ): number {
   const best = argmax(logits);
   if (options.temperature === 0) return best;
@@ -57,7 +75,7 @@ export function sample(
   return best; // rounding used up the last crumb
 }
 
-/** Ids that survive the filters, most likely first. */
+/** Ids that survive the filters, in order. */
 function shortlist(logits: ArrayLike<number>, best: number, options: SamplingOptions): number[] {
   const { temperature, topK, topP, minP } = options;
   const weight = (id: number) => Math.exp((logits[id]! - logits[best]!) / temperature);
@@ -84,7 +102,7 @@ function shortlist(logits: ArrayLike<number>, best: number, options: SamplingOpt
     const last = ids.findIndex((id) => (mass += weight(id)) >= topP * total);
     if (last >= 0) ids.length = last + 1;
   }
-  return ids.filter((id) => weight(id) >= minP);
+  return ids.filter((id) => weight(id) >= minP).sort((a, b) => a - b);
 }
 
 /** The k-th largest value: the top of a heap that holds the k largest so far, the least on top. */

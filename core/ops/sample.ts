@@ -1,0 +1,33 @@
+/**
+ * sample: the next token of each row, greedy or drawn after temperature, top-k, top-p and min-p.
+ *
+ * On devices where logits would have to travel to the host to be looked at. The draws come from the
+ * host, so a seed gives the same text everywhere.
+ *
+ * What surprises: it has no decomposition, since a search is not arithmetic; its meaning is `sample` of
+ * core/sampling.ts, and only devices that say so (`drawsTokens`) know it.
+ *
+ * Kernel: forward/sample.
+ */
+import type { Builder } from "../graph/builder.ts";
+import { formatType, type Op, type Value } from "../graph/types.ts";
+import { SAMPLING_NUMBERS } from "../sampling.ts";
+
+export const sampleOp: Op = {
+  name: "sample",
+  infer([logits, sampling]) {
+    const [N] = logits!.shape;
+    if (sampling!.shape.join() !== `${N},${SAMPLING_NUMBERS}`) {
+      throw new TypeError(`Cannot sample ${formatType(logits!)} by ${formatType(sampling!)}`);
+    }
+    return [{ dtype: "i32", shape: [N!] }];
+  },
+};
+
+/**
+ * logits [N, V], sampling [N, 6] → [N] i32, −1 where a logit is NaN; a row of `sampling` is what
+ * `samplingNumbers` gives
+ */
+export function sampleTokens(g: Builder, logits: Value, sampling: Value): Value {
+  return g.apply1(sampleOp, [logits, sampling], {});
+}
