@@ -14,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     mix_streams_backward(Element* __restrict__ dx, float* __restrict__ dweights,
                          const Element* __restrict__ dy, const Element* __restrict__ x,
                          const float* __restrict__ weights, int P, int N, int C) {
+  takeTurn();
   const int n = blockIdx.x;
   if (n >= N) return;
   __shared__ float scratch[THREADS / 32];
@@ -40,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(128)
     stream_weights_backward(Element* __restrict__ dscores, const float* __restrict__ dweights,
                             const float* __restrict__ weights, int N, int P, float smoothing) {
+  takeTurn();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   const float* w = weights + (long long)n * P;    // (P)

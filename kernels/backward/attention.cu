@@ -161,6 +161,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                       const int* __restrict__ last, const Element* __restrict__ prefixKeys,
                       const Element* __restrict__ prefixValues, int R, int rows, int B, int T,
                       int S, int K, int G, int M, float scale) {
+  takeTurn();
   const int start = blockIdx.x * TILE, k = blockIdx.y, own = blockIdx.z;
   if (start >= G * T) return;
   __shared__ __align__(16) Tiles tiles;
@@ -209,6 +210,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                    const Element* __restrict__ keys, const Element* __restrict__ values,
                    const int* __restrict__ first, const int* __restrict__ last, int R, int rows,
                    int B, int T, int S, int K, int G, float scale) {
+  takeTurn();
   const int begin = blockIdx.x * TILE, k = blockIdx.y, own = blockIdx.z;
   if (begin >= S) return;
   __shared__ __align__(16) Tiles tiles;
@@ -236,6 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                      const Element* __restrict__ prefixKeys,
                      const Element* __restrict__ prefixValues, int R, int P, int B, int T, int K,
                      int G, int M, int chunks, float scale) {
+  takeTurn();
   const int begin = blockIdx.x * TILE, k = blockIdx.y, stream = blockIdx.z % P;
   if (begin >= M) return;
   const int chunk = blockIdx.z / P;

@@ -15,6 +15,7 @@ constexpr int D = HEAD_DIM, WARPS = 4;
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     attention_delta(float* __restrict__ delta, const Element* __restrict__ dout,
                     const Element* __restrict__ out, long long heads) {
+  takeTurn();
   const long long head = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
   if (head >= heads) return;
   float sum = 0.0f;

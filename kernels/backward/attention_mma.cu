@@ -71,6 +71,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
                           const int* __restrict__ last, const Element* __restrict__ prefixKeys,
                           const Element* __restrict__ prefixValues, int R, int rows, int B, int T,
                           int S, int K, int G, int M, float scale) {
+  takeTurn();
   const int start = (gridDim.x - 1 - blockIdx.x) * ROWS, k = blockIdx.y, own = blockIdx.z;
   if (start >= G * T) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
@@ -332,6 +333,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
                        const Element* __restrict__ keys, const Element* __restrict__ values,
                        const int* __restrict__ first, const int* __restrict__ last, int R,
                        int rows, int B, int T, int S, int K, int G, float scale) {
+  takeTurn();
   const int begin = blockIdx.x * ROWS, k = blockIdx.y, own = blockIdx.z;
   if (begin >= S) return;
   __shared__ __align__(16) SlotMemory memory;
@@ -363,6 +365,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
                          const Element* __restrict__ prefixKeys,
                          const Element* __restrict__ prefixValues, int R, int P, int B, int T,
                          int K, int G, int M, int chunks, float scale) {
+  takeTurn();
   const int begin = blockIdx.x * ROWS, k = blockIdx.y, stream = blockIdx.z % P;
   if (begin >= M) return;
   const int chunk = blockIdx.z / P;

@@ -16,6 +16,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     rms_norm_backward(Element* dx, const Element* dy, const Element* residual,
                       const Element* __restrict__ x, const Element* __restrict__ weight,
                       const float* __restrict__ inverse, int rows, int C) {
+  takeTurn();
   const int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   const long long at = (long long)row * C;
@@ -44,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(128)
     rms_norm_weight(float* __restrict__ partial, const Element* __restrict__ dy,
                     const Element* __restrict__ x, const float* __restrict__ inverse, int rows,
                     int C) {
+  takeTurn();
   const int c = blockIdx.x * blockDim.x + threadIdx.x;
   if (c >= C) return;
   const int begin = blockIdx.y * CHUNK, end = min(rows, begin + CHUNK);

@@ -91,14 +91,15 @@ __device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// Waits for the launch before, where this one was allowed to start early.
+// Waits for the launch before, where this one was allowed to start early. That one has waited for
+// those before it, so after this everything that was launched earlier is done.
 __device__ inline void griddep_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the launch behind start early.
+// Lets the launch behind start early, as soon as all blocks of this one have come here or ended.
 __device__ inline void griddep_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

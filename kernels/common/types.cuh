@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/ptx.cuh"
+#include "common/turn.cuh"
 
 #if BF16
 typedef unsigned short Element;

@@ -11,6 +11,7 @@
 extern "C" __global__ void __launch_bounds__(128)
     stream_weights(float* __restrict__ weights, const Element* __restrict__ scores, int N, int P,
                    float smoothing) {
+  takeTurn();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   const Element* row = scores + (long long)n * P;  // (P)
@@ -26,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(256)
     mix_streams(Element* __restrict__ y, const Element* __restrict__ x,
                 const float* __restrict__ weights, int P, int N, int C) {
+  takeTurn();
   const int step = packStep(C);
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * step;  // n, c
   if (at >= (long long)N * C) return;

@@ -37,6 +37,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
               const int* __restrict__ last, const Element* __restrict__ prefixKeys,
               const Element* __restrict__ prefixValues, int R, int B, int T, int S, int K, int G,
               int M, float scale) {
+  takeTurn();
   const int start = blockIdx.x * TILE, k = blockIdx.y, row = blockIdx.z;
   if (start >= G * T) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

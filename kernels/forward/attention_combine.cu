@@ -11,6 +11,7 @@
 // take splits in turn. What surprises: as in attention, a query that sees no slot gives zeros.
 #include "common/mixtures.cuh"
 #include "common/reduce.cuh"
+#include "common/turn.cuh"
 
 constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, PARTS = (D + 31) / 32;
 constexpr float LN2 = 0.69314718f;
@@ -19,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     attention_combine(Element* __restrict__ out, float* __restrict__ normalizer,
                       const float* __restrict__ partial, const float* __restrict__ peaks,
                       const float* __restrict__ totals, long long heads, int splits) {
+  takeTurn();
   const long long head = blockIdx.x;
   if (head >= heads) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
                     const Element* __restrict__ prefixKeys,
                     const Element* __restrict__ prefixValues, int R, int rows, int B, int T, int S,
                     int K, int G, int M, int chunk, float scale) {
+  takeTurn();
   const int k = blockIdx.y % K, start = blockIdx.y / K * QUERIES, row = blockIdx.z;
   if (start >= G * T) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, H = K * G;

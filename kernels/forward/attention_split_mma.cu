@@ -13,6 +13,7 @@
 #include "common/mixtures.cuh"
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"
+#include "common/turn.cuh"
 
 constexpr int D = HEAD_DIM, WARPS = 2, STRIP = 16, SPAN = spanOf(D);
 constexpr float LOG2E = 1.44269504f;
@@ -36,6 +37,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
                         const Element* __restrict__ prefixKeys,
                         const Element* __restrict__ prefixValues, int R, int rows, int B, int T,
                         int S, int K, int G, int M, int chunk, float scale) {
+  takeTurn();
   const int k = blockIdx.y, row = blockIdx.z, count = G * T;
   if (count > STRIP) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;

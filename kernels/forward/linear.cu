@@ -53,6 +53,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
            const Element* __restrict__ weight1, const Element* __restrict__ weight2,
            const Element* __restrict__ bias0, const Element* __restrict__ bias1,
            const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
+  takeTurn();
   const int blocks0 = (N0 + SPAN - 1) / SPAN, blocks1 = (N1 + SPAN - 1) / SPAN;
   const bool first = blockIdx.x < blocks0, second = !first && blockIdx.x < blocks0 + blocks1;
   const int block = blockIdx.x - (first ? 0 : second ? blocks0 : blocks0 + blocks1);
@@ -82,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     linear_swiglu(Element* __restrict__ y, const Element* __restrict__ x,
                   const Element* __restrict__ gate, const Element* __restrict__ up, int M, int N,
                   int K) {
+  takeTurn();
   constexpr int HALF = COLUMNS / 2;
   const int column = (blockIdx.x * WARPS + threadIdx.x / 32) * HALF, row = blockIdx.y * ROWS;
   if (column >= N || row >= M) return;

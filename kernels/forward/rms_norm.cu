@@ -18,6 +18,7 @@ __device__ inline float rounded(float x) { return widen(narrow(x)); }
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     rms_norm(Element* __restrict__ y, float* __restrict__ inverse, const Element* __restrict__ x,
              const Element* __restrict__ weight, int rows, int C, float epsilon) {
+  takeTurn();
   const int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   const Element* from = x + (long long)row * C;  // (C)
@@ -45,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     add_rms_norm(Element* __restrict__ y, Element* sum, float* __restrict__ inverse,
                  const Element* x, const Element* residual, const Element* __restrict__ weight,
                  int rows, int C, float epsilon) {
+  takeTurn();
   const int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   const long long at = (long long)row * C;

@@ -11,6 +11,7 @@
 extern "C" __global__ void __launch_bounds__(256)
     rope(Element* y, const Element* x, const float* __restrict__ cosines,
          const float* __restrict__ sines, int rows, int heads, int half, float direction) {
+  takeTurn();
   const long long pair = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // row, head, i
   if (pair >= (long long)rows * heads * half) return;
   const long long head = pair / half;  // row · heads + head

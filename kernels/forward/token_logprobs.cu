@@ -14,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     token_logprobs(float* __restrict__ logprobs, float* __restrict__ normalizer,
                    const Element* __restrict__ logits, const int* __restrict__ targets, int N,
                    int V) {
+  takeTurn();
   const int n = blockIdx.x;
   if (n >= N) return;
   __shared__ float scratch[THREADS / 32];

@@ -9,12 +9,15 @@
 // run on a GPU.
 // The scalars lie in device memory, so that a captured graph works at every learning rate. All
 // tensors of a group lie end to end (core/train/optimizer.ts), so one launch updates many.
+#include "common/turn.cuh"
+
 extern "C" __global__ void __launch_bounds__(256)
     adamw(float* __restrict__ parameter, float* __restrict__ m, float* __restrict__ v,
           const float* __restrict__ gradient, const float* __restrict__ scale,
           const float* __restrict__ decay, const float* __restrict__ stepSize,
           const float* __restrict__ correction, long long count, float beta1, float beta2,
           float epsilon) {
+  takeTurn();
   const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= count) return;
   const float g = gradient[at] * scale[0];

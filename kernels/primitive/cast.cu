@@ -10,6 +10,7 @@ __device__ inline long long own() { return (long long)blockIdx.x * blockDim.x + 
 
 extern "C" __global__ void __launch_bounds__(256)
     narrow_floats(Element* __restrict__ y, const float* __restrict__ x, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = narrow(x[at]);
@@ -17,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     widen_elements(float* __restrict__ y, const Element* __restrict__ x, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = widen(x[at]);
@@ -24,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     cast_integers(float* __restrict__ y, const int* __restrict__ x, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (float)x[at];
@@ -31,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     cast_bools(float* __restrict__ y, const unsigned char* __restrict__ x, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = x[at] ? 1.0f : 0.0f;
@@ -38,12 +42,14 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     truncate_floats(int* __restrict__ y, const float* __restrict__ x, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (int)x[at];
 }
 
 extern "C" __global__ void __launch_bounds__(256) iota(int* __restrict__ y, long long count) {
+  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (int)at;

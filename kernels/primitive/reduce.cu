@@ -17,6 +17,7 @@ __device__ inline float fold(float sofar, float x, int op) {
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_rows(float* __restrict__ y, const float* __restrict__ x, int rows, long long n,
                 int chunk, int op) {
+  takeTurn();
   const int row = blockIdx.x, piece = blockIdx.y;
   if (row >= rows) return;
   __shared__ float scratch[THREADS / 32];
@@ -32,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_columns(float* __restrict__ y, const float* __restrict__ x, int outer, int n, int inner,
                    int op) {
+  takeTurn();
   const long long at = (long long)blockIdx.x * THREADS + threadIdx.x;  // outer, inner
   if (at >= (long long)outer * inner) return;
   const float* from = x + at / inner * n * inner + at % inner;

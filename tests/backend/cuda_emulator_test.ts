@@ -8,7 +8,7 @@ import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/ass
 import { CudaError } from "../../core/runtime/cuda/errors.ts";
 import { kernelSource } from "../../core/runtime/cuda/kernel_sources.ts";
 import type { Geometry } from "../../core/runtime/cuda/launch.ts";
-import { EmulatorError, emulatorPresent } from "../emulator/mod.ts";
+import { EMULATED_ARCHITECTURE, EmulatorError, emulatorPresent } from "../emulator/mod.ts";
 import { plainAttention } from "../emulator/plain.ts";
 import { type Form, multiply } from "../emulator/products.ts";
 import { type Argument, Bench, type Type, values } from "../emulator/testing.ts";
@@ -138,6 +138,22 @@ test("matrix instructions have the layouts of the PTX ISA", (bench) => {
   const found = [...bench.get(out, 256)];
   assertClose(found.slice(0, 128), expected.map((each) => each + 1), 1e-5);
   assertClose(found.slice(128), expected, 1e-5);
+});
+
+test("a launch that may start early has to wait for the one before it", (bench) => {
+  const launch = (body: string, early: boolean) => {
+    const kernel = bench.kernel(`${HEAD} turn(float* out) { ${body} }`, "turn");
+    bench.launch(kernel, { ...block(32), early }, [bench.empty(64)]);
+    bench.driver.synchronize(bench.stream);
+  };
+  const late = "if (threadIdx.x == 3) return; griddep_wait();";
+  launch(late, false);
+  launch("griddep_launch(); griddep_wait(); out[0] = 1;", true);
+  assertThrows(
+    () => launch(late, true),
+    EmulatorError,
+    "thread (3, 0, 0): returned without waiting for the launch before",
+  );
 });
 
 test("a copy that is not waited for is not there yet, and one of nothing gives zeros", (bench) => {
@@ -300,7 +316,7 @@ test("wrong calls get the codes of a real driver", (bench) => {
   assertThrows(launch(large), CudaError, "INVALID_VALUE");
   driver.allowShared(kernel, large.shared);
   launch(large)();
-  assertThrows(() => driver.allowShared(kernel, 200 * 1024), CudaError, "INVALID_VALUE");
+  assertThrows(() => driver.allowShared(kernel, 230 * 1024), CudaError, "INVALID_VALUE");
   assertThrows(() => bench.launch(kernel, block(1), [8n, step]), EmulatorError, "argument 0");
   assertThrows(() => driver.synchronize(3n), CudaError, "INVALID_HANDLE");
   assertThrows(() => driver.free(x + 256n), CudaError, "INVALID_VALUE");
@@ -308,7 +324,7 @@ test("wrong calls get the codes of a real driver", (bench) => {
   assertThrows(() => driver.allocate(2 ** 33), CudaError, "OUT_OF_MEMORY");
   const module = driver.loadModule(
     bench.machine.compiler.compile(kernelSource("forward/rms_norm.cu"), {
-      architecture: "sm_80",
+      architecture: EMULATED_ARCHITECTURE,
       defines: { BF16: 0 },
     }).bytes,
     "rms_norm",

@@ -2,7 +2,7 @@
  * libcuda of an emulated machine: the functions the driver class calls, with the codes a real one
  * gives.
  *
- * Comes in: memory and streams of a machine. Goes out: a symbol table with an A100 behind it. Wrong
+ * Comes in: memory and streams of a machine. Goes out: a symbol table with an H100 behind it. Wrong
  * calls are answered with the code a driver has for them; what a device would only show as damage
  * or as a hang is thrown as an `EmulatorError` in words, when the work runs. What surprises: that
  * is when something waits for it, not at the launch.
@@ -13,13 +13,13 @@ import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "
 import { CODE, type Streams } from "./streams.ts";
 
 /** What tests compile for. */
-export const EMULATED_ARCHITECTURE = "sm_80";
+export const EMULATED_ARCHITECTURE = "sm_90a";
 
 const VERSION = 13000;
-const NAME = "Emulated A100";
+const NAME = "Emulated H100";
 const CONTEXT = 0xc0de_0000n;
 
-/** Attributes of an A100 by their numbers. */
+/** Attributes of an H100 by their numbers. */
 const ATTRIBUTES: Readonly<Record<number, number>> = {
   1: 1024, // threads of a block, then its three extents and those of a grid
   2: 1024,
@@ -31,20 +31,20 @@ const ATTRIBUTES: Readonly<Record<number, number>> = {
   8: 48 * 1024, // shared memory of a block
   10: 32, // lanes of a warp
   12: 65536, // registers of a block
-  13: 1_410_000, // kHz
-  16: 108, // processors
-  36: 1_215_000, // kHz of the memory
+  13: 1_980_000, // kHz
+  16: 132, // processors
+  36: 2_619_000, // kHz of the memory
   37: 5120, // bits of its bus
-  38: 40 * 2 ** 20, // second-level cache
+  38: 50 * 2 ** 20, // second-level cache
   39: 2048, // threads of a processor
   40: 3, // copy engines
   41: 1, // unified addresses
-  75: 8,
+  75: 9,
   76: 0,
-  81: 164 * 1024, // shared memory of a processor
+  81: 228 * 1024, // shared memory of a processor
   82: 65536,
   95: 1, // cooperative launch
-  97: 163 * 1024, // shared memory of a block that asks for it
+  97: 227 * 1024, // shared memory of a block that asks for it
   108: 30 * 2 ** 20, // cache that may be kept
   115: 1, // memory pools
   120: 0, // clusters

@@ -22,11 +22,13 @@ EXPORTED int emulatedParameter(int kernel, int i) {
 
 EXPORTED int emulatedMaxThreads(int kernel) { return emulatedKernels[kernel].maxThreads; }
 
-// geometry: grid, block, bytes of dynamic shared memory. Not 0 when all went well.
+// geometry: grid, block, bytes of dynamic shared memory, whether it may start early. Not 0 when all
+// went well.
 EXPORTED int emulatedLaunch(emulator::Machine* machine, int kernel, const unsigned* geometry,
                             void** parameters) {
   const emulator::Kernel& each = emulatedKernels[kernel];
   const dim3 grid(geometry[0], geometry[1], geometry[2]);
   const dim3 block(geometry[3], geometry[4], geometry[5]);
-  return emulator::runGrid(machine, each.name, each.call, parameters, grid, block, geometry[6]);
+  return emulator::runGrid(machine, each.name, each.call, parameters, grid, block, geometry[6],
+                           geometry[7] != 0);
 }

@@ -50,6 +50,7 @@ struct Thread {
   int number, lane;
   Warp* warp;
   bool returned;
+  bool waited;        // for the launch before, where this one may start early
   int copies, group;  // copies under way, and the group that new ones join
 };
 
@@ -86,6 +87,7 @@ struct Block {
   unsigned firstReady, endReady;
   int freeStacks[MAX_THREADS], freeCount, newStack;
   bool failed;
+  bool early;  // may start before the launch before it has ended
   Context scheduler;
 };
 
@@ -162,10 +164,11 @@ inline void work() {
       block.next.x = 0;
       if (++block.next.y == blockDim.y) block.next.y = 0, block.next.z++;
     }
-    thread.returned = false;
+    thread.returned = thread.waited = false;
     thread.copies = thread.group = 0;
     enter(thread);
     block.kernel(block.parameters);
+    if (block.early && !current->waited) fail("returned without waiting for the launch before");
     current->returned = true;
     block.finished++;
     Warp& warp = *current->warp;
@@ -280,10 +283,11 @@ inline void runBlock(size_t sharedBytes) {
 
 // Runs all blocks; false when machine->message says what went wrong.
 inline bool runGrid(Machine* on, const char* name, void (*kernel)(void**), void** parameters,
-                    dim3 grid, dim3 size, size_t sharedBytes) {
+                    dim3 grid, dim3 size, size_t sharedBytes, bool early) {
   machine = on, kernelName = name, gridDim = grid, blockDim = size;
   block.kernel = kernel, block.parameters = parameters;
   block.size = (int)(size.x * size.y * size.z), block.failed = false;
+  block.early = early;
   block.freeCount = 0;
   for (int i = MAX_THREADS; i-- > 0;) block.freeStacks[block.freeCount++] = i;
   dynamicSharedMemory = on->shared;

@@ -32,9 +32,10 @@ interface Kernel {
 }
 
 const PLAIN_SHARED = 48 * 1024;
-const MOST_SHARED = 163 * 1024;
+const MOST_SHARED = 227 * 1024;
 const [MAX_BLOCK, MAX_BLOCK_Z, MAX_GRID_YZ] = [1024, 64, 65535];
-const CLUSTER = 4;
+/** Numbers of launch attributes. */
+const [CLUSTER, EARLY] = [4, 6];
 /** Numbers of function attributes. */
 const [MAX_DYNAMIC_SHARED, CARVE_OUT, NON_PORTABLE_CLUSTER] = [8, 9, 14];
 /** What is known of a kernel by attribute: no spills, and registers that are made up. */
@@ -48,7 +49,7 @@ function bytesAt(address: bigint, bytes: number): DataView {
 
 /** CUlaunchConfig, 56 bytes in host memory. */
 export class LaunchConfig {
-  /** Grid, block, bytes of dynamic shared memory. */
+  /** Grid, block, bytes of dynamic shared memory, whether it may start early. */
   readonly geometry: Uint32Array<ArrayBuffer>;
   readonly stream: bigint;
   /** Numbers of the attributes. */
@@ -56,11 +57,12 @@ export class LaunchConfig {
 
   constructor(address: bigint) {
     const view = bytesAt(address, 56);
-    this.geometry = Uint32Array.from({ length: 7 }, (_, i) => view.getUint32(4 * i, true));
+    const sizes = Array.from({ length: 7 }, (_, i) => view.getUint32(4 * i, true));
     this.stream = view.getBigUint64(32, true);
     const count = view.getUint32(48, true);
     const list = count > 0 ? bytesAt(view.getBigUint64(40, true), 72 * count) : undefined;
     this.attributes = Array.from({ length: count }, (_, i) => list!.getUint32(72 * i, true));
+    this.geometry = Uint32Array.of(...sizes, Number(this.attributes.includes(EARLY)));
   }
 }
 

@@ -139,6 +139,6 @@ inline void cp_async_wait() {
   current->copies = left;
 }
 
-inline void griddep_wait() {}
+inline void griddep_wait() { emulator::current->waited = true; }
 
 inline void griddep_launch() {}

@@ -7,6 +7,7 @@
 import { assertEquals } from "@std/assert";
 import type { CudaMachine } from "../../core/runtime/cuda/device.ts";
 import { DeviceMemory } from "../../core/runtime/cuda/device_memory.ts";
+import { startsEarly } from "../../core/runtime/cuda/kernel_loader.ts";
 import { linearProduct, Products, WORKSPACE_BYTES } from "../../core/runtime/cuda/products.ts";
 import { Probes } from "./probes.ts";
 
@@ -32,6 +33,8 @@ export interface ProbeSizes {
 }
 
 const NODES = 200;
+/** Launches of a chain; an even number. */
+const CHAIN = 20;
 const SHARED_BYTES = 200 * 1024;
 
 /** Runs all probes in order. */
@@ -51,9 +54,8 @@ export function bringUp(
   add(`bf16 product of ${sizes.product}³`, product.rate / 1e12, "TFLOP/s");
   add("first product: library and algorithm", product.firstMs, "ms");
   add("node of a graph", nodeTime(probes, false), "µs");
-  // A launch may start early from this capability on, and inside a graph from this driver on.
-  const { major } = probes.driver.deviceInfo();
-  if (major >= 9 && probes.driver.version >= 12030) {
+  if (startsEarly(probes.architecture, probes.driver.version)) {
+    checkChain(probes);
     add("node that may start early", nodeTime(probes, true), "µs");
   }
   add("launch and wait", launchTime(probes), "µs");
@@ -92,6 +94,40 @@ function checkShared(probes: Probes): void {
   driver.download(result, sum);
   assertEquals(result[0], shared / 4);
   driver.free(sum);
+}
+
+/** Many launches that may start early, each on the result of the one before, alone and as a graph. */
+function checkChain(probes: Probes): void {
+  const { driver, stream } = probes;
+  const count = 100_000;
+  let expected = Uint32Array.from({ length: count }, (_, i) => i);
+  const buffers = [driver.allocate(4 * count), driver.allocate(4 * count)] as const;
+  driver.upload(buffers[0], expected);
+  const grid = [Math.ceil(count / 256), 1, 1] as const;
+  const geometry = { grid, block: [256, 1, 1], early: true } as const;
+  const sites = [0, 1].map((i) =>
+    probes.site("probe_chain", geometry, [
+      ["pointer", buffers[1 - i]!],
+      ["pointer", buffers[i]!],
+      ["i32", count],
+    ])
+  );
+  const issue = () => {
+    for (let i = 0; i < CHAIN; i++) sites[i % 2]!.launch(driver, stream);
+  };
+  issue();
+  const graph = driver.capture(stream, issue);
+  driver.launchGraph(graph, stream);
+  driver.synchronize(stream);
+  driver.destroyGraph(graph);
+  for (let round = 0; round < 2 * CHAIN; round++) {
+    const x = expected;
+    expected = x.map((_, i) => 3 * x[(i + 1) % count]! + x[(i + count / 2) % count]! + 1);
+  }
+  const result = new Uint32Array(count);
+  driver.download(result, buffers[0]);
+  assertEquals(result, expected);
+  for (const address of buffers) driver.free(address);
 }
 
 /** Bytes per second; a copy counts what it reads and what it writes. */

@@ -19,9 +19,17 @@ extern "C" __global__ void __launch_bounds__(256) probe_shared(float* __restrict
 }
 
 extern "C" __global__ void __launch_bounds__(32) probe_nothing(int unused) {
+  takeTurn();
   if (unused >= 0) return;
-  griddep_launch();
-  griddep_wait();
+}
+
+// Each element from two others of the result before, so that a launch that reads too early shows.
+extern "C" __global__ void __launch_bounds__(256)
+    probe_chain(unsigned* __restrict__ y, const unsigned* __restrict__ x, int count) {
+  takeTurn();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  y[i] = 3 * x[(i + 1) % count] + x[(i + count / 2) % count] + 1;
 }
 
 // Reads everything once, 16 bytes at a time, and writes next to nothing.

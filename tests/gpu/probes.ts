@@ -24,6 +24,7 @@ export function openDeviceFor(emulated: boolean, elements: ElementType): CudaDev
 export class Probes {
   readonly driver: Driver;
   readonly stream: bigint;
+  readonly architecture: string;
   readonly #module: bigint;
 
   /** Compiles them for the device. */
@@ -34,10 +35,11 @@ export class Probes {
     const text = Deno.readTextFileSync(new URL("probes.cu", import.meta.url));
     const source = {
       name: "probes.cu",
-      text: `#include "common/ptx.cuh"\n${text}`,
+      text: `#include "common/turn.cuh"\n${text}`,
       headers: KERNEL_HEADERS,
     };
-    const target = { architecture: architectureOf(major, minor), defines: {} };
+    this.architecture = architectureOf(major, minor);
+    const target = { architecture: this.architecture, defines: {} };
     this.#module = this.driver.loadModule(machine.compiler.compile(source, target).bytes, "probes");
   }
 

@@ -96,6 +96,15 @@ Deno.test("the first branch of every kernel leaves when there is nothing to do",
   }
 });
 
+Deno.test("every kernel waits for the launch before it, before it does anything that can be seen", () => {
+  for (const file of KERNEL_FILES) {
+    for (const [entry, { body }] of signatures(kernelSource(file).text)) {
+      const [first] = body.trimStart().split("\n");
+      assertEquals(first, "takeTurn();", `${file} ${entry}`);
+    }
+  }
+});
+
 Deno.test("kernels include only headers of ours and never add floats atomically", () => {
   for (const file of KERNEL_FILES) {
     const { text } = kernelSource(file);

@@ -2,7 +2,10 @@
  * Kernels as they are needed: compiled, cached on disk, loaded, found by name.
  *
  * Comes in: the name of a kernel and the macros of its file. Goes out: a launch site, with grid and
- * numbers set and addresses still to be set.
+ * numbers set and addresses still to be set. From compute capability 9.0 on a launch may start before
+ * the one before it has ended (programmatic dependent launch): its blocks are in place when that one
+ * ends. Every kernel waits for it before it reads or writes anything; what it may do earlier is to
+ * fetch weights into the cache.
  */
 import { type CubinCache } from "./cubin_cache.ts";
 import type { Driver } from "./driver.ts";
@@ -24,6 +27,7 @@ export class KernelLoader {
   readonly #compiler: KernelCompiler;
   readonly #architecture: string;
   readonly #cache: CubinCache | undefined;
+  readonly #early: boolean;
   readonly #modules = new Map<string, bigint>();
   readonly #functions = new Map<string, bigint>();
 
@@ -38,6 +42,7 @@ export class KernelLoader {
   ) {
     [this.#driver, this.#compiler] = [driver, compiler];
     [this.#architecture, this.#cache] = [architecture, cache];
+    this.#early = startsEarly(architecture, driver.version);
   }
 
   /**
@@ -51,7 +56,7 @@ export class KernelLoader {
       entry,
       kernel.arguments.map(({ type }) => type),
     );
-    site.setGeometry(kernel.geometry({ ...macros, ...numbers }));
+    site.setGeometry({ ...kernel.geometry({ ...macros, ...numbers }), early: this.#early });
     kernel.arguments.forEach(({ name, type }, i) => {
       if (type === "pointer") return;
       const value = numbers[name];
@@ -91,4 +96,9 @@ export class KernelLoader {
     this.#modules.set(key, module);
     return module;
   }
+}
+
+/** Whether launches may start early, also inside a graph: that takes a newer driver. */
+export function startsEarly(architecture: string, driverVersion: number): boolean {
+  return Number(/\d+/.exec(architecture)![0]) >= 90 && driverVersion >= 12030;
 }

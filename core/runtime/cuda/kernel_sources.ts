@@ -9,6 +9,7 @@ import mixtures from "../../../kernels/common/mixtures.cuh" with { type: "text" 
 import ptx from "../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../kernels/common/reduce.cuh" with { type: "text" };
 import tiles from "../../../kernels/common/tiles.cuh" with { type: "text" };
+import turn from "../../../kernels/common/turn.cuh" with { type: "text" };
 import types from "../../../kernels/common/types.cuh" with { type: "text" };
 import aggregateBackward from "../../../kernels/backward/aggregate.cu" with { type: "text" };
 import attentionBackward from "../../../kernels/backward/attention.cu" with { type: "text" };
@@ -54,6 +55,7 @@ export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
   ["common/tiles.cuh", tiles],
+  ["common/turn.cuh", turn],
   ["common/types.cuh", types],
 ]);
 
