@@ -7,12 +7,12 @@
  * finished score is the sum of log-probabilities divided by (new tokens)^penalty. The search ends when
  * `beams` sequences are finished and the best open one cannot beat the worst of them any more.
  *
- * Beams are sequences of one batch; moving a beam moves its rows in all P streams.
+ * Beams are sequences of one batch; how they get from one row to another is in `beam_cache.ts`.
  */
 import { notFinite } from "../errors.ts";
 import type { HostArray } from "../runtime/device.ts";
+import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";
-import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
 import { PromptCache } from "./prompt_cache.ts";
 
@@ -81,7 +81,7 @@ export async function beamSearch(
   const { cache: first, outputs: prefilled } = await (prompts ?? own).prefill(prompt);
   let outputs = prefilled;
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
-  using caches = new CachePair(first, beams, prompt.length);
+  using caches = openBeamCache(engine, first, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
     const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep);
     const next: { hypothesis: Hypothesis; from: number }[] = [];
@@ -98,12 +98,13 @@ export async function beamSearch(
     if (best.sum / length ** lengthPenalty <= worst) break;
     open = next.map(({ hypothesis }) => hypothesis);
     const used = prompt.length + length - 1;
-    const cache = caches.select(next.map(({ from }) => from), used);
+    const { cache, table } = caches.select(next.map(({ from }) => from), used);
     const rows = Array.from({ length: beams }, (_, b) => b);
     outputs = await engine.forward(cache, {
       ids: rows.map((b) => [(open[b] ?? open[0]!).tokens.at(-1)!]),
       start: rows.map(() => used),
       select: rows,
+      table,
     });
   }
   return finished;
@@ -141,35 +142,4 @@ function logSumExp(row: HostArray): number {
     throw notFinite("rank tokens", "a logit that is infinite or NaN");
   }
   return peak + Math.log(total);
-}
-
-/** Two caches used in turn: the beams of one step are copied from those of the step before. */
-class CachePair implements Disposable {
-  #current: KvCache;
-  #spare: KvCache | undefined;
-  readonly #beams: number;
-
-  constructor(prompt: KvCache, beams: number, used: number) {
-    this.#beams = beams;
-    this.#current = prompt.rearranged(new Array(beams).fill(0), used + 1, used);
-  }
-
-  /** Makes sequence b continue sequence `from[b]`, with room for one more token. */
-  select(from: readonly number[], used: number): KvCache {
-    // Fewer hypotheses than beams can be open; the others repeat the first and are not read.
-    const sources = Array.from({ length: this.#beams }, (_, b) => from[b] ?? 0);
-    const grows = this.#current.capacity < used + 1;
-    if (!grows && sources.every((source, b) => source === b)) return this.#current;
-    let target = this.#spare;
-    if (grows || !target) target = this.#current.rearranged(sources, used + 1, used);
-    else target.copyFrom(this.#current, sources.map((source, b) => [source, b]), used);
-    if (grows) this[Symbol.dispose]();
-    this.#spare = grows ? undefined : this.#current;
-    return this.#current = target;
-  }
-
-  [Symbol.dispose](): void {
-    this.#current[Symbol.dispose]();
-    this.#spare?.[Symbol.dispose]();
-  }
 }

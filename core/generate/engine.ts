@@ -29,6 +29,8 @@ export interface ForwardInput {
   readonly targets?: readonly number[];
   /** For the `sample` head: `samplingNumbers` of every selected token, one after the other. */
   readonly sampling?: readonly number[];
+  /** [B, S]: the sequence in whose row of the cache each slot lies, where that is not always its own. */
+  readonly table?: ArrayLike<number>;
 }
 
 /** One step of a batch whose tokens the device draws. */
@@ -158,7 +160,10 @@ export class Engine {
       capacity: cache.capacity,
       selected: input.select.length,
     };
-    const prepared = await this.#prepare(sizes, options);
+    const prepared = await this.#prepare(
+      sizes,
+      input.table ? { ...options, table: true } : options,
+    );
     const { device } = this;
     const write = (name: string, data: ArrayLike<number>) =>
       device.write(prepared.inputs.get(name)!, data);
@@ -173,6 +178,7 @@ export class Engine {
     write("select", input.select);
     if (input.targets) write("targets", input.targets);
     if (input.sampling) write("sampling", input.sampling);
+    if (input.table) write("table", input.table);
     const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);
     await prepared.executable.run(bindings);
     return new Map([...prepared.outputs].map(([name, tensor]) => [name, device.read(tensor)]));

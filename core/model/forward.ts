@@ -48,6 +48,8 @@ export interface ForwardOptions {
   readonly head: "logits" | "score" | "greedy" | "streams" | "sample";
   /** Element type of the KV cache; f32 unless the device wants another. */
   readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
+  /** Whether attention finds slots through the input `table` [B, S]; see `Visible.table`. */
+  readonly table?: boolean;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }
@@ -56,9 +58,9 @@ export interface ForwardOptions {
  * Builds the forward program.
  *
  * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
- * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]; for
- * `sample`, in f32, `sampling` [N, 6]. State:
- * `keys.<layer>`, `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
+ * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]; where
+ * the option says so `table` [B, S]; for `sample`, in f32, `sampling` [N, 6]. State: `keys.<layer>`,
+ * `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights, unless
  * only tokens are wanted.
  */
@@ -75,6 +77,7 @@ export function buildForward(
   const start = g.input("start", { dtype: "i32", shape: [B] });
   const chosen = g.input("select", { dtype: "i32", shape: [N] });
   const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
+  const table = options.table ? g.input("table", { dtype: "i32", shape: [B, S] }) : undefined;
 
   const starts = new Map([[P * B, repeatStreams(g, start, P)], [B, start]]);
   const cached = (kind: string, layer: number, update: Value) => {
@@ -89,7 +92,7 @@ export function buildForward(
     g,
     config,
     parameter: parameterDeclarer(g, config),
-    visible: { last: positions },
+    visible: { last: positions, table },
     tables: tablesByRows(g, config, positions),
     keep: cached,
   };

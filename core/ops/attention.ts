@@ -8,6 +8,11 @@
  * is where the document begins. Slots outside may hold anything. The prefix is seen by every query
  * and never masked.
  *
+ * With a `table` slot s of sequence b lies where row `table[b, s]` of the batch has its slot s, as in
+ * paged attention with pages of one slot: sequences that begin alike share what they have in common,
+ * and a reordering writes a table instead of copying keys and values. What the table says of slots
+ * before the first and behind the last that queries of a sequence see is not looked at.
+ *
  * Rows are stream-major (row = p·B + b) and the prefix is stored once per stream, not per row. What
  * surprises: q, k, v may have B rows instead of P·B. That is layer 0, where all streams still have
  * equal text; its scores are computed once and streams part only through their prefixes.
@@ -24,15 +29,18 @@ import {
   broadcast,
   concat,
   constant,
+  gather,
   iota,
   lessEqual,
   matmul,
+  max,
+  mul,
   reshape,
   select,
   slice,
   transpose,
 } from "../graph/primitives.ts";
-import { formatType, type Value } from "../graph/types.ts";
+import { type Attributes, formatType, type Value } from "../graph/types.ts";
 import { modelOp } from "./define.ts";
 import { softmax, softmaxGradient } from "./softmax.ts";
 
@@ -46,6 +54,16 @@ export interface Prefix {
 export interface Visible {
   readonly first?: Value;
   readonly last: Value;
+  /** Row of the batch, in each block of B rows, where a slot lies, [B, S] i32; its own if absent. */
+  readonly table?: Value;
+}
+
+/** Which of the optional inputs behind `last` there are, before those of a prefix. */
+interface AttentionAttributes extends Attributes {
+  /** `first` */
+  readonly packed: boolean;
+  /** `table` */
+  readonly paged: boolean;
 }
 
 /** Added to the score of a slot that a query must not see. Finite, so that no row becomes NaN. */
@@ -71,11 +89,12 @@ class Call {
   /** Blocks of B rows in q, k and v: 1 where the streams share their text, else P. */
   readonly blocks: number;
 
-  constructor(inputs: readonly Value[], { packed }: { packed: boolean }) {
+  constructor(inputs: readonly Value[], { packed, paged }: AttentionAttributes) {
     const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
     const first = packed ? rest.shift() : undefined;
+    const table = paged ? rest.shift() : undefined;
     const [prefixKeys, prefixValues] = rest;
-    [this.q, this.keys, this.values, this.visible] = [q, keys, values, { first, last }];
+    [this.q, this.keys, this.values, this.visible] = [q, keys, values, { first, last, table }];
     this.prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
     const [R, T, H, D] = q.shape as [number, number, number, number];
     const [, K, S] = keys.shape as [number, number, number];
@@ -85,7 +104,8 @@ class Call {
     this.M = prefixKeys ? prefixKeys.shape[2]! : 0;
     this.blocks = R / this.B;
     const fits = keys.shape[0] === R && H % K === 0 && keys.shape[3] === D &&
-      values.shape.join() === keys.shape.join() && (R === this.B || R === this.P * this.B);
+      values.shape.join() === keys.shape.join() && (R === this.B || R === this.P * this.B) &&
+      (!table || table.shape.join() === [this.B, S].join());
     if (!fits) throw new TypeError(`Cannot attend from ${formatType(q)} to ${formatType(keys)}`);
   }
 
@@ -103,9 +123,13 @@ class Call {
     return reshape(g, split, [rows * B, T, K * G * D]);
   }
 
-  /** [R, K, S, D] → [blocks, B, K, S, D] */
+  /** Keys or values of each sequence, [R, K, S, D] → [blocks, B, K, S, D] */
   text(g: Builder, x: Value): Value {
-    return reshape(g, x, [this.blocks, this.B, this.K, this.S, this.D]);
+    const { B, K, S, D, blocks, visible } = this;
+    if (!visible.table) return reshape(g, x, [blocks, B, K, S, D]);
+    const cells = transpose(g, reshape(g, x, [blocks, B, K, S, D]), [0, 1, 3, 2, 4]);
+    const own = gather(g, reshape(g, cells, [blocks, B * S, K, D]), tableCells(g, visible, S), 1);
+    return transpose(g, own, [0, 1, 3, 2, 4]);
   }
 
   /** [P, K, M, D] → [P, 1, K, M, D] */
@@ -132,7 +156,7 @@ class Call {
   }
 }
 
-export const attentionOp = modelOp<{ packed: boolean }>({
+export const attentionOp = modelOp<AttentionAttributes>({
   name: "attention",
   infer(inputs, attributes) {
     const { q, P, B, T, K, G, D } = new Call(inputs as Value[], attributes);
@@ -152,6 +176,8 @@ export const attentionOp = modelOp<{ packed: boolean }>({
     return [call.byToken(g, context, P)];
   },
   vjp(g, { inputs, attributes }, upstream) {
+    // Tables are for caches, and nobody learns from a cache.
+    if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
     const call = new Call(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
     const weights = call.weights(g);
@@ -200,6 +226,15 @@ function visibleMask(g: Builder, { first, last }: Visible, S: number): Value {
   return select(g, lessEqual(g, reshape(g, first, shape), slots), before, hidden);
 }
 
+/** Where among the B · S cells of a block of rows each visible slot lies, another if not: [B, S] */
+function tableCells(g: Builder, { first, last, table }: Visible, S: number): Value {
+  const B = table!.shape[0]!;
+  const seen = max(g, visibleMask(g, { first, last }, S), 3); // by any query: [B, 1, 1, S]
+  const isSeen = lessEqual(g, constant(g, 0), reshape(g, seen, [B, S]));
+  const row = select(g, isSeen, table!, constant(g, 0, "i32"));
+  return add(g, mul(g, row, constant(g, S, "i32")), iota(g, S));
+}
+
 /**
  * q [R, T, H, D], keys and values [R, K, S, D], visible [B, T], prefix [P, K, M, D]
  * → [P·B, T, H·D]; R is P·B, or B where the streams share their text.
@@ -208,7 +243,10 @@ export function attention(
   g: Builder,
   inputs: { q: Value; keys: Value; values: Value; visible: Visible; prefix?: Prefix },
 ): Value {
-  const { q, keys, values, visible: { first, last }, prefix } = inputs;
-  const optional = [...(first ? [first] : []), ...(prefix ? [prefix.keys, prefix.values] : [])];
-  return g.apply1(attentionOp, [q, keys, values, last, ...optional], { packed: !!first });
+  const { q, keys, values, visible: { first, last, table }, prefix } = inputs;
+  const optional = [first, table, prefix?.keys, prefix?.values].filter((value) => !!value);
+  return g.apply1(attentionOp, [q, keys, values, last, ...optional], {
+    packed: !!first,
+    paged: !!table,
+  });
 }

@@ -66,6 +66,8 @@ export interface Device {
   readonly isDistant?: boolean;
   /** Whether its programs may draw tokens (`sample`), so that no logits need to be read. */
   readonly drawsTokens?: boolean;
+  /** Whether its attention reads keys and values through a table where they lie, without a copy. */
+  readonly readsThroughTable?: boolean;
   /** Elements of a long array that one program should work on; where absent, a processor's cache. */
   readonly pieceElements?: number;
   /**

@@ -50,18 +50,25 @@ __device__ inline void asLeft(unsigned (&a)[4], const float (*d)[4]) {
   a[2] = packHalves(d[1][0], d[1][1]), a[3] = packHalves(d[1][2], d[1][3]);
 }
 
-// Starts to copy rows begin … of a tensor with rows of D, zeros from row `end` on; by a warp if
-// THREADS is 32, else by the block.
-template <int D, int COUNT, int THREADS>
-__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end) {
+// Starts to copy rows begin … of D elements, zeros from row `end` on; by a warp if THREADS is 32,
+// else by the block. offsetOf(row) tells at which element a row begins.
+template <int D, int COUNT, int THREADS, class OffsetOf>
+__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end,
+                                OffsetOf offsetOf) {
   constexpr int PIECES = D / 8;
 #pragma unroll 4  // no more, or their addresses take the registers
   for (int i = threadIdx.x % THREADS; i < COUNT * PIECES; i += THREADS) {
     const int row = begin + i / PIECES, piece = i % PIECES * 8;
     const bool there = row < end;
-    const int at = there ? row * D + piece : 0;  // within one head
+    const auto at = there ? offsetOf(row) + piece : 0;
     cp_async_16(tile + i / PIECES * spanOf(D) + piece, rows + at, there);
   }
+}
+
+// The same for rows that lie one behind the other, within one head.
+template <int D, int COUNT, int THREADS>
+__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end) {
+  copyRows<D, COUNT, THREADS>(tile, rows, begin, end, [](int row) { return row * D; });
 }
 
 // Starts to copy queries start … of the G heads of key head k, which lie side by side for each

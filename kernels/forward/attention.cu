@@ -3,7 +3,9 @@
 //   out = softmax(scale q [prefix_k | k]ᵀ) [prefix_v | v]
 //
 // in   q [R, T, H, D]; keys, values [R, K, S, D]; first (or null), last [B, T] i32: the slots a
-//      query sees; prefixKeys, prefixValues [P, K, M, D], seen by all (M may be 0)
+//      query sees; table (or null) [B, S] i32: the row of the batch where a slot lies, read from
+//      the first to the last slot that queries of a row see; prefixKeys, prefixValues
+//      [P, K, M, D], seen by all (M may be 0)
 // out  out [P·B, T, H·D]
 // saved for backward: normalizer = log Σ exp(score) [P·B, T, H] f32, where it is not null
 // reference: core/ops/attention.ts; softmax in float, 2e-6 in float, output rounding in bf16. Not
@@ -21,11 +23,13 @@ constexpr int PARTS = (D + 31) / 32;  // dimensions of one lane
 constexpr float LOG2E = 1.44269504f, LN2 = 0.69314718f;
 static_assert(D % 4 == 0, "heads are read four elements at a time");
 
-// count rows of D from slot begin on, zeros behind them
-__device__ inline void loadTile(float* tile, int stride, const Element* rows, int begin, int end) {
+// rows of D from slot begin on, zeros from slot `end` on; offsetOf(slot) tells where a row begins
+template <class OffsetOf>
+__device__ inline void loadTile(float* tile, int stride, const Element* rows, int begin, int end,
+                                OffsetOf offsetOf) {
   for (int i = threadIdx.x; i < SLOTS * D; i += 32 * WARPS) {
     const int slot = begin + i / D;
-    tile[i / D * stride + i % D] = slot < end ? widen(rows[(long long)slot * D + i % D]) : 0.0f;
+    tile[i / D * stride + i % D] = slot < end ? widen(rows[offsetOf(slot) + i % D]) : 0.0f;
   }
 }
 
@@ -34,9 +38,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     attention(Element* __restrict__ out, float* __restrict__ normalizer,
               const Element* __restrict__ q, const Element* __restrict__ keys,
               const Element* __restrict__ values, const int* __restrict__ first,
-              const int* __restrict__ last, const Element* __restrict__ prefixKeys,
-              const Element* __restrict__ prefixValues, int R, int B, int T, int S, int K, int G,
-              int M, float scale) {
+              const int* __restrict__ last, const int* __restrict__ table,
+              const Element* __restrict__ prefixKeys, const Element* __restrict__ prefixValues,
+              int R, int B, int T, int S, int K, int G, int M, float scale) {
   takeTurn();
   const int start = blockIdx.x * TILE, k = blockIdx.y, row = blockIdx.z;
   if (start >= G * T) return;
@@ -77,8 +81,18 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     const int end = text ? min(S, highest + 1) : M;
     for (int begin = text ? max(0, lowest) : 0; begin < end; begin += SLOTS) {
       __syncthreads();
-      loadTile(&keyTile[0][0], D + 4, keyRows, begin, end);
-      loadTile(&valueTile[0][0], D, valueRows, begin, end);
+      // Apart, so that the offsets of a table do not cost registers where there is none.
+      const auto loadTiles = [&](auto offsetOf) {
+        loadTile(&keyTile[0][0], D + 4, keyRows, begin, end, offsetOf);
+        loadTile(&valueTile[0][0], D, valueRows, begin, end, offsetOf);
+      };
+      if (text && table) {
+        loadTiles([&](int slot) {
+          return ((long long)(table[b * S + slot] - b) * K * S + slot) * D;
+        });
+      } else {
+        loadTiles([](int slot) { return slot * D; });
+      }
       __syncthreads();
       float score[QUERIES] = {};
 #pragma unroll 4

@@ -22,11 +22,9 @@ constexpr int SHARE = D / WIDTH, PLACES = 32 / SHARE, AHEAD = 4;
 constexpr float LOG2E = 1.44269504f;
 static_assert(D % WIDTH == 0 && SHARE <= 32 && 32 % SHARE == 0, "a warp reads whole rows");
 
-__device__ inline RawPack loadRaw(const Element* rows, int slot, bool there) {
+__device__ inline RawPack loadRaw(const Element* row, bool there) {
   RawPack pack = {};
-  if (there) {
-    pack = *reinterpret_cast<const RawPack*>(rows + slot * D + threadIdx.x % SHARE * WIDTH);
-  }
+  if (there) pack = *reinterpret_cast<const RawPack*>(row + threadIdx.x % SHARE * WIDTH);
   return pack;
 }
 
@@ -35,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
                     float* __restrict__ totals, const Element* __restrict__ q,
                     const Element* __restrict__ keys, const Element* __restrict__ values,
                     const int* __restrict__ first, const int* __restrict__ last,
-                    const Element* __restrict__ prefixKeys,
+                    const int* __restrict__ table, const Element* __restrict__ prefixKeys,
                     const Element* __restrict__ prefixValues, int R, int rows, int B, int T, int S,
                     int K, int G, int M, int chunk, float scale) {
   takeTurn();
@@ -83,6 +81,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
 #pragma unroll
   for (int j = 0; j < QUERIES; j++) peak[j] = -INFINITE;
 
+  const auto offsetOf = [&](int slot) {  // from the own row on
+    long long offset = slot * D;
+    if (text && table) offset += (long long)(table[row % B * S + slot] - row % B) * K * S * D;
+    return offset;
+  };
   constexpr int STEP = WARPS * PLACES;
   const int place = warp * PLACES + lane / SHARE;
   for (int base = lowest; base <= highest; base += STEP * AHEAD) {
@@ -90,8 +93,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       const int slot = base + a * STEP + place;
-      key[a] = loadRaw(keyRows, slot, slot <= highest);
-      value[a] = loadRaw(valueRows, slot, slot <= highest);
+      const bool there = slot <= highest;
+      const long long offset = there ? offsetOf(slot) : 0;
+      key[a] = loadRaw(keyRows + offset, there);
+      value[a] = loadRaw(valueRows + offset, there);
     }
 #pragma unroll
     for (int j = 0; j < QUERIES; j++) {

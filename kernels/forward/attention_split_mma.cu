@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
                         float* __restrict__ totals, const Element* __restrict__ q,
                         const Element* __restrict__ keys, const Element* __restrict__ values,
                         const int* __restrict__ first, const int* __restrict__ last,
-                        const Element* __restrict__ prefixKeys,
+                        const int* __restrict__ table, const Element* __restrict__ prefixKeys,
                         const Element* __restrict__ prefixValues, int R, int rows, int B, int T,
                         int S, int K, int G, int M, int chunk, float scale) {
   takeTurn();
@@ -71,9 +71,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
   const long long head = ((long long)(text ? own : row / B) * K + k) * (text ? S : M) * D;
   const Element* keyRows = (text ? keys : prefixKeys) + head;
   const Element* valueRows = (text ? values : prefixValues) + head;
+  const auto offsetOf = [&](int slot) {  // from the own row on
+    long long offset = slot * D;
+    if (text && table) offset += (long long)(table[row % B * S + slot] - row % B) * K * S * D;
+    return offset;
+  };
   const auto copyTile = [&](int from, Stage& stage) {
-    copyRows<D, STRIP, 32>(stage.keys, keyRows, from, highest + 1);
-    copyRows<D, STRIP, 32>(stage.values, valueRows, from, highest + 1);
+    copyRows<D, STRIP, 32>(stage.keys, keyRows, from, highest + 1, offsetOf);
+    copyRows<D, STRIP, 32>(stage.values, valueRows, from, highest + 1, offsetOf);
   };
   constexpr int STEP = WARPS * STRIP;
   int slots = lowest + warp * STRIP;

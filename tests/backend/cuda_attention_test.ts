@@ -2,8 +2,8 @@
  * Attention and its gradient on the cuda device, on an emulated machine, against the reference.
  *
  * Inputs are numbers that bf16 has, so that what differs is the kernels' own rounding: errors are
- * relative to the largest number of a tensor. Slots that no query of a row sees hold NaN. Each case
- * says which kernels it is about, and that they run is checked too.
+ * relative to the largest number of a tensor. Slots that no query sees hold NaN, and what a table says
+ * of them is no row. Each case says which kernels it is about, and that they run is checked too.
  */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
@@ -42,6 +42,8 @@ interface Case {
   readonly past?: number;
   /** The first queries see no text. */
   readonly blind?: number;
+  /** Slots are found through a table. */
+  readonly paged?: boolean;
 }
 
 /** Type, how far results may be off, and gradients of them. */
@@ -73,6 +75,22 @@ const DECODING: readonly Case[] = [
   { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
 ];
 
+/** Slots shared out over blocks. */
+const PAGED_DECODING: readonly Case[] = [
+  { name: "one token", P: 2, B: 3, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
+  { name: "wide heads", P: 1, B: 4, T: 1, S: 200, K: 2, G: 7, D: 128, M: 0, past: 199 },
+  { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
+  { name: "shared", P: 4, B: 3, T: 1, S: 128, K: 2, G: 1, D: 64, M: 5, past: 90, shared: true },
+  { name: "documents", P: 1, B: 2, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
+];
+
+/** Few slots, many queries, or heads that have no other kernel. */
+const PAGED_SIMPLE: readonly Case[] = [
+  { name: "few slots", P: 2, B: 3, T: 1, S: 70, K: 2, G: 3, D: 16, M: 5, past: 40 },
+  { name: "many queries", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 64, M: 5, past: 90 },
+  { name: "odd heads", P: 2, B: 2, T: 1, S: 150, K: 2, G: 1, D: 20, M: 5, past: 99, shared: true },
+];
+
 function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shape> {
   const R = shared ? B : P * B;
   return {
@@ -90,7 +108,11 @@ function forward(each: Case): Program {
     Object.entries(shapesOf(each)).map(([name, shape]) => [name, g.input(name, f32(shape))]),
   );
   const slot = (name: string) => g.input(name, { dtype: "i32", shape: [B, T] });
-  const visible = { last: slot("last"), ...(document ? { first: slot("first") } : {}) };
+  const visible = {
+    last: slot("last"),
+    first: document ? slot("first") : undefined,
+    table: each.paged ? g.input("table", { dtype: "i32", shape: [B, each.S] }) : undefined,
+  };
   const { q, keys, values, prefixKeys, prefixValues } = x;
   const prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
   const inputs = { q: q!, keys: keys!, values: values!, visible, ...(prefix ? { prefix } : {}) };
@@ -121,22 +143,47 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
   const at = Array.from({ length: B * T }, (_, i) => past + i % T - Math.min(past, i / T | 0));
   all.set("last", at.map((slot, i) => i % T < blind ? -1 : slot));
   if (document) all.set("first", at.map((slot) => slot - slot % document));
+  const seen = new Set<number>(); // cells b·S + s
+  const table: number[] = [];
+  for (let b = 0; b < B; b++) {
+    const [from, to] = [all.get("first")?.[b * T] ?? 0, at[b * T + T - 1]!];
+    for (let s = 0; s < S; s++) {
+      const isSeen = from <= s && s <= to;
+      const row = each.paged ? random.integer(B) : b;
+      table.push(isSeen ? row : s % 2 === 0 ? 1e9 : -1e9);
+      if (isSeen) seen.add(row * S + s);
+    }
+  }
+  if (each.paged) all.set("table", table);
   if (!poison) return all;
   for (const name of ["keys", "values"]) {
     const data = all.get(name)!;
     for (let i = 0; i < data.length; i++) {
       const [row, position] = [Math.floor(i / (K * S * D)) % B, Math.floor(i / D) % S];
-      if (position > at[row * T + T - 1]!) data[i] = NaN;
+      if (!seen.has(row * S + position)) data[i] = NaN;
     }
   }
   return all;
 }
 
 /** Names of the kernels that a program is made of. */
-function entriesOf(program: Program, elements: ElementType): Set<string> {
+function kernelsOf(program: Program, elements: ElementType): string[] {
   const { nodes } = lower(prepare(program, (op) => lowers(op)), elements, () => false).program;
-  const entries = nodes.map(({ attributes }) => (attributes as Step).launch?.entry ?? "");
-  return new Set(entries.filter((entry) => entry.startsWith("attention")));
+  return nodes.map(({ attributes }) => (attributes as Step).launch?.entry ?? "");
+}
+
+const attends = (entry: string) => entry.startsWith("attention");
+
+function entriesOf(program: Program, elements: ElementType): Set<string> {
+  return new Set(kernelsOf(program, elements).filter(attends));
+}
+
+/** That nothing is moved for the sake of a table. */
+function assertReadsInPlace(each: Case, elements: ElementType): void {
+  const [paged, plain] = [true, false].map((paged) =>
+    kernelsOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
+  );
+  assertEquals(paged, plain);
 }
 
 /** The largest size of a number; NaN where there is one. */
@@ -170,6 +217,7 @@ function test(
       const plain = forward(each);
       const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
       assertEquals(entriesOf(program, elements), new Set(entries));
+      if (each.paged) assertReadsInPlace(each, elements);
       const expected = await runOn(reference, program, inputsOf(each, false));
       const device = openTestCuda(elements);
       const found = await runOn(device, program, inputsOf(each, true));
@@ -203,6 +251,14 @@ for (const elements of ["f32", "bf16"] as const) {
   for (const each of DECODING) {
     const entries = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
     test({ name: `${elements}, slots shared out: ${each.name}`, each, elements, entries }, []);
+  }
+  for (const [cases, how] of [[PAGED_DECODING, "shared out, "], [PAGED_SIMPLE, ""]] as const) {
+    const split = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
+    for (const each of cases) {
+      const name = `${elements}, slots ${how}through a table: ${each.name}`;
+      const entries = how ? split : ["attention"];
+      test({ name, each: { ...each, paged: true }, elements, entries }, []);
+    }
   }
 }
 

@@ -383,7 +383,7 @@ for (const type of ["f32", "bf16"] as const) {
     const [out, normalizer] = [bench.empty(4 * R * T * H * D), bench.empty(4 * R * T * H)];
     bench.launch(kernel, { grid: [Math.ceil(G * T / 16), K, R], block: [128, 1, 1] }, [
       ...[out, normalizer, bench.put(q, type), bench.put(keys, type), bench.put(moreValues, type)],
-      ...[bench.put(first), bench.put(last), bench.put(prefixKeys, type)],
+      ...[bench.put(first), bench.put(last), null, bench.put(prefixKeys, type)],
       ...[bench.put(prefixValues, type)],
       ...[R, B, T, S, K, G, M].map((size) => ["i32", size] as const),
       ["f32", scale],

@@ -20,6 +20,7 @@ const MODEL = "qwen2-p2-tied-f32";
 
 /** Counts KV caches' tensors, the only ones with four axes, and fills with NaN what is returned. */
 class SpoilingDevice extends CpuDevice implements Device {
+  readsThroughTable = false;
   readonly live = new Set<DeviceTensor>();
   most = 0;
 
@@ -90,10 +91,16 @@ const USES: Readonly<Record<string, (engine: Engine) => Promise<unknown>>> = {
   scoreStreams: (engine) => scoreStreams(engine, [prompt(6, 8), prompt(7, 8)]),
 };
 
-for (const [name, use] of Object.entries(USES)) {
+const USES_OF_CACHES = [
+  ...Object.entries(USES).map(([name, use]) => ({ name, use, throughTable: false })),
+  { name: "beamSearch through a table", use: USES.beamSearch!, throughTable: true },
+];
+
+for (const { name, use, throughTable } of USES_OF_CACHES) {
   Deno.test(`${name} returns its caches, and uses none that it has returned`, async () => {
     const plain = new CpuDevice({ threads: 1 });
     const device = new SpoilingDevice({ threads: 1 });
+    device.readsThroughTable = throughTable;
     const expected = await use(await openGolden(MODEL, plain));
     assertEquals(await use(await openGolden(MODEL, device)), expected);
     assertEquals(device.live.size, 0);

@@ -1,5 +1,5 @@
 /** Gradients of every op against central differences, and of every device against the reference. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../core/graph/derivatives.ts";
 import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
 import { Builder } from "../../core/graph/builder.ts";
@@ -9,7 +9,7 @@ import { MODEL_OPS } from "../../core/ops/mod.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "./devices.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { prepareOn, randomInputs, runOn } from "./op_cases.ts";
+import { OP_CASES, prepareOn, randomInputs, runOn } from "./op_cases.ts";
 
 /** Step of the central differences, whose own error is of its square. */
 const STEP = 1e-4;
@@ -43,6 +43,18 @@ for (const one of GRADIENT_CASES) {
 }
 
 for (const each of devices) testGradients(each);
+
+Deno.test("attention through a table has no gradient", async () => {
+  const one = OP_CASES.find(({ name }) => name === "attention: through a table")!;
+  const program = differentiate(scalarOf(one), { of: "scalar", by: ["keys"] });
+  for (const { device } of devices) {
+    await assertRejects(
+      async () => await runOn(device, program, randomInputs({ ...one, program })),
+      TypeError,
+      "Cannot differentiate attention through a table",
+    );
+  }
+});
 
 Deno.test("every primitive has a derivative or is known to have none", () => {
   const known = new Set([...Object.keys(DERIVATIVES), ...WITHOUT_DERIVATIVE]);

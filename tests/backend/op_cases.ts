@@ -89,9 +89,7 @@ const attentionCase = (
   about: string,
   B: number,
   P: number,
-  shared: boolean,
-  prefix: boolean,
-  packed = false,
+  { shared = false, prefix = true, packed = false, paged = false },
 ) => {
   const [T, S, H, K, D, M] = [3, 7, 6, 2, 4, 5];
   const R = shared ? B : P * B;
@@ -101,6 +99,7 @@ const attentionCase = (
     values: [R, K, S, D],
     positions: { i32: [B, T], below: S },
     ...(packed ? { first: { i32: [B, T], below: S } } : {}),
+    ...(paged ? { table: { i32: [B, S], below: B } } : {}),
     ...(prefix ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
   };
   return opCase("attention", about, shapes, (g, x) =>
@@ -108,9 +107,9 @@ const attentionCase = (
       q: x.q!,
       keys: x.keys!,
       values: x.values!,
-      visible: { last: x.positions!, ...(packed ? { first: x.first! } : {}) },
+      visible: { last: x.positions!, first: x.first, table: x.table },
       ...(prefix ? { prefix: { keys: x.prefixKeys!, values: x.prefixValues! } } : {}),
-    }));
+    }), paged ? Object.keys(shapes) : []);
 };
 
 /** All cases. */
@@ -256,10 +255,13 @@ export const OP_CASES: readonly OpCase[] = [
     { gate: [3, 6], up: [3, 6] },
     (g, { gate, up }) => swiglu(g, gate!, up!),
   ),
-  attentionCase("plain", 2, 1, true, false),
-  attentionCase("per-stream rows behind a prefix", 2, 3, false, true),
-  attentionCase("shared rows behind a prefix", 2, 3, true, true),
-  attentionCase("several documents in a row", 2, 2, false, true, true),
+  attentionCase("plain", 2, 1, { prefix: false }),
+  attentionCase("per-stream rows behind a prefix", 2, 3, {}),
+  attentionCase("shared rows behind a prefix", 2, 3, { shared: true }),
+  attentionCase("several documents in a row", 2, 2, { packed: true }),
+  attentionCase("through a table", 3, 1, { prefix: false, paged: true }),
+  attentionCase("per-stream rows through a table", 3, 2, { packed: true, paged: true }),
+  attentionCase("shared rows through a table", 2, 3, { shared: true, paged: true }),
   opCase("repeat_streams", "rows", { x: [2, 3] }, (g, { x }) => repeatStreams(g, x!, 3)),
   opCase("stream_weights", "smoothed", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0.1)),
   opCase("stream_weights", "as they are", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0)),

@@ -75,6 +75,7 @@ const SUITES = [
   "cuda_attention",
   "sample",
   "draw_ahead",
+  "beam_search",
   ...(emulated ? [] : ["webgpu"]),
 ];
 

@@ -79,6 +79,7 @@ export class CudaDevice implements Device {
   readonly pieceElements = 2 ** 29;
   readonly isDistant = true;
   readonly drawsTokens = true;
+  readonly readsThroughTable = true;
   readonly elements: ElementType;
   readonly #driver: Driver;
   readonly #context: ExecutionContext;

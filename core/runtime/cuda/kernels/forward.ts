@@ -53,8 +53,8 @@ export const FORWARD: readonly Kernel[] = [
     },
   ),
   attention(
-    "attention *out *normalizer *q *keys *values *first *last *prefixKeys *prefixValues " +
-      "R B T S K G M scale:f32",
+    "attention *out *normalizer *q *keys *values *first *last *table *prefixKeys " +
+      "*prefixValues R B T S K G M scale:f32",
     "attention",
     // P·B attention rows, of which R have text of their own.
     ({ rows, G, T, K }) => spread(128, blocks(G! * T!, 16), K!, rows!),
@@ -67,8 +67,8 @@ export const FORWARD: readonly Kernel[] = [
       spread(128, blocks(G! * T!, HEAD_DIM! <= 64 ? 128 : 64), K!, rows!),
   ),
   attentionSplit(
-    "attention_split *partial *peaks *totals *q *keys *values *first *last *prefixKeys " +
-      "*prefixValues R rows B T S K G M chunk scale:f32",
+    "attention_split *partial *peaks *totals *q *keys *values *first *last *table " +
+      "*prefixKeys *prefixValues R rows B T S K G M chunk scale:f32",
     "attention",
     ({ rows, G, T, S, K, M, chunk }) =>
       spread(128, Math.sign(M!) + blocks(S!, chunk!), K! * blocks(G! * T!, SPLIT_QUERIES), rows!),
@@ -79,8 +79,8 @@ export const FORWARD: readonly Kernel[] = [
     ({ heads }) => spread(128, heads!),
   ),
   attentionSplitMma(
-    "attention_split_mma *partial *peaks *totals *q *keys *values *first *last *prefixKeys " +
-      "*prefixValues R rows B T S K G M chunk scale:f32",
+    "attention_split_mma *partial *peaks *totals *q *keys *values *first *last *table " +
+      "*prefixKeys *prefixValues R rows B T S K G M chunk scale:f32",
     "attention",
     ({ rows, S, K, M, chunk }) => spread(64, Math.sign(M!) + blocks(S!, chunk!), K!, rows!),
   ),

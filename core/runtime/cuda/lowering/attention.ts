@@ -6,7 +6,7 @@
  *   split    few queries over many slots, as in decoding: the slots are shared out over blocks,
  *            which use tensor cores as well where heads fit
  *   mma      bf16 on tensor cores, where a head is a multiple of 16 and there are queries enough
- *   simple   everything else
+ *   simple   everything else, and many queries that read through a table
  *
  * What surprises: the gradient has no split of its own, since nobody learns from single queries.
  */
@@ -32,7 +32,7 @@ function fitsTensorCores(l: Lowering, { macros: { HEAD_DIM } }: AttentionCall): 
 
 function usesTensorCores(l: Lowering, call: AttentionCall): boolean {
   const { G, T } = call.numbers as { G: number; T: number };
-  return fitsTensorCores(l, call) && G * T >= FEW_QUERIES;
+  return fitsTensorCores(l, call) && G * T >= FEW_QUERIES && !call.reads.table;
 }
 
 /** Whether there are few queries, many slots, and heads that the kernel of the type can read. */
@@ -86,7 +86,7 @@ function attentionWrites(l: Lowering, { numbers }: AttentionCall, y: Value, save
 
 /** Attention of queries over a learned prefix and text. */
 export const attention: Rule = (l, node) => {
-  const call = attentionCall(l, node.inputs, !!node.attributes.packed);
+  const call = attentionCall(l, node.inputs, node.attributes);
   const [y] = node.outputs as [Value];
   const saves = l.isDifferentiated(node);
   const { reads, numbers, macros } = call;
@@ -100,7 +100,8 @@ export const attention: Rule = (l, node) => {
 
 /** The gradient of `attention`. */
 export const attentionGradient = gradientRule((l, { inputs, output, upstream, attributes }) => {
-  const call = attentionCall(l, inputs, !!attributes.packed);
+  if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
+  const call = attentionCall(l, inputs, attributes);
   const { reads, numbers, macros } = call;
   const { rows, T, K, G } = numbers as Record<string, number>;
   const [dout, normalizer] = [l.element(upstream), l.savedBy(output)];

@@ -1,5 +1,5 @@
 /** The inputs of one attention by name, and its sizes; see core/ops/attention.ts for the letters. */
-import type { Value } from "../../../graph/types.ts";
+import type { Attributes, Value } from "../../../graph/types.ts";
 import type { Lowering } from "./lowering.ts";
 
 /** One attention on its way to a launch. */
@@ -11,6 +11,7 @@ export interface AttentionCall {
     readonly values: Value;
     readonly first: Value | undefined;
     readonly last: Value;
+    readonly table: Value | undefined;
     readonly prefixKeys: Value | undefined;
     readonly prefixValues: Value | undefined;
   };
@@ -22,10 +23,11 @@ export interface AttentionCall {
 export function attentionCall(
   l: Lowering,
   inputs: readonly Value[],
-  packed: boolean,
+  { packed, paged }: Attributes,
 ): AttentionCall {
   const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
   const first = packed ? rest.shift() : undefined;
+  const table = paged ? rest.shift() : undefined;
   const [prefixKeys, prefixValues] = rest;
   const [R, T, H, D] = q.shape as [number, number, number, number];
   const [, K, S] = keys.shape as [number, number, number];
@@ -43,6 +45,7 @@ export function attentionCall(
       values: l.element(values),
       first: first && l.get(first),
       last: l.get(last),
+      table: table && l.get(table),
       prefixKeys: prefixKeys && l.element(prefixKeys),
       prefixValues: prefixValues && l.element(prefixValues),
     },
