@@ -6,7 +6,20 @@
 // out  y like x, which it may be
 // saved for backward: the tables; the gradient is this kernel with direction −1
 // reference: core/ops/rope.ts; float inside. Not yet run on a GPU.
+//
+// rope_write_slots is rope of queries and keys and write_slots of keys and values, all that lies
+// between projections and attention in a layer with a cache: q [R, T, H·D], k and v [R, T, K·D]
+// → y like q, caches [R, K, S, D] from slot start[r mod starts] on, in place. A token whose slot
+// is not in the cache is dropped there.
 #include "common/types.cuh"
+
+// Turns elements i and i + half of the head behind `from`.
+__device__ inline void turnPair(Element* to, const Element* from, float c, float s, int i,
+                                int half) {
+  const float a = widen(from[i]), b = widen(from[i + half]);
+  to[i] = narrow(a * c - b * s);
+  to[i + half] = narrow(b * c + a * s);
+}
 
 extern "C" __global__ void __launch_bounds__(256)
     rope(Element* y, const Element* x, const float* __restrict__ cosines,
@@ -16,10 +29,38 @@ extern "C" __global__ void __launch_bounds__(256)
   if (pair >= (long long)rows * heads * half) return;
   const long long head = pair / half;  // row · heads + head
   const int i = (int)(pair % half);
-  const long long low = head * 2 * half + i, high = low + half;
   const long long table = head / heads * half + i;
   const float c = cosines[table], s = sines[table] * direction;
-  const float a = widen(x[low]), b = widen(x[high]);
-  y[low] = narrow(a * c - b * s);
-  y[high] = narrow(b * c + a * s);
+  turnPair(y + head * 2 * half, x + head * 2 * half, c, s, i, half);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    rope_write_slots(Element* __restrict__ keyCache, Element* __restrict__ valueCache,
+                     Element* __restrict__ y, const Element* __restrict__ q,
+                     const Element* __restrict__ k, const Element* __restrict__ v,
+                     const float* __restrict__ cosines, const float* __restrict__ sines,
+                     const int* __restrict__ start, int R, int starts, int T, int H, int K, int S,
+                     int half) {
+  takeTurn();
+  const int all = H + 2 * K, D = 2 * half;
+  const long long pair = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // row, token, head, i
+  if (pair >= (long long)R * T * all * half) return;
+  const int i = (int)(pair % half), head = (int)(pair / half % all);
+  const long long token = pair / half / all;
+  const float c = cosines[token * half + i], s = sines[token * half + i];
+  if (head < H) {
+    const long long at = (token * H + head) * D;
+    turnPair(y + at, q + at, c, s, i, half);
+    return;
+  }
+  const int row = (int)(token / T), slot = start[row % starts] + (int)(token % T);
+  if (slot < 0 || slot >= S) return;
+  const int own = (head - H) % K;
+  const long long from = (token * K + own) * D, to = (((long long)row * K + own) * S + slot) * D;
+  if (head < H + K) {
+    turnPair(keyCache + to, k + from, c, s, i, half);
+  } else {
+    valueCache[to + i] = v[from + i];
+    valueCache[to + i + half] = v[from + i + half];
+  }
 }

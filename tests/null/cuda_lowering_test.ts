@@ -1,5 +1,5 @@
 /** Launches of real sizes, as far as they can be laid out without a device. */
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../core/graph/differentiate.ts";
 import { prepare } from "../../core/graph/rewrite.ts";
 import type { Program } from "../../core/graph/types.ts";
@@ -42,6 +42,31 @@ Deno.test("the programs of a model of three billion parameters fit the limits of
       const loss = buildLoss(config, { batch, tokens });
       checkLaunches(differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] }));
     }
+  }
+});
+
+Deno.test("a decoding step of a layer is nine launches", () => {
+  for (const streams of [1, 8]) {
+    const config = { ...shapeOf("3B", streams), numHiddenLayers: 3 };
+    const sizes = { batch: 1, tokens: 1, capacity: 2048, selected: 1 };
+    const program = buildForward(config, sizes, { head: "sample", cacheType: "bf16" });
+    const lowered = lower(prepare(program, lowers), "bf16", () => true);
+    const entries = lowered.program.nodes.flatMap(({ attributes }) =>
+      (attributes as Step).launch?.entry ?? []
+    );
+    const last = entries.findLastIndex((entry) => entry === "rope_write_slots");
+    const before = entries.lastIndexOf("rope_write_slots", last - 1);
+    assertEquals(entries.slice(before, last).map((entry) => entry.replace(/_mma$/, "")), [
+      "rope_write_slots",
+      "attention_split",
+      "attention_combine",
+      "linear",
+      "add_rms_norm",
+      "linear_swiglu",
+      "linear",
+      "add_rms_norm",
+      "linear",
+    ]);
   }
 });
 

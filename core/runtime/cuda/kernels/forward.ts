@@ -44,6 +44,11 @@ export const FORWARD: readonly Kernel[] = [
     "rope",
     ({ rows, heads, half }) => each(rows! * heads! * half!),
   ),
+  rope(
+    "rope_write_slots *keyCache *valueCache *y *q *k *v *cosines *sines *start R starts T H K S half",
+    "rope",
+    ({ R, T, H, K, half }) => each(R! * T! * (H! + 2 * K!) * half!),
+  ),
   kvCache(
     "write_slots *cache *update *start R starts T K S D rowStride tokenStride headStride",
     "write_slots",

@@ -14,6 +14,7 @@ import type { Value } from "../../../graph/types.ts";
 import { type AttentionCall, attentionCall } from "./attention_call.ts";
 import { f32, gradientRule, sumPartials } from "./gradient_rule.ts";
 import type { Lowering } from "./lowering.ts";
+import { rotateTogether } from "./rotation.ts";
 import type { Rule } from "./rules.ts";
 
 /** Queries of a key head: up to here the slots are what takes time, from here on the products. */
@@ -86,6 +87,7 @@ function attentionWrites(l: Lowering, { numbers }: AttentionCall, y: Value, save
 
 /** Attention of queries over a learned prefix and text. */
 export const attention: Rule = (l, node) => {
+  rotateTogether(l, node);
   const call = attentionCall(l, node.inputs, node.attributes);
   const [y] = node.outputs as [Value];
   const saves = l.isDifferentiated(node);

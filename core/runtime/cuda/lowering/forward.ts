@@ -2,6 +2,7 @@
 import { elementCount, type Shape, type Value } from "../../../graph/types.ts";
 import { linear, swiglu } from "./linear.ts";
 import { attention } from "./attention.ts";
+import { rope } from "./rotation.ts";
 import type { Lowering } from "./lowering.ts";
 import { ownCopy } from "./primitives.ts";
 import type { Rule } from "./rules.ts";
@@ -61,17 +62,6 @@ function joinedTerms(l: Lowering, source: Value): readonly [Value, Value] | unde
   if (l.readers(source)[0]?.op.name !== "rms_norm" || l.isOutput(source)) return undefined;
   return [l.element(a!), l.element(b!)];
 }
-
-const rope: Rule = (l, { inputs: [source, cosines, sines], outputs: [y], attributes }) => {
-  const heads = attributes.heads as number;
-  const [rows, width] = rowsOf(source!.shape);
-  return l.launch("rope", {
-    reads: { x: l.element(source!), cosines: l.wide(cosines!), sines: l.wide(sines!) },
-    writes: { y: l.elements(y!.shape) },
-    numbers: { rows, heads, half: width / heads / 2, direction: 1 },
-    reuse: "x",
-  });
-};
 
 /** Few scores a row: the weights of streams without smoothing. */
 const softmax: Rule = (l, { inputs: [x] }) => {

@@ -11,6 +11,7 @@ import {
 } from "../../../graph/types.ts";
 import { BINARY, REDUCE, UNARY } from "../kernels/primitive.ts";
 import type { Lowering } from "./lowering.ts";
+import { slotWriteOf } from "./rotation.ts";
 import type { Rule } from "./rules.ts";
 import { collapse, dense, toDense } from "./strides.ts";
 
@@ -296,24 +297,17 @@ const assign: Rule = (l, { inputs: [state, value] }) => {
 };
 
 /** Reads the heads where they lie before they are moved behind each other. */
-const writeSlots: Rule = (l, { inputs: [buffer, update, start] }) => {
-  const [R, K, S, D] = buffer!.shape as [number, number, number, number];
-  const T = update!.shape[2]!;
-  const cache = l.get(buffer!);
-  const maker = l.maker(update!);
-  const uncast = maker?.op.name === "cast" ? l.maker(maker.inputs[0]!) : maker;
-  const byToken = uncast?.op.name === "transpose" &&
-    (uncast.attributes.order as number[]).join() === "0,2,1,3";
-  const source = byToken ? uncast.inputs[0]! : update!;
-  const starts = l.maker(start!)?.op.name === "repeat_streams"
-    ? l.maker(start!)!.inputs[0]!
-    : start!;
+const writeSlots: Rule = (l, node) => {
+  const { cache: buffer, start, update, byToken } = slotWriteOf(l, node);
+  const [R, K, S, D] = buffer.shape as [number, number, number, number];
+  const T = update.shape[byToken ? 1 : 2]!;
+  const cache = l.get(buffer);
   const [tokenStride, headStride] = byToken ? [K * D, D] : [D, T * D];
   return l.launch("write_slots", {
     updates: { cache },
-    reads: { update: l.inType(l.get(source), cache.dtype as "f32"), start: l.get(starts) },
+    reads: { update: l.inType(l.get(update), cache.dtype as "f32"), start: l.get(start) },
     numbers: {
-      ...{ R, starts: starts.shape[0]!, T, K, S, D },
+      ...{ R, starts: start.shape[0]!, T, K, S, D },
       ...{ rowStride: T * K * D, tokenStride, headStride },
     },
     macros: { BF16: Number(cache.dtype === "bf16") },
