@@ -73,6 +73,17 @@ __device__ inline void ldmatrix_x2_trans(unsigned (&r)[2], const void* shared) {
                : "memory");
 }
 
+// 16 bytes that are read once, past the first-level cache, so that they drive nothing out of it;
+// zeros where there is nothing to read. The address is 16-byte aligned.
+__device__ inline void ld_nc_no_allocate_16(unsigned (&r)[4], const void* global, bool there) {
+  r[0] = r[1] = r[2] = r[3] = 0;
+  asm volatile(
+      "{\n.reg .pred there;\nsetp.ne.s32 there, %5, 0;\n"
+      "@there ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+      : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
+      : "l"(global), "r"((int)there));
+}
+
 // 16 bytes into shared memory behind the thread's back; zeros where there is nothing to copy, and
 // then nothing is read. Both addresses are 16-byte aligned.
 __device__ inline void cp_async_16(void* shared, const void* global, bool there) {

@@ -10,19 +10,13 @@
 //
 // A warp computes COLUMNS columns for ROWS rows at once: each weight is read once per ROWS rows
 // and each x once per COLUMNS columns. ROWS is 1, 4 or 8; more rows come as more blocks, which
-// find the weights in the second-level cache. Beyond 64 rows a library product is faster.
+// find the weights in the second-level cache. In bf16, more than one row is forward/linear_mma.cu's
+// where K fits it; beyond 64 rows a library product is faster.
+#include "common/linear.cuh"
 #include "common/reduce.cuh"
-#include "common/types.cuh"
+#include "common/turn.cuh"
 
 constexpr int WARPS = 4, COLUMNS = 4, SPAN = WARPS * COLUMNS;
-
-#if WIDE
-typedef float Result;
-__device__ inline Result result(float x) { return x; }
-#else
-typedef Element Result;
-__device__ inline Result result(float x) { return narrow(x); }
-#endif
 
 // Sums over this lane's part of K; rowOf(j) is the weight row of column j. Past the edge the last
 // row of x is computed again and not stored.
@@ -54,15 +48,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
            const Element* __restrict__ bias0, const Element* __restrict__ bias1,
            const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
   takeTurn();
-  const int blocks0 = (N0 + SPAN - 1) / SPAN, blocks1 = (N1 + SPAN - 1) / SPAN;
-  const bool first = blockIdx.x < blocks0, second = !first && blockIdx.x < blocks0 + blocks1;
-  const int block = blockIdx.x - (first ? 0 : second ? blocks0 : blocks0 + blocks1);
-  const int N = first ? N0 : second ? N1 : N2;
-  const int column = (block * WARPS + threadIdx.x / 32) * COLUMNS, row = blockIdx.y * ROWS;
+  const Place place = placeOf(N0, N1, N2, SPAN);
+  const int N = place.N, column = (place.block * WARPS + threadIdx.x / 32) * COLUMNS;
+  const int row = blockIdx.y * ROWS;
   if (column >= N || row >= M) return;
-  const Element* weight = first ? weight0 : second ? weight1 : weight2;
-  const Element* bias = first ? bias0 : second ? bias1 : bias2;
-  Result* y = first ? y0 : second ? y1 : y2;
+  const Element* weight = place.pick(weight0, weight1, weight2);
+  const Element* bias = place.pick(bias0, bias1, bias2);
+  Result* y = place.pick(y0, y1, y2);
   float sums[COLUMNS][ROWS] = {};
   const auto rowOf = [&](int j) { return weight + (long long)min(column + j, N - 1) * K; };
   multiply(sums, x, rowOf, row, M, K);
@@ -98,9 +90,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     for (int j = 0; j < HALF; j++) {
       const float a = warpSum(sums[j][m]), b = warpSum(sums[j + HALF][m]);
       if (threadIdx.x % 32 != 0 || row + m >= M || column + j >= N) continue;
-      // What a separate kernel would have read back.
-      const float g = widen(narrow(a)), u = widen(narrow(b));
-      y[(long long)(row + m) * N + column + j] = narrow(g * sigmoid(g) * u);
+      y[(long long)(row + m) * N + column + j] = gated(a, b);
     }
   }
 }

@@ -5,20 +5,18 @@
  * relative to the largest number of a tensor. Slots that no query sees hold NaN, and what a table says
  * of them is no row. Each case says which kernels it is about, and that they run is checked too.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Builder } from "../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
 import { mul, reshape, sum } from "../../core/graph/primitives.ts";
-import { prepare } from "../../core/graph/rewrite.ts";
 import { elementCount, type Program, type Shape } from "../../core/graph/types.ts";
 import { buildLoss } from "../../core/model/loss.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { RandomStream } from "../../core/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
-import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
-import type { ElementType, Step } from "../../core/runtime/cuda/lowering/types.ts";
-import { narrow, widen } from "../../core/widen.ts";
+import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";
+import { assertNear, drawNarrow, launchesOf } from "./cuda_checks.ts";
 import { CUDA, openTestCuda, reference } from "./devices.ts";
 import { modelFolder } from "./goldens.ts";
 import { runOn } from "./op_cases.ts";
@@ -130,10 +128,7 @@ const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
 function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
   const { B, T, S, K, D, past = 0, document, blind = 0 } = each;
   const random = new RandomStream(11, each.name);
-  const draw = (count: number, size: number) => {
-    const exact = Float32Array.from({ length: count }, () => random.normal() * size);
-    return Array.from(widen(narrow(exact, "bf16"), "bf16"));
-  };
+  const draw = (count: number, size: number) => drawNarrow(random, count, size);
   const all = new Map<string, number[]>();
   for (const [name, shape] of Object.entries(shapesOf(each))) {
     all.set(name, draw(elementCount(shape), name === "q" ? 3 : 1));
@@ -168,8 +163,7 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
 
 /** Names of the kernels that a program is made of. */
 function kernelsOf(program: Program, elements: ElementType): string[] {
-  const { nodes } = lower(prepare(program, (op) => lowers(op)), elements, () => false).program;
-  return nodes.map(({ attributes }) => (attributes as Step).launch?.entry ?? "");
+  return launchesOf(program, elements).map(({ entry }) => entry);
 }
 
 const attends = (entry: string) => entry.startsWith("attention");
@@ -184,21 +178,6 @@ function assertReadsInPlace(each: Case, elements: ElementType): void {
     kernelsOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
   );
   assertEquals(paged, plain);
-}
-
-/** The largest size of a number; NaN where there is one. */
-function largest(values: ArrayLike<number>): number {
-  return Array.from(values, Math.abs).reduce((a, b) => Math.max(a, b));
-}
-
-function assertNear(
-  [found, expected]: readonly [HostArray, HostArray],
-  tolerance: number,
-  name: string,
-): void {
-  const size = largest(expected);
-  const worst = largest(Array.from(expected, (x, i) => found[i]! - x));
-  assert(worst <= tolerance * size, `${name}: off by ${worst / size} of the largest`);
 }
 
 function test(

@@ -114,6 +114,12 @@ inline void ldmatrix_x2_trans(unsigned (&r)[2], const void* shared) {
   emulator::ldmatrix<2, true>("ldmatrix_x2_trans", r, shared);
 }
 
+inline void ld_nc_no_allocate_16(unsigned (&r)[4], const void* global, bool there) {
+  if ((size_t)global % 16) emulator::fail("ld_nc_no_allocate_16 that is not 16-byte aligned");
+  if (there) memcpy(r, global, 16);
+  else memset(r, 0, 16);
+}
+
 inline void cp_async_16(void* shared, const void* global, bool there) {
   using namespace emulator;
   if ((size_t)shared % 16 || (there && (size_t)global % 16)) {

@@ -73,6 +73,7 @@ const SUITES = [
   "trainer",
   "cuda_device",
   "cuda_attention",
+  "cuda_linear",
   "sample",
   "draw_ahead",
   "beam_search",
@@ -104,7 +105,7 @@ const TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"];
 async function sanitize(): Promise<void> {
   for (const tool of TOOLS) {
     const before = ["compute-sanitizer", "--error-exitcode=9", `--tool=${tool}`];
-    await conformance(["ops", "gradients", "cuda_attention"], before);
+    await conformance(["ops", "gradients", "cuda_attention", "cuda_linear"], before);
   }
 }
 

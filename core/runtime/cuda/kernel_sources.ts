@@ -5,6 +5,7 @@
  * text nor anything compiled of it has run on a GPU yet.
  */
 import angle from "../../../kernels/common/angle.cuh" with { type: "text" };
+import linearHeader from "../../../kernels/common/linear.cuh" with { type: "text" };
 import mixtures from "../../../kernels/common/mixtures.cuh" with { type: "text" };
 import ptx from "../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../kernels/common/reduce.cuh" with { type: "text" };
@@ -33,6 +34,7 @@ import attentionSplitMma from "../../../kernels/forward/attention_split_mma.cu" 
 import embedding from "../../../kernels/forward/embedding.cu" with { type: "text" };
 import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" };
 import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
+import linearMma from "../../../kernels/forward/linear_mma.cu" with { type: "text" };
 import rmsNorm from "../../../kernels/forward/rms_norm.cu" with { type: "text" };
 import rope from "../../../kernels/forward/rope.cu" with { type: "text" };
 import publish from "../../../kernels/forward/publish.cu" with { type: "text" };
@@ -51,6 +53,7 @@ import type { KernelSource } from "./nvrtc.ts";
 /** Headers by the name in `#include`. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/angle.cuh", angle],
+  ["common/linear.cuh", linearHeader],
   ["common/mixtures.cuh", mixtures],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
@@ -73,6 +76,7 @@ const TEXTS = {
   "forward/swiglu.cu": swiglu,
   "forward/aggregate.cu": aggregate,
   "forward/linear.cu": linear,
+  "forward/linear_mma.cu": linearMma,
   "forward/token_logprobs.cu": tokenLogprobs,
   "forward/argmax.cu": argmax,
   "forward/sample.cu": sample,

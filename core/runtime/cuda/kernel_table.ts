@@ -26,8 +26,11 @@ export function kernelNamed(entry: string): Kernel {
 /** Macros of one compilation of a file. */
 export type Specialisation = Readonly<Record<string, number>>;
 
-/** Rows that one `linear` launch computes for each reading of the weights. */
-export const LINEAR_ROWS = [1, 4, 8] as const;
+/** Rows that a block of `linear` computes for each reading of the weights. */
+export const LINEAR_ROWS = { f32: [1, 4, 8], bf16: [1] } as const;
+
+/** Rows that a launch of `linear_mma` has room for. */
+export const LINEAR_MMA_ROWS = [8, 16, 32, 64] as const;
 
 /** Head sizes of the models in use; others are compiled when a model needs them. */
 const HEAD_DIMS = [64, 128] as const;
@@ -43,10 +46,12 @@ const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = 
   "backward/attention_delta.cu": over("HEAD_DIM", HEAD_DIMS),
   "backward/attention.cu": over("HEAD_DIM", HEAD_DIMS),
   "backward/attention_mma.cu": heads(1),
-  "forward/linear.cu": over("ROWS", LINEAR_ROWS).flatMap((each) =>
+  "forward/linear.cu": [
     // Wide results of float inputs are the same kernel.
-    each.BF16 ? [{ ...each, WIDE: 0 }, { ...each, WIDE: 1 }] : [{ ...each, WIDE: 0 }]
-  ),
+    ...LINEAR_ROWS.f32.map((ROWS) => ({ BF16: 0, ROWS, WIDE: 0 })),
+    ...narrowAndWide(LINEAR_ROWS.bf16),
+  ],
+  "forward/linear_mma.cu": narrowAndWide(LINEAR_MMA_ROWS),
   "forward/sample.cu": [{ BF16: 0 }],
   "forward/publish.cu": [{}],
   "primitive/movement.cu": [{ BYTES: 1 }, { BYTES: 2 }, { BYTES: 4 }],
@@ -64,6 +69,10 @@ export function specialisations(file: KernelFile): readonly Specialisation[] {
 
 function heads(BF16: number): Specialisation[] {
   return HEAD_DIMS.map((HEAD_DIM) => ({ BF16, HEAD_DIM }));
+}
+
+function narrowAndWide(rows: readonly number[]): Specialisation[] {
+  return rows.flatMap((ROWS) => [0, 1].map((WIDE) => ({ BF16: 1, ROWS, WIDE })));
 }
 
 function over(name: string, values: readonly number[]): Specialisation[] {

@@ -14,6 +14,7 @@ const add = kernelsOf("forward/add.cu");
 const swiglu = kernelsOf("forward/swiglu.cu");
 const aggregate = kernelsOf("forward/aggregate.cu");
 const linear = kernelsOf("forward/linear.cu");
+const linearMma = kernelsOf("forward/linear_mma.cu");
 const tokenLogprobs = kernelsOf("forward/token_logprobs.cu");
 const argmax = kernelsOf("forward/argmax.cu");
 const sample = kernelsOf("forward/sample.cu");
@@ -21,6 +22,9 @@ const publish = kernelsOf("forward/publish.cu");
 
 /** Queries of one block of `attention_split`. */
 const SPLIT_QUERIES = 8;
+
+/** Weight rows of one block of `linear_mma`. */
+const mmaColumns = (ROWS: number) => ROWS <= 16 ? 16 : 32;
 
 /** In the order in which a forward pass meets them. */
 export const FORWARD: readonly Kernel[] = [
@@ -112,6 +116,19 @@ export const FORWARD: readonly Kernel[] = [
     "linear_swiglu *y *x *gate *up M N K",
     "swiglu",
     ({ M, N, ROWS }) => spread(128, blocks(N!, 8), blocks(M!, ROWS!)),
+  ),
+  linearMma(
+    "linear_mma *y0 *y1 *y2 *x *weight0 *weight1 *weight2 *bias0 *bias1 *bias2 M N0 N1 N2 K",
+    "linear",
+    ({ N0, N1, N2, ROWS }) => {
+      const columns = mmaColumns(ROWS!);
+      return spread(256, blocks(N0!, columns) + blocks(N1!, columns) + blocks(N2!, columns));
+    },
+  ),
+  linearMma(
+    "linear_swiglu_mma *y *x *gate *up M N K",
+    "swiglu",
+    ({ N }) => spread(256, blocks(N!, 16)),
   ),
   tokenLogprobs(
     "token_logprobs *logprobs *normalizer *logits *targets N V",

@@ -1,22 +1,35 @@
 /**
- * Linear layers as launches: products of the library for many rows, our kernel for few.
+ * Linear layers as launches: products of the library for many rows, our kernels for few.
  *
  * With few rows, as in decoding, reading weights is all the work, and every launch costs a gap. So
  * layers that read the same rows go together, and gate and up projection end in their product.
+ *
+ *   product   more than 64 rows
+ *   mma       bf16 on tensor cores, 2 … 64 rows of a multiple of 8 elements
+ *   simple    everything else
  */
 import { elementCount, type Node, type Value } from "../../../graph/types.ts";
-import { LINEAR_ROWS } from "../kernel_table.ts";
+import { LINEAR_MMA_ROWS, LINEAR_ROWS } from "../kernel_table.ts";
 import { linearProduct } from "../products.ts";
 import type { Lowering } from "./lowering.ts";
 import type { Rule } from "./rules.ts";
 
-/** Rows up to which the kernel reads weights as fast as any. */
-const SKINNY_ROWS = 64;
+/** Rows up to which reading the weights is what takes time. */
+const SKINNY_ROWS = LINEAR_MMA_ROWS.at(-1)!;
+
+/** Elements that the mma kernel reads at once, and where each row begins at a multiple of. */
+const MMA_STEP = 8;
 
 /** Weights that one launch takes. */
 const MOST_TOGETHER = 3;
 
-const rowMacro = (M: number) => LINEAR_ROWS.find((rows) => M <= rows) ?? LINEAR_ROWS.at(-1)!;
+/** Which kernel multiplies few rows, as what its name ends in, and the rows it is compiled for. */
+function skinnyKernel(l: Lowering, M: number, K: number): { suffix: string; ROWS: number } {
+  const fits = l.elementType === "bf16" && M > 1 && K % MMA_STEP === 0;
+  const choices: readonly number[] = fits ? LINEAR_MMA_ROWS : LINEAR_ROWS[l.elementType];
+  const ROWS = choices.find((rows) => M <= rows) ?? choices.at(-1)!;
+  return { suffix: fits ? "_mma" : "", ROWS };
+}
 
 export const linear: Rule = (l, node) => {
   const [output] = node.outputs as [Value];
@@ -41,11 +54,12 @@ export const linear: Rule = (l, node) => {
     writes[`y${i}`] = own && (wide ? own.outputs[0]! : l.elements(own.outputs[0]!.shape));
     if (w) numbers[`N${i}`] = w.shape[0]!;
   }
-  const results = l.launch("linear", {
+  const { suffix, ROWS } = skinnyKernel(l, M, K);
+  const results = l.launch(`linear${suffix}`, {
     reads,
     writes,
     numbers,
-    macros: { ROWS: rowMacro(M), WIDE: Number(wide && l.elementType === "bf16") },
+    macros: { ROWS, WIDE: Number(wide && l.elementType === "bf16") },
   });
   together.forEach((own, i) => l.replace(own.outputs[0]!, results[i]!));
   return [results[0]!];
@@ -81,11 +95,12 @@ export const swiglu: Rule = (l, { inputs, outputs: [y] }) => {
       l.element(value)
     );
     const [M, K] = x!.shape as [number, number];
-    return l.launch("linear_swiglu", {
+    const { suffix, ROWS } = skinnyKernel(l, M, K);
+    return l.launch(`linear_swiglu${suffix}`, {
       reads: { x, gate, up },
       writes: { y: l.elements(y!.shape) },
       numbers: { M, N: gate!.shape[0]!, K },
-      macros: { ROWS: rowMacro(M), WIDE: 0 },
+      macros: { ROWS, WIDE: 0 },
     });
   }
   const [gate, up] = inputs.map((value) => l.element(value)) as [Value, Value];

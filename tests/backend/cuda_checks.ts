@@ -1,0 +1,37 @@
+/** What tests of single kernels share: inputs that bf16 has, launches of a program, distances. */
+import { assert } from "@std/assert";
+import { prepare } from "../../core/graph/rewrite.ts";
+import type { Program } from "../../core/graph/types.ts";
+import type { RandomStream } from "../../core/random.ts";
+import type { HostArray } from "../../core/runtime/device.ts";
+import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
+import type { ElementType, KernelLaunch, Step } from "../../core/runtime/cuda/lowering/types.ts";
+import { narrow, widen } from "../../core/widen.ts";
+
+/** Normal numbers of some size, each of which bf16 has. */
+export function drawNarrow(random: RandomStream, count: number, size: number): number[] {
+  const exact = Float32Array.from({ length: count }, () => random.normal() * size);
+  return Array.from(widen(narrow(exact, "bf16"), "bf16"));
+}
+
+/** Launches of kernels that a program is made of. */
+export function launchesOf(program: Program, elements: ElementType): KernelLaunch[] {
+  const { nodes } = lower(prepare(program, (op) => lowers(op)), elements, () => false).program;
+  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
+}
+
+/** The largest size of a number; NaN where there is one. */
+function largest(values: ArrayLike<number>): number {
+  return Array.from(values, Math.abs).reduce((a, b) => Math.max(a, b));
+}
+
+/** Errors are relative to the largest number expected. */
+export function assertNear(
+  [found, expected]: readonly [HostArray, HostArray],
+  tolerance: number,
+  name: string,
+): void {
+  const size = largest(expected);
+  const worst = largest(Array.from(expected, (x, i) => found[i]! - x));
+  assert(worst <= tolerance * size, `${name}: off by ${worst / size} of the largest`);
+}
