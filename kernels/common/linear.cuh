@@ -35,6 +35,11 @@ __device__ inline Place placeOf(int N0, int N1, int N2, int span) {
   return place;
 }
 
+// Fetches what a block will read first of its rows of a weight [N, K], of which it has `count`.
+__device__ inline void fetchWeights(const Element* weight, int first, int count, int N, int K) {
+  fetchRows(weight + (long long)first * K, min(count, N - first), (long long)K * sizeof(Element));
+}
+
 // silu(gate) · up of what a separate kernel would have read back.
 __device__ inline Element gated(float gate, float up) {
   const float g = widen(narrow(gate)), u = widen(narrow(up));

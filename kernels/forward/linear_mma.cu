@@ -150,12 +150,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                const Element* __restrict__ weight1, const Element* __restrict__ weight2,
                const Element* __restrict__ bias0, const Element* __restrict__ bias1,
                const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
-  takeTurn();
   constexpr int SPAN = LINEAR_TILES * TILE;
   const Place place = placeOf(N0, N1, N2, SPAN);
   const int N = place.N, column = place.block * SPAN, own = threadIdx.x % SPAN;
-  if (column >= N) return;
   const Element* weight = place.pick(weight0, weight1, weight2);
+  takeTurn([&] { fetchWeights(weight, column, SPAN, N, K); });
+  if (column >= N) return;
   const Element* biases = place.pick(bias0, bias1, bias2);
   Result* y = place.pick(y0, y1, y2);
   const bool writes = column + own < N, shifts = writes && biases;
@@ -176,8 +176,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     linear_swiglu_mma(Element* __restrict__ y, const Element* __restrict__ x,
                       const Element* __restrict__ gate, const Element* __restrict__ up, int M,
                       int N, int K) {
-  takeTurn();
   const int column = blockIdx.x * TILE, own = threadIdx.x % TILE;
+  takeTurn([&] {
+    fetchWeights(gate, column, TILE, N, K);
+    fetchWeights(up, column, TILE, N, K);
+  });
   if (column >= N) return;
   __shared__ Shared<2> shared;
   float sums[2][XTILES][4] = {};

@@ -148,3 +148,5 @@ inline void cp_async_wait() {
 inline void griddep_wait() { emulator::current->waited = true; }
 
 inline void griddep_launch() {}
+
+inline void prefetch_l2(const void*) {}
