@@ -59,6 +59,8 @@ export class Engine {
   readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
+  /** Inputs of programs that draw for a whole batch. */
+  readonly #drawing = new WeakMap<Prepared, ReadonlyMap<string, DeviceTensor>>();
   /** The last step started; steps of equal sizes share tensors, so one waits for another. */
   #running: Promise<unknown> = Promise.resolve();
 
@@ -134,17 +136,33 @@ export class Engine {
     const { batch, capacity } = cache;
     checkRoom(cache, start.length, Math.max(...start) + 1);
     const sizes = { batch, tokens: 1, capacity, selected: batch };
-    const { executable, inputs, outputs } = await this.#prepare(sizes, { head: "sample" });
+    const prepared = await this.#prepare(sizes, { head: "sample" });
+    const { executable, outputs } = prepared;
+    const inputs = this.#drawInputs(prepared);
     const { tokens, next } = cache.drawn;
     if (ids) device.write(tokens, ids);
-    for (const name of ["start", "positions"]) device.write(inputs.get(name)!, start);
-    device.write(inputs.get("select")!, Int32Array.from(start.keys()));
+    device.write(inputs.get("start")!, start);
     device.write(inputs.get("sampling")!, sampling);
     const own = [["ids", next], ["tokens", tokens]] as const;
     await executable.run(new Map([...inputs, ...cache.tensors, ...outputs, ...own]));
     if (device.readLater) return device.readLater(tokens);
     const drawn = device.read(tokens).slice();
     return () => drawn;
+  }
+
+  /** Each write is a copy of its own, so what never changes or follows from another is not written. */
+  #drawInputs(prepared: Prepared): ReadonlyMap<string, DeviceTensor> {
+    const known = this.#drawing.get(prepared);
+    if (known) return known;
+    const { inputs } = prepared;
+    const [start, positions, select] = ["start", "positions", "select"].map((name) =>
+      inputs.get(name)!
+    ) as [DeviceTensor, DeviceTensor, DeviceTensor];
+    this.device.write(select, Int32Array.from({ length: select.shape[0]! }, (_, b) => b));
+    // The position of a token is the slot where it goes.
+    const made = new Map(inputs).set("positions", this.device.view(start, 0, positions));
+    this.#drawing.set(prepared, made);
+    return made;
   }
 
   async #step(
