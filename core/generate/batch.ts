@@ -10,10 +10,10 @@ import { notFinite } from "../errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { GREEDY, sample, samplingNumbers } from "../sampling.ts";
 import type { Engine } from "./engine.ts";
-import type { FinishReason, GenerationEvent, GenerationRequest } from "./generate.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, type PromptHead } from "./prefill.ts";
 import { PromptCache } from "./prompt_cache.ts";
+import type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
 interface Slot {
   readonly index: number;

@@ -2,38 +2,17 @@
  * Continues many prompts at once: continuous batching over a fixed number of slots.
  *
  * Requests are prefilled one by one (what a prompt shares with the one before is computed once) into
- * free slots and then decoded together, one token per step for
- * every occupied slot; a slot that finishes takes the next request at once. Events come out as they
- * happen: a token, or the end of a request. Requests may come slowly: those under way go on meanwhile.
+ * free slots and then decoded together, one token per step for every occupied slot; a slot that
+ * finishes takes the next request at once. Events come out as they happen: a token, or the end of a
+ * request. Requests may come slowly: those under way go on meanwhile.
  * Every request draws from its own random stream, so its result does not depend on what it shares the
  * batch with.
  */
-import type { RandomStream } from "../random.ts";
-import type { SamplingOptions } from "../sampling.ts";
 import { Batch } from "./batch.ts";
 import type { Engine } from "./engine.ts";
+import type { GenerationEvent, GenerationRequest } from "./request.ts";
 
-/** Why a text ended: an end token, a stop string, or the token limit. */
-export type FinishReason = "eos" | "stop" | "length";
-
-/** A prompt and how to continue it. */
-export interface GenerationRequest {
-  readonly tokens: readonly number[];
-  /** At most this many new tokens; the model's context limits it further. */
-  readonly maxTokens: number;
-  readonly sampling: SamplingOptions;
-  readonly random: RandomStream;
-  /** Tokens that end the text; part of the result. */
-  readonly eosTokenIds: readonly number[];
-  /** Asked after every token (not after an end token); true ends the text there. */
-  readonly shouldStop?: (token: number) => boolean;
-}
-
-/** What happened to one request, by its position in the input. */
-export type GenerationEvent =
-  | { readonly kind: "token"; readonly index: number; readonly token: number }
-  | { readonly kind: "done"; readonly index: number; readonly reason: FinishReason }
-  | { readonly kind: "failed"; readonly index: number; readonly error: unknown };
+export type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
 /**
  * Runs requests with at most `batch` at a time. A request that cannot be run gives a `failed` event;
