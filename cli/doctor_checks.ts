@@ -76,7 +76,18 @@ export const CHECKS: readonly Check[] = [
       };
     },
   },
-  { name: "device cuda", required: false, run: () => checkDevice("cuda") },
+  {
+    name: "device cuda",
+    required: false,
+    run: () =>
+      checkDevice("cuda", async () => {
+        const { describeFailures, trialFiles } = await import(
+          "../core/runtime/cuda/trial_files.ts"
+        );
+        const failures = describeFailures(trialFiles().list());
+        return failures && `${failures}; `;
+      }),
+  },
   { name: "device webgpu", required: false, run: () => checkDevice("webgpu") },
   {
     name: "device tfjs",

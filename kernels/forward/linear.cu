@@ -47,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
            const Element* __restrict__ weight1, const Element* __restrict__ weight2,
            const Element* __restrict__ bias0, const Element* __restrict__ bias1,
            const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
+  takeTurn();
   const Place place = placeOf(N0, N1, N2, SPAN);
   const int N = place.N, column = (place.block * WARPS + threadIdx.x / 32) * COLUMNS;
   const int row = blockIdx.y * ROWS;
@@ -75,6 +76,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     linear_swiglu(Element* __restrict__ y, const Element* __restrict__ x,
                   const Element* __restrict__ gate, const Element* __restrict__ up, int M, int N,
                   int K) {
+  takeTurn();
   constexpr int HALF = COLUMNS / 2, COUNT = WARPS * HALF;
   const int column = (blockIdx.x * WARPS + threadIdx.x / 32) * HALF, row = blockIdx.y * ROWS;
   takeTurn([&] {

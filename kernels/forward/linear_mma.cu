@@ -150,6 +150,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                const Element* __restrict__ weight1, const Element* __restrict__ weight2,
                const Element* __restrict__ bias0, const Element* __restrict__ bias1,
                const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
+  takeTurn();
   constexpr int SPAN = LINEAR_TILES * TILE;
   const Place place = placeOf(N0, N1, N2, SPAN);
   const int N = place.N, column = place.block * SPAN, own = threadIdx.x % SPAN;
@@ -176,6 +177,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     linear_swiglu_mma(Element* __restrict__ y, const Element* __restrict__ x,
                       const Element* __restrict__ gate, const Element* __restrict__ up, int M,
                       int N, int K) {
+  takeTurn();
   const int column = blockIdx.x * TILE, own = threadIdx.x % TILE;
   takeTurn([&] {
     fetchWeights(gate, column, TILE, N, K);

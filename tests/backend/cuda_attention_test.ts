@@ -62,6 +62,14 @@ const TRAINING: readonly Case[] = [
   { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 16, M: 0, blind: 4 },
 ];
 
+/** Those whose heads fit boxes, and more of the kind. */
+const WARPGROUPS: readonly Case[] = [
+  ...TRAINING.filter(({ D }) => D >= 64),
+  { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 64, M: 5, document: 45 },
+  { name: "a cache", P: 2, B: 2, T: 20, S: 200, K: 1, G: 1, D: 128, M: 48, past: 130 },
+  { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 64, M: 0, blind: 4 },
+];
+
 const DECODING: readonly Case[] = [
   { name: "one token", P: 2, B: 2, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
   { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
@@ -162,14 +170,14 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
 }
 
 /** Names of the kernels that a program is made of. */
-function kernelsOf(program: Program, elements: ElementType): string[] {
-  return launchesOf(program, elements).map(({ entry }) => entry);
+function kernelsOf(program: Program, elements: ElementType, wgmma = false): string[] {
+  return launchesOf(program, elements, { wgmma: () => wgmma }).map(({ entry }) => entry);
 }
 
 const attends = (entry: string) => entry.startsWith("attention");
 
-function entriesOf(program: Program, elements: ElementType): Set<string> {
-  return new Set(kernelsOf(program, elements).filter(attends));
+function entriesOf(program: Program, elements: ElementType, wgmma?: boolean): Set<string> {
+  return new Set(kernelsOf(program, elements, wgmma).filter(attends));
 }
 
 /** That nothing is moved for the sake of a table. */
@@ -181,11 +189,12 @@ function assertReadsInPlace(each: Case, elements: ElementType): void {
 }
 
 function test(
-  { name, each, elements, entries }: {
+  { name, each, elements, entries, wgmma }: {
     name: string;
     each: Case;
     elements: ElementType;
     entries: readonly string[];
+    wgmma?: boolean;
   },
   by: readonly string[],
 ): void {
@@ -195,10 +204,10 @@ function test(
     async fn() {
       const plain = forward(each);
       const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
-      assertEquals(entriesOf(program, elements), new Set(entries));
+      assertEquals(entriesOf(program, elements, wgmma), new Set(entries));
       if (each.paged) assertReadsInPlace(each, elements);
       const expected = await runOn(reference, program, inputsOf(each, false));
-      const device = openTestCuda(elements);
+      const device = openTestCuda(elements, { wgmma });
       const found = await runOn(device, program, inputsOf(each, true));
       const again = await runOn(device, program, inputsOf(each, true));
       const { result, gradient } = TYPES[elements];
@@ -218,12 +227,16 @@ function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): vo
   if (key === "out") values.fill(0, 0, blind! * K * G * D);
 }
 
-for (const each of TRAINING) {
-  const { name, M, blind } = each;
-  const backward = ["queries_mma", "keys_mma", "delta", ...(M > 0 ? ["prefix_mma"] : [])];
-  const entries = ["attention_mma", ...(blind ? [] : backward.map((part) => `attention_${part}`))];
-  const by = blind ? [] : Object.keys(shapesOf(each));
-  test({ name: `bf16 on tensor cores: ${name}`, each, elements: "bf16", entries }, by);
+for (const wgmma of [false, true]) {
+  for (const each of wgmma ? WARPGROUPS : TRAINING) {
+    const { name, M, blind } = each;
+    const backward = ["queries_mma", "keys_mma", "delta", ...(M > 0 ? ["prefix_mma"] : [])];
+    const forward = wgmma ? "wgmma" : "mma";
+    const entries = [forward, ...(blind ? [] : backward)].map((part) => `attention_${part}`);
+    const by = blind ? [] : Object.keys(shapesOf(each));
+    const where = wgmma ? "warpgroups" : "tensor cores";
+    test({ name: `bf16 on ${where}: ${name}`, each, elements: "bf16", entries, wgmma }, by);
+  }
 }
 
 for (const elements of ["f32", "bf16"] as const) {

@@ -5,7 +5,12 @@ import type { Program } from "../../core/graph/types.ts";
 import type { RandomStream } from "../../core/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
 import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
-import type { ElementType, KernelLaunch, Step } from "../../core/runtime/cuda/lowering/types.ts";
+import type {
+  Choices,
+  ElementType,
+  KernelLaunch,
+  Step,
+} from "../../core/runtime/cuda/lowering/types.ts";
 import { narrow, widen } from "../../core/widen.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
@@ -15,8 +20,13 @@ export function drawNarrow(random: RandomStream, count: number, size: number): n
 }
 
 /** Launches of kernels that a program is made of. */
-export function launchesOf(program: Program, elements: ElementType): KernelLaunch[] {
-  const { nodes } = lower(prepare(program, (op) => lowers(op)), elements, () => false).program;
+export function launchesOf(
+  program: Program,
+  elements: ElementType,
+  choices: Choices = {},
+): KernelLaunch[] {
+  const prepared = prepare(program, (op) => lowers(op));
+  const { nodes } = lower(prepared, elements, () => false, choices).program;
   return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
 }
 

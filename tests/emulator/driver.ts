@@ -11,6 +11,7 @@ import { DRIVER_SYMBOLS, type DriverSymbols } from "../../core/runtime/cuda/symb
 import { LaunchConfig, Modules } from "./kernels.ts";
 import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
 import { CODE, type Streams } from "./streams.ts";
+import { encodeTensorMap } from "./tensor_map.ts";
 
 /** What tests compile for. */
 export const EMULATED_ARCHITECTURE = "sm_90a";
@@ -48,7 +49,7 @@ const ATTRIBUTES: Readonly<Record<number, number>> = {
   108: 30 * 2 ** 20, // cache that may be kept
   115: 1, // memory pools
   120: 0, // clusters
-  127: 0, // tensor maps
+  127: 1, // tensor maps
 };
 
 const [NON_BLOCKING, NO_TIMING, PLAIN_HOST_FLAGS] = [1, 2, 7];
@@ -219,7 +220,11 @@ function kernelFunctions(memory: Memory, streams: Streams): Partial<DriverSymbol
     cuOccupancyMaxActiveBlocksPerMultiprocessor: (out, kernel) =>
       modules.has(kernel) ? put32(out, 2) : CODE.invalidHandle,
     cuOccupancyMaxActiveClusters: () => CODE.notSupported,
-    cuTensorMapEncodeTiled: () => CODE.notSupported,
+    cuTensorMapEncodeTiled(out, type, rank, address, sizes, strides, box, steps, ...how) {
+      const [interleave, swizzle] = how;
+      const all = { type, rank, address, sizes, strides, box, steps, interleave, swizzle };
+      return encodeTensorMap(memory, out, all);
+    },
   };
 }
 

@@ -9,131 +9,32 @@
 // of a block, also for those that have returned, since CUDA promises nothing better; and nothing
 // runs at the same time, so races are not found.
 #pragma once
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "emulator/context.hpp"
-
-struct uint3 {
-  unsigned x, y, z;
-};
-
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
-};
-
-uint3 threadIdx, blockIdx;
-dim3 blockDim, gridDim;
-
-// All __shared__ variables of the program lie in one section, so that they can be poisoned.
-extern "C" __attribute__((weak)) unsigned char __start_shared[];
-extern "C" __attribute__((weak)) unsigned char __stop_shared[];
+#include "emulator/threads.hpp"
 
 namespace emulator {
-
-constexpr int LANES = 32;
-constexpr int MAX_COPIES = 128;
-
-struct Copy {
-  void* to;
-  const void* from;  // null for zeros
-  int group;
-};
-
-struct Warp;
-
-struct Thread {
-  Context context;
-  uint3 index;
-  int number, lane;
-  Warp* warp;
-  bool returned;
-  bool waited;        // for the launch before, where this one may start early
-  int copies, group;  // copies under way, and the group that new ones join
-};
-
-// Gives every lane of `here` its result; lanes[i] is the record of lane i.
-typedef void (*Resolve)(void* const* lanes, unsigned here);
-
-struct Meeting {
-  unsigned mask, arrived;
-  Resolve resolve;
-  const char* name;
-};
-
-struct Warp {
-  unsigned returned;  // lanes that are gone, or that the block never had
-  int meetings;
-  Meeting meeting[LANES];
-  void* record[LANES];
-};
-
-// Lanes of a warp that may go on.
-struct Batch {
-  int base;
-  unsigned lanes;
-};
-
-constexpr int MAX_BATCHES = MAX_THREADS;  // no thread is in two of them
-
-struct Block {
-  void (*kernel)(void**);
-  void** parameters;
-  int size, started, finished, waiting;  // waiting: at the barrier
-  uint3 next;                            // index of the thread that starts next
-  Batch ready[MAX_BATCHES];
-  unsigned firstReady, endReady;
-  int freeStacks[MAX_THREADS], freeCount, newStack;
-  bool failed;
-  bool early;  // may start before the launch before it has ended
-  Context scheduler;
-};
-
-Machine* machine;
-const char* kernelName;
-unsigned char* dynamicSharedMemory;
-Thread threads[MAX_THREADS];
-Thread* current;
-Warp warps[MAX_THREADS / LANES];
-Copy copies[MAX_THREADS][MAX_COPIES];
-Block block;
-
-// Words for the one who reads the test, in front of them where it happened.
-inline void report(const char* format, va_list list) {
-  char* const text = machine->message;
-  const int most = sizeof machine->message;
-  const int at = snprintf(text, most, "kernel %s, block (%u, %u, %u)", kernelName, blockIdx.x,
-                          blockIdx.y, blockIdx.z);
-  vsnprintf(text + at, most - at, format, list);
-  block.failed = true;
-}
-
-__attribute__((format(printf, 1, 2))) inline void reportHere(const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  report(format, list);
-  va_end(list);
-}
-
-// Ends the launch; called by a thread.
-__attribute__((format(printf, 1, 2), noreturn)) inline void fail(const char* format, ...) {
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  reportHere(", thread (%u, %u, %u): %s", threadIdx.x, threadIdx.y, threadIdx.z, text);
-  switchContext(current->context, block.scheduler);
-  __builtin_unreachable();
-}
 
 inline void makeReady(int base, unsigned lanes) {
   if (lanes) block.ready[block.endReady++ % MAX_BATCHES] = {base, lanes};
 }
 
-inline bool someReady() { return block.firstReady != block.endReady; }
+// Asks for the waiters whether what they wait for holds; only when nobody else can go on, so that
+// they are as late as they can be.
+inline void askForWaiters() {
+  int left = 0;
+  for (int i = 0; i < block.waiterCount; i++) {
+    const Waiter each = block.waiters[i];
+    const Thread& thread = *each.thread;
+    if (each.holds(each.about)) makeReady(thread.number - thread.lane, 1u << thread.lane);
+    else block.waiters[left++] = each;
+  }
+  block.waiterCount = left;
+}
+
+inline bool someReady() {
+  const bool all = block.started == block.size;
+  if (all && block.firstReady == block.endReady && block.waiterCount > 0) askForWaiters();
+  return block.firstReady != block.endReady;
+}
 
 inline void enter(Thread& thread) {
   current = &thread;
@@ -198,12 +99,18 @@ __attribute__((noinline)) void wait() {
   if (someReady()) {
     Thread& next = nextReady();
     enter(next);
-    switchContext(self.context, next.context);
+    if (&next != &self) switchContext(self.context, next.context);
   } else if (block.started < block.size) {
     switchContext(self.context, freshStack());
   } else {
     switchContext(self.context, block.scheduler);  // nobody can go on
   }
+}
+
+// Leaves the current thread until something holds.
+inline void waitUntil(const char* name, bool (*holds)(void*), void* about) {
+  block.waiters[block.waiterCount++] = {current, holds, about, name};
+  wait();
 }
 
 inline void complete(Warp& warp, int which) {
@@ -252,6 +159,12 @@ inline void barrier() {
 }
 
 inline void reportDeadlock() {
+  if (block.waiterCount > 0) {
+    const Waiter& first = block.waiters[0];
+    const uint3& index = first.thread->index;
+    return reportHere(": %d threads wait in %s for ever, the first of them (%u, %u, %u)",
+                      block.waiterCount, first.name, index.x, index.y, index.z);
+  }
   for (int i = 0; i * LANES < block.size; i++) {
     if (!warps[i].meetings) continue;
     const Meeting& first = warps[i].meeting[0];
@@ -269,11 +182,13 @@ inline void runBlock(size_t sharedBytes) {
   }
   block.started = block.finished = block.waiting = 0;
   block.firstReady = block.endReady = 0;
+  block.waiterCount = 0;
   block.next = {0, 0, 0};
   memset(__start_shared, POISON, __stop_shared - __start_shared);
   memset(dynamicSharedMemory, POISON, sharedBytes + GUARD_BYTES);
   switchContext(block.scheduler, freshStack());
   if (!block.failed && block.finished < block.size) reportDeadlock();
+  if (blockEnded) blockEnded();
   for (size_t i = 0; i < GUARD_BYTES && !block.failed; i++) {
     if (dynamicSharedMemory[sharedBytes + i] != POISON) {
       reportHere(": wrote past its %zu bytes of dynamic shared memory", sharedBytes);

@@ -10,8 +10,12 @@ import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
 import { EMULATED_ARCHITECTURE, emulatedMachine, type MachineOptions } from "./mod.ts";
 
-/** What a kernel is given: a device address, a null address, or a number of some type. */
-export type Argument = bigint | null | readonly [Exclude<ArgumentType, "map">, number | bigint];
+/** What a kernel is given: a device address, a null address, a map, or a number of some type. */
+export type Argument =
+  | bigint
+  | null
+  | Uint8Array
+  | readonly [Exclude<ArgumentType, "map">, number | bigint];
 
 /** Headers that kernels of a test may include besides `common/ptx.cuh`. */
 const NO_HEADERS: ReadonlyMap<string, string> = new Map();
@@ -46,7 +50,10 @@ export class Bench {
 
   /** A launch with its arguments set. */
   site(kernel: bigint, geometry: Geometry, list: readonly Argument[]): LaunchSite {
-    const types = list.map((each) => Array.isArray(each) ? each[0] as ArgumentType : "pointer");
+    const types = list.map((each) => {
+      if (each instanceof Uint8Array) return "map";
+      return Array.isArray(each) ? each[0] as ArgumentType : "pointer";
+    });
     const site = new LaunchSite(kernel, "test", types);
     site.setGeometry(geometry);
     list.forEach((each, i) => site.set(i, Array.isArray(each) ? each[1] : each as bigint ?? 0n));

@@ -4,6 +4,7 @@ import { DeviceMemory } from "../../core/runtime/cuda/device_memory.ts";
 import { Driver, formatVersion } from "../../core/runtime/cuda/driver.ts";
 import { checkCublas, checkDriver, checkNvrtc, CudaError } from "../../core/runtime/cuda/errors.ts";
 import { LaunchSite } from "../../core/runtime/cuda/launch.ts";
+import { boxesOf } from "../../core/runtime/cuda/tensor_map.ts";
 import { fakeDriver, hostBytes } from "./cuda_testing.ts";
 
 const names = (calls: readonly { name: string }[]) => calls.map(({ name }) => name);
@@ -195,6 +196,24 @@ Deno.test("only what exceeds the plain limit asks for more shared memory", () =>
   driver.allowShared(9n, 48 * 1024);
   driver.allowShared(9n, 200 * 1024);
   assertEquals(fake.calls, [{ name: "cuFuncSetAttribute", args: [9n, 8, 200 * 1024] }]);
+});
+
+Deno.test("a tensor map is asked for with strides in bytes, at a multiple of its size", () => {
+  const fake = fakeDriver();
+  const driver = new Driver(fake.symbols);
+  fake.calls.length = 0;
+  const tensor = boxesOf({ shape: [2, 3, 100, 128] }, 4096n, [64, 128]);
+  assertEquals(tensor, { address: 4096n, sizes: [128, 100, 6], box: [64, 128, 1] });
+  const map = driver.encodeTensorMap(tensor);
+  assertEquals(map.length, 128);
+  assertEquals(Deno.UnsafePointer.value(Deno.UnsafePointer.of(map)) % 128n, 0n);
+  const [{ name, args }] = fake.calls as [{ name: string; args: unknown[] }];
+  assertEquals([name, ...args.slice(1)], [
+    ...["cuTensorMapEncodeTiled", 9, 3, 4096n],
+    ...[BigUint64Array.of(128n, 100n, 6n), BigUint64Array.of(256n, 25600n)],
+    ...[Uint32Array.of(64, 128, 1), Uint32Array.of(1, 1, 1)],
+    ...[0, 3, 2, 0],
+  ]);
 });
 
 Deno.test("codes become errors with a name, what was being done and a hint", () => {

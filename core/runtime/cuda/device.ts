@@ -34,12 +34,14 @@ import { Driver } from "./driver.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
 import { lower, lowers } from "./lowering/lowering.ts";
-import type { ElementType, Lowered } from "./lowering/types.ts";
+import type { Choices, ElementType, Lowered } from "./lowering/types.ts";
 import { architectureOf } from "./nvrtc.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
 import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
 import { TokenRing } from "./token_ring.ts";
+import { choicesOf } from "./trial.ts";
+import type { TrialFiles } from "./trial_files.ts";
 
 /** The libraries of a machine. */
 export interface CudaMachine {
@@ -56,6 +58,10 @@ export interface CudaOptions {
   /** What the model computes in; statistics, losses and gradients of parameters are f32. */
   readonly elements?: ElementType;
   readonly cache?: CubinCache | undefined;
+  /** Whether attention runs on warpgroups, where device and sizes allow it; not unless told. */
+  readonly wgmma?: boolean | "trial" | undefined;
+  /** Where it is kept what trials have found. */
+  readonly trials?: TrialFiles | undefined;
 }
 
 /** A tensor in device memory. */
@@ -86,27 +92,28 @@ export class CudaDevice implements Device {
   readonly #staging: Staging;
   readonly #ring: TokenRing;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
+  readonly #choices: Choices;
   #products: Products | undefined;
 
   /**
    * Opens a device and makes its context current on this thread.
    * @throws {EnvironmentError} when there is no driver or device that can be used
    */
-  constructor(machine: CudaMachine, { ordinal = 0, elements = "f32", cache }: CudaOptions = {}) {
+  constructor(machine: CudaMachine, options: CudaOptions = {}) {
+    const { ordinal = 0, elements = "f32", cache, wgmma = false } = options;
     this.elements = elements;
-    const driver = new Driver(machine.driver, ordinal);
+    const driver = this.#driver = new Driver(machine.driver, ordinal);
     const { major, minor } = driver.deviceInfo();
     const architecture = architectureOf(major, minor);
-    const memory = new DeviceMemory(driver);
-    this.#driver = driver;
     this.#context = {
       driver,
-      memory,
+      memory: new DeviceMemory(driver),
       stream: driver.createStream(),
       graphs: new Set(),
       kernels: new KernelLoader(driver, { compiler: machine.compiler, architecture, cache }),
       products: () => this.#products ??= this.#openProducts(machine),
     };
+    this.#choices = choicesOf(wgmma, architecture, { ...this.#context, files: options.trials });
     this.#staging = new Staging(driver, this.#context.stream);
     this.#ring = new TokenRing(driver, this.#context.stream, this.#context.kernels);
   }
@@ -121,7 +128,8 @@ export class CudaDevice implements Device {
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {
-    const lowered = this.#lower(program, weights);
+    // Whatever is chosen, it needs the same memory.
+    const lowered = this.#lower(program, weights, {});
     const plan = planMemory(lowered.program);
     const multiplies = lowered.program.nodes.some(({ attributes }) => "product" in attributes);
     const workspace = multiplies ? WORKSPACE_BYTES : 0;
@@ -134,7 +142,7 @@ export class CudaDevice implements Device {
   }
 
   compile(program: Program, weights: Weights): Promise<Executable> {
-    const lowered = this.#lower(program, weights);
+    const lowered = this.#lower(program, weights, this.#choices);
     const fixed = new Map<string, CudaTensor>();
     for (const [name, tensor] of lowered.constants) fixed.set(name, this.#constant(tensor));
     for (const [name, use] of lowered.weights) {
@@ -233,8 +241,9 @@ export class CudaDevice implements Device {
     if (errors.length > 0) throw errors[0];
   }
 
-  #lower(program: Program, weights: Weights): Lowered {
-    return lower(prepare(program, lowers), this.elements, (name) => weights.has(name));
+  #lower(program: Program, weights: Weights, choices: Choices): Lowered {
+    const isFixed = (name: string) => weights.has(name);
+    return lower(prepare(program, lowers), this.elements, isFixed, choices);
   }
 
   #openProducts(machine: CudaMachine): Products {

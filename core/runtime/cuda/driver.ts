@@ -11,6 +11,7 @@
 import { EnvironmentError } from "../../errors.ts";
 import { checkDriver, NOT_READY } from "./errors.ts";
 import type { DriverSymbols } from "./symbols.ts";
+import { encodeTensorMap, type TensorBoxes } from "./tensor_map.ts";
 
 /** Numbers by which the driver knows what can be asked of a device. */
 const DEVICE_ATTRIBUTE = {
@@ -309,6 +310,11 @@ export class Driver {
       "ask how many blocks fit",
       (out) => ask(out, kernel, threads, BigInt(sharedBytes)),
     );
+  }
+
+  /** A tensor as kernels copy boxes of it; see `tensor_map.ts`. */
+  encodeTensorMap(tensor: TensorBoxes): Uint8Array<ArrayBuffer> {
+    return encodeTensorMap(this.#cu, tensor);
   }
 
   /** Unloads a program; its kernels are gone. */

@@ -15,10 +15,11 @@ import type { DeviceMemory } from "./device_memory.ts";
 import type { CudaTensor } from "./device.ts";
 import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
-import { kernelNamed } from "./kernel_table.ts";
+import { type KernelArgument, kernelNamed } from "./kernel_table.ts";
 import type { LaunchSite } from "./launch.ts";
 import type { Lowered, Step } from "./lowering/types.ts";
 import type { Product, Products } from "./products.ts";
+import { boxesOf } from "./tensor_map.ts";
 
 /** What a program runs with. */
 export interface ExecutionContext {
@@ -125,11 +126,11 @@ export class CudaExecutable implements Executable {
     const { launch, product, zeros } = node.attributes as Step;
     if (launch) {
       const site = kernels.site(launch.entry, launch.numbers, launch.macros);
-      const pointers = kernelNamed(launch.entry).arguments.flatMap(({ name, type }, i) => {
+      const places = kernelNamed(launch.entry).arguments.flatMap(({ name, box }, i) => {
         const from = launch.pointers[name];
-        return type === "pointer" && from ? [{ i, value: node[from.from][from.index]! }] : [];
+        return from ? [{ i, value: node[from.from][from.index]!, box }] : [];
       });
-      return launchIssue(site, pointers, { driver, stream });
+      return launchIssue(site, places, { driver, stream });
     }
     if (product) return this.#productIssue(this.#context.products().prepare(product), node);
     if (zeros === undefined) return undefined; // a view
@@ -172,13 +173,22 @@ const collected = new FinalizationRegistry<OwnedGraph>((owned) => {
   }
 });
 
+/** An argument that holds an address, or a map of what lies there. */
+interface Place {
+  readonly i: number;
+  readonly value: Value;
+  readonly box: KernelArgument["box"];
+}
+
 function launchIssue(
   site: LaunchSite,
-  pointers: readonly { readonly i: number; readonly value: Value }[],
+  places: readonly Place[],
   { driver, stream }: { driver: Driver; stream: bigint },
 ): Issue {
+  const bind = ({ i, value, box }: Place, address: bigint) =>
+    site.set(i, box ? driver.encodeTensorMap(boxesOf(value, address, box)) : address);
   return {
-    rebind: (address) => pointers.forEach(({ i, value }) => site.set(i, address(value))),
+    rebind: (address) => places.forEach((each) => bind(each, address(each.value))),
     issue: () => site.launch(driver, stream),
   };
 }

@@ -51,14 +51,13 @@ export class KernelLoader {
    */
   site(entry: string, numbers: Sizes, macros: Sizes): LaunchSite {
     const kernel = kernelNamed(entry);
-    const site = new LaunchSite(
-      this.#function(entry, macros),
-      entry,
-      kernel.arguments.map(({ type }) => type),
-    );
-    site.setGeometry({ ...kernel.geometry({ ...macros, ...numbers }), early: this.#early });
+    const loaded = this.#function(entry, macros);
+    const site = new LaunchSite(loaded, entry, kernel.arguments.map(({ type }) => type));
+    const geometry = kernel.geometry({ ...macros, ...numbers });
+    site.setGeometry({ ...geometry, early: this.#early });
+    this.#driver.allowShared(loaded, geometry.shared ?? 0);
     kernel.arguments.forEach(({ name, type }, i) => {
-      if (type === "pointer") return;
+      if (type === "pointer" || type === "map") return;
       const value = numbers[name];
       if (value === undefined) throw new TypeError(`Cannot launch ${entry}: found no "${name}"`);
       site.set(i, type === "i64" ? BigInt(value) : value);

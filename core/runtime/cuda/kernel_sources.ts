@@ -5,6 +5,7 @@
  * text nor anything compiled of it has run on a GPU yet.
  */
 import angle from "../../../kernels/common/angle.cuh" with { type: "text" };
+import hopper from "../../../kernels/common/hopper.cuh" with { type: "text" };
 import linearHeader from "../../../kernels/common/linear.cuh" with { type: "text" };
 import mixtures from "../../../kernels/common/mixtures.cuh" with { type: "text" };
 import ptx from "../../../kernels/common/ptx.cuh" with { type: "text" };
@@ -31,6 +32,7 @@ import attentionSplit from "../../../kernels/forward/attention_split.cu" with { 
 import attentionSplitMma from "../../../kernels/forward/attention_split_mma.cu" with {
   type: "text",
 };
+import attentionWgmma from "../../../kernels/forward/attention_wgmma.cu" with { type: "text" };
 import embedding from "../../../kernels/forward/embedding.cu" with { type: "text" };
 import kvCache from "../../../kernels/forward/kv_cache.cu" with { type: "text" };
 import linear from "../../../kernels/forward/linear.cu" with { type: "text" };
@@ -53,6 +55,7 @@ import type { KernelSource } from "./nvrtc.ts";
 /** Headers by the name in `#include`. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/angle.cuh", angle],
+  ["common/hopper.cuh", hopper],
   ["common/linear.cuh", linearHeader],
   ["common/mixtures.cuh", mixtures],
   ["common/ptx.cuh", ptx],
@@ -69,6 +72,7 @@ const TEXTS = {
   "forward/kv_cache.cu": kvCache,
   "forward/attention.cu": attention,
   "forward/attention_mma.cu": attentionMma,
+  "forward/attention_wgmma.cu": attentionWgmma,
   "forward/attention_split.cu": attentionSplit,
   "forward/attention_split_mma.cu": attentionSplitMma,
   "forward/attention_combine.cu": attentionCombine,

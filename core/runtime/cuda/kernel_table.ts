@@ -40,6 +40,7 @@ const TYPES = [{ BF16: 0 }, { BF16: 1 }] as const;
 const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = {
   "forward/attention.cu": over("HEAD_DIM", HEAD_DIMS),
   "forward/attention_mma.cu": heads(1),
+  "forward/attention_wgmma.cu": heads(1),
   "forward/attention_split.cu": heads(0),
   "forward/attention_split_mma.cu": heads(1),
   "forward/attention_combine.cu": over("HEAD_DIM", HEAD_DIMS),
@@ -65,6 +66,16 @@ const SPECIALISATIONS: Partial<Record<KernelFile, readonly Specialisation[]>> = 
 /** Every set of macros with which a file is used. */
 export function specialisations(file: KernelFile): readonly Specialisation[] {
   return SPECIALISATIONS[file] ?? TYPES;
+}
+
+/** Files with instructions that exist under the name of one architecture only. */
+const ARCHITECTURES: Partial<Record<KernelFile, string>> = {
+  "forward/attention_wgmma.cu": "sm_90a",
+};
+
+/** Whether a file can be compiled for an architecture. */
+export function runsOn(file: KernelFile, architecture: string): boolean {
+  return (ARCHITECTURES[file] ?? architecture) === architecture;
 }
 
 function heads(BF16: number): Specialisation[] {

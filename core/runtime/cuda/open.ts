@@ -7,21 +7,27 @@
 import { cacheFolder } from "../../cache_folder.ts";
 import { EnvironmentError } from "../../errors.ts";
 import { CubinCache } from "./cubin_cache.ts";
-import { CudaDevice, type CudaMachine } from "./device.ts";
+import { CudaDevice, type CudaMachine, type CudaOptions } from "./device.ts";
 import { checkDriver } from "./errors.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
 import { openLibrary } from "./libraries.ts";
 import type { ElementType } from "./lowering/types.ts";
 import { Nvrtc } from "./nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
+import { trialFiles } from "./trial_files.ts";
 
 /**
  * Opens device number `ordinal` among those the driver shows.
  * @throws {EnvironmentError} when driver, device or library cannot be used
  */
-export function openCuda(ordinal: number, elements: ElementType): CudaDevice {
+export function openCuda(
+  ordinal: number,
+  elements: ElementType,
+  options: CudaOptions = {},
+): CudaDevice {
   const { machine, cache } = openMachine();
-  return new CudaDevice(machine, { ordinal, elements, cache });
+  const trials = trialFiles();
+  return new CudaDevice(machine, { wgmma: "trial", ...options, ordinal, elements, cache, trials });
 }
 
 /**

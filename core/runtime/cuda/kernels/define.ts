@@ -5,7 +5,7 @@
  * that an argument cannot be added on one side only.
  *
  * Arguments are written as in C, in order: `*x` is an address, `n` an i32, `n:i64` and `n:f32` what
- * they say. What surprises: sizes that follow from others are arguments too; a kernel computes no
+ * they say, `#x:64x128` the map of a tensor that is copied in boxes of 128 rows of 64 elements. What surprises: sizes that follow from others are arguments too; a kernel computes no
  * strides from what it could be told.
  */
 import type { KernelFile } from "../kernel_sources.ts";
@@ -18,6 +18,8 @@ export type Sizes = Readonly<Record<string, number>>;
 export interface KernelArgument {
   readonly name: string;
   readonly type: ArgumentType;
+  /** Elements and rows of a box; maps only. */
+  readonly box?: readonly [elements: number, rows: number];
 }
 
 /** One kernel. */
@@ -48,6 +50,10 @@ export function kernelsOf(file: KernelFile) {
 
 function parseArgument(text: string): KernelArgument {
   if (text.startsWith("*")) return { name: text.slice(1), type: "pointer" };
+  if (text.startsWith("#")) {
+    const [name, elements, rows] = text.slice(1).split(/[:x](?=\d)/);
+    return { name: name!, type: "map", box: [Number(elements), Number(rows)] };
+  }
   const [name, type = "i32"] = text.split(":") as [string, ArgumentType?];
   return { name, type };
 }

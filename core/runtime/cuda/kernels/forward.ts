@@ -7,6 +7,7 @@ const rope = kernelsOf("forward/rope.cu");
 const kvCache = kernelsOf("forward/kv_cache.cu");
 const attention = kernelsOf("forward/attention.cu");
 const attentionMma = kernelsOf("forward/attention_mma.cu");
+const attentionWgmma = kernelsOf("forward/attention_wgmma.cu");
 const attentionSplit = kernelsOf("forward/attention_split.cu");
 const attentionCombine = kernelsOf("forward/attention_combine.cu");
 const attentionSplitMma = kernelsOf("forward/attention_split_mma.cu");
@@ -74,6 +75,16 @@ export const FORWARD: readonly Kernel[] = [
     "attention",
     ({ rows, G, T, K, HEAD_DIM }) =>
       spread(128, blocks(G! * T!, HEAD_DIM! <= 64 ? 128 : 64), K!, rows!),
+  ),
+  attentionWgmma(
+    "attention_wgmma *out *normalizer *q #keys:64x128 #values:64x128 *first *last " +
+      "#prefixKeys:64x128 #prefixValues:64x128 R B T S K G M scale:f32",
+    "attention",
+    ({ rows, G, T, K, HEAD_DIM }) => ({
+      ...spread(384, blocks(G! * T!, 128), K!, rows!),
+      // Three stages of 128 keys and as many values in bf16, each with two barriers.
+      shared: 3 * (2 * 128 * HEAD_DIM! * 2 + 2 * 8),
+    }),
   ),
   attentionSplit(
     "attention_split *partial *peaks *totals *q *keys *values *first *last *table " +

@@ -1,11 +1,12 @@
 /**
  * Attention and its gradient as launches.
  *
- * There are three ways, chosen by sizes alone, so that a captured launch stays valid:
+ * There are four ways, chosen by sizes alone, so that a captured launch stays valid:
  *
  *   split    few queries over many slots, as in decoding: the slots are shared out over blocks,
  *            which use tensor cores as well where heads fit
  *   mma      bf16 on tensor cores, where a head is a multiple of 16 and there are queries enough
+ *   wgmma    the same on Hopper with heads of 64 or 128, where a trial has shown that it pays
  *   simple   everything else, and many queries that read through a table
  *
  * What surprises: the gradient has no split of its own, since nobody learns from single queries.
@@ -34,6 +35,13 @@ function fitsTensorCores(l: Lowering, { macros: { HEAD_DIM } }: AttentionCall): 
 function usesTensorCores(l: Lowering, call: AttentionCall): boolean {
   const { G, T } = call.numbers as { G: number; T: number };
   return fitsTensorCores(l, call) && G * T >= FEW_QUERIES && !call.reads.table;
+}
+
+/** Whether it runs on warpgroups, which the device decides where it can. */
+function usesWarpgroups(l: Lowering, call: AttentionCall): boolean {
+  const { numbers, macros } = call;
+  const fits = usesTensorCores(l, call) && [64, 128].includes(macros.HEAD_DIM);
+  return fits && l.choices.wgmma?.({ ...numbers, ...macros }) === true;
 }
 
 /** Whether there are few queries, many slots, and heads that the kernel of the type can read. */
@@ -92,10 +100,12 @@ export const attention: Rule = (l, node) => {
   const [y] = node.outputs as [Value];
   const saves = l.isDifferentiated(node);
   const { reads, numbers, macros } = call;
-  const entry = usesTensorCores(l, call) ? "attention_mma" : "attention";
-  const [out, normalizer] = splits(l, call)
-    ? splitAttention(l, call, y, saves)
-    : l.launch(entry, { reads, writes: attentionWrites(l, call, y, saves), numbers, macros });
+  const whole = () => {
+    const mma = usesTensorCores(l, call) ? "attention_mma" : "attention";
+    const entry = usesWarpgroups(l, call) ? "attention_wgmma" : mma;
+    return l.launch(entry, { reads, writes: attentionWrites(l, call, y, saves), numbers, macros });
+  };
+  const [out, normalizer] = splits(l, call) ? splitAttention(l, call, y, saves) : whole();
   if (saves) l.save(y, normalizer!);
   return [out!];
 };

@@ -28,9 +28,18 @@ import {
 } from "../../../graph/types.ts";
 import type { HostTensor } from "../../device.ts";
 import { kernelNamed, specialisations } from "../kernel_table.ts";
+import type { ArgumentType } from "../launch.ts";
 import type { ProductShape } from "../products.ts";
 import { RULES } from "./rules.ts";
-import type { ElementType, LaunchSpec, Lowered, Pointer, Step, WeightUse } from "./types.ts";
+import type {
+  Choices,
+  ElementType,
+  LaunchSpec,
+  Lowered,
+  Pointer,
+  Step,
+  WeightUse,
+} from "./types.ts";
 import { dense, type Layout } from "./strides.ts";
 
 /** Whether there is a rule for an op; others are expanded first. */
@@ -43,13 +52,15 @@ export function lower(
   program: Program,
   element: ElementType,
   fixed: (name: string) => boolean,
+  choices: Choices = {},
 ): Lowered {
-  return new Lowering(program, element, fixed).run();
+  return new Lowering(program, element, fixed, choices).run();
 }
 
 /** A program on its way to launches; what rules work with. */
 export class Lowering {
   readonly elementType: ElementType;
+  readonly choices: Choices;
   readonly #source: Program;
   readonly #g: Builder;
   /** From values of the source to those of the result. */
@@ -70,8 +81,13 @@ export class Lowering {
   readonly #weights = new Map<string, WeightUse>();
   readonly #constants = new Map<string, HostTensor>();
 
-  constructor(source: Program, elementType: ElementType, fixed: (name: string) => boolean) {
-    [this.#source, this.elementType] = [source, elementType];
+  constructor(
+    source: Program,
+    elementType: ElementType,
+    fixed: (name: string) => boolean,
+    choices: Choices,
+  ) {
+    [this.#source, this.elementType, this.choices] = [source, elementType, choices];
     this.#g = new Builder(source.name);
     for (const [name, value] of source.inputs) this.#values.set(value, this.#g.input(name, value));
     for (const [name, value] of source.state) this.#values.set(value, this.#g.state(name, value));
@@ -222,7 +238,7 @@ export class Lowering {
     for (const [name, value] of Object.entries(updates)) read(name, value);
     if (reuse) read(reuse, reads[reuse]);
     for (const { name, type } of kernel.arguments) {
-      if (type === "pointer" && name in reads && name !== reuse) read(name, reads[name]);
+      if (isAddress(type) && name in reads && name !== reuse) read(name, reads[name]);
     }
     const types: TensorType[] = Object.values(updates);
     for (const [name, type] of Object.entries(writes)) {
@@ -231,7 +247,7 @@ export class Lowering {
     }
     const used = Object.keys(specialisations(kernel.file)[0]!);
     const missing = kernel.arguments.find(({ name, type }) =>
-      type === "pointer" && !(name in pointers)
+      isAddress(type) && !(name in pointers)
     );
     if (missing) throw new TypeError(`Cannot launch ${entry}: found no "${missing.name}"`);
     const all: Record<string, number> = { BF16: Number(this.elementType === "bf16"), ...macros };
@@ -320,6 +336,11 @@ export class Lowering {
       this.#g.output(name, own);
     }
   }
+}
+
+/** A map is made from an address. */
+function isAddress(type: ArgumentType): boolean {
+  return type === "pointer" || type === "map";
 }
 
 function readersOf(program: Program): Map<Value, Node[]> {

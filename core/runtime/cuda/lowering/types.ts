@@ -43,6 +43,12 @@ export interface WeightUse {
   readonly dtype: ElementType;
 }
 
+/** What a lowering may choose where there are several ways; the plain one unless told. */
+export interface Choices {
+  /** Whether attention of these sizes runs on warpgroups; asked only where it could. */
+  readonly wgmma?: (sizes: Readonly<Record<string, number>>) => boolean;
+}
+
 /** A program as this device runs it. */
 export interface Lowered {
   readonly program: Program;
