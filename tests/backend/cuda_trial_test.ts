@@ -8,6 +8,7 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { Builder } from "../../core/graph/builder.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { CudaDevice } from "../../core/runtime/cuda/device.ts";
+import { CudaError } from "../../core/runtime/cuda/errors.ts";
 import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { KernelLoader } from "../../core/runtime/cuda/kernel_loader.ts";
 import type { KernelSource } from "../../core/runtime/cuda/nvrtc.ts";
@@ -166,6 +167,24 @@ Deno.test({
       assertEquals(trialsOn(later, files).trials.prefersWarpgroups(SIZES), false);
       assertEquals(later.count("attention_wgmma"), 0);
       assertEquals(describeFailures(files.list()).includes("did not end"), true);
+    }),
+});
+
+Deno.test({
+  name: "a device that reports the failure is told with the remedy",
+  ignore,
+  fn: () =>
+    withFiles((files) => {
+      const machine = scripted(FAST);
+      const failing = { ...machine.driver, cuEventSynchronize: () => 700 };
+      const { trials } = trialsOn({ ...machine, driver: failing }, files);
+      const error = assertThrows(
+        () => trials.prefersWarpgroups(SIZES),
+        CudaError,
+        "ILLEGAL_ADDRESS",
+      );
+      assertStringIncludes(error.hints[0]!, "run it again");
+      assertEquals(files.list().map(({ outcome }) => outcome), ["began"]);
     }),
 });
 

@@ -11,6 +11,7 @@
  */
 import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../errors.ts";
+import { CudaError } from "./errors.ts";
 import { kernelSource } from "./kernel_sources.ts";
 import { kernelNamed, runsOn, type Sizes } from "./kernel_table.ts";
 import type { Choices } from "./lowering/types.ts";
@@ -83,7 +84,10 @@ export function choicesOf(
   return { wgmma: (sizes) => trials.prefersWarpgroups(sizes) };
 }
 
-/** Runs both kernels and frees what they ran on. */
+/**
+ * Runs both kernels and frees what they ran on.
+ * @throws {CudaError} when a kernel fails; then the whole context is lost
+ */
 function judge(race: Race): Pick<TrialRecord, "outcome" | "milliseconds"> {
   try {
     const [expected, found] = [race.results(KNOWN), race.results(NEW)];
@@ -95,6 +99,11 @@ function judge(race: Race): Pick<TrialRecord, "outcome" | "milliseconds"> {
       outcome: milliseconds[NEW]! < milliseconds[KNOWN]! ? "faster" : "slower",
       milliseconds,
     };
+  } catch (error) {
+    if (!(error instanceof CudaError)) throw error;
+    const hint = "run it again: a kernel that failed in its trial is not used any more";
+    const { message, code, status, hints } = error;
+    throw new CudaError(message, { code, status, hints: [hint, ...hints] });
   } finally {
     race.close();
   }
