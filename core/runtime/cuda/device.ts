@@ -19,7 +19,6 @@ import {
 import type {
   CopyRegion,
   Device,
-  DeviceTensor,
   Executable,
   FileTensor,
   HostArray,
@@ -28,7 +27,7 @@ import type {
 } from "../device.ts";
 import { HOST_ARRAYS } from "../host_device.ts";
 import { storedBytes, weightValues } from "../weights.ts";
-import { type Block, DeviceMemory } from "./device_memory.ts";
+import { DeviceMemory } from "./device_memory.ts";
 import type { CubinCache } from "./cubin_cache.ts";
 import { Driver } from "./driver.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
@@ -39,6 +38,7 @@ import { architectureOf } from "./nvrtc.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
 import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
+import { CudaTensor } from "./tensor.ts";
 import { TokenRing } from "./token_ring.ts";
 import { choicesOf } from "./trial.ts";
 import type { TrialFiles } from "./trial_files.ts";
@@ -62,20 +62,6 @@ export interface CudaOptions {
   readonly wgmma?: boolean | "trial" | undefined;
   /** Where it is kept what trials have found. */
   readonly trials?: TrialFiles | undefined;
-}
-
-/** A tensor in device memory. */
-export class CudaTensor implements DeviceTensor {
-  readonly dtype: DType;
-  readonly shape: TensorType["shape"];
-  readonly address: bigint;
-  /** Keeps the memory from being returned. */
-  readonly block: Block;
-
-  /** A tensor at some byte of a block. */
-  constructor({ dtype, shape }: TensorType, block: Block, address = block.address) {
-    [this.dtype, this.shape, this.block, this.address] = [dtype, shape, block, address];
-  }
 }
 
 /** See the head of this file. */

@@ -12,13 +12,13 @@ import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Node, Program, Value } from "../../graph/types.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
 import type { DeviceMemory } from "./device_memory.ts";
-import type { CudaTensor } from "./device.ts";
 import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import { type KernelArgument, kernelNamed } from "./kernel_table.ts";
 import type { LaunchSite } from "./launch.ts";
 import type { Lowered, Step } from "./lowering/types.ts";
 import type { Product, Products } from "./products.ts";
+import type { CudaTensor } from "./tensor.ts";
 import { boxesOf } from "./tensor_map.ts";
 
 /** What a program runs with. */
