@@ -14,6 +14,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
+import { trialFiles, type TrialRecord } from "../../core/runtime/cuda/trial_files.ts";
 import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
 import { machineFor, openDeviceFor } from "./probes.ts";
 import { trainTwice } from "./train_twice.ts";
@@ -45,9 +46,11 @@ const report: {
   findings: Finding[];
   suites: { name: string; passed: number; failed: number }[];
   timings: Timing[];
+  /** Which of two kernels the device chose, for each class of sizes. */
+  trials: TrialRecord[];
   peers: unknown[];
   failures: string[];
-} = { findings: [], suites: [], timings: [], peers: [], failures: [] };
+} = { findings: [], suites: [], timings: [], trials: [], peers: [], failures: [] };
 
 /** Runs one stage; what goes wrong in it does not keep the others from running. */
 async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
@@ -159,6 +162,11 @@ function print(): void {
     console.log(`${name}: ${passed} passed, ${failed} failed`);
   }
   if (report.timings.length > 0) console.log(table.toString());
+  for (const { shape, outcome, milliseconds } of report.trials) {
+    console.log(
+      `attention on warpgroups, ${shape}: ${outcome} ${JSON.stringify(milliseconds ?? {})}`,
+    );
+  }
   for (const failure of report.failures) console.log(`FAILED ${failure}`);
 }
 
@@ -194,6 +202,7 @@ await stage("training", async () => {
 });
 if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
+if (!emulated) report.trials.push(...trialFiles().list());
 print();
 Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
 Deno.exit(report.failures.length === 0 ? 0 : 1);
