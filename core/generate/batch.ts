@@ -115,9 +115,7 @@ export class Batch implements Disposable {
   #goesOnAfter({ cache, slots }: Flight): boolean {
     const { device } = this.#engine;
     return !!device.drawsTokens && !!device.readLater && cache === this.#cache && !this.#isSparse &&
-      slots.every((slot, b) =>
-        slot === this.#slots[b] || (slot === undefined && !this.#slots[b])
-      ) &&
+      slots.every((slot, b) => slot === this.#slots[b]) &&
       slots.some((slot) => slot && hasMore(slot)) &&
       slots.every((slot) => !slot || slot.used < cache.capacity);
   }
@@ -133,14 +131,10 @@ export class Batch implements Disposable {
     const ids = slots.map((slot) => slot?.next ?? 0);
     for (const slot of slots) if (slot) slot.used++;
     if (this.#engine.device.drawsTokens) {
-      const requests = slots.map((slot) => slot?.request);
-      const sampling = requests.flatMap((request) => numbersOf(request));
+      const sampling = slots.flatMap((slot) => numbersOf(slot?.request));
       const given = after ? {} : { ids };
-      return {
-        cache,
-        slots,
-        tokens: await this.#engine.draw(cache, { ...given, start, sampling }),
-      };
+      const tokens = await this.#engine.draw(cache, { ...given, start, sampling });
+      return { cache, slots, tokens };
     }
     const outputs = await this.#engine.forward(cache, {
       ids: ids.map((id) => [id]),

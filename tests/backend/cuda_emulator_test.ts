@@ -8,26 +8,10 @@ import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/ass
 import { CudaError } from "../../core/runtime/cuda/errors.ts";
 import { kernelSource } from "../../core/runtime/cuda/kernel_sources.ts";
 import type { Geometry } from "../../core/runtime/cuda/launch.ts";
-import { EMULATED_ARCHITECTURE, EmulatorError, emulatorPresent } from "../emulator/mod.ts";
+import { EMULATED_ARCHITECTURE, EmulatorError } from "../emulator/mod.ts";
 import { plainAttention } from "../emulator/plain.ts";
 import { type Form, multiply } from "../emulator/products.ts";
-import { type Argument, Bench, type Type, values } from "../emulator/testing.ts";
-
-const present = emulatorPresent();
-
-/** A test with a machine of its own. */
-function test(name: string, body: (bench: Bench) => void): void {
-  Deno.test({
-    name: present ? name : `${name}: found no g++`,
-    ignore: !present,
-    fn() {
-      const bench = new Bench();
-      body(bench);
-      bench.close();
-      assertEquals(bench.machine.usedBytes(), 0);
-    },
-  });
-}
+import { type Argument, test, type Type, values } from "../emulator/testing.ts";
 
 const block = (threads: number, x = 1, y = 1): Geometry => ({
   grid: [x, y, 1],

@@ -7,24 +7,8 @@
 import { assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { CudaError } from "../../core/runtime/cuda/errors.ts";
 import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernel_sources.ts";
-import { EmulatorError, emulatorPresent } from "../emulator/mod.ts";
-import { Bench, values } from "../emulator/testing.ts";
-
-const present = emulatorPresent();
-
-/** A test with a machine of its own. */
-function test(name: string, body: (bench: Bench) => void): void {
-  Deno.test({
-    name: present ? name : `${name}: found no g++`,
-    ignore: !present,
-    fn() {
-      const bench = new Bench();
-      body(bench);
-      bench.close();
-      assertEquals(bench.machine.usedBytes(), 0);
-    },
-  });
-}
+import { EmulatorError } from "../emulator/mod.ts";
+import { type Bench, test, values } from "../emulator/testing.ts";
 
 const HEAD = `#include "common/hopper.cuh"
 extern "C" __global__ void __launch_bounds__(256) `;

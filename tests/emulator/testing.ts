@@ -5,10 +5,16 @@
  * Comes in: kernel text and numbers. Goes out: numbers. Everything allocated is freed by `close`,
  * which also checks the guards. What surprises: results are there only after `finish`.
  */
+import { assertEquals } from "@std/assert";
 import { narrow, widen } from "../../core/widen.ts";
 import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
-import { EMULATED_ARCHITECTURE, emulatedMachine, type MachineOptions } from "./mod.ts";
+import {
+  EMULATED_ARCHITECTURE,
+  emulatedMachine,
+  emulatorPresent,
+  type MachineOptions,
+} from "./mod.ts";
 
 /** What a kernel is given: a device address, a null address, a map, or a number of some type. */
 export type Argument =
@@ -107,3 +113,18 @@ export function values(count: number, seed: number): Float32Array<ArrayBuffer> {
 
 /** Element types of kernels. */
 export type Type = "f32" | "bf16";
+
+/** A test with a machine of its own, which holds nothing afterwards; skipped without an emulator. */
+export function test(name: string, body: (bench: Bench) => void): void {
+  const present = emulatorPresent();
+  Deno.test({
+    name: present ? name : `${name}: found no g++`,
+    ignore: !present,
+    fn() {
+      const bench = new Bench();
+      body(bench);
+      bench.close();
+      assertEquals(bench.machine.usedBytes(), 0);
+    },
+  });
+}

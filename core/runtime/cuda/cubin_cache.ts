@@ -18,12 +18,15 @@ const VERSION_FILE = "compiler-version";
 
 /** What a compiled program is found by. */
 export function cubinKey(version: string, source: KernelSource, target: CompileTarget): string {
-  const hash = createHash("sha256");
   const headers = [...source.headers].sort(([a], [b]) => a < b ? -1 : 1).flat();
+  return hashOf([version, ...compileOptions(target), source.name, source.text, ...headers]);
+}
+
+/** SHA-256 of a list of texts. */
+export function hashOf(parts: readonly string[]): string {
+  const hash = createHash("sha256");
   // Lengths keep two lists that read the same end to end apart.
-  for (const part of [version, ...compileOptions(target), source.name, source.text, ...headers]) {
-    hash.update(`${part.length}:${part}`);
-  }
+  for (const part of parts) hash.update(`${part.length}:${part}`);
   return hash.digest("hex");
 }
 

@@ -9,8 +9,8 @@
  * What surprises: slots that no query sees hold NaN, since a kernel that lets one of them through is
  * wrong in a way that finite numbers would hide.
  */
-import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../errors.ts";
+import { hashOf } from "./cubin_cache.ts";
 import { CudaError } from "./errors.ts";
 import { kernelSource } from "./kernel_sources.ts";
 import { kernelNamed, runsOn, type Sizes } from "./kernel_table.ts";
@@ -54,7 +54,7 @@ export class Trials {
   #decide(shape: string, sizes: Sizes): Outcome {
     const { driver, files } = this.#context;
     const device = driver.deviceInfo().name;
-    const key = keyOf([device, String(driver.version), shape, ...sources()]);
+    const key = hashOf([device, String(driver.version), shape, ...sources()]);
     const recorded = files?.read(key);
     if (recorded) return recorded.outcome;
     let race: Race;
@@ -119,12 +119,6 @@ export function shapeClass({ HEAD_DIM, G, T, S }: Sizes): string {
 function sources(): string[] {
   return [KNOWN, NEW].map((entry) => kernelSource(kernelNamed(entry).file))
     .flatMap(({ text, headers }) => [text, ...headers.values()]);
-}
-
-function keyOf(parts: readonly string[]): string {
-  const hash = createHash("sha256");
-  for (const part of parts) hash.update(`${part.length}:${part}`);
-  return hash.digest("hex");
 }
 
 function largest(values: Float32Array): number {
