@@ -1,7 +1,7 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
-import { maxDifference, readExpectedTensors, TOLERANCE } from "../backend/goldens.ts";
+import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
 import { EXPECTED, hasWebGpu, MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 

@@ -19,7 +19,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^alias parscale=/, "names the program; the tests define a function instead"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^deno task bench/, "the same"],
-  [/^deno task test:gpu --emulated/, "tests/backend/gpu_script_test.ts"],
+  [/^deno task test:gpu --emulated/, "tests/device/gpu_script_test.ts"],
   [/^deno task test:gpu/, "needs a GPU"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
   [/^tar -xf /, "tests/release/bundle_test.ts"],

@@ -7,7 +7,7 @@ import {
   modelFolder,
   readExpected,
   readTensors,
-} from "../backend/goldens.ts";
+} from "../device/goldens.ts";
 import { jsonLines } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
 

@@ -86,7 +86,7 @@ const SUITES = [
 /** Runs the suites, each in a process of its own, behind other words of a command line if there are any. */
 async function conformance(suites: readonly string[], before: readonly string[] = []) {
   for (const suite of suites) {
-    const path = new URL(`../backend/${suite}_test.ts`, import.meta.url).pathname;
+    const path = new URL(`../device/${suite}_test.ts`, import.meta.url).pathname;
     const test = ["test", "-A", "--no-check", "--filter", "/cuda|webgpu|bf16|f16|f32/", path];
     const [program, ...args] = [...before, Deno.execPath(), ...test];
     const { code, stdout } = await new Deno.Command(program!, {
