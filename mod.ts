@@ -52,9 +52,9 @@ if (import.meta.main) {
     const { waitForFiles } = await import("./cli/first_start.ts");
     await waitForFiles(new URL(".", import.meta.url));
   }
-  // A compiled program is its own sandbox child; see core/eval/code/argument.ts.
+  // A compiled program is its own sandbox child; see core/eval/sandbox/argument.ts.
   if (Deno.args[0] === "--sandbox-child") {
-    await (await import("./core/eval/code/child.ts")).serve();
+    await (await import("./core/eval/sandbox/child.ts")).serve();
   } else {
     const { runProcess } = await import("./cli/main.ts").catch(refuse);
     await runProcess();

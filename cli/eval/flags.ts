@@ -181,12 +181,12 @@ const resultFlags = {
   },
   sandbox: {
     type: "choice",
-    choices: ["pyodide", "bwrap"],
-    default: "pyodide",
+    choices: ["auto", "bwrap", "pyodide"],
+    default: "auto",
     group: "Code",
     summary: "Where programs run",
-    details: "pyodide is CPython in WebAssembly and needs nothing. bwrap is the system's python3 " +
-      "behind bubblewrap, for programs that need numpy or an exact version.",
+    details: "pyodide is CPython in WebAssembly in a process of its own. bwrap puts that process " +
+      "inside bubblewrap as a second wall; auto does where bubblewrap works.",
   },
   sanitize: {
     type: "switch",

@@ -36,7 +36,7 @@ export class Tools implements ScoringTools, AsyncDisposable {
   /** Python of the sandbox, where one was opened. */
   async python(): Promise<{ sandbox: string; python: string } | undefined> {
     const grader = await this.#grader;
-    return grader && { sandbox: grader.lane, python: grader.pythonVersion };
+    return grader && { sandbox: grader.sandbox, python: grader.pythonVersion };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -47,7 +47,9 @@ export class Tools implements ScoringTools, AsyncDisposable {
   async #open(): Promise<Grader> {
     const { openGrader } = await import("../../core/eval/code/mod.ts");
     const folder = cacheFolder((name) => this.io.env(name));
-    return await openGrader({ lane: this.values.sandbox, cacheFolder: folder });
+    const { sandbox } = this.values;
+    const shell = sandbox === "pyodide" ? "none" : sandbox;
+    return await openGrader({ shell, cacheFolder: folder });
   }
 }
 
@@ -116,6 +118,11 @@ async function scoreTask(
     total: answered.length,
   });
   const scores: DocumentScore[] = [];
+  // A program may run for a minute; an interruption does not wait for it.
+  const interrupted = new Promise<never>((_, reject) => {
+    io.interruption.addEventListener("abort", () => reject(io.interruption.reason));
+  });
+  interrupted.catch(() => {});
   for (let start = 0; start < answered.length; start += AT_ONCE) {
     const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
       const { id, group } = document;
@@ -123,10 +130,12 @@ async function scoreTask(
       const old = known.get(`${id} ${hash} ${key.samples}`);
       if (old) return old;
       const fresh = { ...key, metrics: await score(document, samples) };
+      // What ends with the sandbox is no score.
+      io.interruption.throwIfAborted();
       folder?.appendScore(fresh);
       return fresh;
     });
-    scores.push(...await Promise.all(some));
+    scores.push(...await Promise.race([Promise.all(some), interrupted]));
     progress.update(start + some.length);
     io.interruption.throwIfAborted();
   }
@@ -148,7 +157,6 @@ function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], io: 
       rows[0]!.doc_id
     } first, need modules that the ` +
       "sandbox lacks and count as wrong",
-    "--sandbox bwrap has those of the system's python3",
   );
 }
 

@@ -20,8 +20,8 @@ export const LEFT_BEHIND = ["cli/release"] as const;
 export const UNSEEN = [
   "core/checkpoint/hash_worker.ts",
   "core/data/tokenize_worker.ts",
-  "core/eval/code/child.ts",
-  "core/eval/code/worker.ts",
+  "core/eval/sandbox/child.ts",
+  "core/eval/sandbox/interpreter.ts",
   "core/eval/ifeval/data/language_profiles.json.gz",
   "core/eval/ifeval/data/punkt_english.json.gz",
   "node_modules/onnxruntime-node/package.json",

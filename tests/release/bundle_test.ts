@@ -87,7 +87,8 @@ async function runsModelWrittenCode(bundle: Bundle): Promise<void> {
   const score = ["eval", "--tasks", "humaneval", "--data", data, "--ids", "53", "--score", samples];
   const stdout = await bundle.output([...score, "--allow-code-execution", "--json"]);
   const [{ metrics, sandbox }] = JSON.parse(stdout).results.tasks;
-  assertEquals([sandbox, metrics[0].value], ["pyodide", 1]);
+  assert(["pyodide", "bwrap"].includes(sandbox), sandbox);
+  assertEquals(metrics[0].value, 1);
 }
 
 async function startsTogether(bundle: Bundle): Promise<void> {

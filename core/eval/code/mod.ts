@@ -3,9 +3,8 @@
  *
  * Nothing here runs model-written code until `openGrader` is called.
  */
-export { SANDBOX_ARGUMENT } from "./argument.ts";
 export {
-  type CodeVerdict,
+  type CodeResult,
   type Grader,
   type GraderOptions,
   openGrader,
@@ -13,4 +12,3 @@ export {
 } from "./grade.ts";
 export { type Benchmark, type CodeProblem, type CodeTests, readProblems } from "./problems.ts";
 export { CODE_TOKENS, codePrompt, codeStops, truncate } from "./prompts.ts";
-export type { Lane } from "./sandbox.ts";

@@ -1,30 +1,34 @@
 /**
- * What the reference solutions answer, and how long they take.
+ * Results of the reference solutions, and how long they take.
  *
- * Comes in: a problem. Goes out: the expected results and the time limits, from a run of prompt and
- * canonical solution in the same sandbox. They are kept in a folder, one file a problem under a hash of
- * all they depend on; a damaged file is made again.
+ * They come from a run of prompt and canonical solution in the trusted sandbox child, and are kept in a
+ * folder, one file a problem under a hash of all they depend on. A damaged or incomplete file is made
+ * again.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
+import { type Job, runAll, type Sandbox } from "../sandbox/job.ts";
+import { CHECK } from "../sandbox/runner_text.ts";
+import { sha256 } from "../sandbox/snapshot.ts";
 import type { CodeProblem } from "./problems.ts";
-import { CHECK } from "./runner_text.ts";
-import { type Job, type Outcome, runAll, type Sandbox } from "./sandbox.ts";
-import { sha256 } from "./snapshot.ts";
+import { reasonOf } from "./reasons.ts";
 import { parseValue } from "./values.ts";
 
-/** To be raised when the meaning of a kept file changes. */
-const FORMAT = 1;
+/** Raised when the meaning of a kept file changes. */
+const FORMAT = 2;
 
 /** Seconds a reference solution may take: for a call, and for all. */
 const PATIENCE = { call: 120, all: 600 };
 
-/** Seconds a solution gets per call at least, and relative to the reference. */
-const LIMIT = { least: 4, factor: 4 };
+/**
+ * Seconds a solution gets per call: at least, relative to the reference, and at most where the
+ * reference was measured again.
+ */
+const LIMIT = { least: 4, factor: 4, most: 60 };
 
 /** Results longer than this together are read again each time rather than held in memory. */
 const HELD_CHARACTERS = 4 << 20;
 
-/** What solutions of a problem are held against. */
+/** What solutions of a problem are compared with. */
 export interface Reference {
   /** Argument lists in the form of `rule`; base inputs, then plus inputs. */
   readonly inputs: readonly string[];
@@ -35,7 +39,7 @@ export interface Reference {
   readonly expected: readonly string[];
   /** Seconds each call may take. */
   readonly limits: readonly number[];
-  /** What the reference took for each call, or would on a busy machine. */
+  /** Seconds the reference took for each call. */
   readonly seconds: readonly number[];
 }
 
@@ -52,24 +56,23 @@ interface Kept {
   readonly seconds: readonly number[];
 }
 
-/** The references of one sandbox. */
+/** The references of one Python. */
 export class References {
   readonly #sandbox: Sandbox;
+  readonly #pythonVersion: string;
   readonly #folder: string;
-  readonly #timeScale: number;
   readonly #known = new Map<string, Promise<Reference | Unavailable>>();
 
-  /** `timeScale` multiplies the limits. */
-  constructor(sandbox: Sandbox, cacheFolder: string, timeScale: number) {
+  /** `sandbox` must never have run a model's program. */
+  constructor(sandbox: Sandbox, pythonVersion: string, cacheFolder: string) {
     this.#sandbox = sandbox;
-    this.#timeScale = timeScale;
+    this.#pythonVersion = pythonVersion;
     this.#folder = `${cacheFolder}/expected`;
   }
 
   /** The reference of a problem; each is made once. */
   async of(problem: CodeProblem): Promise<Reference | Unavailable> {
-    const { lane, pythonVersion } = this.#sandbox;
-    const key = await sha256(JSON.stringify([FORMAT, lane, pythonVersion, problem]));
+    const key = await sha256(JSON.stringify([FORMAT, this.#pythonVersion, problem]));
     let reference = this.#known.get(key);
     if (!reference) {
       reference = this.#make(problem, `${this.#folder}/${key}.json.gz`);
@@ -81,28 +84,54 @@ export class References {
   }
 
   async #make(problem: CodeProblem, path: string): Promise<Reference | Unavailable> {
-    let kept = await readKept(path);
+    let kept = await readKept(path, problem);
     if (!kept) {
       const made = await compute(this.#sandbox, problem);
       if ("unavailable" in made) return made;
-      await writeKept(this.#folder, path, made);
+      // Where it cannot be kept it is computed again next time.
+      await writeKept(this.#folder, path, made).catch(() => {});
       kept = made;
     }
     const { tests } = problem;
-    const inputs = kept.calls ?? (tests.kind === "inputs" ? [...tests.base, ...tests.plus] : []);
+    const inputs = inputsOf(problem, kept.calls);
     const asked = inputs.map((_, index) => index).filter((index) => !tooLarge(kept.texts[index]!));
     const seconds = asked.map((index) => kept.seconds[index]!);
-    const scale = this.#timeScale;
     const base = tests.kind === "inputs" ? tests.base.length : inputs.length;
     return {
       inputs: asked.map((index) => inputs[index]!),
       rule: kept.calls ? "encoded" : ruleOf(problem),
       base: asked.filter((index) => index < base).length,
       expected: asked.map((index) => kept.texts[index]!),
-      limits: seconds.map((second) => scale * Math.max(LIMIT.least, LIMIT.factor * second)),
-      seconds: seconds.map((second) => scale * second),
+      limits: seconds.map((second) => Math.max(LIMIT.least, LIMIT.factor * second)),
+      seconds,
     };
   }
+
+  /**
+   * The reference with the times of a run of now, in `sandbox`: each limit is the larger of the one
+   * before and one by the new time.
+   */
+  async measureAgain(problem: CodeProblem, known: Reference, sandbox: Sandbox): Promise<Reference> {
+    const { inputs, rule } = known;
+    const source = referenceProgram(problem);
+    const run = await runAll(sandbox, patiently(source, problem.entryPoint, inputs, rule));
+    const seconds = known.seconds.map((second, i) => Math.max(second, run.seconds[i] ?? 0));
+    const limits = known.limits.map((limit, i) =>
+      Math.max(limit, Math.min(LIMIT.most, LIMIT.factor * seconds[i]!))
+    );
+    return { ...known, limits, seconds };
+  }
+}
+
+/** A part of a reference's inputs. */
+export function slice(reference: Reference, from: number, to?: number): Reference {
+  return {
+    ...reference,
+    inputs: reference.inputs.slice(from, to),
+    expected: reference.expected.slice(from, to),
+    limits: reference.limits.slice(from, to),
+    seconds: reference.seconds.slice(from, to),
+  };
 }
 
 function size({ expected }: Reference): number {
@@ -119,6 +148,11 @@ function ruleOf({ benchmark, taskId }: CodeProblem): string {
   return benchmark === "mbpp" ? taskId.slice(taskId.indexOf("/") + 1) : "";
 }
 
+/** All inputs of a problem: the calls of its check, or base and plus inputs. */
+function inputsOf({ tests }: CodeProblem, calls: readonly string[] | null): readonly string[] {
+  return calls ?? (tests.kind === "inputs" ? [...tests.base, ...tests.plus] : []);
+}
+
 async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | Unavailable> {
   const { tests, entryPoint } = problem;
   const source = referenceProgram(problem);
@@ -129,8 +163,7 @@ async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | U
     if (recorded.ending !== "done") return { unavailable: reasonOf(recorded) };
     calls = stringsIn(recorded.texts[0]!);
   }
-  const inputs = calls ??
-    (tests.kind === "inputs" ? [...tests.base, ...tests.plus] : []);
+  const inputs = inputsOf(problem, calls);
   const rule = calls ? "encoded" : ruleOf(problem);
   const texts: string[] = [];
   const seconds: number[] = [];
@@ -144,7 +177,18 @@ async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | U
       return { unavailable: reasonOf(outcome) };
     }
   }
-  return { calls, texts, seconds };
+  const made = { calls, texts, seconds };
+  return isComplete(made, problem)
+    ? made
+    : { unavailable: "the reference gave no complete answer" };
+}
+
+/** Whether every input has its result and its time. */
+function isComplete({ calls, texts, seconds }: Kept, problem: CodeProblem): boolean {
+  const count = inputsOf(problem, calls).length;
+  return (calls !== null) === (problem.tests.kind === "check") &&
+    texts.length === count && seconds.length === count && seconds.every(Number.isFinite) &&
+    texts.every((text) => text.startsWith("=") || tooLarge(text));
 }
 
 /** An input whose result does not fit into the sandbox's memory; solutions are not asked for it. */
@@ -163,30 +207,6 @@ export function patiently(
   return { source, entryPoint, inputs, rule, limits, totalLimit: PATIENCE.all };
 }
 
-/** Why a job did not come to its end, in a few words. */
-export function reasonOf(outcome: Outcome): string {
-  const module = missingModule(outcome);
-  if (module !== undefined) return `this Python has no module "${module}"`;
-  return said(outcome)?.replace(/^!/, "") || REASONS[outcome.ending] || outcome.ending;
-}
-
-/** The module whose absence ended a job, if that did. */
-export function missingModule(outcome: Outcome): string | undefined {
-  const text = said(outcome);
-  return text?.startsWith("?") ? text.slice(1) : undefined;
-}
-
-/** What the runner answered last. */
-function said({ ending, detail, texts }: Outcome): string | undefined {
-  return ending === "call" ? texts.at(-1) : detail;
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  input_limit: "one input took too long",
-  killed: "all inputs together took too long",
-  crashed: "the interpreter died",
-};
-
 /** The strings of an encoded list of them. */
 function stringsIn(text: string): string[] {
   const list = parseValue(text.slice(1));
@@ -194,10 +214,12 @@ function stringsIn(text: string): string[] {
   return list.items.map((item) => item.kind === "str" ? item.value : "");
 }
 
-/** A kept file is gzipped JSON, whose own checksum tells a damaged one. */
-async function readKept(path: string): Promise<Kept | undefined> {
+/** Reads a kept file, gzipped JSON; undefined where it is missing, damaged or incomplete. */
+async function readKept(path: string, problem: CodeProblem): Promise<Kept | undefined> {
   try {
-    return JSON.parse(new TextDecoder().decode(gunzipSync(await Deno.readFile(path))));
+    const text = new TextDecoder().decode(gunzipSync(await Deno.readFile(path)));
+    const kept: Kept = JSON.parse(text);
+    return isComplete(kept, problem) ? kept : undefined;
   } catch {
     return undefined;
   }

@@ -1,11 +1,16 @@
 /**
- * Python values outside Python: what `python/values.py` wrote, compared as Python would.
+ * Python values outside Python: reads what `values.py` wrote and compares as Python would.
  *
- * Comes in: text. Goes out: equality and numpy's `allclose`, computed here, where no program under
- * test can reach. Equality rests on one observation: give each value a key in which numbers of
- * different types but equal value look alike and sets and dictionaries are sorted, and equal values are
- * those of equal keys. NaN and objects of unknown types get a key that nothing else has.
+ * Each value has a key in which numbers of different types but equal value look alike and sets and
+ * dictionaries are sorted; equal values are those of equal keys. NaN and objects of unknown types get a
+ * key of their own. Texts may come from a hostile program: what the encoder does not write is refused
+ * before it costs time.
  */
+
+/** Deepest nesting that is read, in brackets. */
+const DEEPEST = 500;
+/** Decimal digits of an integer; the encoder writes longer ones in hexadecimal. */
+const DIGITS = 20;
 
 /** A Python value; `type` is the name of its own type, `kind` what its data is. */
 export type Value = { readonly type: string } & Data;
@@ -27,13 +32,38 @@ type Data =
 
 type Tree = null | boolean | number | bigint | string | Tree[] | { [tag: string]: Tree };
 
-/** Reads a value; plain JSON is a value too. Numbers keep their digits and their type. */
+/**
+ * Reads a value; plain JSON is a value too. Numbers keep their digits and their type.
+ * @throws {RangeError} for nesting or integers that the encoder does not write
+ * @throws {SyntaxError} for any other text
+ */
 export function parseValue(text: string): Value {
-  const keepDigits = (_key: string, value: unknown, context?: { source?: string }) =>
-    typeof value === "number" && /^-?\d+$/.test(context?.source ?? "")
-      ? BigInt(context!.source!)
-      : value;
+  refuseDeep(text);
   return fromTree(JSON.parse(text, keepDigits));
+}
+
+function keepDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
+  if (typeof value !== "number") return value;
+  const source = context?.source ?? "";
+  if (!/^-?\d+$/.test(source)) return value;
+  if (source.length > DIGITS) throw new RangeError("an integer of too many digits");
+  return BigInt(source);
+}
+
+/** Refuses deep nesting before the parser recurses into it. */
+function refuseDeep(text: string): void {
+  let depth = 0;
+  let quoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charCodeAt(at);
+    if (quoted) {
+      if (character === 0x5c) at++;
+      else if (character === 0x22) quoted = false;
+    } else if (character === 0x22) quoted = true;
+    else if (character === 0x5b || character === 0x7b) {
+      if (++depth > DEEPEST) throw new RangeError("a value nested too deeply");
+    } else if (character === 0x5d || character === 0x7d) depth--;
+  }
 }
 
 function fromTree(tree: Tree): Value {
@@ -114,7 +144,7 @@ export function keyOf(value: Value): string {
     case "bool":
       return numberKey(Number(value.value));
     case "int":
-      return `n${value.value}`;
+      return `n${value.value.toString(16)}`;
     case "float":
       return numberKey(value.value);
     case "complex": {
@@ -145,5 +175,5 @@ export function keyOf(value: Value): string {
 
 function numberKey(value: number): string {
   if (Number.isNaN(value)) return `?${strangers++}`;
-  return Number.isInteger(value) ? `n${BigInt(value)}` : `f${value}`;
+  return Number.isInteger(value) ? `n${BigInt(value).toString(16)}` : `f${value}`;
 }

@@ -8,7 +8,7 @@
  * answer, pass@1 is its; larger k are estimated from the sampled ones. MBPP is the 378 problems of
  * MBPP+ v0.2.0. Plain HumanEval.jsonl gives base results only.
  */
-import type { CodeVerdict } from "../code/mod.ts";
+import type { CodeResult } from "../code/mod.ts";
 import type { Benchmark, CodeProblem } from "../code/problems.ts";
 import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../code/prompts.ts";
 import { passAtK } from "../pass_at_k.ts";
@@ -51,7 +51,7 @@ async function openScorer(tools: ScoringTools, stops: readonly string[]): Promis
   const grader = await tools.grader();
   return async ({ text, target }, responses) => {
     const problem = target as CodeProblem;
-    const verdicts = await Promise.all(responses.map(async (response) => {
+    const results = await Promise.all(responses.map(async (response) => {
       const own = response.solution === undefined
         ? text + truncate(response.text, stops)
         : undefined;
@@ -60,27 +60,27 @@ async function openScorer(tools: ScoringTools, stops: readonly string[]): Promis
         : own ?? response.solution!;
       return await grader.grade(problem, program);
     }));
-    return codeMetrics(responses, verdicts);
+    return codeMetrics(responses, results);
   };
 }
 
 /** pass@k of base tests and of all tests, for every k there are enough answers for. */
 export function codeMetrics(
   responses: readonly Response[],
-  verdicts: readonly CodeVerdict[],
+  results: readonly CodeResult[],
 ): Metrics {
   const isGreedy = responses.map(({ temperature }) => temperature === 0);
-  const greedy = verdicts.filter((_, i) => isGreedy[i]);
-  const sampled = verdicts.filter((_, i) => !isGreedy[i]);
+  const greedy = results.filter((_, i) => isGreedy[i]);
+  const sampled = results.filter((_, i) => !isGreedy[i]);
   const metrics: Record<string, number> = {
-    unavailable: verdicts.filter(({ base }) => base === "unavailable").length,
+    unavailable: results.filter(({ base }) => base === "unavailable").length,
   };
   for (const k of KS) {
     const used = k === 1 && greedy.length > 0 ? greedy : sampled;
     if (used.length < k) continue;
     for (const [prefix, part] of [["", "base"], ["plus_", "plus"]] as const) {
-      if (used.some((verdict) => verdict[part] === null)) continue;
-      const correct = used.filter((verdict) => verdict[part] === "pass").length;
+      if (used.some((result) => result[part] === null)) continue;
+      const correct = used.filter((result) => result[part] === "pass").length;
       metrics[`${prefix}pass@${k}`] = passAtK(used.length, correct, k);
     }
   }

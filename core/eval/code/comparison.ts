@@ -1,11 +1,11 @@
 /**
- * Decides whether a result is right, by the rules of EvalPlus.
+ * Whether a result is right, by the rules of EvalPlus (evalplus/eval/__init__.py).
  *
- * Comes in: an input, the expected result, the result. Goes out: a boolean. Most results equal the
- * expected text and end there. Surprise: once an expected value was a float, the tolerance of 1e-6
- * that it brings stays for the task's later inputs, whatever their type. One exception to EvalPlus: an
- * input that the reference solution itself fails is not asked. On Python 3.12 and later there are some,
- * polynomials of HumanEval/32 on which Newton's method wanders off since `sum` rounds in another way.
+ * Most results equal the expected text and end there. Once an expected value was a float, the tolerance
+ * of 1e-6 that it brings stays for the task's later inputs, whatever their type. One exception to
+ * EvalPlus: an input that the reference solution itself fails is not counted. On Python 3.12 and later
+ * there are some, polynomials of HumanEval/32 on which Newton's method diverges since `sum` rounds in
+ * another way.
  */
 import { allclose } from "./allclose.ts";
 import { arrayTexts } from "./json_text.ts";
@@ -14,11 +14,11 @@ import { equal, keyOf, parseValue, toNumber, type Value } from "./values.ts";
 /** Tolerance of a task that has none, from its first expected float on. */
 const FLOAT_ATOL = 1e-6;
 
-/** Judges the results of one run in order. */
-export type Judge = (index: number, result: string) => boolean;
+/** Whether the result of the input at `index` is right; results come in order. */
+export type Comparison = (index: number, result: string) => boolean;
 
-/** What a judge goes by. */
-export interface Standard {
+/** What results are compared with. */
+export interface Expectation {
   readonly entryPoint: string;
   /** Absolute tolerance; 0 for none. */
   readonly atol: number;
@@ -28,9 +28,12 @@ export interface Standard {
   readonly expected: readonly string[];
 }
 
-/** A judge for one run, from its first input. */
-export function judge({ entryPoint, atol, inputs, expected }: Standard): Judge {
-  const oracle = ORACLES[entryPoint];
+/**
+ * The comparison for one run, from its first input.
+ * It throws a `RangeError` or `SyntaxError` for a text that the encoder does not write.
+ */
+export function compareWith({ entryPoint, atol, inputs, expected }: Expectation): Comparison {
+  const rule = RULES[entryPoint];
   const toleranceAt = (index: number) => {
     if (atol !== 0) return atol;
     const floats = expected.slice(0, index + 1).some((text) => isFloats(parseValue(text)));
@@ -39,16 +42,16 @@ export function judge({ entryPoint, atol, inputs, expected }: Standard): Judge {
   const isRight = (index: number, result: string) => {
     const wanted = expected[index]!;
     // Equal texts are equal values, but for NaN.
-    if (!oracle && result === wanted && !result.includes('"nan"')) return true;
+    if (!rule && result === wanted && !result.includes('"nan"')) return true;
     const [actual, reference] = [parseValue(result), parseValue(wanted)];
     const tolerance = toleranceAt(index);
     const question = { actual, reference, input: inputs[index]!, tolerance };
-    const same = oracle ? oracle(question) : equal(actual, reference);
+    const same = rule ? rule(question) : equal(actual, reference);
     // The zero of a polynomial has had its tolerance.
     return same ||
       (entryPoint !== "find_zero" && tolerance !== 0 && near(actual, reference, tolerance));
   };
-  // What the reference gets wrong on this Python is not held against others.
+  // An input that the reference fails on this Python is not counted.
   return (index, result) => isRight(index, result) || !isRight(index, expected[index]!);
 }
 
@@ -72,23 +75,23 @@ interface Question {
 }
 
 /** Whether a result counts as equal, by entry point. */
-type Oracle = (question: Question) => boolean;
+type Rule = (question: Question) => boolean;
 
-const either = (accepts: Oracle): Oracle => (question) =>
+const either = (accepts: Rule): Rule => (question) =>
   equal(question.actual, question.reference) || accepts(question);
 
-const asSets: Oracle = ({ actual, reference }) => {
+const asSets: Rule = ({ actual, reference }) => {
   const [a, b] = [elements(actual), elements(reference)];
   return a !== undefined && b !== undefined && a.size === b.size && a.isSubsetOf(b);
 };
 
 /** The reference's result matters only for whether there is one. */
-const found: Oracle = ({ actual, reference }) => {
+const found: Rule = ({ actual, reference }) => {
   const wanted = reference.kind !== "none";
   return actual.kind === "bool" ? actual.value === wanted : (actual.kind !== "none") === wanted;
 };
 
-const ORACLES: Readonly<Record<string, Oracle>> = {
+const RULES: Readonly<Record<string, Rule>> = {
   // HumanEval/32: any zero of the polynomial.
   find_zero: ({ actual, input, tolerance }) => {
     const x = toNumber(actual);

@@ -1,36 +1,29 @@
 /**
  * The memory snapshot from which interpreters start: ten times faster than loading one.
  *
- * Comes in: a cache folder. Goes out: the path of a snapshot, made if there is none, or null when it
- * cannot be made: then every interpreter loads the slow way, and nothing else changes. The name holds
- * a hash of all that the snapshot depends on; a seal beside it tells a damaged one.
+ * The name holds a hash of all that the snapshot depends on; a seal beside it tells a damaged one.
  */
+import { childCommand } from "./command.ts";
 import { RUNNER } from "./runner_text.ts";
 
-/** Part of the name; to be raised when the worker prepares its interpreter in another way. */
-const FORMAT = 1;
+/** Part of the name; raised when the worker prepares its interpreter in another way. */
+const FORMAT = 2;
 
-/** Starts a sandbox child, see `pyodide_lane.ts`. */
-export type ChildCommand = (
-  read: readonly string[],
-  write: readonly string[],
-  args: string[],
-) => Deno.Command;
-
-/** A usable snapshot for the interpreter in `folder`. */
-export async function ensureSnapshot(
-  cacheFolder: string,
-  folder: string,
-  childCommand: ChildCommand,
-): Promise<string | null> {
+/** A usable snapshot for the interpreter in `folder`; null where none can be made. */
+export async function ensureSnapshot(cacheFolder: string, folder: string): Promise<string | null> {
   try {
     const about = await Deno.readTextFile(`${folder}package.json`);
     const name = await sha256(JSON.stringify([FORMAT, Deno.version, about, RUNNER]));
     const path = `${cacheFolder}/python-${name.slice(0, 16)}.snapshot`;
     if (await sealed(path)) return path;
     await Deno.mkdir(cacheFolder, { recursive: true });
-    // Renaming needs the right to read as well.
-    const child = childCommand([folder, cacheFolder], [cacheFolder], [folder, path]).spawn();
+    const child = childCommand({
+      shell: "none",
+      // Renaming needs the right to read as well.
+      read: [folder, cacheFolder],
+      write: [cacheFolder],
+      args: [folder, path],
+    }).spawn();
     await child.stdin.close();
     await child.output();
     await seal(path);

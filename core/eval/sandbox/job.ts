@@ -1,13 +1,8 @@
 /**
- * What a sandbox does, whichever lane it is.
- *
- * Comes in: a program, its entry point and inputs. Goes out: what the calls returned, as text. It never
- * says pass or fail: expected values stay with the caller, so a program that takes over its whole
- * sandbox can still only answer, and has to answer right.
+ * Jobs of the sandbox: a program, its entry point and inputs go in, what the calls returned comes out as
+ * text. The sandbox never says pass or fail: expected values stay with the caller, so a program that
+ * takes over its whole process can still only answer, and has to answer right.
  */
-
-/** Names of the lanes. */
-export type Lane = "pyodide" | "bwrap";
 
 /** One program to run. */
 export interface Job {
@@ -16,7 +11,7 @@ export interface Job {
   readonly entryPoint: string;
   /** Argument lists as text. */
   readonly inputs: readonly string[];
-  /** How they are written: `encoded` as in `values.ts`, else JSON to be rebuilt for that MBPP task. */
+  /** How they are written: `encoded` as in `values.py`, else JSON to be rebuilt for that MBPP task. */
   readonly rule: string;
   /** Seconds each call may take. */
   readonly limits: readonly number[];
@@ -25,10 +20,20 @@ export interface Job {
 }
 
 /**
- * How a job ended: all calls made, the program did not load, a call failed (the last result says
- * how), stopped as asked, one call too slow, all too slow, or the interpreter died.
+ * How a job ended: all calls made, the program did not load, a call failed (the last result says how),
+ * stopped as asked, one call too slow, all too slow, too much memory, a call out of the sandbox refused,
+ * or the interpreter died.
  */
-export type Ending = "done" | "load" | "call" | "stopped" | "input_limit" | "killed" | "crashed";
+export type Ending =
+  | "done"
+  | "load"
+  | "call"
+  | "stopped"
+  | "input_limit"
+  | "killed"
+  | "memory"
+  | "refused"
+  | "crashed";
 
 /** The results of some calls in a row. */
 export interface Results {
@@ -43,26 +48,14 @@ export interface Results {
 /** The end of a job. */
 export interface End {
   readonly ending: Ending;
-  /** What the interpreter said, where it said something. */
+  /** What the interpreter said, where it said something; the refused import where one was. */
   readonly detail?: string;
 }
 
-/** A place where model-written code runs; jobs may overlap. */
-export interface Sandbox extends AsyncDisposable {
-  readonly lane: Lane;
-  /** As `sys.version` begins: `3.14.2`. */
-  readonly pythonVersion: string;
+/** Runs jobs, which may overlap. */
+export interface Sandbox {
   /** Runs a job; `onResults` gets results in order and returns false to end it. */
   run(job: Job, onResults: (results: Results) => boolean): Promise<End>;
-}
-
-/** Ends a process that may have ended already. */
-export function endProcess(process: Deno.ChildProcess): void {
-  try {
-    process.kill("SIGKILL");
-  } catch {
-    // It has.
-  }
 }
 
 /** Results and end of a job that is run to its end. */

@@ -1,16 +1,16 @@
 /**
- * The process in which model-written code runs: one supervised worker, fed through stdin.
+ * The process in which model-written code runs: one worker with an interpreter, and a supervisor thread
+ * that keeps the limits of time and memory.
  *
- * Comes in: settings, then jobs, as JSON lines. Goes out: results and ends, as lines with a token. The
- * supervisor shares no thread with the interpreter, so an endless loop cannot stop its clock; the
- * process shares no memory with the evaluator, so a memory bomb takes only this process along.
- *
- * The evaluator starts it with `Deno.execPath()`: this file with few permissions, or, in a compiled
- * program, the program itself with `SANDBOX_ARGUMENT` first, and then the permissions are given up
- * here. With a path as the second argument it writes a memory snapshot there instead; no
- * model-written code ever runs in a process that may write.
+ * The evaluator starts it with few permissions (see `command.ts`) and feeds it through stdin. An endless
+ * loop cannot stop the supervisor's clock, and no worker is ever terminated: the process exits, which
+ * works whatever the worker does. It also exits when stdin ends, so none outlives the evaluator. With a
+ * second argument it writes a memory snapshot to that path instead; no model-written code ever runs in
+ * a process that may write.
  */
+import { NO_PERMISSIONS } from "../../worker_permissions.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
+import type { Ending, Job } from "./job.ts";
 import {
   type Answer,
   CALL,
@@ -22,19 +22,15 @@ import {
   type WorkerAnswer,
   type WorkerRequest,
 } from "./protocol.ts";
-import type { Ending, Job } from "./sandbox.ts";
-import { NO_PERMISSIONS } from "../../worker_permissions.ts";
-
-export { SANDBOX_ARGUMENT };
 
 /** How often the clocks are looked at, in milliseconds. */
 const TICK = 20;
 
-/** Runs this process as a sandbox child until stdin ends; `args` are the process's arguments. */
+/** Runs this process as a sandbox child; `args` are the process's arguments. */
 export async function serve(args: readonly string[] = Deno.args): Promise<void> {
   const [folder, snapshot] = args.filter((argument) => argument !== SANDBOX_ARGUMENT);
   if (folder && snapshot) return await writeSnapshot(folder, snapshot);
-  const input = lines(Deno.stdin.readable);
+  const input = lines(Deno.stdin.readable, Infinity);
   const settings: Settings = JSON.parse((await input.next()).value ?? "{}");
   const image = settings.snapshot === null ? null : await Deno.readFile(settings.snapshot);
   for (const name of ["write", "net", "env", "run", "sys", "ffi", "import"] as const) {
@@ -46,14 +42,18 @@ export async function serve(args: readonly string[] = Deno.args): Promise<void> 
     if (request.type === "stop") supervisor.stop(request.id);
     else supervisor.start(request.id, request.job);
   }
-  supervisor.close();
+  Deno.exit(0);
 }
 
 function newWorker(folder: string): Worker {
-  return new Worker(new URL("./worker.ts", import.meta.url), {
+  return new Worker(new URL("./interpreter.ts", import.meta.url), {
     type: "module",
     deno: { permissions: { ...NO_PERMISSIONS, read: [folder] } },
   });
+}
+
+function urlOf(folder: string): string {
+  return new URL(`file://${encodeURI(folder)}`).href;
 }
 
 /** Loads an interpreter the slow way and writes its memory, complete or not at all. */
@@ -67,9 +67,8 @@ async function writeSnapshot(folder: string, path: string): Promise<void> {
     event.preventDefault();
     made.reject(new Error(event.message));
   };
-  worker.postMessage({ type: "snapshot" } satisfies WorkerRequest);
+  worker.postMessage({ type: "snapshot", folder: urlOf(folder) } satisfies WorkerRequest);
   const bytes = await made.promise;
-  worker.terminate();
   const temporary = `${path}.${crypto.randomUUID()}`;
   {
     using file = await Deno.open(temporary, { write: true, createNew: true });
@@ -77,10 +76,8 @@ async function writeSnapshot(folder: string, path: string): Promise<void> {
     await file.sync();
   }
   await Deno.rename(temporary, path);
+  Deno.exit(0);
 }
-
-/** Workers that a job is given to before its own end is believed. */
-const TRIES = 3;
 
 /** A job under way and its clocks. */
 interface Running {
@@ -88,34 +85,31 @@ interface Running {
   readonly job: Job;
   /** When the worker began, in milliseconds; undefined while the job waits for it. */
   begun?: number;
-  /** How many workers it was given to. */
-  tries: number;
   /** The call it is at, and since when. */
   call: number;
   since: number;
 }
 
-/** Keeps one worker, replaces it when it has to be ended, and watches the clocks of its job. */
+/** Keeps one worker and watches the clocks and the memory of its job. */
 class Supervisor {
   readonly #settings: Settings;
+  readonly #shared = new Int32Array(new SharedArrayBuffer(4 * SHARED.length));
   #snapshot: Uint8Array<ArrayBuffer> | null;
-  #shared!: Int32Array<SharedArrayBuffer>;
   #worker!: Worker;
-  /** Whether this worker ever came up, and whether it waits for a job. */
+  /** Whether the worker came up, and whether it waits for a job. */
   #ready = false;
   #resting = false;
   #running: Running | undefined;
-  #kills = 0;
-  readonly #clock = setInterval(() => this.#watch(), TICK);
 
   constructor(settings: Settings, snapshot: Uint8Array<ArrayBuffer> | null) {
     this.#settings = settings;
     this.#snapshot = snapshot;
     this.#open();
+    setInterval(() => this.#watch(), TICK);
   }
 
   start(id: number, job: Job): void {
-    this.#running = { id, job, tries: 0, call: CALL.idle, since: 0 };
+    this.#running = { id, job, call: CALL.idle, since: 0 };
     this.#begin();
   }
 
@@ -123,43 +117,33 @@ class Supervisor {
     if (this.#running?.id === id) Atomics.store(this.#shared, SHARED.stop, 1);
   }
 
-  close(): void {
-    clearInterval(this.#clock);
-    this.#worker.terminate();
-  }
-
   #open(): void {
-    this.#ready = this.#resting = false;
-    const shared = new SharedArrayBuffer(4 * SHARED.length);
-    this.#shared = new Int32Array(shared);
     Atomics.store(this.#shared, SHARED.call, CALL.idle);
     const worker = newWorker(this.#settings.folder);
     this.#worker = worker;
-    worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => {
-      // What a worker said before its end may arrive after it.
-      if (worker === this.#worker) this.#hear(data);
-    };
+    worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => this.#hear(data);
     worker.onerror = (event) => {
-      event.preventDefault(); // else the runtime ends this process
-      if (worker === this.#worker) this.#lose(event.message);
+      event.preventDefault(); // else the runtime ends this process without a word
+      this.#lose(event.message);
     };
-    const { memoryBytes } = this.#settings;
-    this.#post({ type: "open", snapshot: this.#snapshot, memoryBytes, shared });
+    const { buffer: shared } = this.#shared;
+    const folder = urlOf(this.#settings.folder);
+    this.#post({ type: "open", folder, snapshot: this.#snapshot, shared });
   }
 
   #hear(answer: WorkerAnswer): void {
     const running = this.#running;
     if (answer.type === "ready") {
+      Deno.permissions.revokeSync({ name: "read" });
       this.#say({ type: "ready", version: answer.version });
       this.#ready = this.#resting = true;
       this.#begin();
     } else if (answer.type === "results" && running) {
       this.#say({ ...answer, id: running.id });
     } else if (answer.type === "end" && running) {
-      this.#end(answer.ending, answer.detail);
+      this.#end(answer.ending, answer.last, answer.detail);
     } else if (answer.type === "rest") {
-      if (answer.worn) this.#replace();
-      else this.#resting = true;
+      this.#resting = true;
       this.#begin();
     }
   }
@@ -169,7 +153,6 @@ class Supervisor {
     if (!this.#running || !this.#resting || this.#running.begun !== undefined) return;
     this.#resting = false;
     this.#running.begun = performance.now();
-    this.#running.tries++;
     Atomics.store(this.#shared, SHARED.stop, 0);
     this.#post({ type: "job", job: this.#running.job });
   }
@@ -177,47 +160,34 @@ class Supervisor {
   #watch(): void {
     const running = this.#running;
     if (running?.begun === undefined) return;
+    if (Deno.memoryUsage().rss > this.#settings.residentBytes) return this.#end("memory", true);
     const now = performance.now();
     const call = Atomics.load(this.#shared, SHARED.call);
     if (call !== running.call) [running.call, running.since] = [call, now];
     const limit = running.job.limits[call];
-    if (limit !== undefined && now - running.since > 1000 * limit) this.#kill("input_limit");
-    else if (now - running.begun > 1000 * running.job.totalLimit) this.#kill("killed");
-  }
-
-  #kill(ending: Ending): void {
-    this.#replace();
-    this.#end(ending);
+    if (limit !== undefined && now - running.since > 1000 * limit) this.#end("input_limit", true);
+    else if (now - running.begun > 1000 * running.job.totalLimit) this.#end("killed", true);
   }
 
   /** The worker died of itself. */
   #lose(detail: string): void {
     if (this.#ready) {
-      const call = Atomics.load(this.#shared, SHARED.call);
-      this.#replace();
-      if (!this.#running) return;
-      // A job that had not begun died of what an earlier one left; it gets another worker.
-      if (call === CALL.idle && this.#running.tries < TRIES) this.#running.begun = undefined;
-      else this.#end("crashed", detail);
+      this.#end("crashed", true, detail);
     } else if (this.#snapshot) {
       // A snapshot of another version, perhaps: the slow way needs none.
       this.#snapshot = null;
       this.#open();
     } else {
       this.#say({ type: "broken", detail });
+      Deno.exit(1);
     }
   }
 
-  #replace(): void {
-    this.#kills++;
-    this.#worker.terminate();
-    this.#open();
-  }
-
-  #end(ending: Ending, detail?: string): void {
+  #end(ending: Ending, last: boolean, detail?: string): void {
     const running = this.#running;
     this.#running = undefined;
-    if (running) this.#say({ type: "end", id: running.id, ending, detail, kills: this.#kills });
+    if (running) this.#say({ type: "end", id: running.id, ending, detail, last });
+    if (last) Deno.exit(0);
   }
 
   #post(request: WorkerRequest): void {

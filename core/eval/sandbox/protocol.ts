@@ -1,19 +1,20 @@
 /**
- * What the evaluator and a sandbox child say to each other: JSON lines on stdin and stdout.
+ * Messages between the evaluator and a sandbox child: JSON lines on stdin and stdout.
  *
- * Lines of the child begin with a token it was told first. Whatever else appears on its stdout, from
- * the interpreter or by a trick of the tested code, carries no token and is dropped.
+ * Lines of the child begin with a token it was told first. Whatever else appears on its stdout carries
+ * no token and is dropped. A child ends when its stdin does.
  */
-import type { End, Job, Results } from "./sandbox.ts";
+import type { End, Job, Results } from "./job.ts";
 
 /** First line to a child. */
 export interface Settings {
   readonly token: string;
   /** A memory snapshot of a loaded interpreter; null loads the slow way. */
   readonly snapshot: string | null;
-  /** The interpreter's package, the only folder its worker may read. */
+  /** The interpreter's package, with a slash at the end: the only folder its worker may read. */
   readonly folder: string;
-  readonly memoryBytes: number;
+  /** Resident bytes of the whole child. */
+  readonly residentBytes: number;
 }
 
 /** To a child, after the settings. */
@@ -21,13 +22,12 @@ export type Request =
   | { readonly type: "job"; readonly id: number; readonly job: Job }
   | { readonly type: "stop"; readonly id: number };
 
-/** From a child. */
+/** From a child. After an end with `last` it exits. */
 export type Answer =
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "broken"; readonly detail: string }
   | ({ readonly type: "results"; readonly id: number } & Results)
-  /** `kills` counts the workers ended by force since the start. */
-  | ({ readonly type: "end"; readonly id: number; readonly kills: number } & End);
+  | ({ readonly type: "end"; readonly id: number; readonly last: boolean } & End);
 
 /** Indices into the memory that a child shares with its worker. */
 export const SHARED = { call: 0, stop: 1, length: 2 } as const;
@@ -35,48 +35,50 @@ export const SHARED = { call: 0, stop: 1, length: 2 } as const;
 /** Values of `SHARED.call` that are no index of a call. */
 export const CALL = { idle: -2, loading: -1 } as const;
 
-/** To a worker. */
+/** To a worker; `folder` is a file URL. */
 export type WorkerRequest =
   | {
     readonly type: "open";
+    readonly folder: string;
     readonly snapshot: Uint8Array | null;
-    readonly memoryBytes: number;
     readonly shared: SharedArrayBuffer;
   }
-  | { readonly type: "snapshot" }
+  | { readonly type: "snapshot"; readonly folder: string }
   | { readonly type: "job"; readonly job: Job };
 
-/** From a worker. After each `end` comes `rest`: ready for a job again, or worn and to be replaced. */
+/** From a worker. `rest` follows an end that is not the last: ready for a job again. */
 export type WorkerAnswer =
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "snapshot"; readonly bytes: Uint8Array<ArrayBuffer> }
   | ({ readonly type: "results" } & Results)
-  | ({ readonly type: "end" } & End)
-  | { readonly type: "rest"; readonly worn: boolean };
+  | ({ readonly type: "end"; readonly last: boolean } & End)
+  | { readonly type: "rest" };
 
 /** A line that says `message`. */
 export function line(message: unknown, token = ""): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(`${token}${JSON.stringify(message)}\n`);
 }
 
-/** Longest line that is kept; a longer one is dropped, since nothing of ours is. */
-const LONGEST = 64 * 2 ** 20;
+/** Longest line that is kept. A batch of results has at most 2 Mi characters, escaped once more. */
+const LONGEST = 8 * 2 ** 20;
 
-/** The lines of a byte stream. */
+/** The lines of a byte stream; longer ones than `longest` are dropped, since none of ours is. */
 export async function* lines(
   stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  longest = LONGEST,
 ): AsyncGenerator<string> {
   let begun: string[] = [];
   let length = 0;
   for await (const text of stream.pipeThrough(new TextDecoderStream())) {
     const parts = text.split("\n");
     for (const part of parts.slice(0, -1)) {
-      yield begun.join("") + part;
+      if (length + part.length <= longest) yield begun.join("") + part;
       [begun, length] = [[], 0];
     }
-    begun.push(parts.at(-1)!);
-    length += parts.at(-1)!.length;
-    if (length > LONGEST) [begun, length] = [[], 0];
+    const rest = parts.at(-1)!;
+    length += rest.length;
+    if (length <= longest) begun.push(rest);
+    else begun = [];
   }
 }
 

@@ -1,0 +1,136 @@
+/**
+ * The command line of a sandbox child: Deno with few permissions, under hard limits of the operating
+ * system, and on Linux inside bubblewrap where that works.
+ *
+ * bubblewrap is a second wall, for a bug in V8: no network, no capabilities, no other process, a
+ * read-only view of the system libraries, of Deno and of the interpreter.
+ */
+import { EnvironmentError } from "../../errors.ts";
+import { SANDBOX_ARGUMENT } from "./argument.ts";
+
+/** What surrounds the child process. */
+export type Shell = "none" | "bwrap";
+
+/** WebAssembly memory of at most 512 MiB, and no code made from strings. */
+const V8_FLAGS = "--disallow-code-generation-from-strings,--wasm-max-mem-pages=8192";
+
+/**
+ * Data segments of 2 GiB (V8 does not start with 1), no core files, 64 open files. The second line runs
+ * the rest of the command.
+ */
+const HARD_LIMITS = 'ulimit -d 2097152; ulimit -c 0; ulimit -n 64\nexec "$0" "$@"';
+
+/** Folders of the system that Deno's program needs. */
+const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"];
+
+/** The file that a child starts with, and the folders and files its code is in. */
+const ENTRY = new URL("./child.ts", import.meta.url);
+const CODE = [".", "../../worker_permissions.ts"].map((name) => pathOf(new URL(name, ENTRY)));
+
+/** What a child may do beyond reading its own code. */
+export interface ChildOptions {
+  readonly shell: Shell;
+  readonly read: readonly string[];
+  readonly write?: readonly string[];
+  /** Arguments of its own. */
+  readonly args?: readonly string[];
+}
+
+export function pathOf(url: URL): string {
+  return decodeURIComponent(url.pathname);
+}
+
+/** The command of a child, with stdin, stdout and stderr piped. */
+export function childCommand({ shell, read, write = [], args = [] }: ChildOptions): Deno.Command {
+  const permissions = [
+    `--allow-read=${[...CODE, ...read].join(",")}`,
+    ...(write.length > 0 ? [`--allow-write=${write.join(",")}`] : []),
+  ];
+  const run = ["run", "--quiet", "--no-prompt", "--no-check", "--no-config", "--no-lock"]
+    .concat("--no-remote", "--no-npm", "--unstable-worker-options", permissions, ENTRY.href);
+  const program = [
+    Deno.execPath(),
+    ...(Deno.build.standalone ? [SANDBOX_ARGUMENT] : run),
+    ...args,
+  ];
+  const limited = Deno.build.os === "windows"
+    ? program
+    : ["/bin/sh", "-c", HARD_LIMITS, ...program];
+  const [first, ...rest] = shell === "bwrap"
+    ? ["bwrap", ...bubblewrapArguments([...CODE, ...read]), ...limited]
+    : limited;
+  return new Deno.Command(first!, {
+    args: rest,
+    clearEnv: true,
+    env: environment(shell),
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  });
+}
+
+/** Deno's own cache is of use outside bubblewrap only, where it can be read. */
+function environment(shell: Shell): Record<string, string> {
+  const names = shell === "bwrap" ? ["PATH"] : ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"];
+  const kept = names.flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value ? [[name, value] as const] : [];
+  });
+  return { ...Object.fromEntries(kept), ...OWN_ENVIRONMENT };
+}
+
+const OWN_ENVIRONMENT = {
+  DENO_NO_UPDATE_CHECK: "1",
+  DENO_V8_FLAGS: V8_FLAGS,
+  NO_COLOR: "1",
+};
+
+/** Arguments of bubblewrap before the program; `readable` are paths beside the system's. */
+export function bubblewrapArguments(readable: readonly string[]): string[] {
+  const bind = (path: string) => ["--ro-bind-try", path, path];
+  return [
+    ...["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"],
+    ...["--uid", "65534", "--gid", "65534", "--die-with-parent", "--new-session", "--clearenv"],
+    // Deno wants a cache folder and does without one that cannot be written.
+    ...Object.entries({ ...OWN_ENVIRONMENT, DENO_DIR: "/nonexistent" }).flatMap((
+      [name, value],
+    ) => ["--setenv", name, value]),
+    ...[...SYSTEM, Deno.execPath(), ...readable].flatMap(bind),
+    ...["--dev", "/dev", "--proc", "/proc"],
+    ...["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"],
+  ];
+}
+
+/**
+ * Whether bubblewrap works here, by a trial.
+ * @throws {EnvironmentError} when it was asked for by name and does not
+ */
+export async function chooseShell(wanted: "auto" | Shell): Promise<Shell> {
+  if (wanted === "none" || (wanted === "auto" && Deno.build.os !== "linux")) return "none";
+  const problem = await tryBubblewrap();
+  if (problem === undefined) return "bwrap";
+  if (wanted === "auto") return "none";
+  throw new EnvironmentError(`bubblewrap does not work here: ${problem}`, {
+    hints: [
+      "install the package bubblewrap; in a container, allow user namespaces",
+      "`--sandbox pyodide` runs without it",
+    ],
+  });
+}
+
+async function tryBubblewrap(): Promise<string | undefined> {
+  try {
+    const trial = new Deno.Command("bwrap", {
+      args: [...bubblewrapArguments([]), "/bin/sh", "-c", "exit 0"],
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    });
+    const { success, stderr } = await trial.output();
+    if (success) return undefined;
+    const text = new TextDecoder().decode(stderr).trim().split("\n").at(-1);
+    return text?.replace(/\p{Cc}/gu, " ").slice(0, 200) || "it does not start";
+  } catch {
+    return "no program `bwrap`";
+  }
+}

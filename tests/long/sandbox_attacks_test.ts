@@ -1,0 +1,123 @@
+/**
+ * The attack programs against the sandbox, with and without bubblewrap around it.
+ *
+ * After each, an honest program must pass and a wrong one fail in the same child or its replacement, and
+ * the expected values must be unchanged.
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { type CodeProblem, type Grader, openGrader } from "../../core/eval/code/mod.ts";
+import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
+import { ATTACKS, HONEST } from "./sandbox_attacks.ts";
+
+const FOLDER = await Deno.makeTempDir();
+Deno.env.set("PARSCALE_TEST_SECRET", "an-environment-secret");
+addEventListener("unload", () => Deno.removeSync(FOLDER, { recursive: true }));
+
+const PROBLEM: CodeProblem = {
+  taskId: "HumanEval/1000",
+  benchmark: "humaneval",
+  prompt: "",
+  entryPoint: "f",
+  canonicalSolution: "# the reference solution 4711\ndef f(x):\n    return x * 31 + 7\n",
+  tests: { kind: "inputs", base: ["[1]", "[2]", "[3]"], plus: ["[4]", "[5]"], atol: 0 },
+};
+
+/** Answers right, and only if the interpreter is as it should be. */
+const CHECKING = `
+import builtins, gc, json, math, os, random, sys, threading
+def f(x):
+    assert len([1, 2]) == 2 and sum([1, 2]) == 3 and math.sqrt(4) == 2 and isinstance(1, int)
+    assert json.loads("[1]") == [1] and sorted([2, 1]) == [1, 2] and not hasattr(builtins, "left")
+    assert not hasattr(sys, "left") and sys.gettrace() is None and gc.isenabled()
+    assert sys.getrecursionlimit() < 100000 and threading.active_count() == 1
+    assert not os.path.exists("/tmp/left") and "LEFT" not in os.environ
+    assert os.getcwd() != "/dev" and random.Random(1).random() == 0.13436424411240122
+    return x * 31 + 7
+`;
+const WRONG = "def f(x): return x * 31 + 8";
+
+async function expectedValues(cache: string): Promise<string[]> {
+  const files = [...Deno.readDirSync(`${cache}/expected`)].map(({ name }) => name).sort();
+  return await Promise.all(
+    files.map(async (name) =>
+      `${name} ${(await Deno.readFile(`${cache}/expected/${name}`)).toHex()}`
+    ),
+  );
+}
+
+async function attack(grader: Grader, cache: string, t: Deno.TestContext): Promise<void> {
+  const before = await expectedValues(cache);
+  for (const { number, name, program, detail } of ATTACKS) {
+    await t.step(`${number}: ${name}`, async () => {
+      const grade = await grader.grade(PROBLEM, program);
+      assert(grade.base === "fail" || grade.base === "timeout", `${grade.base}: ${grade.detail}`);
+      assertEquals(grade.plus, grade.base);
+      if (detail) assertMatch(grade.detail ?? "", detail);
+      const after = await grader.grade(PROBLEM, CHECKING);
+      assertEquals([after.base, after.plus, after.detail], ["pass", "pass", undefined]);
+      assertEquals((await grader.grade(PROBLEM, WRONG)).base, "fail");
+      assertEquals(await expectedValues(cache), before);
+    });
+  }
+}
+
+const hasBubblewrap = await new Deno.Command("bwrap", {
+  args: ["--unshare-all", "--ro-bind", "/", "/", "true"],
+}).output().then(({ success }) => success, () => false);
+
+for (const shell of ["none", "bwrap"] as const) {
+  Deno.test({
+    name: `attack programs fail and leave nothing behind (shell: ${shell})`,
+    ignore: shell === "bwrap" && !hasBubblewrap,
+    fn: async (t) => {
+      const cacheFolder = `${FOLDER}/${shell}`;
+      // One worker: the programs that follow meet the interpreter that the attack had.
+      await using grader = await openGrader({ shell, workers: 1, cacheFolder });
+      assertEquals((await grader.grade(PROBLEM, CHECKING)).plus, "pass");
+      await attack(grader, cacheFolder, t);
+      for (const [name, program] of Object.entries(HONEST)) {
+        await t.step(`an honest program that ${name} passes`, async () => {
+          const { plus, detail } = await grader.grade(PROBLEM, program);
+          assertEquals([plus, detail], ["pass", undefined]);
+        });
+      }
+    },
+  });
+}
+
+/** Attacks 69 to 73: what native code could do behind a hole in V8. */
+const NATIVE: Readonly<Record<string, string>> = {
+  "69: remounts the system": "mount -o remount,rw,bind /usr",
+  "69: remounts the root": "mount -o remount,rw /",
+  "70: makes a user namespace": "unshare --user true",
+  "71: writes the core pattern": "echo x > /proc/sys/kernel/core_pattern",
+  "72: writes shared memory": "echo x > /dev/shm/x",
+  "72: writes a temporary file": "echo x > /tmp/x || echo x > /x",
+  "73: reaches the network": "exec 3<>/dev/tcp/127.0.0.1/PORT",
+};
+
+Deno.test({
+  name: "native code inside bubblewrap has no rights",
+  ignore: !hasBubblewrap,
+  fn: async (t) => {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const port = String((listener.addr as Deno.NetAddr).port);
+    const run = (script: string) =>
+      new Deno.Command("bwrap", {
+        args: [...bubblewrapArguments([]), "/bin/bash", "-c", script.replace("PORT", port)],
+        stderr: "null",
+      }).output();
+    assert((await run("true")).success);
+    for (const [name, script] of Object.entries(NATIVE)) {
+      await t.step(name, async () => assert(!(await run(script)).success));
+    }
+    await t.step("sees no other process and no home", async () => {
+      const { stdout } = await run(
+        "ls /proc | grep -c '^[0-9]'; ls /home /root 2>/dev/null | wc -l",
+      );
+      const [processes, entries] = new TextDecoder().decode(stdout).trim().split("\n").map(Number);
+      assert(processes! <= 6, `${processes} processes`);
+      assertEquals(entries, 0);
+    });
+  },
+});
