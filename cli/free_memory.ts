@@ -1,5 +1,5 @@
 /** Refuses what would not fit into this machine, before anything is allocated. */
-import { EnvironmentError } from "../core/errors.ts";
+import { EnvironmentError } from "../core/base/errors.ts";
 import { bytesText } from "./output/units.ts";
 
 /** Throws unless so many bytes are free; `purpose` completes "Cannot …". */

@@ -7,7 +7,7 @@ import type { Checkpoint } from "../core/checkpoint/open.ts";
 import type { Engine } from "../core/generate/engine.ts";
 import type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "../core/runtime/mod.ts";
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
-import { UsageError } from "../core/errors.ts";
+import { UsageError } from "../core/base/errors.ts";
 import type { FlagTable } from "./flags/table.ts";
 
 /** The checkpoint to run; for commands that need one. */
@@ -95,7 +95,7 @@ export class OpenedModel implements Disposable {
 
   /** The tokenizer, or undefined where the folder has none, which is enough for rows of ids. */
   async tokenizerIfAny(): Promise<Tokenizer | undefined> {
-    const { statIfExists } = await import("../core/checkpoint/files.ts");
+    const { statIfExists } = await import("../core/base/files.ts");
     for (const file of ["tokenizer.json", "vocab.json"]) {
       if (await statIfExists(`${this.checkpoint.directory}/${file}`)) return await this.tokenizer();
     }

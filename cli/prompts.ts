@@ -2,7 +2,7 @@
  * Where `generate` gets its prompts: flags, a text, or JSON lines.
  */
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
-import { DataError, UsageError } from "../core/errors.ts";
+import { DataError, UsageError } from "../core/base/errors.ts";
 import type { Io } from "./output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 

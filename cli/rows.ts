@@ -5,7 +5,7 @@
  * (exit code 3, with its line number). A well-formed row that the model cannot take is that row's
  * failure only: it is recorded and the others go on.
  */
-import { DataError } from "../core/errors.ts";
+import { DataError } from "../core/base/errors.ts";
 
 /** One parsed line. */
 export interface InputRow {

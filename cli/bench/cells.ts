@@ -8,7 +8,7 @@ import type { Engine } from "../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../core/generate/kv_cache.ts";
 import { chunkOf } from "../../core/generate/prefill.ts";
 import { timeDecode, timePrefill } from "../../core/generate/timing.ts";
-import { centerOf } from "../../core/quantile.ts";
+import { centerOf } from "../../core/base/statistics.ts";
 import { VERSION } from "../version.ts";
 import { type BenchEngine, unique } from "./engines.ts";
 import type { BenchValues } from "./values.ts";

@@ -5,7 +5,7 @@
  * for every row without a partner. What surprises: partners need not be of the same model or machine,
  * since neither has a name that lasts; whoever keeps the file knows.
  */
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { rowError } from "../rows.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";

@@ -7,7 +7,7 @@
  * are in a converted checkpoint, because tensors that are bound at every step cannot be packed.
  */
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../../core/model/config.ts";
 import { introducedValues } from "../../core/model/init.ts";

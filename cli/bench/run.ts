@@ -4,7 +4,7 @@
  * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
  */
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { requireFreeMemory } from "../free_memory.ts";
 import { checkBlockSize, openNamedCheckpoint } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";

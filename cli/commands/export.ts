@@ -1,5 +1,5 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { checkBlockSize, matrixFlags, openNamedCheckpoint } from "../open_model.ts";
 import { engineFlags } from "../flags/common.ts";
 import { defineCommand } from "./define.ts";

@@ -5,8 +5,8 @@
  * there, its rows are compared one by one; else the difference of two means is all there is, and its
  * interval is wider.
  */
-import { isObject, type JsonObject } from "../../core/checkpoint/files.ts";
-import { DataError } from "../../core/errors.ts";
+import { isObject, type JsonObject } from "../../core/base/files.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { Io } from "../output/io.ts";
 import { type Evaluation, methodOf, readEvaluation, summariesOf } from "./methods.ts";
 

@@ -3,14 +3,9 @@
  * its own, so that its time and memory are its own and an interrupted one goes on.
  */
 import { join } from "node:path";
-import {
-  isObject,
-  type JsonObject,
-  readJsonObject,
-  statIfExists,
-} from "../../core/checkpoint/files.ts";
-import type { DocumentScore } from "../../core/eval/results.ts";
-import { DataError, errorFrom, UsageError } from "../../core/errors.ts";
+import { isObject, type JsonObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
+import type { DocumentScore } from "../../core/eval/harness/results.ts";
+import { DataError, errorFrom, UsageError } from "../../core/base/errors.ts";
 import { EXIT_CODES } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import type { CompareValues } from "./values.ts";
@@ -55,7 +50,9 @@ export interface Timing {
 
 /** Reads a finished evaluation. */
 export async function readEvaluation(folder: string): Promise<Evaluation> {
-  const { CONFIG, parseScores, RESULTS, SCORES } = await import("../../core/eval/eval_folder.ts");
+  const { CONFIG, parseScores, RESULTS, SCORES } = await import(
+    "../../core/eval/harness/eval_folder.ts"
+  );
   for (const name of [CONFIG, RESULTS, SCORES]) {
     if (await statIfExists(join(folder, name))) continue;
     throw new DataError(

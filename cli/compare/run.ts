@@ -1,5 +1,5 @@
 /** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { selectTasks } from "../eval/select.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";

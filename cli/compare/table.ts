@@ -2,14 +2,14 @@
  * Scores of all methods side by side, in the shape of the paper's table: one row per number of streams
  * or beams, and for every task streams beside beams.
  */
-import type { DocumentScore } from "../../core/eval/results.ts";
+import type { DocumentScore } from "../../core/eval/harness/results.ts";
 import {
   type Difference,
   differenceOfMeans,
   meanWithError,
   pairedDifference,
-} from "../../core/eval/paired.ts";
-import { DataError } from "../../core/errors.ts";
+} from "../../core/eval/harness/paired.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { Row } from "../output/table.ts";
 import type { Evaluation, Method, Summary, Timing } from "./methods.ts";
 

@@ -8,7 +8,7 @@ import {
   withValues,
 } from "../../core/checkpoint/plan_conversion.ts";
 import { resolveRuns } from "../../core/checkpoint/run.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";

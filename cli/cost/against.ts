@@ -5,7 +5,7 @@ import {
   type EquivalentOptions,
 } from "../../core/analysis/cost_equivalent.ts";
 import { STACK_LAW } from "../../core/analysis/cost_family.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";

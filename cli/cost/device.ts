@@ -10,8 +10,8 @@ import {
   DEVICES,
   findDevice,
 } from "../../core/analysis/devices.ts";
-import { readJsonObject, show } from "../../core/checkpoint/files.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { readJsonObject, show } from "../../core/base/files.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { suggestionHint } from "../flags/suggest.ts";
 import type { CostValues } from "./values.ts";
 

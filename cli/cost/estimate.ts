@@ -9,7 +9,7 @@ import { exactCost } from "../../core/analysis/cost_exact.ts";
 import { paperCost, printedLine } from "../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../core/analysis/cost_train.ts";
 import { peakTflops } from "../../core/analysis/devices.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";

@@ -1,6 +1,6 @@
 /** `--explain`: what is odd in the official script, with the effect on one configuration. */
 import { listOddities } from "../../core/analysis/cost_oddities.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";

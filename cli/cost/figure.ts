@@ -17,7 +17,7 @@ import {
   widened,
 } from "../../core/analysis/cost_family.ts";
 import { predictLoss } from "../../core/analysis/law.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";

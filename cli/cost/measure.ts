@@ -7,14 +7,14 @@
  * plans to what processes take.
  */
 import type { Workload } from "../../core/analysis/cost.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../core/generate/kv_cache.ts";
 import { chunkOf } from "../../core/generate/prefill.ts";
 import { timeDecode, timePrefill } from "../../core/generate/timing.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
-import { centerOf } from "../../core/quantile.ts";
+import { centerOf } from "../../core/base/statistics.ts";
 import { type Device, openDevice } from "../../core/runtime/mod.ts";
 import type { Weights } from "../../core/runtime/device.ts";
 import { requireFreeMemory } from "../free_memory.ts";

@@ -12,11 +12,11 @@ import {
   PAPER_FAMILY,
 } from "../../core/analysis/cost_family.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { parseJsonObject, readJsonObject, statIfExists } from "../../core/checkpoint/files.ts";
+import { parseJsonObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
-import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { suggestionHint } from "../flags/suggest.ts";
 import type { Io } from "../output/io.ts";

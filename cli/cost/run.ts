@@ -1,6 +1,6 @@
 /** Which question `parscale cost` was asked, and what does not go together. */
 import { DEVICES } from "../../core/analysis/devices.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";

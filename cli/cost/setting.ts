@@ -19,7 +19,7 @@ import {
   type Rates,
   ratesOf,
 } from "../../core/analysis/devices.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Io } from "../output/io.ts";
 import { isThisMachine, openCostDevice } from "./device.ts";
 import { type CostModel, openCostModel } from "./model.ts";

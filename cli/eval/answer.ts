@@ -1,11 +1,11 @@
 /**
  * Lets the model answer what is not answered yet, writing each sample down as it comes.
  */
-import type { EvalFolder } from "../../core/eval/eval_folder.ts";
-import type { PlannedDocument } from "../../core/eval/predict.ts";
-import type { Sample } from "../../core/eval/samples.ts";
-import { DataError } from "../../core/errors.ts";
-import type { JsonObject } from "../../core/checkpoint/files.ts";
+import type { EvalFolder } from "../../core/eval/harness/eval_folder.ts";
+import type { PlannedDocument } from "../../core/eval/harness/predict.ts";
+import type { Sample } from "../../core/eval/harness/samples.ts";
+import { DataError } from "../../core/base/errors.ts";
+import type { JsonObject } from "../../core/base/files.ts";
 import type { Invocation } from "../output/document.ts";
 import { Interrupted } from "../output/errors.ts";
 import type { Io } from "../output/io.ts";
@@ -26,7 +26,7 @@ export async function openFolder(
   invocation: Invocation,
 ): Promise<EvalFolder | undefined> {
   if (values.out === undefined) return undefined;
-  const { EvalFolder } = await import("../../core/eval/eval_folder.ts");
+  const { EvalFolder } = await import("../../core/eval/harness/eval_folder.ts");
   return await EvalFolder.open(values.out, identityOf(values, prepared, model), {
     overwrite: invocation.overwrite,
     resume: values.resume,
@@ -86,8 +86,8 @@ export async function answer(
   folder: EvalFolder | undefined,
   io: Io,
 ): Promise<Answers> {
-  const { predict } = await import("../../core/eval/predict.ts");
-  const { sampleKey } = await import("../../core/eval/samples.ts");
+  const { predict } = await import("../../core/eval/harness/predict.ts");
+  const { sampleKey } = await import("../../core/eval/harness/samples.ts");
   const samples = await folder?.readSamples() ?? [];
   const temperatures = temperaturesOf(values);
   const plan = await planDocuments(prepared, values.chat ? model : undefined);
@@ -157,7 +157,7 @@ async function planDocuments(
 ): Promise<PlannedDocument[]> {
   const plan = prepared.flatMap(({ documents }) => documents);
   if (!chat) return plan;
-  const { requestsOf } = await import("../../core/eval/documents.ts");
+  const { requestsOf } = await import("../../core/eval/harness/documents.ts");
   const rendered: PlannedDocument[] = [];
   for (const one of plan) {
     rendered.push({ ...one, requests: await requestsOf(one.document, chat.render) });

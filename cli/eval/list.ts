@@ -1,6 +1,6 @@
 /** `parscale eval ls`: the tasks, what each needs, and what of it is there. */
-import type { Task } from "../../core/eval/task.ts";
-import { ParscaleError } from "../../core/errors.ts";
+import type { Task } from "../../core/eval/harness/task.ts";
+import { ParscaleError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
@@ -47,7 +47,7 @@ function filesOf({ folder, rows, shots }: Task): string {
 }
 
 async function foundRows(task: Task, data: string): Promise<string> {
-  const { readTaskData } = await import("../../core/eval/data_folder.ts");
+  const { readTaskData } = await import("../../core/eval/harness/data_folder.ts");
   try {
     const { rows, pool } = await readTaskData(task, data, task.shots.count);
     return pool.length > 0 && pool !== rows

@@ -4,10 +4,10 @@
  * Needs neither model nor data: samples and scores are put in order, and means taken anew.
  */
 import { join } from "node:path";
-import { isObject, type JsonObject, readJsonObject } from "../../core/checkpoint/files.ts";
-import type { DocumentScore } from "../../core/eval/results.ts";
-import type { Sample } from "../../core/eval/samples.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { isObject, type JsonObject, readJsonObject } from "../../core/base/files.ts";
+import type { DocumentScore } from "../../core/eval/harness/results.ts";
+import type { Sample } from "../../core/eval/harness/samples.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
@@ -58,7 +58,7 @@ export async function mergeFolders(
       order.get(a.task)! - order.get(b.task)! || Number(a.doc_id) - Number(b.doc_id) ||
       (a.sample ?? 0) - (b.sample ?? 0)
     );
-  const { EvalFolder } = await import("../../core/eval/eval_folder.ts");
+  const { EvalFolder } = await import("../../core/eval/harness/eval_folder.ts");
   const rows = sumRows(parts);
   using folder = await EvalFolder.open(
     values.out,
@@ -88,7 +88,7 @@ export async function mergeFolders(
 
 async function readPart(path: string): Promise<Part> {
   const { CONFIG, parseSamples, parseScores, RESULTS, SAMPLES, SCORES } = await import(
-    "../../core/eval/eval_folder.ts"
+    "../../core/eval/harness/eval_folder.ts"
   );
   const { schema: _, ...identity } = await readJsonObject(join(path, CONFIG));
   const shard = parseShard(identity.shard === null ? "1/1" : String(identity.shard))!;
@@ -122,7 +122,7 @@ async function readPart(path: string): Promise<Part> {
 }
 
 async function requireWhole(parts: readonly Part[]): Promise<void> {
-  const { differences } = await import("../../core/eval/eval_folder.ts");
+  const { differences } = await import("../../core/eval/harness/eval_folder.ts");
   const [first] = parts as [Part, ...Part[]];
   for (const { path, identity } of parts) {
     const same = { ...identity, shard: first.identity.shard, rows: first.identity.rows };

@@ -1,7 +1,7 @@
 /** What an evaluation needs of a model: engine, tokenizer, chat template, limits, and its hash. */
-import type { Answerer } from "../../core/eval/predict.ts";
-import type { ChatRenderer } from "../../core/eval/documents.ts";
-import { UsageError } from "../../core/errors.ts";
+import type { Answerer } from "../../core/eval/harness/predict.ts";
+import type { ChatRenderer } from "../../core/eval/harness/documents.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { type OpenedModel, openModel } from "../open_model.ts";
 import type { EvalValues } from "./values.ts";
 
@@ -27,7 +27,7 @@ export function requireModel({ model }: EvalValues): string {
 /** Opens the model of the flags. */
 export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
   const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
-  const { RequestEncoder } = await import("../../core/eval/encode.ts");
+  const { RequestEncoder } = await import("../../core/eval/harness/encode.ts");
   const { renderChat } = await import("../../core/tokenizer/chat.ts");
   const opened = await openModel({ ...values, model: requireModel(values) });
   try {

@@ -4,10 +4,10 @@
  * What makes scores incomparable is said here: rows or pools of another size than the official ones,
  * and rows of the wrong split are refused.
  */
-import type { DataFile } from "../../core/eval/data_folder.ts";
-import type { PlannedDocument } from "../../core/eval/predict.ts";
-import type { Task } from "../../core/eval/task.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import type { DataFile } from "../../core/eval/harness/data_folder.ts";
+import type { PlannedDocument } from "../../core/eval/harness/predict.ts";
+import type { Task } from "../../core/eval/harness/task.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import type { Io } from "../output/io.ts";
 import { parseShard, selectTasks, type Shard, shotsByTask } from "./select.ts";
 import type { EvalValues } from "./values.ts";
@@ -67,9 +67,9 @@ async function prepareTask(
   values: EvalValues,
   io: Io,
 ): Promise<PreparedTask> {
-  const { readTaskData } = await import("../../core/eval/data_folder.ts");
+  const { readTaskData } = await import("../../core/eval/harness/data_folder.ts");
   const { documentsOf, requestHash, requestsOf, shotsOf } = await import(
-    "../../core/eval/documents.ts"
+    "../../core/eval/harness/documents.ts"
   );
   const shots = shotsOf(task, asked);
   const { rows, pool, files } = await readTaskData(task, data, shots);

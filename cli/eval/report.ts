@@ -1,6 +1,6 @@
 /** Writes what an evaluation came to: results.json, the table or document, and what falls short. */
-import type { EvalFolder } from "../../core/eval/eval_folder.ts";
-import type { DocumentScore } from "../../core/eval/results.ts";
+import type { EvalFolder } from "../../core/eval/harness/eval_folder.ts";
+import type { DocumentScore } from "../../core/eval/harness/results.ts";
 import { buildDocument, type Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";

@@ -3,9 +3,9 @@
  * and what falls short.
  */
 import { createHash } from "node:crypto";
-import type { DocumentScore, TaskResult } from "../../core/eval/results.ts";
-import type { Task } from "../../core/eval/task.ts";
-import { UsageError } from "../../core/errors.ts";
+import type { DocumentScore, TaskResult } from "../../core/eval/harness/results.ts";
+import type { Task } from "../../core/eval/harness/task.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Column, Row } from "../output/table.ts";
 import { PAPER_TABLES } from "./presets.ts";
 
@@ -39,7 +39,7 @@ export async function summarizeAll(
   facts: readonly TaskFacts[],
   scores: readonly DocumentScore[],
 ): Promise<FullResult[]> {
-  const { summarize } = await import("../../core/eval/results.ts");
+  const { summarize } = await import("../../core/eval/harness/results.ts");
   const { taskOf } = await import("../../core/eval/tasks/mod.ts");
   const byTask = Map.groupBy(scores, ({ task }) => task);
   return facts.flatMap((fact) => {
@@ -101,7 +101,7 @@ async function taskObject(
 async function supergroups(task: Task, scores: readonly DocumentScore[]): Promise<Row[]> {
   if (task.name !== "mmlu") return [];
   const { MMLU_GROUPS } = await import("../../core/eval/tasks/mmlu.ts");
-  const { summarize } = await import("../../core/eval/results.ts");
+  const { summarize } = await import("../../core/eval/harness/results.ts");
   const regrouped = scores.map((s) => ({ ...s, group: MMLU_GROUPS.get(s.group) ?? "unknown" }));
   return summarize(task, regrouped).groups.map((mean) => ({
     ...mean,
@@ -112,7 +112,7 @@ async function supergroups(task: Task, scores: readonly DocumentScore[]): Promis
 /** Keys of IFEval whose rule the reference leaves to chance. */
 async function undefinedRows({ name }: Task): Promise<readonly unknown[]> {
   if (name !== "ifeval") return [];
-  const { UNDEFINED_KEYS } = await import("../../core/eval/ifeval/mod.ts");
+  const { UNDEFINED_KEYS } = await import("../../core/eval/grading/ifeval/mod.ts");
   return [...UNDEFINED_KEYS];
 }
 

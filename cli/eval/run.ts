@@ -1,6 +1,6 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
-import type { Sample } from "../../core/eval/samples.ts";
-import { UsageError } from "../../core/errors.ts";
+import type { Sample } from "../../core/eval/harness/samples.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
@@ -93,7 +93,7 @@ async function scoreFile(values: EvalValues, io: Io, invocation: Invocation): Pr
   const prepared = await prepareTasks(values, io);
   const bounds = parseBounds(values.failUnder, prepared.map(({ task }) => task));
   const samples = await readSampleFile(values.score!, prepared, io);
-  const { EvalFolder } = await import("../../core/eval/eval_folder.ts");
+  const { EvalFolder } = await import("../../core/eval/harness/eval_folder.ts");
   const identity = { scored: values.score, tasks: prepared.map(({ task }) => task.name) };
   using folder = values.out === undefined
     ? undefined
@@ -110,7 +110,7 @@ async function readSampleFile(
   prepared: readonly PreparedTask[],
   io: Io,
 ): Promise<Sample[]> {
-  const { parseSampleLine, SampleReader } = await import("../../core/eval/samples.ts");
+  const { parseSampleLine, SampleReader } = await import("../../core/eval/harness/samples.ts");
   const reader = new SampleReader(prepared.map(({ task }) => task.name));
   const name = path === "-" ? "stdin" : `"${path}"`;
   const lines = await Array.fromAsync(io.readLines(path));
@@ -121,7 +121,7 @@ async function readSampleFile(
     return reader.read(value, place) ?? [];
   });
   if (samples.length > 0) return samples;
-  const { DataError } = await import("../../core/errors.ts");
+  const { DataError } = await import("../../core/base/errors.ts");
   throw new DataError(
     `Cannot score ${name}: found no samples of ${
       prepared.map(({ task }) => task.name).join(", ")

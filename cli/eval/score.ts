@@ -5,14 +5,14 @@
  * without an answer are not counted as wrong.
  */
 import { createHash } from "node:crypto";
-import type { Grader } from "../../core/eval/code/mod.ts";
-import type { EvalFolder } from "../../core/eval/eval_folder.ts";
-import type { PlannedDocument } from "../../core/eval/predict.ts";
-import type { DocumentScore } from "../../core/eval/results.ts";
-import type { Sample } from "../../core/eval/samples.ts";
-import type { OpenQuestion, ScoringTools, Task } from "../../core/eval/task.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
-import { cacheFolder } from "../../core/cache_folder.ts";
+import type { Grader } from "../../core/eval/grading/code/mod.ts";
+import type { EvalFolder } from "../../core/eval/harness/eval_folder.ts";
+import type { PlannedDocument } from "../../core/eval/harness/predict.ts";
+import type { DocumentScore } from "../../core/eval/harness/results.ts";
+import type { Sample } from "../../core/eval/harness/samples.ts";
+import type { OpenQuestion, ScoringTools, Task } from "../../core/eval/harness/task.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
+import { cacheFolder } from "../../core/base/cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 
@@ -45,7 +45,7 @@ export class Tools implements ScoringTools, AsyncDisposable {
   }
 
   async #open(): Promise<Grader> {
-    const { openGrader } = await import("../../core/eval/code/mod.ts");
+    const { openGrader } = await import("../../core/eval/grading/code/mod.ts");
     const folder = cacheFolder((name) => this.io.env(name));
     const { sandbox } = this.values;
     const shell = sandbox === "pyodide" ? "none" : sandbox;
@@ -105,7 +105,7 @@ async function scoreTask(
   io: Io,
   folder: EvalFolder | undefined,
 ): Promise<DocumentScore[]> {
-  const { openDocumentScorer } = await import("../../core/eval/results.ts");
+  const { openDocumentScorer } = await import("../../core/eval/harness/results.ts");
   const score = await openDocumentScorer(task, tools);
   const known = new Map(
     (await folder?.readScores() ?? [])

@@ -1,6 +1,6 @@
 /** Which tasks, shots, rows and samples the flags mean. */
-import type { Task } from "../../core/eval/task.ts";
-import { UsageError } from "../../core/errors.ts";
+import type { Task } from "../../core/eval/harness/task.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { suggestionHint } from "../flags/suggest.ts";
 import type { EvalValues } from "./values.ts";
 

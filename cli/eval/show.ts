@@ -1,6 +1,6 @@
 /** `parscale eval show`: the exact prompts of a task, one row per request. */
-import type { Document, Request } from "../../core/eval/documents.ts";
-import { UsageError } from "../../core/errors.ts";
+import type { Document, Request } from "../../core/eval/harness/documents.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
@@ -23,7 +23,7 @@ export async function showPrompts(
   }
   const limit = values.limit ?? (values.ids.length > 0 ? undefined : DEFAULT_ROWS);
   const prepared = await prepareTasks({ ...values, limit }, io, [name]);
-  const { requestsOf } = await import("../../core/eval/documents.ts");
+  const { requestsOf } = await import("../../core/eval/harness/documents.ts");
   const render = values.chat ? await openRenderer(values) : undefined;
   const isTable = invocation.format === "table";
   using report = openReport(io, invocation, {

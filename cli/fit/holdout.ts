@@ -1,6 +1,6 @@
 /** `--holdout`: which observations stay out of the fit, by conditions on N or P. */
 import type { Observation } from "../../core/analysis/law.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { parseNumber } from "../flags/values.ts";
 
 /** Observations that are fitted, and those that are only predicted. */

@@ -7,10 +7,10 @@
 import type { Observation } from "../../core/analysis/law.ts";
 import { parseObservations, requireDistinct } from "../../core/analysis/observations.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { isObject, readJsonObject, statIfExists } from "../../core/checkpoint/files.ts";
+import { isObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import type { Io } from "../output/io.ts";
 import { DATA_SETS } from "./data_sets.ts";

@@ -11,7 +11,7 @@ import {
   streamsForLoss,
   streamsForParameters,
 } from "../../core/analysis/law.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { parseNumber } from "../flags/values.ts";
 import type { FitValues } from "./values.ts";
 

@@ -1,5 +1,5 @@
 /** What `parscale fit` does, in order, and what does not go together. */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";

@@ -13,7 +13,7 @@ import {
   type Jackknife,
   jackknife,
 } from "../../core/analysis/uncertainty.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { DATA_SETS } from "./data_sets.ts";
 import type { Split } from "./holdout.ts";
 import type { Question } from "./queries.ts";

@@ -4,7 +4,7 @@
  * A result document is accepted too: its `config` member holds exactly such an object, so any run
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
  */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 
 /** Blanks comments outside strings; positions stay, so that parse errors point at the right place. */
 export function stripComments(text: string): string {

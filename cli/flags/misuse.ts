@@ -4,7 +4,7 @@
  * Parsing and resolving push `Problem`s; whoever ends the collection throws one `MisuseError`. Its
  * message joins all of them, the error writer prints each on its own line.
  */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 
 /** One thing wrong with the request, in the house form, with its remedy when one is known. */
 export interface Problem {

@@ -4,7 +4,7 @@
  * Formats that go out row by row read their prompts as slowly as they come and answer early ones
  * before the input ends. The others need all rows, and know their number from the start.
  */
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { quantizes } from "../../core/runtime/mod.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
 import { checkBlockSize, openModel, type OpenOptions } from "../open_model.ts";

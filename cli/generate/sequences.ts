@@ -4,7 +4,7 @@
  * In: prompts, perhaps slow to come. Out: events, in the order in which things happen. A model folder
  * without a tokenizer still continues token ids; its results then have no text.
  */
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { FinishReason, GenerationRequest } from "../../core/generate/generate.ts";
 import type { TextStream } from "../../core/generate/text_stream.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
@@ -85,7 +85,7 @@ export class Decoding {
 
   async *#sample(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
     const { generate } = await import("../../core/generate/generate.ts");
-    const { RandomStream } = await import("../../core/random.ts");
+    const { RandomStream } = await import("../../core/base/random.ts");
     const { TextStream } = await import("../../core/generate/text_stream.ts");
     const values = this.#values;
     const tokenizer = this.#tokenizer;

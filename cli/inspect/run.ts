@@ -1,5 +1,5 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";

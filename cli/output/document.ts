@@ -5,7 +5,7 @@
  * path, never a `null` or a `NaN` that some readers accept. `config` holds long flag names, so the
  * document can be passed to `--config`.
  */
-import { NumericalError } from "../../core/errors.ts";
+import { NumericalError } from "../../core/base/errors.ts";
 import type { Format } from "../flags/common.ts";
 import type { Origin } from "../flags/resolve.ts";
 import type { ConfigValue } from "../flags/table.ts";

@@ -5,7 +5,7 @@
  * except the few runtime errors that are plainly the machine's: a permission this build lacks,
  * memory that ran out. With JSON output the error is one object on stderr instead.
  */
-import { ParscaleError } from "../../core/errors.ts";
+import { ParscaleError } from "../../core/base/errors.ts";
 import { MisuseError } from "../flags/misuse.ts";
 import { VERSION } from "../version.ts";
 import type { Palette } from "./color.ts";

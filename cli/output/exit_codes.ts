@@ -1,5 +1,5 @@
 /** Exit codes and their meaning; scripts rely on them, and `help exit-codes` prints this table. */
-import type { ErrorKind } from "../../core/errors.ts";
+import type { ErrorKind } from "../../core/base/errors.ts";
 
 /** One row per code, in the order in which help shows them. */
 export const EXIT_CODES = [

@@ -6,7 +6,7 @@
  * synchronous, so that a row is out before the next is computed, and a reader that has gone shows
  * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
 
 /** The streams of a process. */

@@ -4,7 +4,7 @@
  * A file is written under a temporary name beside its target, synced, then renamed. Whether the
  * target may be replaced is asked at the start, before anything is computed.
  */
-import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { Io } from "./io.ts";
 
 /** Takes text; nothing is final before `commit`. */

@@ -5,7 +5,7 @@
  * this, a launcher and the same files that the standalone program carries. What surprises: equal
  * sources give equal bytes, since names are sorted and owners and dates are fixed.
  */
-import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand } from "../commands/define.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";

@@ -6,7 +6,7 @@
  * engine can only be loaded from there. What surprises: with DENORT_BIN set to deno itself the build
  * succeeds, but the file then behaves as deno; it serves to look at what would be shipped.
  */
-import { DataError, EnvironmentError, UsageError } from "../../core/errors.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand } from "../commands/define.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";

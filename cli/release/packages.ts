@@ -5,7 +5,7 @@
  * dependencies that are known to be unused. Found by reading the installed `node_modules`, in the
  * layout of deno or of npm; nothing is asked of a registry.
  */
-import { DataError, EnvironmentError } from "../../core/errors.ts";
+import { DataError, EnvironmentError } from "../../core/base/errors.ts";
 import { isImported, isUsed } from "./shipped_files.ts";
 
 /** An installed package. */

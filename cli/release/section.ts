@@ -6,7 +6,7 @@
  * file bytes, magic. What surprises: the magic also stands in the base program itself, so the section
  * begins at the last one that is followed by metadata.
  */
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 
 /** The settings that a release depends on. */
 export interface Metadata {

@@ -6,7 +6,7 @@
  * flat into `node_modules`, without the links of the installed layout, since links are what
  * archives and Windows handle worst. All files carry one date, so equal sources give equal archives.
  */
-import { DataError, EnvironmentError } from "../../core/errors.ts";
+import { DataError, EnvironmentError } from "../../core/base/errors.ts";
 import { npmPackages, type Package } from "./packages.ts";
 import type { Platform } from "./platforms.ts";
 import { isImported, isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_files.ts";

@@ -1,5 +1,5 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { checkTokens } from "../../core/generate/prefill.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
 import { encodePair } from "../../core/tokenizer/pair.ts";

@@ -4,10 +4,10 @@
  */
 import type { BatchOptions, BatchSource, BatchStream } from "../../core/data/batches.ts";
 import type { TokenStore } from "../../core/data/token_store.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { cacheFolder } from "../../core/cache_folder.ts";
+import { cacheFolder } from "../../core/base/cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
 import type { TrainValues } from "./values.ts";

@@ -4,7 +4,7 @@ import type { LoopOptions } from "../../core/train/loop.ts";
 import type { ModelSource } from "../../core/train/model_source.ts";
 import type { TrainerOptions, TrainingMemory } from "../../core/train/trainer.ts";
 import type { Device } from "../../core/runtime/mod.ts";
-import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../output/io.ts";
 import { bytesText } from "../output/units.ts";
@@ -112,7 +112,7 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
 
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
   if (directory === undefined) return undefined;
-  const { statIfExists } = await import("../../core/checkpoint/files.ts");
+  const { statIfExists } = await import("../../core/base/files.ts");
   for (const file of ["tokenizer.json", "vocab.json"]) {
     if (!await statIfExists(`${directory}/${file}`)) continue;
     const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");

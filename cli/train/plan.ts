@@ -1,6 +1,6 @@
 /** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import type { Io } from "../output/io.ts";
 import { bytesText, counted, grouped } from "../output/units.ts";
 import { prepareRun } from "./open_run.ts";

@@ -1,5 +1,5 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
-import { DataError, NumericalError, UsageError } from "../../core/errors.ts";
+import { DataError, NumericalError, UsageError } from "../../core/base/errors.ts";
 import { countFlops } from "../../core/graph/flops.ts";
 import { elementCount } from "../../core/model/parameters.ts";
 import type { BatchFeed, StepReport } from "../../core/train/loop.ts";
@@ -237,7 +237,7 @@ async function requireSameBackbone(
   out: string,
 ): Promise<void> {
   if (checkpoint === undefined) return;
-  const { readJsonObject } = await import("../../core/checkpoint/files.ts");
+  const { readJsonObject } = await import("../../core/base/files.ts");
   const { BACKBONE_KEY } = await import("../../core/checkpoint/config.ts");
   const before = (await readJsonObject(`${checkpoint}/config.json`))[BACKBONE_KEY];
   if (before === undefined || before === await source.backboneSha256()) return;

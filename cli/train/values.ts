@@ -1,6 +1,6 @@
 /** The values of `parscale train`, from flags or from the run that is resumed. */
-import { DataError, UsageError } from "../../core/errors.ts";
-import { isObject, type JsonObject } from "../../core/checkpoint/files.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
+import { isObject, type JsonObject } from "../../core/base/files.ts";
 import { commonFlags } from "../flags/common.ts";
 import { camelCase, type FlagTable, type Values } from "../flags/table.ts";
 import { readValue } from "../flags/values.ts";

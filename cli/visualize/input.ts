@@ -5,7 +5,7 @@
  * each with a name for errors. What surprises: a row of `generate` may have `tokens` and `text` for
  * the same answer; tokens win, as only they are what the model really wrote.
  */
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "../rows.ts";

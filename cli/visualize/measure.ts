@@ -3,7 +3,7 @@
  *
  * Texts are computed side by side, `--batch` at a time, in the order they came.
  */
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { WeightedText } from "../../core/analysis/streams.ts";
 import { checkTokens } from "../../core/generate/prefill.ts";
 import { scoreBatch } from "../../core/generate/score.ts";

@@ -1,5 +1,5 @@
 /** What `parscale visualize` does, in order, and what it refuses. */
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { type OpenedModel, openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";

@@ -1,9 +1,14 @@
 /** Rows of a benchmark as texts: the exact prompt `eval` would use, then the reference answer. */
-import { readTaskData } from "../../core/eval/data_folder.ts";
-import { type Document, documentsOf, requestsOf, shotsOf } from "../../core/eval/documents.ts";
-import type { ChoiceQuestion } from "../../core/eval/task.ts";
+import { readTaskData } from "../../core/eval/harness/data_folder.ts";
+import {
+  type Document,
+  documentsOf,
+  requestsOf,
+  shotsOf,
+} from "../../core/eval/harness/documents.ts";
+import type { ChoiceQuestion } from "../../core/eval/harness/task.ts";
 import { taskOf, TASKS } from "../../core/eval/tasks/mod.ts";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { suggestionHint } from "../flags/suggest.ts";
 import type { RawText } from "./input.ts";
 import type { VisualizeValues } from "./values.ts";

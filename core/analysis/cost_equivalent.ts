@@ -9,7 +9,7 @@
  * count N (k ln P + 1). Costs are then interpolated geometrically or linearly. What surprises: the
  * paper does not say which; rounding the one and cutting off the other both print its numbers.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { type Cost, type CostShape, countShape, type Workload } from "./cost.ts";
 import { memberOf, PAPER_FAMILY, type Rung, widened } from "./cost_family.ts";
 import { equivalentParameters, type Law } from "./law.ts";

@@ -6,7 +6,7 @@
  * and every start descends to the optimum itself. The reference stops earlier in a flat valley, which
  * is why its last digits depend on the version of its optimiser.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { minimize, type Minimum, type Objective } from "./lbfgs.ts";
 import { type Law, type LawKind, type Observation, predictLoss } from "./law.ts";
 

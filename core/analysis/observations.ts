@@ -4,7 +4,7 @@
  * Comes in: text as CSV, JSON or JSON lines, told apart by its first character. Goes out: checked
  * observations. Column names are `n_params`, `streams`, `loss`; the letters N and P are taken too.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import type { Observation } from "./law.ts";
 
 /** Names a column may have, the first of them ours. */

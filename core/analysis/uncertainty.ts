@@ -5,8 +5,8 @@
  * intervals are wide while that of k is narrow, which is why anything derived from a law should be
  * computed for every refit and not from intervals of parameters.
  */
-import { quantileOf } from "../quantile.ts";
-import { RandomStream } from "../random.ts";
+import { quantileOf } from "../base/statistics.ts";
+import { RandomStream } from "../base/random.ts";
 import { type Fit, refit } from "./fit.ts";
 import type { Law, Observation } from "./law.ts";
 import { predictLoss } from "./law.ts";

@@ -6,7 +6,13 @@
  * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
  */
 import { createHash } from "node:crypto";
-import { DataError, errorFrom, ParscaleError, type PlainError, plainError } from "../errors.ts";
+import {
+  DataError,
+  errorFrom,
+  ParscaleError,
+  type PlainError,
+  plainError,
+} from "../base/errors.ts";
 import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";

@@ -6,7 +6,7 @@
  * that is missing has the default of the official ParScale class, which is not always the value used
  * in the paper: smoothing falls back to 0.01, not to 0.1.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import {
   type Family,
   isParScale,
@@ -14,7 +14,7 @@ import {
   type StreamConfig,
   type WeightType,
 } from "../model/config.ts";
-import { isObject, type JsonObject, show } from "./files.ts";
+import { isObject, type JsonObject, show } from "../base/files.ts";
 
 const MODEL_TYPES: Readonly<Record<string, Family>> = {
   qwen2: "qwen2",

@@ -5,7 +5,7 @@
  * again. `planConversion` settles everything without writing, `convert` carries it out in one pass
  * over the weights, while the backbone is hashed and searched for NaN beside it.
  */
-import { NumericalError } from "../errors.ts";
+import { NumericalError } from "../base/errors.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "./backbone.ts";

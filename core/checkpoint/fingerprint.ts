@@ -5,7 +5,7 @@
  * every tensor from its first element on, so that another step of the same run is another model.
  */
 import { createHash } from "node:crypto";
-import { readExactlySync } from "./files.ts";
+import { readExactlySync } from "../base/files.ts";
 import type { Checkpoint } from "./open.ts";
 
 /** Bytes of each tensor that are looked at. */

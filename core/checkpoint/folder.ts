@@ -6,8 +6,8 @@
  * target as it was.
  */
 import { basename, dirname, join, resolve } from "node:path";
-import { EnvironmentError, UsageError } from "../errors.ts";
-import { ioError } from "./files.ts";
+import { EnvironmentError, UsageError } from "../base/errors.ts";
+import { ioError } from "../base/files.ts";
 
 /** Throws unless a folder may be put at `path`: nothing there, an empty folder, or `overwrite`. */
 export async function requireFreeTarget(path: string, overwrite: boolean): Promise<void> {

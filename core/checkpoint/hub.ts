@@ -6,8 +6,8 @@
  * `HF_TOKEN` and `HF_HUB_OFFLINE` mean what they mean everywhere; when the hub cannot be reached, an
  * earlier download serves.
  */
-import { DataError, EnvironmentError, ParscaleError } from "../errors.ts";
-import { ioError, statIfExists } from "./files.ts";
+import { DataError, EnvironmentError, ParscaleError } from "../base/errors.ts";
+import { ioError, statIfExists } from "../base/files.ts";
 import { CONFIG_FILE } from "./open.ts";
 
 /** `organisation/name`, as the hub allows it. */

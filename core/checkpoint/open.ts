@@ -6,7 +6,7 @@
  * calls for, where its bytes lie. Element types come from the tensors, not from `torch_dtype`, which
  * is often wrong; end tokens come from `generation_config.json` first, as in transformers.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
 import { type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
@@ -17,9 +17,9 @@ import {
   readJsonObject,
   show,
   statIfExists,
-} from "./files.ts";
+} from "../base/files.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
-import { weightType } from "../widen.ts";
+import { weightType } from "../base/dtype.ts";
 
 /** File names that the format fixes. */
 export const CONFIG_FILE = "config.json";

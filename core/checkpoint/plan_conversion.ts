@@ -5,15 +5,15 @@
  * names the flag, the file or the field which stands in the way.
  */
 import { resolve } from "node:path";
-import { DataError, UsageError } from "../errors.ts";
+import { DataError, UsageError } from "../base/errors.ts";
 import { introducedValues } from "../model/init.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
-import { type JsonObject, statIfExists } from "./files.ts";
+import { type JsonObject, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { type Checkpoint, openCheckpoint } from "./open.ts";
-import { ELEMENT_BYTES, narrow } from "../widen.ts";
+import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** Copied unchanged when the source has them. */

@@ -3,10 +3,10 @@
  *
  * Nothing is cached and no file stays open between calls.
  */
-import { NumericalError } from "../errors.ts";
-import { readError, readExactly } from "./files.ts";
+import { NumericalError } from "../base/errors.ts";
+import { readError, readExactly } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
-import { ELEMENT_BYTES, findNonFinite, widen } from "../widen.ts";
+import { ELEMENT_BYTES, findNonFinite, widen } from "../base/dtype.ts";
 
 /** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */
 const CHUNK_BYTES = 1 << 18;

@@ -4,8 +4,8 @@
  * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
  * run's `config.json` names under `backbone` the folder it goes with, which may itself be in a run.
  */
-import { DataError } from "../errors.ts";
-import { readError, readJsonObject, statIfExists } from "./files.ts";
+import { DataError } from "../base/errors.ts";
+import { readError, readJsonObject, statIfExists } from "../base/files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
 
 /** Name of the file that points to the newest checkpoint. */

@@ -6,9 +6,9 @@
  * section without gap or overlap. Offsets handed out are counted from the start of the file, not, as
  * in the header, from the end of the header.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
-import { isObject, parseJsonObject, readError, readExactly, show } from "./files.ts";
+import { isObject, parseJsonObject, readError, readExactly, show } from "../base/files.ts";
 
 /** Bits per element. Types below a byte exist, so bytes would not do. */
 const BITS: Readonly<Record<string, number>> = {

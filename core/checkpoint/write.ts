@@ -8,11 +8,11 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
-import { ioError, readExactlySync } from "./files.ts";
+import { ioError, readExactlySync } from "../base/files.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openFile } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
-import { HEADER_DTYPE } from "../widen.ts";
+import { HEADER_DTYPE } from "../base/dtype.ts";
 
 /**
  * Bytes per piece; a multiple of every element size. A piece should stay in a core's own cache from

@@ -7,9 +7,9 @@
  * only on average. Batches run across the end of an epoch; only the last of a run may be short.
  */
 import { createHash } from "node:crypto";
-import { isObject, show } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
-import { RandomStream } from "../random.ts";
+import { isObject, show } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
+import { RandomStream } from "../base/random.ts";
 import { type Batch, BatchBuilder } from "./batch.ts";
 import { type BatchSource, type RowOptions, RowSource, shuffleInPlace } from "./row_source.ts";
 

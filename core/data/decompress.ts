@@ -6,7 +6,7 @@
  */
 import { pipeline, Readable, type Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { DataError, ParscaleError } from "../errors.ts";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import { zstdFrames } from "./zstd_frames.ts";
 
 /** How a file is packed. */

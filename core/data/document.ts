@@ -5,8 +5,8 @@
  * `DataError` that names file and row. Keys that are not ours are ignored, and null counts as absent,
  * since a table with optional columns has no other way to say so.
  */
-import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { isObject, type JsonObject, show } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import type { ChatMessage } from "../tokenizer/tokenizer.ts";
 
 /** What a row is made of, which decides what is trained and whether it may be cut. */

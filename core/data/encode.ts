@@ -6,7 +6,7 @@
  * What surprises: a conversation is encoded in segments and not as a whole, so that the border before
  * each answer is the one generation will see.
  */
-import { DataError, ParscaleError } from "../errors.ts";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import { encodePair } from "../tokenizer/pair.ts";
 import { type ChatMessage, renderChat, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, IGNORED_LABEL } from "./document.ts";

@@ -4,7 +4,7 @@
  * Comes in: documents of one file. Goes out: their tokens in three arrays, which a worker can hand over
  * without copying, or an error in a form that survives the way between threads.
  */
-import { errorFrom, ParscaleError, type PlainError, plainError } from "../errors.ts";
+import { errorFrom, ParscaleError, type PlainError, plainError } from "../base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
 import { countTargets, encodeDocument } from "./encode.ts";

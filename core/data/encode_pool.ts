@@ -14,7 +14,7 @@ import {
   fromAnswer,
 } from "./encode_batch.ts";
 import type { EncodedBatch } from "./token_writer.ts";
-import { NO_PERMISSIONS } from "../worker_permissions.ts";
+import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 
 /** Batches that wait or are worked on, per worker: while one is encoded the next is on its way. */
 const BATCHES_PER_WORKER = 2;

@@ -5,7 +5,7 @@
  * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but counted:
  * row numbers in messages are the line numbers of an editor.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
 const LINE_FEED = 0x0a;

@@ -6,7 +6,7 @@
  * document's next token, also for the last slot of a piece that was cut off, so that cutting loses
  * nothing. Documents that share a row do not see each other, so who shares one changes no loss.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 
 /** What happens to a document that neither fits into a row nor may be cut. */
 export type LongRows = "error" | "drop" | "truncate";

@@ -5,8 +5,8 @@
  * row group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
 import type { AsyncBuffer, FileMetaData } from "hyparquet";
-import { readError, readExactlySync } from "../checkpoint/files.ts";
-import { DataError, ParscaleError } from "../errors.ts";
+import { readError, readExactlySync } from "../base/files.ts";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
 
 /** Unpacked bytes to hold at once; below it a row group is read in one piece. */

@@ -4,8 +4,8 @@
  * Comes in: a path, or a stream for standard input. Goes out: documents one at a time, all of one kind.
  * The format of a file follows from its name, that of standard input from its first bytes.
  */
-import { readError } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { readError } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import { type Compression, compressionOf, decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
 import { decodeText, joinBytes, readJsonLines } from "./jsonl.ts";

@@ -6,8 +6,8 @@
  * so that the pieces of one long document are not trained in a row. Order and rows are a function of
  * seed and epoch alone, which is what makes a cursor of two numbers enough.
  */
-import { DataError } from "../errors.ts";
-import { RandomStream } from "../random.ts";
+import { DataError } from "../base/errors.ts";
+import { RandomStream } from "../base/random.ts";
 import type { DocumentKind } from "./document.ts";
 import { type LongRows, planRows, type RowPlan } from "./pack.ts";
 import type { TokenSource } from "./token_store.ts";

@@ -6,8 +6,8 @@
  * as it is, so names with `*` or `=2` in them work.
  */
 import { join, normalize, relative } from "node:path";
-import { readError, statIfExists } from "../checkpoint/files.ts";
-import { DataError, UsageError } from "../errors.ts";
+import { readError, statIfExists } from "../base/files.ts";
+import { DataError, UsageError } from "../base/errors.ts";
 import { STDIN } from "./read.ts";
 
 /** Files that are trained together. */

@@ -7,8 +7,8 @@
  * does not fit into the shard begun starts a new one, and only one longer than a shard makes a longer.
  */
 import { join } from "node:path";
-import { isObject, readError, readExactlySync, readJsonObject, show } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { isObject, readError, readExactlySync, readJsonObject, show } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import type { DocumentKind } from "./document.ts";
 import { idOf } from "./encode.ts";
 

@@ -6,7 +6,7 @@
  * first to finish gives it the name; the others find the same content there and drop theirs.
  */
 import { join } from "node:path";
-import { ioError } from "../checkpoint/files.ts";
+import { ioError } from "../base/files.ts";
 import type { DocumentKind } from "./document.ts";
 import {
   LENGTHS_FILE,

@@ -7,8 +7,8 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { readError, statIfExists } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { readError, statIfExists } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import type { Document } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
 import { chunksOf, type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";

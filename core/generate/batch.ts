@@ -6,9 +6,9 @@
  * known, so that it never waits for the host. What surprises: such a step may turn out to be in vain
  * for a request that ended with the token before; nobody looks at what it gave then.
  */
-import { notFinite } from "../errors.ts";
+import { notFinite } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
-import { GREEDY, sample, samplingNumbers } from "../sampling.ts";
+import { GREEDY, sample, samplingNumbers } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, type PromptHead } from "./prefill.ts";

@@ -9,7 +9,7 @@
  *
  * Beams are sequences of one batch; how they get from one row to another is in `beam_cache.ts`.
  */
-import { notFinite } from "../errors.ts";
+import { notFinite } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";

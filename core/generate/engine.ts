@@ -6,7 +6,7 @@
  * instead of being padded to a few fixed shapes.
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../base/errors.ts";
 import type { Program } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/forward.ts";

@@ -1,7 +1,7 @@
 /**
  * Feeds a prompt to a model in chunks, so that memory does not grow with its length.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { ForwardOptions } from "../model/forward.ts";
 import type { Device, HostArray } from "../runtime/device.ts";

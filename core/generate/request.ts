@@ -1,6 +1,6 @@
 /** What generating is asked for, and what it answers. */
-import type { RandomStream } from "../random.ts";
-import type { SamplingOptions } from "../sampling.ts";
+import type { RandomStream } from "../base/random.ts";
+import type { SamplingOptions } from "../base/sampling.ts";
 
 /** Why a text ended: an end token, a stop string, or the token limit. */
 export type FinishReason = "eos" | "stop" | "length";

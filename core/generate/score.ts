@@ -5,7 +5,7 @@
  * before) and fed in chunks through the KV cache, so memory does not grow with length. Only positions
  * whose next token is asked for reach the output matrix.
  */
-import { notFinite } from "../errors.ts";
+import { notFinite } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, CHUNK } from "./prefill.ts";

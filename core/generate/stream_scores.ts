@@ -6,7 +6,7 @@
  * pass. What surprises: a stream alone still ran through its own prefix, so it is no model without
  * ParScale.
  */
-import { notFinite } from "../errors.ts";
+import { notFinite } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import { checkTokens } from "./prefill.ts";
 import { feedPieces, type Piece, slotsFor } from "./score.ts";

@@ -5,7 +5,7 @@
  * tokens that count as cached need never have been computed, since a step takes as long whatever the
  * slots hold.
  */
-import { GREEDY, samplingNumbers } from "../sampling.ts";
+import { GREEDY, samplingNumbers } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { chunkOf } from "./prefill.ts";

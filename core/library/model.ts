@@ -8,11 +8,11 @@ import { openCheckpoint } from "../checkpoint/open.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { Engine } from "../generate/engine.ts";
 import { generate } from "../generate/generate.ts";
-import { GREEDY, type SamplingOptions } from "../sampling.ts";
+import { GREEDY, type SamplingOptions } from "../base/sampling.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { RandomStream } from "../random.ts";
+import { RandomStream } from "../base/random.ts";
 import {
   type DeviceChoice,
   type ElementChoice,

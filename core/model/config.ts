@@ -5,12 +5,12 @@
  * is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
  * `prefix` is set.
  */
-import type { WeightType } from "../widen.ts";
+import type { WeightType } from "../base/dtype.ts";
 
 /** Which block the checkpoint uses: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k. */
 export type Family = "qwen2" | "qwen3";
 
-export type { WeightType } from "../widen.ts";
+export type { WeightType } from "../base/dtype.ts";
 
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {

@@ -20,7 +20,7 @@ import type { Program, Value } from "../graph/types.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
 import { sampleTokens } from "../ops/sample.ts";
 import { tokenLogprobs } from "../ops/token_logprobs.ts";
-import { SAMPLING_NUMBERS } from "../sampling.ts";
+import { SAMPLING_NUMBERS } from "../base/sampling.ts";
 import { type ModelConfig, plainConfig } from "./config.ts";
 import { mixAndProject, parameterDeclarer, runLayers, tablesByRows } from "./parscale.ts";
 import type { BlockContext } from "./qwen.ts";

@@ -9,7 +9,7 @@
  * and not on sharding, order or which other tensors are made. The official initialiser leaves the
  * prefixes untouched, so whoever creates a ParScale model has to write every one of these.
  */
-import { RandomStream } from "../random.ts";
+import { RandomStream } from "../base/random.ts";
 import { elementCount, type ParameterSpec } from "./parameters.ts";
 
 const STANDARD_DEVIATION = 0.02;

@@ -11,7 +11,7 @@ import { reshape, slice, transpose } from "../graph/primitives.ts";
 import type { Program, Value } from "../graph/types.ts";
 import { silu } from "../ops/activation.ts";
 import { linear } from "../ops/linear.ts";
-import { RandomStream } from "../random.ts";
+import { RandomStream } from "../base/random.ts";
 import type { ModelConfig } from "./config.ts";
 import type { Substitute } from "./loss.ts";
 import { elementCount, type ParameterSpec } from "./parameters.ts";

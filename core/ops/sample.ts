@@ -5,13 +5,13 @@
  * host, so a seed gives the same text everywhere.
  *
  * What surprises: it has no decomposition, since a search is not arithmetic; its meaning is `sample` of
- * core/sampling.ts, and only devices that say so (`drawsTokens`) know it.
+ * core/base/sampling.ts, and only devices that say so (`drawsTokens`) know it.
  *
  * Kernel: forward/sample.
  */
 import type { Builder } from "../graph/builder.ts";
 import { formatType, type Op, type Value } from "../graph/types.ts";
-import { SAMPLING_NUMBERS } from "../sampling.ts";
+import { SAMPLING_NUMBERS } from "../base/sampling.ts";
 
 export const sampleOp: Op = {
   name: "sample",

@@ -4,7 +4,7 @@
  * A mapped checkpoint costs no copy and no memory until its pages are read. What surprises: nothing
  * here is collected; whoever maps must unmap, and an address used after that is a crash.
  */
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../base/errors.ts";
 import { LIBC } from "./libc.ts";
 
 const SYMBOLS = {

@@ -1,7 +1,7 @@
 /**
  * Opens devices by name; nothing of a device is loaded before it is asked for.
  */
-import { UsageError } from "../errors.ts";
+import { UsageError } from "../base/errors.ts";
 import type { Device, DeviceName } from "./device.ts";
 
 export type { Device, DeviceName } from "./device.ts";

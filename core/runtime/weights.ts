@@ -1,6 +1,6 @@
 /** Weights as float32 in host memory, wherever and however they are stored. */
 import { elementCount, tensorBytes, type TensorType } from "../graph/types.ts";
-import { type WeightType, widenInto } from "../widen.ts";
+import { type WeightType, widenInto } from "../base/dtype.ts";
 import type { FileTensor, HostTensor } from "./device.ts";
 
 /** The stored type of a weight, which must be a floating-point one. */

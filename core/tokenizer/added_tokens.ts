@@ -5,8 +5,8 @@
  * which list the same tokens or add to each other. Not all of them are "special": `<tool_call>` is
  * found as one token in any text and stays when special tokens are left out of decoded text.
  */
-import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { isObject, type JsonObject, show } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import { MAX_TOKEN_ID } from "./vocabulary.ts";
 import type { WordSplitter } from "./word_splitter.ts";
 

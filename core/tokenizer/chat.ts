@@ -5,8 +5,8 @@
  * written out, to be encoded as it is. Blocks are trimmed as in Hugging Face's transformers
  * (trim_blocks, lstrip_blocks), without which the prompt has line feeds no model has seen.
  */
-import { isObject, show } from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+import { isObject, show } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import type { TokenizerInfo } from "./types.ts";
 
 /** One message; templates may use more fields than these. */

@@ -5,7 +5,7 @@
  * parsed JSON, with `null` in their places. Also says whether the rest describes Qwen's layout, the
  * one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
  */
-import { isObject, type JsonObject, parseJsonObject } from "../checkpoint/files.ts";
+import { isObject, type JsonObject, parseJsonObject } from "../base/files.ts";
 import type { Span } from "./table_reader.ts";
 import { QWEN_PATTERN } from "./word_splitter.ts";
 

@@ -7,8 +7,8 @@
  * comes from decoding a sliding window of ids.
  */
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
-import { isObject, type JsonObject, show } from "../checkpoint/files.ts";
-import { DataError, ParscaleError } from "../errors.ts";
+import { isObject, type JsonObject, show } from "../base/files.ts";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import type { AddedToken } from "./added_tokens.ts";
 import {
   type DecodeOptions,

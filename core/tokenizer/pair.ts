@@ -6,7 +6,7 @@
  * nothing checks that the context's own tokens begin the whole. Where a merge crosses the border, they
  * are used all the same, so that published scores can be reproduced.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 
 /** What `encodePair` needs of a tokenizer. */
 interface Encoder {

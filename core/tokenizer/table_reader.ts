@@ -8,7 +8,7 @@
  * What surprises: a token that is not spelled in the byte alphabet is no error of the file but means
  * that the layout is another one; it is reported by throwing `NotByteLevel`.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { BYTE_OF_CODE, spellBytes } from "./byte_alphabet.ts";
 import { MergeTable } from "./merges.ts";
 import { MAX_TOKEN_ID, Vocabulary } from "./vocabulary.ts";

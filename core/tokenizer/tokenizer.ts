@@ -13,8 +13,8 @@ import {
   readJsonObject,
   show,
   statIfExists,
-} from "../checkpoint/files.ts";
-import { DataError } from "../errors.ts";
+} from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
 import { isQwenLayout, takeApart, type TokenizerFile } from "./file_layout.ts";

@@ -1,5 +1,5 @@
 /** What every tokenizer offers, whichever code does the work. */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 
 /** How text becomes ids. */
 export interface EncodeOptions {

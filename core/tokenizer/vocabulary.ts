@@ -5,7 +5,7 @@
  * bytes by id and id by bytes. No token ever becomes a string here: making 150,000 strings and a Map
  * of them is most of what opening a tokenizer would cost otherwise.
  */
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { spellBytes, unspell } from "./byte_alphabet.ts";
 
 /** Ids from here on are refused: no vocabulary is near, and tables are as long as the highest id. */

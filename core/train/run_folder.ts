@@ -13,10 +13,10 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
-import { ioError, type JsonObject, readJsonObject, statIfExists } from "../checkpoint/files.ts";
+import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
-import { DataError, UsageError } from "../errors.ts";
+import { DataError, UsageError } from "../base/errors.ts";
 
 const CONFIG = "config.json", METRICS = "metrics.jsonl";
 

@@ -18,7 +18,7 @@ import type { Program } from "../graph/types.ts";
 import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { buildFold } from "../model/reparameterize.ts";
 import type { HostArray, Weights } from "../runtime/device.ts";
-import { ELEMENT_BYTES, narrow } from "../widen.ts";
+import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
 import type { ModelSource } from "./model_source.ts";
 import type { Trainer } from "./trainer.ts";
 

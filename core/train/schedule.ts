@@ -14,7 +14,7 @@
  * number; the straight line here needs none and ends exactly at `minFactor`. What may surprise: the
  * first step has 1 / warmup, not 0, so that no step is without effect.
  */
-import { UsageError } from "../errors.ts";
+import { UsageError } from "../base/errors.ts";
 
 /** Shape of a schedule. */
 export interface ScheduleOptions {

@@ -7,7 +7,7 @@
  * end. What may surprise: TFRecord's checksums are CRC-32C, not the CRC-32 of zip files, rotated
  * and with a constant added, since a checksum of data that holds checksums is a weak one.
  */
-import { EnvironmentError } from "../errors.ts";
+import { EnvironmentError } from "../base/errors.ts";
 
 /** Where the time comes from. */
 export interface EventWriterOptions {

@@ -4,7 +4,7 @@
  * One step is: `accumulate` for each micro-batch (forward and backward pass; gradients are sums over
  * tokens, so micro-batches add up), then `update`. Nothing here knows files, schedules or data.
  */
-import { NumericalError } from "../errors.ts";
+import { NumericalError } from "../base/errors.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/types.ts";

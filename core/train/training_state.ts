@@ -6,11 +6,11 @@
  *
  * The model beside it may be rounded to a narrower type and its prefixes folded, hence the values.
  */
-import { type JsonObject, readExactlySync, readJsonObject } from "../checkpoint/files.ts";
+import { type JsonObject, readExactlySync, readJsonObject } from "../base/files.ts";
 import { openFile } from "../checkpoint/read.ts";
 import { readHeader } from "../checkpoint/safetensors.ts";
 import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
-import { DataError } from "../errors.ts";
+import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
 import type { GroupTensors } from "./optimizer.ts";
 import type { Trainer } from "./trainer.ts";

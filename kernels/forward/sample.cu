@@ -4,7 +4,7 @@
 //      top-p, min-p, and a draw from [0, 1) in two parts
 // out  tokens [N] i32, −1 where a logit is NaN
 // saved for backward: nothing
-// reference: core/sampling.ts, equal but for draws within 1e-6 of the border between two tokens.
+// reference: core/base/sampling.ts, equal but for draws within 1e-6 of the border between two tokens.
 // Not yet run on a GPU.
 //
 // A block has one row. Tokens stand in an order, larger logits first and lower ids first among

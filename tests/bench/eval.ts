@@ -10,9 +10,13 @@
  * GSM8K answers are read and graded.
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { readTaskData } from "../../core/eval/data_folder.ts";
-import { documentsOf, type LikelihoodRequest, requestsOf } from "../../core/eval/documents.ts";
-import { RequestEncoder } from "../../core/eval/encode.ts";
+import { readTaskData } from "../../core/eval/harness/data_folder.ts";
+import {
+  documentsOf,
+  type LikelihoodRequest,
+  requestsOf,
+} from "../../core/eval/harness/documents.ts";
+import { RequestEncoder } from "../../core/eval/harness/encode.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { scoreBatch } from "../../core/generate/score.ts";

@@ -7,7 +7,7 @@
  * The sandbox is measured with its snapshot and expected results in the cache, as in every
  * evaluation but the first; its start is shown apart. Budget: a fifth of the processes' time.
  */
-import { openGrader, readProblems } from "../../core/eval/code/mod.ts";
+import { openGrader, readProblems } from "../../core/eval/grading/code/mod.ts";
 
 const DATA = new URL("../../fixtures/eval/data/", import.meta.url).pathname;
 

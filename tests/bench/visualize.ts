@@ -10,7 +10,7 @@
 import { drawPage } from "../../cli/visualize/html.ts";
 import { labelsOf } from "../../cli/visualize/look.ts";
 import { studyTexts } from "../../cli/visualize/result.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 
 const COUNT = Number(Deno.args[0] ?? 100_000);

@@ -1,6 +1,6 @@
 /** `parscale compare` as a black box: models, folders, the paper's table, regressions, misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { differenceOfMeans, pairedDifference } from "../../core/eval/paired.ts";
+import { differenceOfMeans, pairedDifference } from "../../core/eval/harness/paired.ts";
 import { DATA } from "./eval_testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";

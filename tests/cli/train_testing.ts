@@ -5,7 +5,7 @@
 import { assertEquals } from "@std/assert";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
-import { weightType } from "../../core/widen.ts";
+import { weightType } from "../../core/base/dtype.ts";
 import { EXPECTED, jsonLines, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { openBeamCache, type SelectedBeams } from "../../core/generate/beam_cache.ts";
 import type { Engine } from "../../core/generate/engine.ts";
 import type { KvCache } from "../../core/generate/kv_cache.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { HostTensor } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { openGolden } from "./goldens.ts";

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../core/generate/beam_search.ts";
 import type { KvCache } from "../../core/generate/kv_cache.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { CUDA, openTestCuda } from "./devices.ts";

@@ -13,7 +13,7 @@ import { mul, reshape, sum } from "../../core/graph/primitives.ts";
 import { elementCount, type Program, type Shape } from "../../core/graph/types.ts";
 import { buildLoss } from "../../core/model/loss.ts";
 import { attention } from "../../core/ops/attention.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
 import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";
 import { assertNear, drawNarrow, launchesOf } from "./cuda_checks.ts";

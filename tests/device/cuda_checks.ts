@@ -2,7 +2,7 @@
 import { assert } from "@std/assert";
 import { prepare } from "../../core/graph/rewrite.ts";
 import type { Program } from "../../core/graph/types.ts";
-import type { RandomStream } from "../../core/random.ts";
+import type { RandomStream } from "../../core/base/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
 import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
 import type {
@@ -11,7 +11,7 @@ import type {
   KernelLaunch,
   Step,
 } from "../../core/runtime/cuda/lowering/types.ts";
-import { narrow, widen } from "../../core/widen.ts";
+import { narrow, widen } from "../../core/base/dtype.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
 export function drawNarrow(random: RandomStream, count: number, size: number): number[] {

@@ -11,7 +11,7 @@ import { reshape } from "../../core/graph/primitives.ts";
 import { elementCount, type Program, type Shape } from "../../core/graph/types.ts";
 import { swiglu } from "../../core/ops/activation.ts";
 import { linear } from "../../core/ops/linear.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { kernelSource } from "../../core/runtime/cuda/kernel_sources.ts";
 import { kernelNamed } from "../../core/runtime/cuda/kernel_table.ts";
 import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";

@@ -4,10 +4,10 @@
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { NumericalError } from "../../core/errors.ts";
+import { NumericalError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { generate, type GenerationRequest } from "../../core/generate/generate.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type {
   Device,
   DeviceTensor,
@@ -20,7 +20,7 @@ import { KernelLoader } from "../../core/runtime/cuda/kernel_loader.ts";
 import { TokenRing } from "../../core/runtime/cuda/token_ring.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
-import { GREEDY, type SamplingOptions } from "../../core/sampling.ts";
+import { GREEDY, type SamplingOptions } from "../../core/base/sampling.ts";
 import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";
 import { CUDA, openEmulated, openTestCuda, reference } from "./devices.ts";
 import { modelFolder, openGolden } from "./goldens.ts";

@@ -1,16 +1,20 @@
 /** Scores and greedy texts of benchmark rows equal those of lm-evaluation-harness. */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { readTaskData } from "../../core/eval/data_folder.ts";
-import { documentsOf, type LikelihoodRequest, requestsOf } from "../../core/eval/documents.ts";
-import { RequestEncoder } from "../../core/eval/encode.ts";
+import { readTaskData } from "../../core/eval/harness/data_folder.ts";
+import {
+  documentsOf,
+  type LikelihoodRequest,
+  requestsOf,
+} from "../../core/eval/harness/documents.ts";
+import { RequestEncoder } from "../../core/eval/harness/encode.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/sampling.ts";
+import { GREEDY } from "../../core/base/sampling.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
 import { scoreSets } from "../../core/generate/score_sets.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { type ChatMessage, renderChat } from "../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";

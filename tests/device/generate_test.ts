@@ -1,7 +1,7 @@
 /** Continuous batching: a request's result depends on nothing but the request. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { NumericalError } from "../../core/errors.ts";
+import { NumericalError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import {
   type FinishReason,
@@ -9,8 +9,8 @@ import {
   type GenerationEvent,
   type GenerationRequest,
 } from "../../core/generate/generate.ts";
-import { GREEDY, type SamplingOptions } from "../../core/sampling.ts";
-import { RandomStream } from "../../core/random.ts";
+import { GREEDY, type SamplingOptions } from "../../core/base/sampling.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { modelFolder, openGolden, readExpected } from "./goldens.ts";
 

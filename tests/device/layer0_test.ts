@@ -6,7 +6,7 @@ import { elementCount, type Program, type Shape } from "../../core/graph/types.t
 import { buildForward } from "../../core/model/forward.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { repeatStreams } from "../../core/ops/repeat_streams.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { devices } from "./devices.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "./goldens.ts";

@@ -1,6 +1,6 @@
 /** The library that `mod.ts` is when it is imported. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { openModel, run } from "../../mod.ts";
 
 const MODEL = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;

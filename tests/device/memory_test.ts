@@ -1,6 +1,6 @@
 /** Memory outside the heap: what is mapped is returned, and errors say what is wrong. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { EnvironmentError } from "../../core/errors.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
 import { MemoryMap } from "../../core/runtime/memory_map.ts";
 import { withScratch } from "../cli/run.ts";
 import { moduleAt, runChild } from "./child.ts";

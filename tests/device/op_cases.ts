@@ -22,7 +22,7 @@ import { rmsNorm } from "../../core/ops/rms_norm.ts";
 import { rope } from "../../core/ops/rope.ts";
 import { softmax } from "../../core/ops/softmax.ts";
 import { tokenLogprobs } from "../../core/ops/token_logprobs.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device, HostArray } from "../../core/runtime/device.ts";
 
 /** A program over one op, and what is special about its inputs. */

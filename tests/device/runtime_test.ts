@@ -4,7 +4,7 @@ import { Builder } from "../../core/graph/builder.ts";
 import { matmul, writeSlots } from "../../core/graph/primitives.ts";
 import { elementCount, type Program, type Shape, type Value } from "../../core/graph/types.ts";
 import { attention } from "../../core/ops/attention.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device, HostArray, Weights } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { withScratch } from "../cli/run.ts";

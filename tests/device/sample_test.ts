@@ -2,9 +2,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { Builder } from "../../core/graph/builder.ts";
 import { sampleTokens } from "../../core/ops/sample.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
-import { GREEDY, sample, samplingNumbers, type SamplingOptions } from "../../core/sampling.ts";
+import { GREEDY, sample, samplingNumbers, type SamplingOptions } from "../../core/base/sampling.ts";
 import { CUDA, openTestCuda, reference } from "./devices.ts";
 
 /** Draws one token from each of some rows. */

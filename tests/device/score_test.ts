@@ -1,10 +1,10 @@
 /** Scoring: company, padding and chunks change nothing but the last bits. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { DataError, NumericalError } from "../../core/errors.ts";
+import { DataError, NumericalError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden } from "./goldens.ts";
 

@@ -1,11 +1,11 @@
 /** The `streams` head: what each stream predicts alone, on every device and against direct sums. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { scoreStreams } from "../../core/generate/stream_scores.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";

@@ -7,9 +7,9 @@
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import * as tf from "@tensorflow/tfjs-core";
-import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { generate } from "../../core/generate/generate.ts";
-import { GREEDY } from "../../core/sampling.ts";
+import { GREEDY } from "../../core/base/sampling.ts";
 import { Builder } from "../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../core/graph/differentiate.ts";
 import {
@@ -23,7 +23,7 @@ import {
 } from "../../core/graph/primitives.ts";
 import { prepare } from "../../core/graph/rewrite.ts";
 import type { Program, Value } from "../../core/graph/types.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { openDevice } from "../../core/runtime/mod.ts";
 import { TfjsDevice } from "../../core/runtime/tfjs/device.ts";

@@ -1,8 +1,8 @@
 /** The golden training runs, gradient accumulation and clipping on every device. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { NumericalError } from "../../core/errors.ts";
-import { RandomStream } from "../../core/random.ts";
+import { NumericalError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";

@@ -12,12 +12,12 @@ import {
   assertThrows,
 } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { EnvironmentError, UsageError } from "../../core/errors.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { Builder } from "../../core/graph/builder.ts";
 import { add, mul, sin } from "../../core/graph/primitives.ts";
 import type { Program } from "../../core/graph/types.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { openDevice } from "../../core/runtime/mod.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";

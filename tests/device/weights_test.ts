@@ -6,7 +6,7 @@ import { Builder } from "../../core/graph/builder.ts";
 import { elementCount, tensorBytes } from "../../core/graph/types.ts";
 import { embedding } from "../../core/ops/embedding.ts";
 import { linear } from "../../core/ops/linear.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { FileTensor, HostTensor, Weights } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnx/device.ts";
 import { dequantize, quantize } from "../../core/runtime/onnx/quantize.ts";

@@ -11,7 +11,7 @@
  * tests run in parallel.
  */
 import { createHash } from "node:crypto";
-import { EnvironmentError } from "../../core/errors.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
 import type { CompileTarget, Cubin, KernelSource } from "../../core/runtime/cuda/nvrtc.ts";
 import boxes from "./boxes.hpp" with { type: "text" };
 import context from "./context.hpp" with { type: "text" };

@@ -5,7 +5,7 @@
  * graph.
  */
 import { assertEquals } from "@std/assert";
-import { narrow, widen } from "../../core/widen.ts";
+import { narrow, widen } from "../../core/base/dtype.ts";
 import { type Bench, type Type, values } from "./testing.ts";
 
 /** Operands and result of one product of row-major matrices: whose columns are the rows of whom. */

@@ -6,7 +6,7 @@
  * which also checks the guards. What surprises: results are there only after `finish`.
  */
 import { assertEquals } from "@std/assert";
-import { narrow, widen } from "../../core/widen.ts";
+import { narrow, widen } from "../../core/base/dtype.ts";
 import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
 import {

@@ -1,7 +1,7 @@
 /** A training run of a small model, twice: the loss falls, and both are equal to the bit. */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";

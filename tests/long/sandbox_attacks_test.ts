@@ -5,7 +5,7 @@
  * the expected values must be unchanged.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { type CodeProblem, type Grader, openGrader } from "../../core/eval/code/mod.ts";
+import { type CodeProblem, type Grader, openGrader } from "../../core/eval/grading/code/mod.ts";
 import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
 import { ATTACKS, HONEST } from "./sandbox_attacks.ts";
 

@@ -10,7 +10,7 @@ import {
   type CodeProblem,
   openGrader,
   readProblems,
-} from "../../core/eval/code/mod.ts";
+} from "../../core/eval/grading/code/mod.ts";
 
 const DATA = new URL("../../fixtures/eval/data/", import.meta.url).pathname;
 const PLUS_INPUTS = Deno.env.get("PARSCALE_LONG_TESTS") === "1" ? Infinity : 8;

@@ -1,7 +1,7 @@
 /** Where caches lie, with and without a home. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { cacheFolder } from "../../core/cache_folder.ts";
-import { EnvironmentError } from "../../core/errors.ts";
+import { cacheFolder } from "../../core/base/cache_folder.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
 
 const from = (env: Record<string, string>) => cacheFolder((name) => env[name]);
 

@@ -6,8 +6,8 @@ import { assert, assertEquals } from "@std/assert";
 import { convert } from "../../core/checkpoint/convert.ts";
 import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { ParscaleError } from "../../core/errors.ts";
-import { RandomStream } from "../../core/random.ts";
+import { ParscaleError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { MODELS, readRaw, withScratch } from "./checkpoint_testing.ts";
 
 const CASES = 2400;

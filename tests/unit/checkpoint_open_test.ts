@@ -4,9 +4,9 @@ import { parseConfig } from "../../core/checkpoint/config.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { checkFinite, readTensor } from "../../core/checkpoint/read.ts";
 import { writeWeights } from "../../core/checkpoint/write.ts";
-import { findNonFinite, narrow, widen } from "../../core/widen.ts";
+import { findNonFinite, narrow, widen } from "../../core/base/dtype.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { countParameters, parameterSpecs } from "../../core/model/parameters.ts";
 import {
   copyModel,

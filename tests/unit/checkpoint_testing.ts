@@ -1,7 +1,7 @@
 /** Shared by the checkpoint tests: scratch folders, altered configs, hand-made weight files. */
 import { parseConfig } from "../../core/checkpoint/config.ts";
 import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
-import { ParscaleError } from "../../core/errors.ts";
+import { ParscaleError } from "../../core/base/errors.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 
 export { withScratch } from "../cli/run.ts";

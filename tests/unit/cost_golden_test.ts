@@ -23,7 +23,7 @@ import { listOddities, officialRates } from "../../core/analysis/cost_oddities.t
 import { paperCost, printedLine } from "../../core/analysis/cost_paper.ts";
 import { DEVICES, findDevice, peakTflops, ratesOf } from "../../core/analysis/devices.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 
 const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;

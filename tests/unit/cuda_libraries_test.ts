@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseCompileLog } from "../../core/runtime/cuda/compile_log.ts";
 import { CubinCache, cubinKey } from "../../core/runtime/cuda/cubin_cache.ts";
-import { EnvironmentError } from "../../core/errors.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
 import { type Host, libraryPaths, openLibrary } from "../../core/runtime/cuda/libraries.ts";
 import { architectureOf, compileOptions, Nvrtc } from "../../core/runtime/cuda/nvrtc.ts";
 import type { NvrtcSymbols, SymbolsOf } from "../../core/runtime/cuda/symbols.ts";

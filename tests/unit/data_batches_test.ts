@@ -9,8 +9,8 @@ import {
   splitDocuments,
 } from "../../core/data/batches.ts";
 import { openTokens } from "../../core/data/tokenize.ts";
-import { DataError } from "../../core/errors.ts";
-import { RandomStream } from "../../core/random.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { userError, withScratch } from "./checkpoint_testing.ts";
 import { jsonLines, tokensInMemory } from "./data_testing.ts";
 

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Document, toDocument } from "../../core/data/document.ts";
 import { countTargets, encodeDocument, idOf } from "../../core/data/encode.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { userError } from "./checkpoint_testing.ts";
 import { TOKENIZER } from "./data_testing.ts";

@@ -1,8 +1,8 @@
 /** Protects the planning of rows: nothing lost, nothing twice, rows full. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type PlanOptions, planRows, type RowPlan } from "../../core/data/pack.ts";
-import { DataError } from "../../core/errors.ts";
-import { RandomStream } from "../../core/random.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { userError } from "./checkpoint_testing.ts";
 
 const OPTIONS: PlanOptions = { tokens: 10, pack: true, splittable: () => true };

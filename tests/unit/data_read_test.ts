@@ -1,6 +1,6 @@
 /** Protects the readers: every format and packing, and what each bad file is told. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { userError, withScratch } from "./checkpoint_testing.ts";
 import { bytesOf, DATA, gzip, jsonLines, readAll, streamOf, zstd } from "./data_testing.ts";
 

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { relative } from "node:path";
 import { resolveSources } from "../../core/data/sources.ts";
-import { DataError, UsageError } from "../../core/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { userError, withScratch } from "./checkpoint_testing.ts";
 import { DATA } from "./data_testing.ts";
 

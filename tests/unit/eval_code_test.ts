@@ -6,10 +6,10 @@ import {
   assertStringIncludes,
   assertThrows,
 } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
-import { allclose } from "../../core/eval/code/allclose.ts";
-import { arrayTexts, objectTexts } from "../../core/eval/code/json_text.ts";
-import { compareWith } from "../../core/eval/code/comparison.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { allclose } from "../../core/eval/grading/code/allclose.ts";
+import { arrayTexts, objectTexts } from "../../core/eval/grading/code/json_text.ts";
+import { compareWith } from "../../core/eval/grading/code/comparison.ts";
 import {
   type Benchmark,
   CODE_TOKENS,
@@ -20,9 +20,9 @@ import {
   openGrader,
   readProblems,
   truncate,
-} from "../../core/eval/code/mod.ts";
+} from "../../core/eval/grading/code/mod.ts";
 import { answerIn, line, lines } from "../../core/eval/sandbox/protocol.ts";
-import { equal, parseValue } from "../../core/eval/code/values.ts";
+import { equal, parseValue } from "../../core/eval/grading/code/values.ts";
 
 const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
 const FILES: Readonly<Record<Benchmark, string>> = {

@@ -1,6 +1,6 @@
 /** IFEval: every checker, the two tokenizers, the language detector and the four means. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import {
   CHECKERS,
   checkResponse,
@@ -8,15 +8,15 @@ import {
   loadLanguageTools,
   requireInstructions,
   UNDEFINED_KEYS,
-} from "../../core/eval/ifeval/mod.ts";
-import { type DocumentScore, summarize } from "../../core/eval/results.ts";
-import { Row } from "../../core/eval/row.ts";
+} from "../../core/eval/grading/ifeval/mod.ts";
+import { type DocumentScore, summarize } from "../../core/eval/harness/results.ts";
+import { Row } from "../../core/eval/harness/row.ts";
 import { ifeval } from "../../core/eval/tasks/ifeval.ts";
-import { gramsOf } from "../../core/eval/ifeval/grams.ts";
-import { detectLanguage, languageProbabilities } from "../../core/eval/ifeval/language.ts";
-import { splitSentences } from "../../core/eval/ifeval/punkt.ts";
-import { isPythonJson } from "../../core/eval/ifeval/python_json.ts";
-import { splitWords } from "../../core/eval/ifeval/treebank.ts";
+import { gramsOf } from "../../core/eval/grading/ifeval/grams.ts";
+import { detectLanguage, languageProbabilities } from "../../core/eval/grading/ifeval/language.ts";
+import { splitSentences } from "../../core/eval/grading/ifeval/punkt.ts";
+import { isPythonJson } from "../../core/eval/grading/ifeval/python_json.ts";
+import { splitWords } from "../../core/eval/grading/ifeval/treebank.ts";
 
 const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
 const tools = await loadLanguageTools();

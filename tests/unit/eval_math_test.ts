@@ -1,15 +1,15 @@
 /** GSM8K and Minerva MATH: extraction, normalisation and equality of answers. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
-import { isEquivalent } from "../../core/eval/math/equivalence.ts";
-import { exactMatch, flexibleExtract, strictMatch } from "../../core/eval/math/gsm8k.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { isEquivalent } from "../../core/eval/grading/math/equivalence.ts";
+import { exactMatch, flexibleExtract, strictMatch } from "../../core/eval/grading/math/gsm8k.ts";
 import {
   boxedAnswer,
   extractAnswer,
   lastBoxed,
   normalizeAnswer,
   unboxed,
-} from "../../core/eval/math/minerva.ts";
+} from "../../core/eval/grading/math/minerva.ts";
 
 const GOLDEN = new URL("../../fixtures/golden/eval/", import.meta.url).pathname;
 

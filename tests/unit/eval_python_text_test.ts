@@ -1,6 +1,6 @@
 /** Python's string methods and regular expressions. Expected values come from Python 3.11. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import {
   capitalize,
   codePointLength,
@@ -10,7 +10,7 @@ import {
   pythonRegex,
   rstrip,
   strip,
-} from "../../core/eval/python_text.ts";
+} from "../../core/eval/python/text.ts";
 
 /** All matches of a pattern. */
 function find(pattern: string, text: string, flags = ""): string[] {

@@ -1,8 +1,8 @@
 /** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, to the letter. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { createHash } from "node:crypto";
-import { UsageError } from "../../core/errors.ts";
-import { readTaskData } from "../../core/eval/data_folder.ts";
+import { UsageError } from "../../core/base/errors.ts";
+import { readTaskData } from "../../core/eval/harness/data_folder.ts";
 import {
   type Document,
   documentsOf,
@@ -10,11 +10,11 @@ import {
   type Request,
   requestsOf,
   type TextRequest,
-} from "../../core/eval/documents.ts";
-import { parsePythonLiteral } from "../../core/eval/python_literal.ts";
-import { Row } from "../../core/eval/row.ts";
-import { PythonRandom } from "../../core/eval/sampler.ts";
-import type { ChoiceQuestion } from "../../core/eval/task.ts";
+} from "../../core/eval/harness/documents.ts";
+import { parsePythonLiteral } from "../../core/eval/python/literal.ts";
+import { Row } from "../../core/eval/harness/row.ts";
+import { PythonRandom } from "../../core/eval/harness/sampler.ts";
+import type { ChoiceQuestion } from "../../core/eval/harness/task.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { type ChatMessage, renderChat } from "../../core/tokenizer/chat.ts";
 import { encodePair } from "../../core/tokenizer/pair.ts";

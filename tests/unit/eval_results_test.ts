@@ -1,10 +1,10 @@
 /** From answers to scores: choices, stop strings, means, and the paper's tables. */
 import { assert, assertEquals } from "@std/assert";
 import { paperTables, parseBounds, shortfalls, summarizeAll } from "../../cli/eval/results.ts";
-import { cutAtStops } from "../../core/eval/predict.ts";
-import { choiceMetrics, type DocumentScore, summarize } from "../../core/eval/results.ts";
+import { cutAtStops } from "../../core/eval/harness/predict.ts";
+import { choiceMetrics, type DocumentScore, summarize } from "../../core/eval/harness/results.ts";
 import { codeMetrics } from "../../core/eval/tasks/code.ts";
-import { choiceQuestion } from "../../core/eval/task.ts";
+import { choiceQuestion } from "../../core/eval/harness/task.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
 
 const GOLDEN = new URL("../../fixtures/golden/eval/", import.meta.url).pathname;

@@ -12,7 +12,7 @@ import {
 } from "../../core/analysis/law.ts";
 import { parseObservations } from "../../core/analysis/observations.ts";
 import { bootstrap, intervalOf, jackknife, PARAMETERS } from "../../core/analysis/uncertainty.ts";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 
 const PATH = new URL("../../fixtures/analysis/scaling-law.json", import.meta.url);
 const GOLDEN = JSON.parse(Deno.readTextFileSync(PATH)).datasets["stack-v2-python"];

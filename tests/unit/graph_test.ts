@@ -12,7 +12,7 @@ import {
 } from "../../core/graph/rewrite.ts";
 import { elementCount, type Program, type Value } from "../../core/graph/types.ts";
 import { softmax } from "../../core/ops/softmax.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { EVALUATE, type Operand } from "../../core/runtime/reference/evaluate.ts";
 

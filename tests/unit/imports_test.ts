@@ -1,26 +1,26 @@
-/** The house rules that a machine can check: who may import whom, who may touch what. */
+/** Rules of the codebase that a program can check: which module may import which. */
 import { assertEquals } from "@std/assert";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
-/** Allowed directions. A folder may always import itself; `core` alone means the files beside it. */
+/** Allowed directions. A module may always import itself. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
-  "core": [],
-  "core/graph": ["core"],
-  "core/ops": ["core/graph", "core"],
-  "core/runtime": ["core/graph", "core", "kernels"],
-  "core/model": ["core/ops", "core/graph", "core"],
-  "core/checkpoint": ["core/model", "core"],
-  "core/tokenizer": ["core/checkpoint", "core"],
-  "core/data": ["core/tokenizer", "core/checkpoint", "core"],
-  "core/generate": ["core/model", "core/runtime", "core/graph", "core"],
-  "core/analysis": ["core/model", "core"],
+  "core/base": [],
+  "core/graph": ["core/base"],
+  "core/ops": ["core/graph", "core/base"],
+  "core/runtime": ["core/graph", "core/base", "kernels"],
+  "core/model": ["core/ops", "core/graph", "core/base"],
+  "core/checkpoint": ["core/model", "core/base"],
+  "core/tokenizer": ["core/checkpoint", "core/base"],
+  "core/data": ["core/tokenizer", "core/checkpoint", "core/base"],
+  "core/generate": ["core/model", "core/runtime", "core/graph", "core/base"],
+  "core/analysis": ["core/model", "core/base"],
   "core/eval": [
     "core/generate",
     "core/data",
     "core/tokenizer",
     "core/checkpoint",
-    "core",
+    "core/base",
   ],
   "core/train": [
     "core/data",
@@ -29,7 +29,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/runtime",
     "core/ops",
     "core/graph",
-    "core",
+    "core/base",
   ],
   "core/library": [
     "core/generate",
@@ -37,10 +37,10 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/runtime",
     "core/model",
     "core/tokenizer",
-    "core",
+    "core/base",
   ],
   "cli": [
-    "core",
+    "core/base",
     "core/analysis",
     "core/checkpoint",
     "core/data",
@@ -71,8 +71,8 @@ function* sources(folder: string): Generator<Source> {
 
 const ALL = [...sources("core"), ...sources("cli")];
 
-/** The room a file lies in: `core/graph`, `core`, `cli`. */
-function room(path: string): string {
+/** The module a file belongs to: `core/graph`, `cli`. */
+function moduleOf(path: string): string {
   const [top, second, ...rest] = path.split("/");
   return top === "core" && rest.length > 0 ? `core/${second}` : top!;
 }
@@ -85,9 +85,9 @@ function importsOf({ path, text }: Source): string[] {
 
 Deno.test("imports follow the allowed directions", () => {
   const wrong = ALL.flatMap((source) => {
-    const from = room(source.path);
+    const from = moduleOf(source.path);
     return importsOf(source)
-      .filter((to) => room(to) !== from && !ALLOWED[from]?.includes(room(to)))
+      .filter((to) => moduleOf(to) !== from && !ALLOWED[from]?.includes(moduleOf(to)))
       .map((to) => `${source.path} → ${to}`);
   });
   assertEquals(wrong, []);
@@ -95,7 +95,9 @@ Deno.test("imports follow the allowed directions", () => {
 
 Deno.test("only core/runtime touches native code", () => {
   const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
-  const wrong = ALL.filter(({ path, text }) => room(path) !== "core/runtime" && native.test(text));
+  const wrong = ALL.filter(({ path, text }) =>
+    moduleOf(path) !== "core/runtime" && native.test(text)
+  );
   assertEquals(wrong.map(({ path }) => path), []);
 });
 
@@ -112,7 +114,7 @@ Deno.test("core neither prints nor exits, and cli writes through Io alone", () =
     "cli/output/io.ts",
     "cli/main.ts",
     "core/checkpoint/hub.ts",
-    "core/eval/code/child.ts",
+    "core/eval/sandbox/child.ts",
   ];
   const wrong = ALL.filter(({ path, text }) => printing.test(text) && !allowed.includes(path));
   assertEquals(wrong.map(({ path }) => path), []);

@@ -6,7 +6,7 @@ import {
   NumericalError,
   ParscaleError,
   UsageError,
-} from "../../core/errors.ts";
+} from "../../core/base/errors.ts";
 import { defineCommand } from "../../cli/commands/define.ts";
 import { Interrupted } from "../../cli/output/errors.ts";
 import { openReport } from "../../cli/output/report.ts";

@@ -1,6 +1,6 @@
 /** Output: colour rules, input, tables, number formats, documents, reports, sinks, progress. */
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
-import { DataError, NumericalError, UsageError } from "../../core/errors.ts";
+import { DataError, NumericalError, UsageError } from "../../core/base/errors.ts";
 import { PLAIN, wantsColor } from "../../cli/output/color.ts";
 import { buildDocument, type Invocation, toJson } from "../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../cli/output/io.ts";

@@ -1,6 +1,6 @@
 /** Context and continuation as lm-evaluation-harness splits them. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import { encodePair } from "../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 

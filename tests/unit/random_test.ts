@@ -1,7 +1,7 @@
 /** Protects the random numbers: published answers, moments, independence of order. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { introducedValues } from "../../core/model/init.ts";
-import { philox, RandomStream } from "../../core/random.ts";
+import { philox, RandomStream } from "../../core/base/random.ts";
 
 Deno.test("Philox4x32-10 gives the known answers of Random123", () => {
   const block = new Uint32Array(4);

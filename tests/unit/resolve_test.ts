@@ -1,6 +1,6 @@
 /** Resolving: order of sources, origins, configuration files, presets, round trip. */
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { parseConfig, stripComments } from "../../cli/flags/config_file.ts";
 import { MisuseError } from "../../cli/flags/misuse.ts";
 import { parse } from "../../cli/flags/parse.ts";

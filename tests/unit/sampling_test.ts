@@ -1,8 +1,8 @@
 /** Sampling against a naive version that sorts everything, its distribution, seeds and speed. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { NumericalError } from "../../core/errors.ts";
-import { argmax, GREEDY, sample, type SamplingOptions } from "../../core/sampling.ts";
-import { RandomStream } from "../../core/random.ts";
+import { NumericalError } from "../../core/base/errors.ts";
+import { argmax, GREEDY, sample, type SamplingOptions } from "../../core/base/sampling.ts";
+import { RandomStream } from "../../core/base/random.ts";
 
 /** A stream whose next draw is known. */
 function drawing(uniform: number): RandomStream {

@@ -1,8 +1,8 @@
 /** The parts of the sandbox: results that count, kept references, limits, slots. */
 import { assert, assertEquals } from "@std/assert";
-import { type CodeProblem, openGrader } from "../../core/eval/code/mod.ts";
-import { References } from "../../core/eval/code/reference.ts";
-import { Slots } from "../../core/eval/code/slots.ts";
+import { type CodeProblem, openGrader } from "../../core/eval/grading/code/mod.ts";
+import { References } from "../../core/eval/grading/code/reference.ts";
+import { Slots } from "../../core/eval/grading/code/slots.ts";
 import { pathOf } from "../../core/eval/sandbox/command.ts";
 import type { End, Job, Results, Sandbox } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";

@@ -1,6 +1,6 @@
 /** Protects the learning rate: values at the joints of each phase, and refusals. */
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
-import { UsageError } from "../../core/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { learningRateFactor, type ScheduleOptions } from "../../core/train/schedule.ts";
 
 const COSINE: ScheduleOptions = { kind: "cosine", steps: 100, warmup: 10, minFactor: 0.03 };

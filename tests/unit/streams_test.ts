@@ -11,7 +11,7 @@ import {
   type WeightedText,
   winnerOf,
 } from "../../core/analysis/streams.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 
 /** A text won by the named streams, each with weight 0.7 of the sum. */
 function wonBy(letters: string, P: number, tokens?: readonly number[]): WeightedText {

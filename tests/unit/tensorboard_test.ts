@@ -1,6 +1,6 @@
 /** Protects event files: checksums, framing, exact bytes, and what a killed run leaves. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { EnvironmentError } from "../../core/errors.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
 import { crc32c, EventWriter } from "../../core/train/tensorboard.ts";
 import { withScratch } from "../cli/run.ts";
 

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { type PieceDecoder, TextStream } from "../../core/generate/text_stream.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { FIXTURE } from "./tokenizer_testing.ts";
 
 /** A decoder whose token i is the i-th of the given pieces; `rest` is what it holds back at the end. */

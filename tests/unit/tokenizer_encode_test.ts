@@ -1,6 +1,6 @@
 /** Protects encoding and decoding: goldens, equality with the library, streaming, long runs. */
 import { assert, assertEquals } from "@std/assert";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { openTokenizer, type Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "./checkpoint_testing.ts";
 import { FIXTURE, mixedText, openOracle, qwenJson, writeFiles } from "./tokenizer_testing.ts";

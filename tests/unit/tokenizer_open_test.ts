@@ -1,7 +1,7 @@
 /** Protects opening: both file layouts, the library for other kinds, and what is refused. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { DataError } from "../../core/errors.ts";
-import { RandomStream } from "../../core/random.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { userError, withScratch } from "./checkpoint_testing.ts";
 import { FIXTURE, fixtureJson, mixedText, writeFiles } from "./tokenizer_testing.ts";

@@ -1,6 +1,6 @@
 /** Shared by the tokenizer tests and bench: fixture, real tokenizer, oracle, texts. */
 import { Tokenizer as Library } from "@huggingface/tokenizers";
-import { RandomStream } from "../../core/random.ts";
+import { RandomStream } from "../../core/base/random.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

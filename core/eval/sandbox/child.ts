@@ -8,7 +8,7 @@
  * second argument it writes a memory snapshot to that path instead; no model-written code ever runs in
  * a process that may write.
  */
-import { NO_PERMISSIONS } from "../../worker_permissions.ts";
+import { NO_PERMISSIONS } from "../../base/worker_permissions.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
 import type { Ending, Job } from "./job.ts";
 import {

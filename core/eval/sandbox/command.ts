@@ -5,7 +5,7 @@
  * bubblewrap is a second wall, for a bug in V8: no network, no capabilities, no other process, a
  * read-only view of the system libraries, of Deno and of the interpreter.
  */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
 
 /** What surrounds the child process. */
@@ -25,7 +25,7 @@ const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"];
 
 /** The file that a child starts with, and the folders and files its code is in. */
 const ENTRY = new URL("./child.ts", import.meta.url);
-const CODE = [".", "../../worker_permissions.ts"].map((name) => pathOf(new URL(name, ENTRY)));
+const CODE = [".", "../../base/worker_permissions.ts"].map((name) => pathOf(new URL(name, ENTRY)));
 
 /** What a child may do beyond reading its own code. */
 export interface ChildOptions {

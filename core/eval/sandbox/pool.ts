@@ -2,7 +2,7 @@
  * Sandbox children for jobs that overlap: each child holds one interpreter and gets one job at a time.
  * A child that a program damaged ends with that job and is replaced when the next job needs it.
  */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import type { Shell } from "./command.ts";
 import type { End, Job, Results, Sandbox } from "./job.ts";
 import { Child, LOST } from "./process.ts";

@@ -1,5 +1,5 @@
 /** One sandbox child as the evaluator sees it: a process that runs one job at a time. */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import { childCommand, type Shell } from "./command.ts";
 import type { End, Job, Results } from "./job.ts";
 import { type Answer, answerIn, line, lines, type Request, type Settings } from "./protocol.ts";

@@ -7,8 +7,8 @@
  *
  * Questions have three to five choices, with letters or digits as labels; the official files nest them.
  */
-import { goldOf, labelledChoices, type Row } from "../row.ts";
-import { type ChoiceQuestion, choiceQuestion, type ChoiceTask } from "../task.ts";
+import { goldOf, labelledChoices, type Row } from "../harness/row.ts";
+import { type ChoiceQuestion, choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 function arc(set: "Easy" | "Challenge"): ChoiceTask {
   const split = (name: string, official: string) => [

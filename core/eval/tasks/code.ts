@@ -8,12 +8,12 @@
  * answer, pass@1 is its; larger k are estimated from the sampled ones. MBPP is the 378 problems of
  * MBPP+ v0.2.0. Plain HumanEval.jsonl gives base results only.
  */
-import type { CodeResult } from "../code/mod.ts";
-import type { Benchmark, CodeProblem } from "../code/problems.ts";
-import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../code/prompts.ts";
-import { passAtK } from "../pass_at_k.ts";
-import { Row } from "../row.ts";
-import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../task.ts";
+import type { CodeResult } from "../grading/code/mod.ts";
+import type { Benchmark, CodeProblem } from "../grading/code/problems.ts";
+import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../grading/code/prompts.ts";
+import { passAtK } from "../harness/pass_at_k.ts";
+import { Row } from "../harness/row.ts";
+import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../harness/task.ts";
 
 /** What k of pass@k may be. */
 const KS = [1, 10, 100];
@@ -35,7 +35,7 @@ function codeTask(
     maxTokens: CODE_TOKENS,
     nameOf: (question) => (question.target as CodeProblem).taskId,
     async readFile(path) {
-      const { readProblems } = await import("../code/problems.ts");
+      const { readProblems } = await import("../grading/code/problems.ts");
       const problems = await readProblems(path, name);
       return problems.map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`));
     },

@@ -8,9 +8,9 @@
  * Two ways of finding the answer are reported; the paper does not say which it used. The marks of a
  * calculator stay in the shots.
  */
-import { exactMatch, flexibleExtract, strictMatch } from "../math/gsm8k.ts";
-import { strip } from "../python_text.ts";
-import { eachResponse, type GenerationTask } from "../task.ts";
+import { exactMatch, flexibleExtract, strictMatch } from "../grading/math/gsm8k.ts";
+import { strip } from "../python/text.ts";
+import { eachResponse, type GenerationTask } from "../harness/task.ts";
 import cotShots from "./gsm8k_cot_shots.json" with { type: "json" };
 
 const SHARED = {

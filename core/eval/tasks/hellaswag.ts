@@ -5,8 +5,8 @@
  *      florida. Call your local courthouse. ...", "ctx_b": "", "endings": ["You will need ...", ...],
  *      "label": "2"}
  */
-import { capitalize, strip } from "../python_text.ts";
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { capitalize, strip } from "../python/text.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 export const hellaswag: ChoiceTask = {
   kind: "choice",

@@ -7,7 +7,7 @@
  *
  * Strict takes the answer as it is; loose forgives an introduction, a closing line and asterisks.
  */
-import type { GenerationTask } from "../task.ts";
+import type { GenerationTask } from "../harness/task.ts";
 
 export const ifeval: GenerationTask = {
   kind: "generation",
@@ -30,7 +30,7 @@ export const ifeval: GenerationTask = {
   },
   async openScorer() {
     const { checkResponse, loadLanguageTools, requireInstructions } = await import(
-      "../ifeval/mod.ts"
+      "../grading/ifeval/mod.ts"
     );
     const tools = await loadLanguageTools();
     return ({ target }, responses) => {

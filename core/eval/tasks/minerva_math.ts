@@ -7,9 +7,9 @@
  *
  * Answers longer than 256 tokens are cut, and wrong.
  */
-import { isEquivalent } from "../math/equivalence.ts";
-import { boxedAnswer, extractAnswer, normalizeAnswer } from "../math/minerva.ts";
-import { eachResponse, type GenerationTask } from "../task.ts";
+import { isEquivalent } from "../grading/math/equivalence.ts";
+import { boxedAnswer, extractAnswer, normalizeAnswer } from "../grading/math/minerva.ts";
+import { eachResponse, type GenerationTask } from "../harness/task.ts";
 import shots from "./minerva_math_shots.json" with { type: "json" };
 
 const ask = (problem: string) => `Problem:\n${problem}\n\nSolution:`;

@@ -7,9 +7,9 @@
  * Shots are the first five of the subject's development set. Subjects count by their size; so do the
  * four groups they fall into. The original tables have no header: question, four choices, letter.
  */
-import { strip } from "../python_text.ts";
-import { Row } from "../row.ts";
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { strip } from "../python/text.ts";
+import { Row } from "../harness/row.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 const LETTERS = ["A", "B", "C", "D"];
 

@@ -1,5 +1,5 @@
 /** All benchmarks, in the order in which they are listed, and names for several at once. */
-import type { Task } from "../task.ts";
+import type { Task } from "../harness/task.ts";
 import { arcChallenge, arcEasy } from "./arc.ts";
 import { humaneval, mbpp } from "./code.ts";
 import { gsm8k, gsm8kCot } from "./gsm8k.ts";

@@ -7,8 +7,8 @@
  *
  * The question stands bare in the prompt; the official files nest it.
  */
-import { goldOf, labelledChoices } from "../row.ts";
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { goldOf, labelledChoices } from "../harness/row.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 export const openbookqa: ChoiceTask = {
   kind: "choice",

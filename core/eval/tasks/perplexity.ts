@@ -6,7 +6,7 @@
  * Takes any text file, or the rows of a JSON lines file or table with a column `text`. Long texts are
  * cut into windows of the model's context, each of which sees one token before it.
  */
-import type { PerplexityTask } from "../task.ts";
+import type { PerplexityTask } from "../harness/task.ts";
 
 export const perplexity: PerplexityTask = {
   kind: "perplexity",

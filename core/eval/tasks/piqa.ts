@@ -7,7 +7,7 @@
  *
  * The official files keep the labels apart, one a line in valid-labels.lst.
  */
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 export const piqa: ChoiceTask = {
   kind: "choice",

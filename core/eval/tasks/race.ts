@@ -8,10 +8,10 @@
  * left out, as in the reference, unless it is asked for. The official files have one article each, with
  * lists of questions, options and answers.
  */
-import { isObject } from "../../checkpoint/files.ts";
-import { parsePythonLiteral } from "../python_literal.ts";
-import { Row } from "../row.ts";
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { isObject } from "../../base/files.ts";
+import { parsePythonLiteral } from "../python/literal.ts";
+import { Row } from "../harness/row.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 const LETTERS = ["A", "B", "C", "D"];
 

@@ -5,8 +5,8 @@
  *      "Scopes", "distractor1": "Linnaeus", "distractor2": "shaw", "correct_answer": "darwin",
  *      "support": ""}
  */
-import { lstrip } from "../python_text.ts";
-import { choiceQuestion, type ChoiceTask } from "../task.ts";
+import { lstrip } from "../python/text.ts";
+import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 export const sciq: ChoiceTask = {
   kind: "choice",

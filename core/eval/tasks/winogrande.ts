@@ -6,8 +6,8 @@
  *
  * What is compared surprises: not the two options, but how likely each makes the rest of the sentence.
  */
-import { strip } from "../python_text.ts";
-import type { ChoiceTask } from "../task.ts";
+import { strip } from "../python/text.ts";
+import type { ChoiceTask } from "../harness/task.ts";
 
 export const winogrande: ChoiceTask = {
   kind: "choice",

@@ -5,7 +5,7 @@
  * Goes out: nothing, or a thrown `CudaError`. What surprises: after a fault inside a kernel every later
  * call reports the same code, so the call named in the message need not be the guilty one.
  */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 
 /** A call into one of the CUDA libraries that failed. */
 export class CudaError extends EnvironmentError {

@@ -4,8 +4,8 @@
  * The compiler is not needed once its kernels are in the cache: where NVRTC is missing, what its last
  * version compiled is used. Nothing of this has run on a GPU yet.
  */
-import { cacheFolder } from "../../cache_folder.ts";
-import { EnvironmentError } from "../../errors.ts";
+import { cacheFolder } from "../../base/cache_folder.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import { CubinCache } from "./cubin_cache.ts";
 import { CudaDevice, type CudaMachine, type CudaOptions } from "./device.ts";
 import { checkDriver } from "./errors.ts";

@@ -9,7 +9,7 @@
  * What surprises: slots that no query sees hold NaN, since a kernel that lets one of them through is
  * wrong in a way that finite numbers would hide.
  */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import { hashOf } from "./cubin_cache.ts";
 import { CudaError } from "./errors.ts";
 import { kernelSource } from "./kernel_sources.ts";

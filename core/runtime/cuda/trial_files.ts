@@ -6,7 +6,7 @@
  * kernel which takes the process along is not tried again by the next one. Whoever removes the folder
  * has everything tried anew.
  */
-import { cacheFolder } from "../../cache_folder.ts";
+import { cacheFolder } from "../../base/cache_folder.ts";
 
 /** How a trial ended; `began` where it has not, or not yet. */
 export type Outcome = "began" | "faster" | "slower" | "wrong";

@@ -5,8 +5,8 @@
  * them computes and how long a launch takes. What surprises: a kernel that fails takes the context
  * along, and then nothing can be freed any more.
  */
-import { RandomStream } from "../../random.ts";
-import { narrow, widen } from "../../widen.ts";
+import { RandomStream } from "../../base/random.ts";
+import { narrow, widen } from "../../base/dtype.ts";
 import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import { kernelNamed, type Sizes } from "./kernel_table.ts";

@@ -7,7 +7,7 @@
  */
 
 import type { Shape } from "../../graph/types.ts";
-import { ELEMENT_BYTES, type WeightType, widenInto } from "../../widen.ts";
+import { ELEMENT_BYTES, type WeightType, widenInto } from "../../base/dtype.ts";
 import type { MatrixFormat } from "./lower.ts";
 
 /** A quantised matrix. */

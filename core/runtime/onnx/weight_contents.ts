@@ -2,7 +2,7 @@
  * The bytes of weights in the forms that lowered programs want, for whoever takes them elsewhere: into a
  * file, or onto a GPU.
  */
-import { narrow } from "../../widen.ts";
+import { narrow } from "../../base/dtype.ts";
 import type { Weights } from "../device.ts";
 import { storedBytes, storedType, weightValues } from "../weights.ts";
 import type { MatrixFormat, WeightUse } from "./lower.ts";

@@ -8,7 +8,7 @@
 import type { FileTensor, HostTensor, Weights } from "../device.ts";
 import { tensorBytes } from "../../graph/types.ts";
 import { MemoryMap } from "../memory_map.ts";
-import { widenInto } from "../../widen.ts";
+import { widenInto } from "../../base/dtype.ts";
 import { hostBytes, storedType } from "../weights.ts";
 import type { Handle, OnnxApi } from "./capi.ts";
 import type { MatrixFormat, WeightUse } from "./lower.ts";

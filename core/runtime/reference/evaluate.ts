@@ -7,7 +7,7 @@
  */
 import { broadcastStrides, denseStrides } from "../../graph/strides.ts";
 import { type Attributes, elementCount, type Shape } from "../../graph/types.ts";
-import { sample as drawToken, SAMPLING_NUMBERS } from "../../sampling.ts";
+import { sample as drawToken, SAMPLING_NUMBERS } from "../../base/sampling.ts";
 import type { HostArray } from "../device.ts";
 
 /** A tensor under evaluation. */

@@ -6,7 +6,7 @@
  */
 import { createRequire } from "node:module";
 import util from "node:util";
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import { TfjsDevice } from "./device.ts";
 import type { TensorFlow } from "./storage.ts";
 

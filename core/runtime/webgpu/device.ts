@@ -7,7 +7,7 @@
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import { formatType, type Program, type TensorType } from "../../graph/types.ts";
-import { EnvironmentError, UsageError } from "../../errors.ts";
+import { EnvironmentError, UsageError } from "../../base/errors.ts";
 import {
   type Bindings,
   checkBindings,

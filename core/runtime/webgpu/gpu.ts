@@ -5,7 +5,7 @@
  * surprises: the library can run what the provider does not know on the processor, with copies to and
  * fro, and does so in silence. Sessions here refuse to, so an op without a kernel is an error.
  */
-import { EnvironmentError } from "../../errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import type { DType } from "../../graph/types.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../onnx/capi.ts";
 import { OnnxModel } from "../onnx/model.ts";

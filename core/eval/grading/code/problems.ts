@@ -1,0 +1,144 @@
+/**
+ * Reads the problems of HumanEval, HumanEval+ and MBPP+.
+ *
+ * Comes in: one of the published JSONL files, gzipped or not. Goes out: problems, in file order, with
+ * their test inputs still as text. A row of HumanEval+ looks like this (shortened):
+ *
+ * ```json
+ * {"task_id": "HumanEval/53", "prompt": "def add(x: int, y: int): ...", "entry_point": "add",
+ *  "canonical_solution": "    return x + y", "base_input": [[0, 1]], "plus_input": [[0, 0]], "atol": 0}
+ * ```
+ *
+ * Plain HumanEval has a function `check(candidate)` under `test` instead of inputs.
+ */
+import { DataError } from "../../../base/errors.ts";
+import { arrayTexts, objectTexts } from "./json_text.ts";
+
+/** The benchmarks whose answers are programs. */
+export type Benchmark = "humaneval" | "mbpp";
+
+/** How a solution is tested. */
+export type CodeTests =
+  | {
+    readonly kind: "inputs";
+    /** Argument lists as JSON; results are compared with the reference solution's. */
+    readonly base: readonly string[];
+    readonly plus: readonly string[];
+    /** Absolute tolerance; 0 for none. */
+    readonly atol: number;
+  }
+  | {
+    readonly kind: "check";
+    /** Python text that defines `check(candidate)`. */
+    readonly test: string;
+  };
+
+/** One problem. */
+export interface CodeProblem {
+  /** `HumanEval/0`, `Mbpp/2`. */
+  readonly taskId: string;
+  /** Decides stops and the form of inputs. */
+  readonly benchmark: Benchmark;
+  /** As in the file. */
+  readonly prompt: string;
+  /** The function that tests call. */
+  readonly entryPoint: string;
+  /** Follows the prompt. */
+  readonly canonicalSolution: string;
+  /** What it takes to pass. */
+  readonly tests: CodeTests;
+}
+
+const PREFIX: Readonly<Record<Benchmark, string>> = { humaneval: "HumanEval/", mbpp: "Mbpp/" };
+
+/** Reads a problem file. */
+export async function readProblems(path: string, benchmark: Benchmark): Promise<CodeProblem[]> {
+  const problems = new Map<string, CodeProblem>();
+  for (const [index, text] of (await readText(path)).split("\n").entries()) {
+    if (text.trim() === "") continue;
+    const fail = (found: string, expected: string, hints?: readonly string[]) =>
+      new DataError(
+        `Cannot read problems from "${path}": line ${index + 1} ${found}, expected ${expected}`,
+        hints && { hints },
+      );
+    const problem = toProblem(text, benchmark, fail);
+    if (problems.has(problem.taskId)) {
+      throw fail(`repeats task "${problem.taskId}"`, "each task once");
+    }
+    problems.set(problem.taskId, problem);
+  }
+  if (problems.size === 0) {
+    throw new DataError(
+      `Cannot read problems from "${path}": found an empty file, expected JSON lines`,
+    );
+  }
+  return [...problems.values()];
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    const bytes = await Deno.readFile(path);
+    if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
+    const stream = ReadableStream.from([bytes]).pipeThrough(new DecompressionStream("gzip"));
+    return await new Response(stream).text();
+  } catch (error) {
+    const found = error instanceof Deno.errors.NotFound ? "no such file" : "not a readable file";
+    throw new DataError(`Cannot read problems from "${path}": ${found}, expected JSON lines`, {
+      cause: error,
+    });
+  }
+}
+
+type Fail = (found: string, expected: string, hints?: readonly string[]) => DataError;
+
+function toProblem(text: string, benchmark: Benchmark, fail: Fail): CodeProblem {
+  const row = objectTexts(text);
+  if (!row) throw fail("is no JSON object", "one problem");
+  const column = (name: string): string => {
+    const value = parsed(row.get(name));
+    if (typeof value !== "string") {
+      const columns = [...row.keys()].map((key) => `"${key}"`).join(", ");
+      throw fail(`has the columns ${columns}`, `text under "${name}"`);
+    }
+    return value;
+  };
+  const taskId = column("task_id");
+  if (!taskId.startsWith(PREFIX[benchmark])) {
+    throw fail(`has the task "${taskId}"`, `tasks "${PREFIX[benchmark]}..."`, [
+      "Give the file of the other benchmark to the other task.",
+    ]);
+  }
+  return {
+    taskId,
+    benchmark,
+    prompt: column("prompt"),
+    entryPoint: column("entry_point"),
+    canonicalSolution: column("canonical_solution"),
+    tests: row.has("base_input") || benchmark === "mbpp"
+      ? inputTests(row, fail)
+      : { kind: "check", test: column("test") },
+  };
+}
+
+function inputTests(row: Map<string, string>, fail: Fail): CodeTests {
+  const inputs = (name: string): string[] => {
+    const text = row.get(name);
+    // One published row has an empty object where it has no inputs.
+    const lists = text === "{}" ? [] : arrayTexts(text ?? "");
+    if (!lists?.every((list) => arrayTexts(list))) {
+      throw fail(`has no list of argument lists under "${name}"`, "the file of EvalPlus");
+    }
+    return lists;
+  };
+  const atol = parsed(row.get("atol"));
+  if (typeof atol !== "number") throw fail('has no number under "atol"', "the file of EvalPlus");
+  return { kind: "inputs", base: inputs("base_input"), plus: inputs("plus_input"), atol };
+}
+
+function parsed(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? "");
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,238 @@
+/**
+ * Results of the reference solutions, and how long they take.
+ *
+ * They come from a run of prompt and canonical solution in the trusted sandbox child, and are kept in a
+ * folder, one file a problem under a hash of all they depend on. A damaged or incomplete file is made
+ * again.
+ */
+import { gunzipSync, gzipSync } from "node:zlib";
+import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
+import { CHECK } from "../../sandbox/runner_text.ts";
+import { sha256 } from "../../sandbox/snapshot.ts";
+import type { CodeProblem } from "./problems.ts";
+import { reasonOf } from "./reasons.ts";
+import { parseValue } from "./values.ts";
+
+/** Raised when the meaning of a kept file changes. */
+const FORMAT = 2;
+
+/** Seconds a reference solution may take: for a call, and for all. */
+const PATIENCE = { call: 120, all: 600 };
+
+/**
+ * Seconds a solution gets per call: at least, relative to the reference, and at most where the
+ * reference was measured again.
+ */
+const LIMIT = { least: 4, factor: 4, most: 60 };
+
+/** Results longer than this together are read again each time rather than held in memory. */
+const HELD_CHARACTERS = 4 << 20;
+
+/** What solutions of a problem are compared with. */
+export interface Reference {
+  /** Argument lists in the form of `rule`; base inputs, then plus inputs. */
+  readonly inputs: readonly string[];
+  readonly rule: string;
+  /** How many of them are base inputs. */
+  readonly base: number;
+  /** Results as the sandbox gives them. */
+  readonly expected: readonly string[];
+  /** Seconds each call may take. */
+  readonly limits: readonly number[];
+  /** Seconds the reference took for each call. */
+  readonly seconds: readonly number[];
+}
+
+/** A problem that this sandbox cannot test. */
+export interface Unavailable {
+  /** What is missing or went wrong. */
+  readonly unavailable: string;
+}
+
+/** What is kept: the calls a check makes (else none), the results and their times. */
+interface Kept {
+  readonly calls: readonly string[] | null;
+  readonly texts: readonly string[];
+  readonly seconds: readonly number[];
+}
+
+/** The references of one Python. */
+export class References {
+  readonly #sandbox: Sandbox;
+  readonly #pythonVersion: string;
+  readonly #folder: string;
+  readonly #known = new Map<string, Promise<Reference | Unavailable>>();
+
+  /** `sandbox` must never have run a model's program. */
+  constructor(sandbox: Sandbox, pythonVersion: string, cacheFolder: string) {
+    this.#sandbox = sandbox;
+    this.#pythonVersion = pythonVersion;
+    this.#folder = `${cacheFolder}/expected`;
+  }
+
+  /** The reference of a problem; each is made once. */
+  async of(problem: CodeProblem): Promise<Reference | Unavailable> {
+    const key = await sha256(JSON.stringify([FORMAT, this.#pythonVersion, problem]));
+    let reference = this.#known.get(key);
+    if (!reference) {
+      reference = this.#make(problem, `${this.#folder}/${key}.json.gz`);
+      this.#known.set(key, reference);
+      const made = await reference;
+      if (!("unavailable" in made) && size(made) > HELD_CHARACTERS) this.#known.delete(key);
+    }
+    return await reference;
+  }
+
+  async #make(problem: CodeProblem, path: string): Promise<Reference | Unavailable> {
+    let kept = await readKept(path, problem);
+    if (!kept) {
+      const made = await compute(this.#sandbox, problem);
+      if ("unavailable" in made) return made;
+      // Where it cannot be kept it is computed again next time.
+      await writeKept(this.#folder, path, made).catch(() => {});
+      kept = made;
+    }
+    const { tests } = problem;
+    const inputs = inputsOf(problem, kept.calls);
+    const asked = inputs.map((_, index) => index).filter((index) => !tooLarge(kept.texts[index]!));
+    const seconds = asked.map((index) => kept.seconds[index]!);
+    const base = tests.kind === "inputs" ? tests.base.length : inputs.length;
+    return {
+      inputs: asked.map((index) => inputs[index]!),
+      rule: kept.calls ? "encoded" : ruleOf(problem),
+      base: asked.filter((index) => index < base).length,
+      expected: asked.map((index) => kept.texts[index]!),
+      limits: seconds.map((second) => Math.max(LIMIT.least, LIMIT.factor * second)),
+      seconds,
+    };
+  }
+
+  /**
+   * The reference with the times of a run of now, in `sandbox`: each limit is the larger of the one
+   * before and one by the new time.
+   */
+  async measureAgain(problem: CodeProblem, known: Reference, sandbox: Sandbox): Promise<Reference> {
+    const { inputs, rule } = known;
+    const source = referenceProgram(problem);
+    const run = await runAll(sandbox, patiently(source, problem.entryPoint, inputs, rule));
+    const seconds = known.seconds.map((second, i) => Math.max(second, run.seconds[i] ?? 0));
+    const limits = known.limits.map((limit, i) =>
+      Math.max(limit, Math.min(LIMIT.most, LIMIT.factor * seconds[i]!))
+    );
+    return { ...known, limits, seconds };
+  }
+}
+
+/** A part of a reference's inputs. */
+export function slice(reference: Reference, from: number, to?: number): Reference {
+  return {
+    ...reference,
+    inputs: reference.inputs.slice(from, to),
+    expected: reference.expected.slice(from, to),
+    limits: reference.limits.slice(from, to),
+    seconds: reference.seconds.slice(from, to),
+  };
+}
+
+function size({ expected }: Reference): number {
+  return expected.reduce((sum, text) => sum + text.length, 0);
+}
+
+/** Prompt and canonical solution. */
+export function referenceProgram({ prompt, canonicalSolution }: CodeProblem): string {
+  return prompt + canonicalSolution;
+}
+
+/** How the inputs of a problem become arguments: the task number for MBPP. */
+function ruleOf({ benchmark, taskId }: CodeProblem): string {
+  return benchmark === "mbpp" ? taskId.slice(taskId.indexOf("/") + 1) : "";
+}
+
+/** All inputs of a problem: the calls of its check, or base and plus inputs. */
+function inputsOf({ tests }: CodeProblem, calls: readonly string[] | null): readonly string[] {
+  return calls ?? (tests.kind === "inputs" ? [...tests.base, ...tests.plus] : []);
+}
+
+async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | Unavailable> {
+  const { tests, entryPoint } = problem;
+  const source = referenceProgram(problem);
+  let calls: string[] | null = null;
+  if (tests.kind === "check") {
+    const input = JSON.stringify([source, tests.test, entryPoint]);
+    const recorded = await runAll(sandbox, patiently(CHECK, "record", [input], ""));
+    if (recorded.ending !== "done") return { unavailable: reasonOf(recorded) };
+    calls = stringsIn(recorded.texts[0]!);
+  }
+  const inputs = inputsOf(problem, calls);
+  const rule = calls ? "encoded" : ruleOf(problem);
+  const texts: string[] = [];
+  const seconds: number[] = [];
+  while (texts.length < inputs.length) {
+    const rest = inputs.slice(texts.length);
+    const outcome = await runAll(sandbox, patiently(source, entryPoint, rest, rule));
+    texts.push(...outcome.texts);
+    seconds.push(...outcome.seconds);
+    if (outcome.ending === "done") break;
+    if (outcome.ending !== "call" || !tooLarge(texts.at(-1)!)) {
+      return { unavailable: reasonOf(outcome) };
+    }
+  }
+  const made = { calls, texts, seconds };
+  return isComplete(made, problem)
+    ? made
+    : { unavailable: "the reference gave no complete answer" };
+}
+
+/** Whether every input has its result and its time. */
+function isComplete({ calls, texts, seconds }: Kept, problem: CodeProblem): boolean {
+  const count = inputsOf(problem, calls).length;
+  return (calls !== null) === (problem.tests.kind === "check") &&
+    texts.length === count && seconds.length === count && seconds.every(Number.isFinite) &&
+    texts.every((text) => text.startsWith("=") || tooLarge(text));
+}
+
+/** An input whose result does not fit into the sandbox's memory; solutions are not asked for it. */
+function tooLarge(text: string): boolean {
+  return text.startsWith("!MemoryError");
+}
+
+/** A job that is trusted with time. */
+export function patiently(
+  source: string,
+  entryPoint: string,
+  inputs: readonly string[],
+  rule: string,
+): Job {
+  const limits = inputs.map(() => PATIENCE.call);
+  return { source, entryPoint, inputs, rule, limits, totalLimit: PATIENCE.all };
+}
+
+/** The strings of an encoded list of them. */
+function stringsIn(text: string): string[] {
+  const list = parseValue(text.slice(1));
+  if (list.kind !== "list") return [];
+  return list.items.map((item) => item.kind === "str" ? item.value : "");
+}
+
+/** Reads a kept file, gzipped JSON; undefined where it is missing, damaged or incomplete. */
+async function readKept(path: string, problem: CodeProblem): Promise<Kept | undefined> {
+  try {
+    const text = new TextDecoder().decode(gunzipSync(await Deno.readFile(path)));
+    const kept: Kept = JSON.parse(text);
+    return isComplete(kept, problem) ? kept : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function writeKept(folder: string, path: string, kept: Kept): Promise<void> {
+  await Deno.mkdir(folder, { recursive: true });
+  const bytes = gzipSync(JSON.stringify(kept));
+  const temporary = `${path}.${crypto.randomUUID()}`;
+  {
+    using file = await Deno.open(temporary, { write: true, createNew: true });
+    for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+    await file.sync();
+  }
+  await Deno.rename(temporary, path);
+}

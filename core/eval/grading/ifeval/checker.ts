@@ -1,0 +1,114 @@
+/**
+ * What a checker of one instruction is, and how its arguments are validated.
+ *
+ * A checker declares the arguments it takes and gets them typed. What surprises: an argument that
+ * is null, zero or empty counts as missing, as in the reference, which would then make one up; here
+ * the row is refused.
+ */
+import { DataError } from "../../../base/errors.ts";
+import { pythonRegex } from "../../python/text.ts";
+import type { LanguageTools } from "./language_tools.ts";
+
+/** How a count is compared with its threshold. */
+export type Relation = "less than" | "at least";
+
+/** Kinds of arguments and what they hold. */
+interface Values {
+  readonly count: number;
+  readonly relation: Relation;
+  readonly text: string;
+  readonly "text or nothing": string | undefined;
+  /** A piece of a regular expression. */
+  readonly pattern: string;
+  readonly patterns: readonly string[];
+}
+
+/** Arguments of a checker by name. */
+type Takes = Readonly<Record<string, keyof Values>>;
+
+/** What a checker may look at besides the response. */
+export interface Context {
+  readonly tools: LanguageTools;
+  /** What the response answers, where known. */
+  readonly prompt: string | undefined;
+}
+
+/** The rule behind one instruction id. */
+export interface Checker {
+  readonly takes: Takes;
+  readonly check: (
+    response: string,
+    args: Readonly<Record<string, unknown>>,
+    context: Context,
+  ) => boolean;
+}
+
+/** Checkers by the part of the id behind the colon. */
+export type Family = Readonly<Record<string, Checker>>;
+
+/** Builds a checker that gets the arguments it declares. */
+export function checker<T extends Takes>(
+  takes: T,
+  check: (
+    response: string,
+    args: { readonly [K in keyof T]: Values[T[K]] },
+    context: Context,
+  ) => boolean,
+): Checker {
+  return { takes, check: check as Checker["check"] };
+}
+
+/** Whether a count keeps the relation. */
+export function holds(count: number, relation: Relation, threshold: number): boolean {
+  return relation === "less than" ? count < threshold : count >= threshold;
+}
+
+/** How often a pattern of Python's matches, without overlaps. */
+export function countMatches(response: string, pattern: string, flags = ""): number {
+  return response.match(pythonRegex(pattern, `g${flags}`))?.length ?? 0;
+}
+
+const EXPECTED: Readonly<Record<keyof Values, string>> = {
+  count: "a positive integer",
+  relation: `"less than" or "at least"`,
+  text: "a text",
+  "text or nothing": "a text or nothing",
+  pattern: "a text",
+  patterns: "a list of texts",
+};
+
+/** @throws {DataError} when an argument is missing or of another kind */
+export function requireArguments(
+  { takes }: Checker,
+  args: Readonly<Record<string, unknown>>,
+  place: string,
+): void {
+  for (const [name, kind] of Object.entries(takes)) {
+    const value = args[name];
+    if (!isOfKind(value, kind)) {
+      const found = value === undefined ? "nothing" : JSON.stringify(value);
+      throw new DataError(
+        `Cannot read "${name}" of ${place}: found ${found}, expected ${EXPECTED[kind]}`,
+      );
+    }
+    if (kind === "pattern") pythonRegex(value as string);
+    if (kind === "patterns") { for (const each of value as string[]) pythonRegex(each); }
+  }
+}
+
+function isOfKind(value: unknown, kind: keyof Values): boolean {
+  switch (kind) {
+    case "count":
+      return Number.isInteger(value) && (value as number) > 0;
+    case "relation":
+      return value === "less than" || value === "at least";
+    case "text or nothing":
+      return value === undefined || typeof value === "string";
+    case "text":
+    case "pattern":
+      return typeof value === "string";
+    case "patterns":
+      return Array.isArray(value) && value.length > 0 &&
+        value.every((each) => typeof each === "string");
+  }
+}

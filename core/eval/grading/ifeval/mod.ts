@@ -1,0 +1,137 @@
+/**
+ * IFEval: whether a response follows instructions that a program can check.
+ *
+ * A response and the instructions of its row come in, strict and loose verdicts per instruction go
+ * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
+ * variants of the response. What surprises: a blank response follows nothing, not even "no commas".
+ */
+import { show } from "../../../base/files.ts";
+import { DataError } from "../../../base/errors.ts";
+import { strip } from "../../python/text.ts";
+import { type Checker, type Family, requireArguments } from "./checker.ts";
+import { combination, content, punctuation, startEnd } from "./content.ts";
+import { format } from "./format.ts";
+import { keywords } from "./keywords.ts";
+import type { LanguageTools } from "./language_tools.ts";
+import { lengths } from "./length.ts";
+import { language, letterCase } from "./letter_case.ts";
+
+export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
+
+/** One thing a response is asked to do. */
+export interface Instruction {
+  /** `family:name`. */
+  readonly id: string;
+  /** Arguments; what was null, zero or empty is left out. */
+  readonly kwargs: Readonly<Record<string, unknown>>;
+}
+
+/** Whether each instruction was followed, in the order of the row. */
+export interface Verdict {
+  readonly strict: readonly boolean[];
+  readonly loose: readonly boolean[];
+}
+
+/**
+ * Keys of rows that ask to count `#` and `!` as letters. The reference counts a random letter in
+ * their place, so its own result changes from run to run; we count the character.
+ */
+export const UNDEFINED_KEYS: readonly number[] = [1122, 1129];
+
+const FAMILIES: Readonly<Record<string, Family>> = {
+  keywords,
+  language,
+  length_constraints: lengths,
+  detectable_content: content,
+  detectable_format: format,
+  combination,
+  startend: startEnd,
+  change_case: letterCase,
+  punctuation,
+};
+
+/** The rule of every instruction, by id. */
+export const CHECKERS: ReadonlyMap<string, Checker> = new Map(
+  Object.entries(FAMILIES).flatMap(([family, members]) =>
+    Object.entries(members).map(([name, checker]) => [`${family}:${name}`, checker])
+  ),
+);
+
+/**
+ * Judges a response. `prompt` is what must be repeated where an instruction does not say.
+ * @throws {DataError} when an instruction is unknown or lacks an argument
+ */
+export function checkResponse(
+  response: string,
+  instructions: readonly Instruction[],
+  tools: LanguageTools,
+  prompt?: string,
+): Verdict {
+  const variants = variantsOf(response);
+  const follows = (variant: string, { id, kwargs }: Instruction) =>
+    strip(variant) !== "" && requireChecker(id, "an instruction").check(
+      variant,
+      kwargs,
+      { tools, prompt },
+    );
+  const strict = instructions.map((instruction) => follows(response, instruction));
+  return {
+    strict,
+    loose: instructions.map((instruction, i) =>
+      strict[i]! || variants.some((variant) => follows(variant, instruction))
+    ),
+  };
+}
+
+/** Seven other readings of a response: lines left out, asterisks left out. */
+function variantsOf(response: string): string[] {
+  const lines = response.split("\n");
+  const cut = [lines.slice(1), lines.slice(0, -1), lines.slice(1, -1)]
+    .map((kept) => strip(kept.join("\n")));
+  const plain = [response, ...cut].map((text) => text.replaceAll("*", ""));
+  return [...new Set([...cut, ...plain])];
+}
+
+/**
+ * Validates the columns `instruction_id_list` and `kwargs` of a row.
+ * @param where the row, for messages
+ * @throws {DataError} when they are no lists of one length, or an instruction is unknown or lacks
+ * an argument
+ */
+export function requireInstructions(ids: unknown, kwargs: unknown, where: string): Instruction[] {
+  const isObject = (value: unknown) => typeof value === "object" && value !== null;
+  if (!Array.isArray(ids) || !ids.every((id) => typeof id === "string")) {
+    throw new DataError(
+      `Cannot read "instruction_id_list" of ${where}: found ${show(ids)}, expected a list of ids`,
+    );
+  }
+  if (!Array.isArray(kwargs) || kwargs.length !== ids.length || !kwargs.every(isObject)) {
+    throw new DataError(
+      `Cannot read "kwargs" of ${where}: found ${show(kwargs)}, expected a list of ${ids.length} ` +
+        "objects, one for each instruction",
+    );
+  }
+  return ids.map((id: string, i) => {
+    const given = Object.entries(kwargs[i] as Record<string, unknown>);
+    const kept = Object.fromEntries(given.filter(([, value]) => Boolean(value)));
+    requireArguments(requireChecker(id, where), kept, `${id} in ${where}`);
+    return { id, kwargs: kept };
+  });
+}
+
+function requireChecker(id: string, where: string): Checker {
+  const checker = CHECKERS.get(id);
+  if (checker !== undefined) return checker;
+  const name = id.split(":").at(-1)!;
+  const similar = [...CHECKERS.keys()].filter((known) => name !== "" && known.includes(name));
+  throw new DataError(
+    `Cannot check ${where}: found the unknown instruction ${JSON.stringify(id)}`,
+    {
+      hints: [
+        similar.length > 0
+          ? `${similar.join(" and ")} is known`
+          : `known are ${[...CHECKERS.keys()].join(", ")}`,
+      ],
+    },
+  );
+}

@@ -1,0 +1,235 @@
+/**
+ * Finds and reads the rows of a benchmark in a folder of the user's.
+ *
+ * Comes in: a folder with one folder per benchmark, its files named as the authors or the Hugging Face
+ * hub name them, or one file for one task. Goes out: rows, the rows shots are drawn from, and hashes of
+ * what was read. Which rows a pool has decides every prompt, so sizes are compared with the official
+ * ones by the caller.
+ */
+import { parse as parseCsv } from "@std/csv/parse";
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { isObject, readError, show, statIfExists } from "../../base/files.ts";
+import { type Compression, decompress } from "../../data/decompress.ts";
+import { decodeText, joinBytes } from "../../data/jsonl.ts";
+import { readTable } from "../../data/parquet.ts";
+import { chunksOf } from "../../data/read.ts";
+import { DataError, UsageError } from "../../base/errors.ts";
+import { Row } from "./row.ts";
+import type { SplitNames, Task } from "./task.ts";
+
+/** A file that was read. */
+export interface DataFile {
+  readonly path: string;
+  readonly sha256: string;
+}
+
+/** Everything a task is made from. */
+export interface TaskData {
+  /** Evaluated rows, in the order of the file. */
+  readonly rows: readonly Row[];
+  /** What shots are drawn from; empty where there are none to draw. */
+  readonly pool: readonly Row[];
+  readonly files: readonly DataFile[];
+}
+
+/** Endings that are read, most wanted first. */
+const ENDINGS = ["jsonl", "ndjson", "json", "parquet", "csv", "txt", "md"];
+const NAME = new RegExp(`^(.+)\\.(${ENDINGS.join("|")})(?:\\.(gz|zst))?$`, "i");
+const COMPRESSION: Readonly<Record<string, Compression>> = { gz: "gzip", zst: "zstd" };
+const MAX_DEPTH = 4;
+
+/** Reads a task's rows, and those shots are drawn from unless `shots` is 0. */
+export async function readTaskData(task: Task, data: string, shots: number): Promise<TaskData> {
+  const info = await statIfExists(data);
+  if (!info) {
+    throw new DataError(
+      `Cannot read data "${data}": found nothing there, expected a folder of benchmarks or one file`,
+      { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
+    );
+  }
+  const files: DataFile[] = [];
+  const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
+  if (!info.isDirectory) {
+    if (Array.isArray(pool)) {
+      throw new UsageError(
+        `Cannot draw ${shots} shots for ${task.name}: found one data file, expected a folder with ` +
+          `"${pool[0]}" beside "${task.rows[0]}"`,
+        { hints: ["pass the folder as --data, or --shots 0"] },
+      );
+    }
+    const rows = prepare(task, await readFile(data, task, files));
+    return { rows, pool: pool === undefined ? [] : rows, files };
+  }
+  const folder = join(data, task.folder);
+  const rows = prepare(task, await readSplit(folder, task, task.rows, files));
+  requireUnique(task, rows);
+  if (pool === undefined) return { rows, pool: [], files };
+  if (pool === "evaluated rows") return { rows, pool: rows, files };
+  return { rows, pool: prepare(task, await readSplit(folder, task, pool, files)), files };
+}
+
+function prepare(task: Task, rows: Row[]): Row[] {
+  return task.arrange?.(rows) ?? rows;
+}
+
+/** All files of the first name that is there. */
+async function readSplit(
+  folder: string,
+  task: Task,
+  names: SplitNames,
+  files: DataFile[],
+): Promise<Row[]> {
+  const found = await statIfExists(folder) ? await Array.fromAsync(listFiles(folder)) : [];
+  for (const name of names) {
+    const pattern = new RegExp(`^${name.replaceAll("*", "[^/]+")}$`, "i");
+    const matching = found.filter(({ stem }) => pattern.test(stem));
+    const ending = ENDINGS.find((wanted) => matching.some((file) => file.ending === wanted));
+    const paths = matching.filter((file) => file.ending === ending).map(({ path }) => path);
+    if (paths.length === 0) continue;
+    const rows: Row[] = [];
+    for (const path of paths.sort()) {
+      for (const row of await readFile(path, task, files)) rows.push(row);
+    }
+    return rows;
+  }
+  throw new DataError(
+    `Cannot read ${task.name} in "${folder}": found ${
+      found.length === 0 ? "no data files" : found.slice(0, 5).map(({ stem }) => `"${stem}"`).join()
+    }, expected "${names[0]}" as .jsonl, .json, .parquet or .csv`,
+    { hints: [`get it from ${task.source}`, "`parscale eval ls` shows what each task needs"] },
+  );
+}
+
+interface FoundFile {
+  readonly path: string;
+  /** Path below the folder without ending and without the number of a shard. */
+  readonly stem: string;
+  readonly ending: string;
+}
+
+async function* listFiles(folder: string, below = "", depth = 0): AsyncGenerator<FoundFile> {
+  const entries = await Array.fromAsync(Deno.readDir(folder)).catch((error) => {
+    throw readError(folder, error);
+  });
+  for (const { name } of entries) {
+    const path = join(folder, name);
+    const info = await statIfExists(path);
+    if (info?.isDirectory && depth < MAX_DEPTH) {
+      yield* listFiles(path, `${below}${name}/`, depth + 1);
+    }
+    const match = info?.isFile ? NAME.exec(name) : null;
+    if (!match || name.startsWith(".")) continue;
+    const stem = below + match[1]!.replace(/-\d{5}-of-\d{5}$/, "");
+    yield { path, stem, ending: match[2]!.toLowerCase() };
+  }
+}
+
+async function readFile(path: string, task: Task, files: DataFile[]): Promise<Row[]> {
+  const [, , ending = "txt", packed] = NAME.exec(path) ?? [];
+  const hash = createHash("sha256");
+  const note = (chunk: Uint8Array) => void hash.update(chunk);
+  let rows: Row[];
+  if (task.readFile) {
+    for await (const chunk of chunksOf(path)) note(chunk);
+    rows = await task.readFile(path);
+  } else if (ending.toLowerCase() === "parquet") {
+    const table = await Array.fromAsync(readTable(path, undefined, note));
+    rows = table.map((fields, i) => toRow(fields, path, i + 1));
+  } else {
+    const compression = packed === undefined ? undefined : COMPRESSION[packed.toLowerCase()];
+    const raw = chunksOf(path, note);
+    const chunks = await Array.fromAsync(compression ? decompress(raw, compression, path) : raw);
+    const text = decodeText(joinBytes(chunks), `"${path}"`).replace(/^\ufeff/, "");
+    rows = parseRows(text, path, ending.toLowerCase(), task);
+  }
+  if (rows.length === 0) {
+    throw new DataError(`Cannot read "${path}": found no rows, expected at least one`);
+  }
+  files.push({ path, sha256: hash.digest("hex") });
+  return await withLabels(rows, path, files);
+}
+
+function parseRows(text: string, path: string, ending: string, task: Task): Row[] {
+  if (task.kind === "perplexity" && (ending === "txt" || ending === "md")) {
+    return [new Row({ text }, `"${path}"`)];
+  }
+  if (ending === "csv") {
+    const file = /([^/\\]+)\.csv/i.exec(path)?.[1] ?? path;
+    return parseTable(text, path).map((cells, i) => toRow({ cells, file }, path, i + 1));
+  }
+  const lines = text.split("\n");
+  const isWhole = ending !== "jsonl" && !isJson(lines.find((line) => line.trim() !== "") ?? "");
+  if (isWhole) {
+    const value = parseJson(text, `"${path}"`);
+    return (Array.isArray(value) ? value : [value]).map((row, i) => toRow(row, path, i + 1));
+  }
+  return lines.flatMap((line, i) =>
+    line.trim() === "" ? [] : [toRow(parseJson(line, place(path, i + 1)), path, i + 1)]
+  );
+}
+
+function parseTable(text: string, path: string): string[][] {
+  try {
+    return parseCsv(text) as string[][];
+  } catch (cause) {
+    throw new DataError(`Cannot read "${path}": found ${(cause as Error).message}, expected CSV`);
+  }
+}
+
+function isJson(line: string): boolean {
+  try {
+    return isObject(JSON.parse(line));
+  } catch {
+    return false;
+  }
+}
+
+function parseJson(text: string, where: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new DataError(
+      `Cannot read ${where}: found ${(cause as Error).message}, expected one JSON object`,
+      { hints: ["a file cut short ends in such a line; copy it again"] },
+    );
+  }
+}
+
+function place(path: string, row: number): string {
+  return `row ${row} of "${path}"`;
+}
+
+function toRow(value: unknown, path: string, row: number): Row {
+  if (isObject(value)) return new Row(value, place(path, row));
+  throw new DataError(
+    `Cannot read ${place(path, row)}: found ${show(value)}, expected a JSON object`,
+  );
+}
+
+/** PIQA keeps its labels in a file beside the rows, one a line. */
+async function withLabels(rows: Row[], path: string, files: DataFile[]): Promise<Row[]> {
+  const beside = path.replace(/\.[^/.]+$/, "-labels.lst");
+  if ("label" in rows[0]!.fields || !await statIfExists(beside)) return rows;
+  const bytes = await Deno.readFile(beside);
+  const labels = decodeText(bytes, `"${beside}"`).trim().split(/\s+/);
+  if (labels.length !== rows.length) {
+    throw new DataError(
+      `Cannot read "${beside}": found ${labels.length} labels, expected ${rows.length}, one a row`,
+    );
+  }
+  files.push({ path: beside, sha256: createHash("sha256").update(bytes).digest("hex") });
+  return rows.map((row, i) => new Row({ ...row.fields, label: labels[i]! }, row.place));
+}
+
+function requireUnique(task: Task, rows: readonly Row[]): void {
+  const column = task.uniqueColumn;
+  if (column === undefined) return;
+  const seen = new Map<unknown, Row>();
+  for (const row of rows) {
+    const id = row.fields[column];
+    const first = id === undefined ? undefined : seen.get(id);
+    if (first) throw row.error(`${show(id)} as "${column}" again`, `it once (${first.place})`);
+    seen.set(id, row);
+  }
+}

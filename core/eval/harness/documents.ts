@@ -1,0 +1,197 @@
+/**
+ * Makes the exact prompts of a task: which rows, which shots, which text.
+ *
+ * Comes in: a task with its rows. Goes out: documents in the order of the rows, each with the question
+ * and its shots, and from them the requests to a model, plain or as a conversation. The drawing of
+ * shots runs on from row to row, so rows that are passed over still draw (section 2.2 of the contract
+ * of lm-evaluation-harness 0.4.13).
+ */
+import { createHash } from "node:crypto";
+import { UsageError } from "../../base/errors.ts";
+import type { ChatMessage } from "../../tokenizer/chat.ts";
+import type { TaskData } from "./data_folder.ts";
+import type { Row } from "./row.ts";
+import { PythonRandom, SHOT_SEED } from "./sampler.ts";
+import type { ChoiceQuestion, Question, Shots, Task } from "./task.ts";
+
+/** Which rows and shots. */
+export interface DocumentOptions {
+  /** Shots per prompt; the task's own number when absent. */
+  readonly shots?: number | undefined;
+  /** Only the first rows. */
+  readonly limit?: number | undefined;
+  /** Only these rows, counted from 0 in the order of the file. */
+  readonly ids?: readonly number[] | undefined;
+  /** Leaves the evaluated row out of its own shots where both come from one split. */
+  readonly excludeSelf?: boolean;
+}
+
+/** One evaluated row. */
+export interface Document {
+  readonly task: Task;
+  /** Row number from 0 in the order of the file. */
+  readonly id: number;
+  /** Subject or the like; empty where the task has no parts. */
+  readonly group: string;
+  readonly question: Question;
+  readonly shots: readonly Question[];
+}
+
+/** Asks for the log-likelihood of a continuation, or of a whole text where `context` is empty. */
+export interface LikelihoodRequest {
+  readonly kind: "loglikelihood" | "loglikelihood_rolling";
+  readonly context: string;
+  readonly continuation: string;
+}
+
+/** Asks for an answer in the model's own words. */
+export interface TextRequest {
+  readonly kind: "generate_until";
+  readonly context: string;
+  readonly stop: readonly string[];
+  readonly maxTokens: number;
+}
+
+/** What a model is asked; several of a kind for one document with choices. */
+export type Request = LikelihoodRequest | TextRequest;
+
+/** Renders a conversation, with the beginning of the answer. */
+export type ChatRenderer = (messages: readonly ChatMessage[]) => Promise<string>;
+
+/** Number of shots a task will have. */
+export function shotsOf(task: Task, shots: number | undefined): number {
+  const { count } = task.shots;
+  if (shots === undefined) return count;
+  const most = "fixed" in task.shots ? task.shots.fixed.length : count === 0 ? 0 : Infinity;
+  if (shots <= most) return shots;
+  throw new UsageError(
+    `Cannot give ${task.name} ${shots} shots: found ${most} in its definition, expected at most these`,
+  );
+}
+
+/** The documents of a task, in the order of its rows. */
+export function* documentsOf(
+  task: Task,
+  data: TaskData,
+  options: DocumentOptions = {},
+): Generator<Document> {
+  const wanted = wantedRows(task, data.rows.length, options);
+  const draw = shotDrawer(task, data, shotsOf(task, options.shots), options.excludeSelf ?? false);
+  const last = wanted.reduce((most, id) => Math.max(most, id), -1);
+  const chosen = new Set(wanted);
+  for (let id = 0; id <= last; id++) {
+    const row = data.rows[id]!;
+    const group = task.groupOf?.(row) ?? "";
+    const shots = draw(row, group);
+    if (!chosen.has(id)) continue;
+    yield { task, id, group, question: task.read(row), shots: shots.map((shot) => shot()) };
+  }
+}
+
+function wantedRows(task: Task, count: number, { limit, ids }: DocumentOptions): readonly number[] {
+  const all = Array.from({ length: Math.min(count, limit ?? count) }, (_, id) => id);
+  if (!ids) return all;
+  const wrong = ids.find((id) => id >= all.length);
+  if (wrong === undefined) return ids;
+  throw new UsageError(
+    `Cannot evaluate row ${wrong} of ${task.name}: found ${count} rows, expected 0 to ${
+      all.length - 1
+    }`,
+  );
+}
+
+/** Shots are read only where they are used: a pool may have flawed rows nobody draws. */
+type ShotDrawer = (row: Row, group: string) => readonly (() => Question)[];
+
+function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: boolean): ShotDrawer {
+  const shots: Shots = task.shots;
+  const later = (row: Row) => () => task.read(row);
+  if (count === 0 || !("pool" in shots)) {
+    const fixed = "fixed" in shots ? shots.fixed.slice(0, count) : [];
+    return () => fixed.map((shot) => () => shot);
+  }
+  const { pool } = data;
+  if (shots.order === "first") {
+    const byGroup = Map.groupBy(pool, (row) => task.groupOf?.(row) ?? "");
+    return (row, group) => {
+      const found = byGroup.get(group) ?? [];
+      if (found.length >= count) return found.slice(0, count).map(later);
+      throw row.error(`${found.length} shots for "${group}"`, `at least ${count}`);
+    };
+  }
+  const random = new PythonRandom(SHOT_SEED);
+  const spare = shots.spare || excludeSelf;
+  const draws = count + Number(spare);
+  if (pool.length < draws) {
+    throw new UsageError(
+      `Cannot draw ${draws} shots for ${task.name}: found ${pool.length} rows, expected at least as many`,
+      { hints: ["use fewer --shots, or the whole split"] },
+    );
+  }
+  return (row) => {
+    const drawn = random.sample(pool.length, draws).map((at) => pool[at]!);
+    const others = spare ? drawn.filter((other) => !sameFields(other, row)) : drawn;
+    return others.slice(0, count).map(later);
+  };
+}
+
+function sameFields(a: Row, b: Row): boolean {
+  return a === b || JSON.stringify(a.fields) === JSON.stringify(b.fields);
+}
+
+/** The requests of a document: plain text, or through a chat template. */
+export async function requestsOf(
+  document: Document,
+  chat?: ChatRenderer,
+): Promise<readonly Request[]> {
+  const { task, question } = document;
+  if (task.kind === "perplexity") {
+    return [{ kind: "loglikelihood_rolling", context: "", continuation: question.text }];
+  }
+  const isCode = task.kind === "generation" && task.isCode;
+  const prompt = (text: string) =>
+    chat && !isCode
+      ? chat(conversation(document, text))
+      : Promise.resolve(plainText(document, text));
+  if (task.kind === "generation") {
+    const { stops, maxTokens } = task;
+    const context = await prompt(question.text);
+    return [{ kind: "generate_until", context, stop: stops, maxTokens }];
+  }
+  const rendered = new Map<string, string>();
+  const requests: LikelihoodRequest[] = [];
+  for (const { text, ending } of (question as ChoiceQuestion).options) {
+    const context = rendered.get(text) ?? await prompt(text);
+    rendered.set(text, context);
+    // A template ends the context where the answer begins; plain text needs the blank between.
+    requests.push({ kind: "loglikelihood", context, continuation: chat ? ending : ` ${ending}` });
+  }
+  return requests;
+}
+
+/** Description, shots and text, as a base model reads them. */
+function plainText({ task, group, shots }: Document, text: string): string {
+  const solved = shots.map((shot) => `${shot.text} ${shot.answer}\n\n`).join("");
+  return (task.describe?.(group) ?? "") + solved + text;
+}
+
+/** Every shot is a turn of its own. */
+function conversation({ task, group, shots }: Document, text: string): ChatMessage[] {
+  const description = task.describe?.(group);
+  return [
+    ...(description ? [{ role: "system", content: description }] : []),
+    ...shots.flatMap((shot) => [
+      { role: "user", content: shot.text },
+      { role: "assistant", content: shot.answer },
+    ]),
+    { role: "user", content: text },
+  ];
+}
+
+/**
+ * Short hash of what a model is asked, by which samples are matched with questions. Conversations are
+ * hashed before they are rendered, so that no template is needed to recognise a sample.
+ */
+export function requestHash(plain: readonly Request[], isChat: boolean): string {
+  return createHash("sha256").update(JSON.stringify([isChat, plain])).digest("hex").slice(0, 16);
+}

@@ -1,0 +1,61 @@
+/**
+ * Turns requests into tokens: pairs to score, prompts to continue, texts to read in windows.
+ *
+ * What does not fit the model is cut from the left, as the reference does; shots go first, silently
+ * there, counted here.
+ */
+import { encodePair } from "../../tokenizer/pair.ts";
+import type { ScoreSet } from "../../generate/score_sets.ts";
+import type { LikelihoodRequest, TextRequest } from "./documents.ts";
+
+/** What must be known of a model to encode for it. */
+export interface Encoding {
+  readonly tokenizer: { encode(text: string): ArrayLike<number> };
+  /** Most tokens the model reads. */
+  readonly maxLength: number;
+  /** Stands before a text that begins with nothing: the first end token. */
+  readonly startToken: number | undefined;
+}
+
+/** Encodes requests and counts what was cut. */
+export class RequestEncoder {
+  /** Requests that lost their beginning so far. */
+  truncated = 0;
+  readonly #encoding: Encoding;
+
+  constructor(encoding: Encoding) {
+    this.#encoding = encoding;
+  }
+
+  /** Sequences of the choices of one question. The last token is scored, not read. */
+  pairs(requests: readonly LikelihoodRequest[]): ScoreSet {
+    const { tokenizer, startToken, maxLength } = this.#encoding;
+    return requests.map(({ context, continuation }) => {
+      const { tokens, from } = encodePair(tokenizer, context, continuation, startToken);
+      const cut = Math.max(0, tokens.length - maxLength - 1);
+      if (cut > 0) this.truncated++;
+      return { tokens: tokens.slice(cut), from: Math.max(1, from - cut) };
+    });
+  }
+
+  /** Tokens of a prompt that leaves room for the answer. */
+  prompt({ context, maxTokens }: TextRequest): number[] {
+    const { tokenizer, maxLength } = this.#encoding;
+    const tokens = Array.from(tokenizer.encode(context));
+    const room = Math.max(1, maxLength - maxTokens);
+    if (tokens.length > room) this.truncated++;
+    return tokens.slice(-room);
+  }
+
+  /** Windows over a whole text: every token is scored once, and the first of a window sees one before. */
+  windows({ continuation }: LikelihoodRequest): ScoreSet {
+    const { tokenizer, startToken, maxLength } = this.#encoding;
+    const tokens = Array.from(tokenizer.encode(continuation));
+    if (startToken !== undefined) tokens.unshift(startToken);
+    const count = Math.max(1, Math.ceil((tokens.length - 1) / maxLength));
+    return Array.from({ length: count }, (_, i) => ({
+      tokens: tokens.slice(i * maxLength, (i + 1) * maxLength + 1),
+      from: 1,
+    }));
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * The folder of an evaluation.
+ *
+ *     config.json     what was asked: tasks, shots, data and model, by which a rerun is recognised
+ *     samples.jsonl   one line per answer, appended as they come
+ *     scores.jsonl    one line per row: its metrics; while programs are run, those done so far
+ *     results.json    means with standard errors; there once all is scored
+ *     .lock           held by the process at work
+ *
+ * Whatever ends a run, the lines written before stay, and the next run of the same evaluation goes on
+ * from them. A line that was cut off is removed first.
+ */
+import { join } from "node:path";
+import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
+import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import { writeJson, writeText } from "../../checkpoint/write.ts";
+import { DataError, UsageError } from "../../base/errors.ts";
+import type { DocumentScore } from "./results.ts";
+import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
+
+/** Files of the folder. */
+export const CONFIG = "config.json",
+  SAMPLES = "samples.jsonl",
+  SCORES = "scores.jsonl",
+  RESULTS = "results.json";
+
+/** A folder in use by this process. */
+export class EvalFolder implements Disposable {
+  readonly path: string;
+  readonly #lock: Deno.FsFile;
+  readonly #appending = new Map<string, Deno.FsFile>();
+
+  private constructor(path: string, lock: Deno.FsFile) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /**
+   * Begins the evaluation that `identity` describes, or goes on with it.
+   * @throws {UsageError} for a folder of another evaluation or with other files, unless it may be
+   *   overwritten, and for none where one is to be resumed
+   */
+  static async open(
+    path: string,
+    identity: JsonObject,
+    { overwrite = false, resume = false }: { overwrite?: boolean; resume?: boolean },
+  ): Promise<EvalFolder> {
+    const begun = await statIfExists(join(path, CONFIG)) !== undefined;
+    if (resume && !begun) {
+      throw new DataError(`Cannot resume "${path}": found none there, expected an evaluation`, {
+        hints: ["without --resume a new one is begun"],
+      });
+    }
+    if (!begun && !overwrite) await requireEmpty(path);
+    const folder = new EvalFolder(path, await lockFolder(path, "evaluate"));
+    try {
+      if (begun && !overwrite) await folder.#requireSame(identity);
+      else {
+        for (const name of [SAMPLES, SCORES, RESULTS]) {
+          await Deno.remove(join(path, name)).catch(ignoreMissing);
+        }
+        await folder.#write(CONFIG, { schema: "parscale.eval-run/1", ...identity });
+      }
+      return folder;
+    } catch (error) {
+      folder[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Samples that are there, without a last line that was cut off. */
+  async readSamples(): Promise<Sample[]> {
+    return parseSamples(await this.#readWhole(SAMPLES), join(this.path, SAMPLES));
+  }
+
+  /** Scores that are there, likewise. */
+  async readScores(): Promise<DocumentScore[]> {
+    return parseScores(await this.#readWhole(SCORES));
+  }
+
+  /** Adds a sample; it is out when this returns. */
+  append(sample: Sample): void {
+    this.#append(SAMPLES, sample);
+  }
+
+  /** Adds a score that took long; all scores are written anew at the end. */
+  appendScore(score: DocumentScore): void {
+    this.#append(SCORES, score);
+  }
+
+  /** Writes the metrics of all rows, and the results last: a folder with results is complete. */
+  async finish(scores: readonly unknown[], results: unknown): Promise<void> {
+    const lines = scores.map((score) => JSON.stringify(score) + "\n").join("");
+    const partial = join(this.path, `.${SCORES}`);
+    await writeText(partial, lines);
+    await Deno.rename(partial, join(this.path, SCORES));
+    await this.#write(RESULTS, results);
+  }
+
+  [Symbol.dispose](): void {
+    for (const file of this.#appending.values()) file.close();
+    this.#lock.close();
+  }
+
+  /** Text up to the last line end; what follows was cut off and is removed from the file. */
+  async #readWhole(name: string): Promise<string> {
+    const path = join(this.path, name);
+    if (!await statIfExists(path)) return "";
+    const text = await Deno.readTextFile(path);
+    const whole = text.slice(0, text.lastIndexOf("\n") + 1);
+    if (whole.length < text.length) {
+      await Deno.truncate(path, new TextEncoder().encode(whole).length);
+    }
+    return whole;
+  }
+
+  #append(name: string, value: unknown): void {
+    const path = join(this.path, name);
+    try {
+      const file = this.#appending.get(name) ?? Deno.openSync(path, { append: true, create: true });
+      this.#appending.set(name, file);
+      const bytes = new TextEncoder().encode(JSON.stringify(value) + "\n");
+      for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
+    } catch (error) {
+      throw ioError("write", path, error);
+    }
+  }
+
+  async #write(name: string, value: unknown): Promise<void> {
+    const partial = join(this.path, `.${name}`);
+    await writeJson(partial, value);
+    await Deno.rename(partial, join(this.path, name));
+  }
+
+  async #requireSame(identity: JsonObject): Promise<void> {
+    const { schema: _, ...found } = await readJsonObject(join(this.path, CONFIG));
+    const different = differences(found, identity);
+    if (different.length === 0) return;
+    throw new UsageError(
+      `Cannot go on in "${this.path}": found an evaluation with another ${
+        different.join(", ")
+      }, expected the same`,
+      { hints: ["choose another --out, or replace the evaluation with --overwrite"] },
+    );
+  }
+}
+
+/** Names of the entries in which two objects differ. */
+export function differences(a: JsonObject, b: JsonObject): string[] {
+  const text = (value: unknown) => JSON.stringify(value) ?? "null";
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].filter((name) => text(a[name] ?? null) !== text(b[name] ?? null));
+}
+
+/** Scores of a file of our own. */
+export function parseScores(text: string): DocumentScore[] {
+  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
+}
+
+/** Samples of a file of our own, whatever tasks they belong to. */
+export function parseSamples(text: string, path: string): Sample[] {
+  const lines = text.split("\n");
+  const values = lines.flatMap((line, i) => {
+    const place = `line ${i + 1} of "${path}"`;
+    const isLast = i === lines.length - 1;
+    return line === "" ? [] : [{ value: parseSampleLine(line, place, isLast), place }];
+  });
+  const tasks = values.map(({ value }) => String((value as { task?: unknown })?.task));
+  const reader = new SampleReader([...new Set(tasks)]);
+  return values.flatMap(({ value, place }) => reader.read(value, place) ?? []);
+}
+
+async function requireEmpty(path: string): Promise<void> {
+  const info = await statIfExists(path);
+  if (!info) return;
+  if (!info.isDirectory) {
+    throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+  }
+  for await (const { name } of Deno.readDir(path)) {
+    if (name === LOCK_FILE || name === `.${CONFIG}`) continue;
+    throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {
+      hints: ["choose another --out"],
+    });
+  }
+}
+
+function ignoreMissing(error: unknown): void {
+  if (!(error instanceof Deno.errors.NotFound)) throw error;
+}

@@ -1,0 +1,220 @@
+/**
+ * Runs a model on the requests of all tasks.
+ *
+ * Comes in: planned documents and what is already done. Goes out: samples, as soon as each is known.
+ * Choices are scored task by task, with shared beginnings computed once; all answers in free words go
+ * through one continuous batch, in the order of the tasks. Every sample draws from a random stream named
+ * after task, row and sample, so its text does not depend on what else is run, or was run before.
+ */
+import type { Engine } from "../../generate/engine.ts";
+import { beamSearch } from "../../generate/beam_search.ts";
+import { generate, type GenerationRequest } from "../../generate/generate.ts";
+import { PromptCache } from "../../generate/prompt_cache.ts";
+import { GREEDY } from "../../base/sampling.ts";
+import { scoreSets } from "../../generate/score_sets.ts";
+import { TextStream } from "../../generate/text_stream.ts";
+import { RandomStream } from "../../base/random.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import type { Document, LikelihoodRequest, Request, TextRequest } from "./documents.ts";
+import type { RequestEncoder } from "./encode.ts";
+import { type Sample, sampleKey } from "./samples.ts";
+import type { Task } from "./task.ts";
+
+/** A document with its requests. */
+export interface PlannedDocument {
+  readonly document: Document;
+  readonly requests: readonly Request[];
+  /** See `requestHash`. */
+  readonly hash: string;
+}
+
+/** How to answer in free words. */
+export interface DecodingOptions {
+  /** Sequences side by side. */
+  readonly batch: number;
+  /** Temperature of every sample of a task's documents, in order; 0 is greedy. */
+  readonly temperatures: (task: Task) => readonly number[];
+  readonly topP: number;
+  readonly seed: number;
+  /** Above 1: beam search instead. */
+  readonly beams: number;
+  readonly eosTokenIds: readonly number[];
+  /** Text of the end token, which ends an answer where it is spelt out. */
+  readonly eosText: string | undefined;
+  /** Most new tokens, in place of the tasks' own number. */
+  readonly maxTokens: number | undefined;
+}
+
+/** A model that answers. */
+export interface Answerer {
+  readonly engine: Engine;
+  readonly tokenizer: Tokenizer;
+  readonly encoder: RequestEncoder;
+}
+
+/** Answers all documents but for samples whose key `isDone`. */
+export async function* predict(
+  model: Answerer,
+  plan: readonly PlannedDocument[],
+  options: DecodingOptions,
+  isDone: (key: string) => boolean,
+): AsyncGenerator<Sample> {
+  const byTask = Map.groupBy(plan, ({ document }) => document.task);
+  for (const [task, planned] of byTask) {
+    if (task.kind !== "generation") yield* scoreTexts(model, planned, options, isDone);
+  }
+  const open = plan.filter(({ document }) => document.task.kind === "generation");
+  yield* options.beams > 1
+    ? searchAnswers(model, open, options, isDone)
+    : sampleAnswers(model, open, options, isDone);
+}
+
+function keyOf({ document, hash }: PlannedDocument, sample: number) {
+  return { task: document.task.name, doc_id: document.id, sample, request: hash };
+}
+
+async function* scoreTexts(
+  { engine, encoder }: Answerer,
+  planned: readonly PlannedDocument[],
+  { batch }: DecodingOptions,
+  isDone: (key: string) => boolean,
+): AsyncGenerator<Sample> {
+  const isDoneAt = (i: number) => isDone(sampleKey(keyOf(planned[i]!, 0)));
+  if (planned.every((_, i) => isDoneAt(i))) return;
+  const sets = planned.map(({ requests }) => {
+    const [first] = requests as LikelihoodRequest[];
+    return first!.kind === "loglikelihood_rolling"
+      ? encoder.windows(first!)
+      : encoder.pairs(requests as LikelihoodRequest[]);
+  });
+  for await (const { index, scores } of scoreSets(engine, sets, { batch, skip: isDoneAt })) {
+    const { document } = planned[index]!;
+    const key = keyOf(planned[index]!, 0);
+    const values = scores.map(({ loglikelihood }) => loglikelihood);
+    if (document.task.kind === "perplexity") {
+      const tokens = scores.reduce((sum, { tokenLogprobs }) => sum + tokenLogprobs.length, 0);
+      yield { ...key, loglikelihood: [values.reduce((sum, x) => sum + x, 0)], tokens };
+    } else yield { ...key, loglikelihood: values, is_greedy: scores.map((one) => one.isGreedy) };
+  }
+}
+
+/** An answer under way. */
+interface Open {
+  readonly planned: PlannedDocument;
+  readonly sample: number;
+  readonly temperature: number;
+  readonly tokens: readonly number[];
+  readonly stops: readonly string[];
+}
+
+async function* sampleAnswers(
+  model: Answerer,
+  plan: readonly PlannedDocument[],
+  options: DecodingOptions,
+  isDone: (key: string) => boolean,
+): AsyncGenerator<Sample> {
+  const open = new Map<number, Open & { readonly tokens: number[] }>();
+  const requests = function* (): Generator<GenerationRequest> {
+    let index = 0;
+    for (const planned of plan) {
+      for (const [sample, temperature] of options.temperatures(planned.document.task).entries()) {
+        const key = sampleKey(keyOf(planned, sample));
+        if (isDone(key)) continue;
+        const { request, stops, text } = begin(model, planned, options);
+        const tokens: number[] = [];
+        open.set(index++, { planned, sample, temperature, tokens, stops });
+        yield {
+          ...request,
+          sampling: temperature === 0
+            ? GREEDY
+            : { temperature, topP: options.topP, topK: 0, minP: 0 },
+          random: new RandomStream(options.seed, key),
+          shouldStop: (token) => text.push(token),
+        };
+      }
+    }
+  };
+  for await (const event of generate(model.engine, requests(), options)) {
+    const answer = open.get(event.index)!;
+    if (event.kind === "failed") throw event.error;
+    if (event.kind === "token") {
+      answer.tokens.push(event.token);
+      continue;
+    }
+    open.delete(event.index);
+    yield finish(model, answer, event.reason);
+  }
+}
+
+async function* searchAnswers(
+  model: Answerer,
+  plan: readonly PlannedDocument[],
+  options: DecodingOptions,
+  isDone: (key: string) => boolean,
+): AsyncGenerator<Sample> {
+  using prompts = new PromptCache(model.engine);
+  for (const planned of plan) {
+    if (isDone(sampleKey(keyOf(planned, 0)))) continue;
+    const { request, stops } = begin(model, planned, options);
+    const [best] = await beamSearch(model.engine, request.tokens, {
+      beams: options.beams,
+      maxTokens: request.maxTokens,
+      lengthPenalty: 1,
+      eosTokenIds: options.eosTokenIds,
+      shouldStop: endsAt(model.tokenizer, stops),
+    }, prompts);
+    const answer = { planned, sample: 0, temperature: 0, tokens: best!.tokens, stops };
+    yield finish(model, answer, best!.reason);
+  }
+}
+
+/** What both ways of decoding start from. */
+function begin(model: Answerer, { requests }: PlannedDocument, options: DecodingOptions) {
+  const [own] = requests as [TextRequest];
+  const asked = { ...own, maxTokens: options.maxTokens ?? own.maxTokens };
+  const stops = options.eosText ? [...own.stop, options.eosText] : own.stop;
+  const text = new TextStream(model.tokenizer.streamDecoder({ skipSpecial: true }), stops);
+  const request = {
+    tokens: model.encoder.prompt(asked),
+    maxTokens: asked.maxTokens,
+    eosTokenIds: options.eosTokenIds,
+  };
+  return { request, stops, text };
+}
+
+/** Whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
+function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
+  const longest = Math.max(0, ...stops.map((stop) => tokenizer.encode(stop).length)) + 2;
+  return (tokens: readonly number[]) => {
+    const text = tokenizer.decode(tokens.slice(-longest), { skipSpecial: true });
+    return stops.some((stop) => text.includes(stop));
+  };
+}
+
+function finish(
+  { tokenizer }: Answerer,
+  { planned, sample, temperature, tokens, stops }: Open,
+  reason: string,
+): Sample {
+  const { task } = planned.document;
+  const said = tokenizer.decode(reason === "eos" ? tokens.slice(0, -1) : tokens, {
+    skipSpecial: true,
+  });
+  const isCode = task.kind === "generation" && task.isCode;
+  return {
+    ...keyOf(planned, sample),
+    temperature,
+    text: isCode ? said : cutAtStops(said, stops),
+    tokens: tokens.length,
+    finish_reason: reason,
+  };
+}
+
+/** Keeps what precedes the first stop string, then of that what precedes the second, and so on. */
+export function cutAtStops(text: string, stops: readonly string[]): string {
+  for (const stop of stops) {
+    const at = stop === "" ? -1 : text.indexOf(stop);
+    if (at >= 0) text = text.slice(0, at);
+  }
+  return text;
+}

@@ -1,0 +1,175 @@
+/**
+ * What a model answered: one record per row and sample, and files of them.
+ *
+ *     {"task": "gsm8k", "doc_id": 0, "sample": 0, "request": "0f3c…", "temperature": 0,
+ *      "text": " Janet sells …", "tokens": 57, "finish_reason": "stop"}
+ *     {"task": "piqa", "doc_id": 4, "sample": 0, "request": "77ab…",
+ *      "loglikelihood": [-41.2, -39.9], "is_greedy": [false, false]}
+ *
+ * `request` is a hash of what the model was asked, so that answers to other prompts are noticed. Other
+ * tools' layouts are read as well; what they do not say stays undefined.
+ */
+import { isObject, show } from "../../base/files.ts";
+import { DataError } from "../../base/errors.ts";
+
+/** One answer, as it stands in a file. */
+export interface Sample {
+  readonly task: string;
+  /** Row number from 0; or a name of its own that only the task can resolve, as EvalPlus has. */
+  readonly doc_id: number | string;
+  /** Which of several answers: greedy ones are 0. */
+  readonly sample: number;
+  readonly request?: string | undefined;
+  /** Of choices, in their order; of a whole text, one value. */
+  readonly loglikelihood?: readonly number[] | undefined;
+  readonly is_greedy?: readonly boolean[] | undefined;
+  /** The model's own words: cut at stop strings, but for code, which is cut when it is scored. */
+  readonly text?: string | undefined;
+  /** A whole program from another tool. */
+  readonly solution?: string | undefined;
+  readonly temperature?: number | undefined;
+  /** Number of tokens: new ones of an answer, scored ones of a text. */
+  readonly tokens?: number | undefined;
+  readonly finish_reason?: string | undefined;
+}
+
+/** By what a sample is found again. */
+export function sampleKey({ task, doc_id, sample }: Sample): string {
+  return `${task}/${doc_id}/${sample}`;
+}
+
+/**
+ * A parsed line as a sample. `task` is what a line without a task belongs to; `known` are the tasks
+ * that were asked for.
+ * @throws {DataError} naming the place, for lines nobody could score
+ */
+export class SampleReader {
+  /** Answers so far to a row, for layouts that number none. */
+  readonly #counts = new Map<string, number>();
+  readonly #seen = new Set<string>();
+
+  constructor(readonly tasks: readonly string[]) {}
+
+  /** Reads one line; undefined for a sample of a task that was not asked for. */
+  read(value: unknown, place: string): Sample | undefined {
+    if (!isObject(value)) throw bad(place, show(value), "a JSON object");
+    if (typeof value.error === "string") {
+      throw bad(place, `a failed row (${show(value.error)})`, "an answer");
+    }
+    const sample = this.#ours(value, place) ?? this.#evalPlus(value) ??
+      this.#harness(value, place) ??
+      this.#generated(value, place);
+    if (!sample) {
+      const names = Object.keys(value).map((name) => `"${name}"`).join(", ");
+      throw bad(place, names || "an empty object", '"task", "doc_id" and "text"', [
+        'other layouts: {"task_id", "solution"} of EvalPlus, {"doc_id", "resps"} of the harness, ' +
+        '{"id", "text"} of `parscale generate`',
+      ]);
+    }
+    if (!this.tasks.includes(sample.task)) return undefined;
+    const key = sampleKey(sample);
+    if (this.#seen.has(key)) throw bad(place, `a second ${show(key)}`, "it once");
+    this.#seen.add(key);
+    return sample;
+  }
+
+  #ours(value: Record<string, unknown>, place: string): Sample | undefined {
+    if (typeof value.task !== "string" || value.doc_id === undefined) return undefined;
+    const { task, doc_id, sample = 0, text, loglikelihood } = value;
+    const hasId = Number.isInteger(doc_id) && (doc_id as number) >= 0;
+    if (!hasId) throw bad(place, `${show(doc_id)} as "doc_id"`, "a row number from 0");
+    if (!Number.isInteger(sample)) throw bad(place, `${show(sample)} as "sample"`, "a number");
+    const isChoice = Array.isArray(loglikelihood) &&
+      loglikelihood.every((x) => typeof x === "number");
+    if (!isChoice && typeof text !== "string") {
+      throw bad(place, "neither", '"text" or a list "loglikelihood"');
+    }
+    return { ...value, task, doc_id: doc_id as number, sample: sample as number };
+  }
+
+  #evalPlus(value: Record<string, unknown>): Sample | undefined {
+    const { task_id, solution, completion } = value;
+    if (typeof task_id !== "string") return undefined;
+    const task = task_id.startsWith("HumanEval/")
+      ? "humaneval"
+      : task_id.startsWith("Mbpp/")
+      ? "mbpp"
+      : undefined;
+    if (task === undefined) return undefined;
+    const sample = this.#next(`${task}/${task_id}`);
+    if (typeof solution === "string") return { task, doc_id: task_id, sample, solution };
+    if (typeof completion === "string") return { task, doc_id: task_id, sample, text: completion };
+  }
+
+  /** Of `--log_samples`: answers in `resps`, log-likelihoods as pairs with whether they are greedy. */
+  #harness(value: Record<string, unknown>, place: string): Sample | undefined {
+    const { doc_id, resps } = value;
+    if (!Number.isInteger(doc_id) || !Array.isArray(resps)) return undefined;
+    const task = this.#only(place);
+    const key = { task, doc_id: doc_id as number };
+    const [first] = resps as unknown[][];
+    if (typeof first?.[0] === "string") {
+      // The harness writes a row once for every filter, with the same answers.
+      if (this.#seen.has(sampleKey({ ...key, sample: 0 }))) return { ...key, task: "", sample: 0 };
+      return { ...key, sample: 0, text: first[0] };
+    }
+    const pairs = resps.map((one) => (one as unknown[])?.[0]) as [unknown, unknown][];
+    const numbers = pairs.map((pair) => Number(pair?.[0]));
+    if (!numbers.every(Number.isFinite)) throw bad(place, show(resps), 'answers in "resps"');
+    const is_greedy = pairs.map(([, greedy]) => greedy === true || greedy === "True");
+    return { ...key, sample: 0, loglikelihood: numbers, is_greedy };
+  }
+
+  /** Rows of `parscale generate`. */
+  #generated(value: Record<string, unknown>, place: string): Sample | undefined {
+    const { id, text, tokens, sequences, finish_reason } = value;
+    if (!Number.isInteger(id) || (id as number) < 0) return undefined;
+    const task = this.#only(place);
+    const sample = this.#next(`${task}/${id}`);
+    if (typeof text === "string") {
+      const count = Array.isArray(tokens) ? tokens.length : undefined;
+      const reason = typeof finish_reason === "string" ? finish_reason : undefined;
+      return { task, doc_id: id as number, sample, text, tokens: count, finish_reason: reason };
+    }
+    if (Array.isArray(sequences)) {
+      throw bad(place, '"sequences"', 'one answer in "text"', [
+        "write one row per answer: parscale generate without --num-return",
+      ]);
+    }
+  }
+
+  #next(row: string): number {
+    const sample = this.#counts.get(row) ?? 0;
+    this.#counts.set(row, sample + 1);
+    return sample;
+  }
+
+  #only(place: string): string {
+    if (this.tasks.length === 1) return this.tasks[0]!;
+    throw bad(place, "a row that names no task", "one task in --tasks", [
+      "pass the task these samples belong to",
+    ]);
+  }
+}
+
+function bad(place: string, found: string, expected: string, hints: string[] = []): DataError {
+  return new DataError(`Cannot read ${place}: found ${found}, expected ${expected}`, { hints });
+}
+
+/** Parses a line; a file cut off in its last line is told apart from a bad one. */
+export function parseSampleLine(line: string, place: string, isLast: boolean): unknown {
+  try {
+    return JSON.parse(line);
+  } catch (cause) {
+    throw new DataError(
+      `Cannot read ${place}: found ${(cause as Error).message}, expected a JSON object`,
+      {
+        hints: isLast
+          ? [
+            "the file was cut off in its last line: remove that line, or finish the run that wrote it",
+          ]
+          : [],
+      },
+    );
+  }
+}

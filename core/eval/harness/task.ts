@@ -1,0 +1,169 @@
+/**
+ * What a benchmark is: where its rows lie, how a row becomes a question, and how answers are scored.
+ *
+ * One file per benchmark under `tasks/` fills in one of these tables; everything else (which shots,
+ * which prompt, running, means) is shared. The contract behind every rule is lm-evaluation-harness
+ * 0.4.13 and EvalPlus (HumanEval+ v0.1.10, MBPP+ v0.2.0).
+ */
+import type { Grader } from "../grading/code/mod.ts";
+import type { Row } from "./row.ts";
+
+/** What stands before an answer, and the answer as a solved example shows it. */
+export interface Question {
+  readonly text: string;
+  readonly answer: string;
+}
+
+/** A question with given answers, of which the likeliest is taken. */
+export interface ChoiceQuestion extends Question {
+  /**
+   * What is compared. The texts are all the same, but for WinoGrande, where they differ and the
+   * endings do not.
+   */
+  readonly options: readonly { readonly text: string; readonly ending: string }[];
+  readonly gold: number;
+}
+
+/** A question answered in the model's own words. */
+export interface OpenQuestion extends Question {
+  /** What the answer is compared with; what it is, only the task knows. */
+  readonly target: unknown;
+}
+
+/** A question choices are made for. */
+export function choiceQuestion(
+  text: string,
+  choices: readonly string[],
+  gold: number,
+): ChoiceQuestion {
+  const options = choices.map((ending) => ({ text, ending }));
+  return { text, answer: choices[gold]!, options, gold };
+}
+
+/** Means over rows, or the values that are to be pooled when a row has several. */
+export type Metrics = Readonly<Record<string, number | readonly number[]>>;
+
+/** One answer of the model. */
+export interface Response {
+  /** Cut at the first stop string. */
+  readonly text: string;
+  /** 0 for greedy decoding; undefined where nobody knows. */
+  readonly temperature?: number | undefined;
+  /** A whole program, where another tool made it; `text` is then of no use. */
+  readonly solution?: string | undefined;
+}
+
+/** What scorers may ask for. */
+export interface ScoringTools {
+  /** Runs model-written code; throws `UsageError` unless the user allowed it. */
+  grader(): Promise<Grader>;
+  /** Whether our own answers are reduced to what a solution needs before they run. */
+  readonly sanitize: boolean;
+}
+
+/** Names of a split's files below the benchmark's folder, without their endings; first match wins. */
+export type SplitNames = readonly string[];
+
+interface TaskBase {
+  /** As it is asked for: `gsm8k`. */
+  readonly name: string;
+  /** As it is printed: `GSM8K`. */
+  readonly title: string;
+  /** Raised when the same answers would score differently. */
+  readonly version: number;
+  /** Where rows come from, for `eval ls`. */
+  readonly source: string;
+  /** Folder of the benchmark below the data folder. */
+  readonly folder: string;
+  readonly rows: SplitNames;
+  /** Rows of the official splits; absent where there is none. */
+  readonly size?: { readonly rows: number; readonly pool?: number };
+  /** Metrics in the order of the table; the first is the headline. */
+  readonly metrics: readonly string[];
+  /** Solved examples before the question. */
+  readonly shots: Shots;
+  /** Text before all shots, by group. */
+  describe?(group: string): string;
+  /** Names the part of the benchmark a row belongs to, such as its subject. */
+  groupOf?(row: Row): string;
+  /** Reads a file in its own way, where its numbers would not survive the usual one. */
+  readFile?(path: string): Promise<Row[]>;
+  /** Rows as the official files have them, where one file is not simply a list of rows. */
+  arrange?(rows: Row[]): Row[];
+  /** Column that must be different in every row. */
+  readonly uniqueColumn?: string;
+  /** Further numbers out of the means, such as their mean. */
+  derive?(means: Readonly<Record<string, number>>): Readonly<Record<string, number>>;
+}
+
+/** Which solved examples a prompt begins with. */
+export type Shots =
+  /** None, ever. */
+  | { readonly count: 0 }
+  /** Drawn anew for every row, from a split or from the evaluated rows themselves. */
+  | {
+    readonly count: number;
+    readonly pool: SplitNames | "evaluated rows";
+    readonly order: "random";
+    /** One more is drawn, and the evaluated row itself taken out. */
+    readonly spare?: boolean;
+  }
+  /** The first of the row's group. */
+  | { readonly count: number; readonly pool: SplitNames; readonly order: "first" }
+  /** Written into the task's definition. */
+  | { readonly count: number; readonly fixed: readonly Question[] };
+
+/** A benchmark of choices. */
+export interface ChoiceTask extends TaskBase {
+  readonly kind: "choice";
+  read(row: Row): ChoiceQuestion;
+}
+
+/** A benchmark of free answers, code included. */
+export interface GenerationTask extends TaskBase {
+  readonly kind: "generation";
+  read(row: Row): OpenQuestion;
+  /** Texts that end an answer. */
+  readonly stops: readonly string[];
+  readonly maxTokens: number;
+  /** Whether answers are programs: prompts are then never put into a chat template. */
+  readonly isCode?: boolean;
+  /** The row's own name, by which other tools' samples refer to it. */
+  nameOf?(question: OpenQuestion): string;
+  /** What turns the answers to one question into its metrics. */
+  openScorer(tools: ScoringTools): Promise<Scorer>;
+}
+
+/** Metrics of one question by the answers to it. */
+export type Scorer = (
+  question: OpenQuestion,
+  responses: readonly Response[],
+) => Metrics | Promise<Metrics>;
+
+/** A text whose tokens are all scored. */
+export interface PerplexityTask extends TaskBase {
+  readonly kind: "perplexity";
+  read(row: Row): Question;
+}
+
+/** A benchmark. */
+export type Task = ChoiceTask | GenerationTask | PerplexityTask;
+
+/** Scorer of tasks that judge each answer by itself: the mean over answers of every metric. */
+export function eachResponse(
+  judge: (question: OpenQuestion, text: string) => Metrics,
+): (tools: ScoringTools) => Promise<Scorer> {
+  const scorer: Scorer = (question, responses) => {
+    const all = responses.map(({ text }) => judge(question, text));
+    const names = Object.keys(all[0] ?? {});
+    return Object.fromEntries(names.map((name) => [name, mergeValues(all.map((m) => m[name]!))]));
+  };
+  return () => Promise.resolve(scorer);
+}
+
+function mergeValues(values: readonly (number | readonly number[])[]): number | number[] {
+  if (values.every((value) => typeof value === "number")) {
+    return values.reduce((sum, value) => sum + value, 0) / values.length;
+  }
+  return values.flatMap((value) => value);
+}

@@ -1,0 +1,304 @@
+/**
+ * Python's regular expressions in JavaScript's.
+ *
+ * A pattern of Python's `re` over Unicode text comes in, an equal RegExp goes out. What surprises:
+ * nearly every symbol differs. Python's `.` stops at U+000A alone, its `$` also matches before a
+ * final newline, `\w \d \s \b` know all of Unicode, and `\-`, `\'` or `{` may stand for themselves.
+ * So each piece is parsed and written anew, with the `v` flag and never with `m` or `s`.
+ *
+ * Two differences stay: a reference to a group that took no part matches nothing in Python and the
+ * empty text here, and of matches that are empty JavaScript finds fewer next to others.
+ *
+ * Not carried over, and refused: verbose mode, conditional groups, `\N{...}`, the byte flags.
+ * Matching backtracks as it does in Python: a pattern such as `(a+)+b` takes exponential time in
+ * both.
+ */
+import { DataError } from "../../base/errors.ts";
+import { CLASSES, CONTROLS, literal, PLACES, point } from "./classes.ts";
+
+/**
+ * Translates `pattern`.
+ *
+ * `flags` holds Python's `i` (ignore case), `m` (multiline), `s` (dot matches newlines), and what
+ * JavaScript keeps outside the pattern: `g`, `y`, `d`.
+ * @throws {DataError} when Python would not compile the pattern, or it uses what is refused
+ */
+export function pythonRegex(pattern: string, flags = ""): RegExp {
+  const translated = new Translator(pattern, flags).translate();
+  try {
+    return new RegExp(translated.source, translated.flags);
+  } catch (cause) {
+    throw unusable(pattern, (cause as Error).message, cause);
+  }
+}
+
+function unusable(pattern: string, found: string, cause?: unknown): DataError {
+  return new DataError(
+    `Cannot use ${JSON.stringify(pattern)} as a regular expression: ${found}`,
+    { cause },
+  );
+}
+
+/** What precedes a quantifier decides whether it may stand there. */
+type Before = "nothing" | "place" | "item" | "repeat";
+
+/** Flags that change with the group. */
+interface Mode {
+  readonly multiline: boolean;
+  readonly dotAll: boolean;
+}
+
+class Translator {
+  readonly #characters: readonly string[];
+  #at = 0;
+  #ignoreCase: boolean;
+  /** Names of the groups by number. Atomic groups take numbers too, so references go by name. */
+  readonly #groups: string[] = [""];
+  #atomicGroups = 0;
+
+  constructor(readonly pattern: string, readonly flags: string) {
+    this.#characters = Array.from(pattern);
+    this.#ignoreCase = flags.includes("i");
+  }
+
+  translate(): { source: string; flags: string } {
+    let mode = { multiline: this.flags.includes("m"), dotAll: this.flags.includes("s") };
+    // Flags for the whole pattern may stand at its beginning only.
+    const global = /^\(\?([a-zA-Z]+)\)/.exec(this.pattern);
+    if (global !== null) {
+      const letters = this.#requireFlags(global[1]!);
+      this.#ignoreCase ||= letters.includes("i");
+      mode = {
+        multiline: mode.multiline || letters.includes("m"),
+        dotAll: mode.dotAll || letters.includes("s"),
+      };
+      this.#at = global[0].length;
+    }
+    const source = this.#alternatives(mode);
+    if (this.#at < this.#characters.length) this.#fail("found an unbalanced parenthesis");
+    const outside = Array.from("gyd").filter((flag) => this.flags.includes(flag)).join("");
+    return { source, flags: `v${this.#ignoreCase ? "i" : ""}${outside}` };
+  }
+
+  get #next(): string | undefined {
+    return this.#characters[this.#at];
+  }
+
+  #take(expected: string): boolean {
+    if (
+      !this.#characters.slice(this.#at, this.#at + expected.length).join("").startsWith(expected)
+    ) {
+      return false;
+    }
+    this.#at += expected.length;
+    return true;
+  }
+
+  /** Everything up to `end`, which is consumed. */
+  #until(end: string): string {
+    const from = this.#at;
+    while (this.#next !== undefined && this.#next !== end) this.#at++;
+    if (this.#next === undefined) this.#fail(`found no "${end}" where one was due`);
+    return this.#characters.slice(from, this.#at++).join("");
+  }
+
+  #fail(found: string): never {
+    throw unusable(this.pattern, `${found} at position ${this.#at}`);
+  }
+
+  #requireFlags(letters: string): string {
+    if (!/^[imsu]*$/.test(letters)) {
+      this.#fail(`found the flags "${letters}", expected i, m, s or u`);
+    }
+    return letters;
+  }
+
+  /** Up to the end of the pattern or the parenthesis that closes the group. */
+  #alternatives(mode: Mode): string {
+    let out = "", item = "";
+    let before = "nothing" as Before; // not narrowed: `push` assigns it
+    const push = (text: string, kind: Before) => {
+      out += item;
+      item = text;
+      before = kind;
+    };
+    for (let next = this.#next; next !== undefined && next !== ")"; next = this.#next) {
+      const repeat = this.#quantifier();
+      if (repeat !== undefined) {
+        if (before === "repeat") this.#fail("found a multiple repeat");
+        if (before !== "item") this.#fail("found nothing to repeat");
+        const possessive = this.#take("+");
+        const lazy = !possessive && this.#take("?");
+        item = possessive ? this.#atomic(item + repeat) : `${item}${repeat}${lazy ? "?" : ""}`;
+        before = "repeat";
+        continue;
+      }
+      this.#at++;
+      if (next === "|") push("|", "nothing");
+      else if (next === ".") push(mode.dotAll ? "[^]" : "[^\\n]", "item");
+      else if (next === "^") push(mode.multiline ? "(?<![^\\n])" : "^", "place");
+      else if (next === "$") push(mode.multiline ? "(?![^\\n])" : "(?=\\n?$)", "place");
+      else if (next === "[") push(this.#set(), "item");
+      else if (next === "\\") {
+        const place = PLACES[this.#next ?? ""];
+        if (place === undefined) push(this.#escape(), "item");
+        else {
+          this.#at++;
+          push(place, "place");
+        }
+      } else if (next === "(") {
+        const group = this.#group(mode);
+        if (group !== "") push(group, "item"); // else a comment
+      } else push(literal(next), "item");
+    }
+    return out + item;
+  }
+
+  /** A quantifier in JavaScript's form, if one stands here. */
+  #quantifier(): string | undefined {
+    if (this.#next === "*" || this.#next === "+" || this.#next === "?") {
+      return this.#characters[this.#at++];
+    }
+    if (this.#next !== "{") return undefined;
+    const rest = this.#characters.slice(this.#at, this.#at + 40).join("");
+    const [whole, low = "", comma, high] = /^\{(\d*)(?:(,)(\d*))?\}/.exec(rest) ?? [];
+    if (whole === undefined || whole === "{}") return undefined; // a brace like any character
+    this.#at += whole.length;
+    return comma === undefined ? `{${low}}` : `{${low || 0},${high}}`;
+  }
+
+  /** A group that never gives back: captured ahead, then repeated from there. */
+  #atomic(body: string): string {
+    const name = `atomic${++this.#atomicGroups}`;
+    return `(?:(?=(?<${name}>${body}))\\k<${name}>)`;
+  }
+
+  /** After an opening parenthesis, up to and including the closing one. */
+  #group(mode: Mode): string {
+    if (this.#take("?#")) {
+      this.#until(")");
+      return "";
+    }
+    if (this.#take("?P=")) return `\\k<${this.#until(")")}>`;
+    if (this.#take("?>")) return this.#atomic(this.#body(mode));
+    for (const look of ["?=", "?!", "?<=", "?<!"]) {
+      // Wrapped, since JavaScript does not let one be repeated.
+      if (this.#take(look)) return `(?:(${look}${this.#body(mode)}))`;
+    }
+    if (this.#take("?:")) return `(?:${this.#body(mode)})`;
+    if (this.#take("?P<")) return this.#capture(this.#until(">"), mode);
+    if (this.#take("?")) return this.#modified(mode);
+    return this.#capture(`group${this.#groups.length}`, mode);
+  }
+
+  #capture(name: string, mode: Mode): string {
+    this.#groups.push(name);
+    return `(?<${name}>${this.#body(mode)})`;
+  }
+
+  #body(mode: Mode): string {
+    const body = this.#alternatives(mode);
+    if (!this.#take(")")) this.#fail("found an unterminated group");
+    return body;
+  }
+
+  /** A group with flags of its own: `(?i-s:...)`. */
+  #modified(mode: Mode): string {
+    const letters = /^([a-zA-Z]*)(?:-([a-zA-Z]+))?:/.exec(
+      this.#characters.slice(this.#at, this.#at + 40).join(""),
+    );
+    if (letters === null) this.#fail("found an extension this translation does not know");
+    const [whole, on = "", off = ""] = letters;
+    this.#at += whole.length;
+    this.#requireFlags(on + off);
+    const inner = {
+      multiline: (mode.multiline || on.includes("m")) && !off.includes("m"),
+      dotAll: (mode.dotAll || on.includes("s")) && !off.includes("s"),
+    };
+    const sign = off.includes("i") ? "-i" : on.includes("i") ? "i" : "";
+    return `(?${sign}:${this.#body(inner)})`;
+  }
+
+  /** What a backslash means outside a class. */
+  #escape(): string {
+    const next = this.#next;
+    if (next !== undefined && CLASSES[next] !== undefined) {
+      this.#at++;
+      return CLASSES[next]!;
+    }
+    if (next !== undefined && /[1-9]/.test(next)) {
+      const digits = /^\d{1,3}/.exec(this.#characters.slice(this.#at, this.#at + 3).join(""))![0];
+      if (/^[0-3][0-7]{2}$/.test(digits)) {
+        this.#at += 3;
+        return point(parseInt(digits, 8));
+      }
+      const number = Number(digits.slice(0, 2));
+      this.#at += Math.min(digits.length, 2);
+      const group = this.#groups[number];
+      if (group === undefined) {
+        this.#fail(`found a reference to group ${number}, which is not there`);
+      }
+      return `\\k<${group}>`;
+    }
+    return point(this.#character());
+  }
+
+  /** The code point a backslash stands for, inside a class or outside. */
+  #character(): number {
+    const next = this.#next;
+    if (next === undefined) this.#fail("found a lone backslash at the end");
+    this.#at++;
+    const digits = { x: 2, u: 4, U: 8 }[next];
+    if (digits !== undefined) {
+      const text = this.#characters.slice(this.#at, this.#at + digits).join("");
+      const code = parseInt(text, 16);
+      if (!new RegExp(`^[0-9a-fA-F]{${digits}}$`).test(text) || code > 0x10ffff) {
+        this.#fail(`found an incomplete escape "\\${next}${text}"`);
+      }
+      this.#at += digits;
+      return code;
+    }
+    if (next === "0" || (/[1-7]/.test(next))) {
+      const rest = this.#characters.slice(this.#at, this.#at + 2).join("");
+      const octal = next + /^[0-7]{0,2}/.exec(rest)![0];
+      this.#at += octal.length - 1;
+      return parseInt(octal, 8);
+    }
+    if (CONTROLS[next] !== undefined) return CONTROLS[next]!;
+    if (/[a-zA-Z89]/.test(next)) this.#fail(`found an unknown escape "\\${next}"`);
+    return next.codePointAt(0)!;
+  }
+
+  /** A class, after its opening bracket. */
+  #set(): string {
+    const negated = this.#take("^");
+    let members = "";
+    for (let first = true; first || this.#next !== "]"; first = false) {
+      const low = this.#member();
+      if (this.#next !== "-" || this.#characters[this.#at + 1] === "]") {
+        members += typeof low === "number" ? point(low) : low;
+        continue;
+      }
+      this.#at++;
+      const high = this.#member();
+      if (typeof low === "string" || typeof high === "string" || low > high) {
+        this.#fail("found a bad character range");
+      }
+      members += `${point(low)}-${point(high)}`;
+    }
+    this.#at++;
+    return `[${negated ? "^" : ""}${members}]`;
+  }
+
+  /** One member of a class: a code point, or a class inside it. */
+  #member(): number | string {
+    const next = this.#next;
+    if (next === undefined) this.#fail("found an unterminated character set");
+    this.#at++;
+    if (next !== "\\") return next.codePointAt(0)!;
+    const inside = CLASSES[this.#next ?? ""];
+    if (inside === undefined) return this.#character();
+    this.#at++;
+    return inside;
+  }
+}
