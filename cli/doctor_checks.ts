@@ -55,7 +55,7 @@ export const CHECKS: readonly Check[] = [
     required: true,
     run: () =>
       checkDevice("cpu", async () => {
-        const { onnxRuntimePath } = await import("../core/runtime/onnx/library.ts");
+        const { onnxRuntimePath } = await import("../core/runtime/onnxruntime/capi/library.ts");
         return `${onnxRuntimePath().split("/").slice(-3).join("/")} `;
       }),
   },

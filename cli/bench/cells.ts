@@ -6,7 +6,6 @@
  */
 import type { Engine } from "../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../core/generate/kv_cache.ts";
-import { chunkOf } from "../../core/generate/prefill.ts";
 import { timeDecode, timePrefill } from "../../core/generate/timing.ts";
 import { centerOf } from "../../core/base/statistics.ts";
 import { VERSION } from "../version.ts";
@@ -104,7 +103,7 @@ export class Cell {
 function planSizes(engine: Engine, work: Work, steps: number) {
   return {
     batch: work.batch,
-    tokens: Math.min(work.prompt ?? 1, chunkOf(engine.device)),
+    tokens: Math.min(work.prompt ?? 1, engine.device.traits.prefillChunk),
     capacity: bucketFor(engine.device, slotsOf(work, steps)),
     selected: work.batch,
   };

@@ -13,7 +13,8 @@ import { isParScale, type ModelConfig, plainConfig } from "../../core/model/conf
 import { introducedValues } from "../../core/model/init.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
 import { type Device, type MatrixKind, openDevice, quantizes } from "../../core/runtime/mod.ts";
-import type { CacheType, Weights } from "../../core/runtime/device.ts";
+import type { Weights } from "../../core/runtime/device.ts";
+import type { CacheType } from "../../core/runtime/traits.ts";
 import type { BenchValues } from "./values.ts";
 
 /** Where prefixes and aggregator are from. */
@@ -47,7 +48,7 @@ export class Engines implements Disposable {
       for (const choice of unique(values.device)) {
         for (const kind of unique(values.weights)) {
           const device = await engines.#open(choice, kind, values);
-          const dtype = device.cacheType ?? "f32";
+          const dtype = device.cacheType;
           for (const { config, weights, introduced } of models) {
             engines.all.push({
               engine: new Engine(device, config, weights, { memoryLimit: values.memoryLimit }),

@@ -137,7 +137,7 @@ function memoryOf(cells: readonly Cell[]): number {
     const bytes = rest + (seen.has(cell.on) ? 0 : weights);
     seen.add(cell.on);
     all += bytes;
-    if (!cell.on.engine.device.isDistant) here += bytes;
+    if (!cell.on.engine.device.traits.discreteMemory) here += bytes;
   }
   requireFreeMemory(
     here,

@@ -10,7 +10,6 @@ import type { Workload } from "../../core/analysis/cost.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../core/generate/kv_cache.ts";
-import { chunkOf } from "../../core/generate/prefill.ts";
 import { timeDecode, timePrefill } from "../../core/generate/timing.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
@@ -153,7 +152,7 @@ function requireMemory(device: Device, config: ModelConfig, work: Workload): num
   );
   const { totalBytes } = new Engine(device, config, types).plan({
     batch,
-    tokens: Math.min(input, chunkOf(device)),
+    tokens: Math.min(input, device.traits.prefillChunk),
     capacity: bucketFor(device, input + output),
     selected: batch,
   });

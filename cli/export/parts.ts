@@ -5,8 +5,8 @@ import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import { copyFile, writeJson, writeText } from "../../core/checkpoint/write.ts";
 import { buildForward } from "../../core/model/forward.ts";
 import { DEFAULT_BLOCK } from "../../core/runtime/mod.ts";
-import { exportPrograms } from "../../core/runtime/onnx/export.ts";
-import { webGpuTarget } from "../../core/runtime/webgpu/lowering_rules.ts";
+import { exportPrograms } from "../../core/runtime/onnxruntime/export.ts";
+import { webGpuTarget } from "../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { VERSION } from "../version.ts";
 import guide from "./guide.md" with { type: "text" };
 

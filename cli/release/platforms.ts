@@ -4,7 +4,7 @@
  * In: a target. Out: which engine library belongs to it. What surprises: Deno also compiles for Macs
  * with Intel processors, for which ONNX Runtime ships no library, so that target is not in the table.
  */
-import { LIBRARY } from "../../core/runtime/onnx/library.ts";
+import { LIBRARY } from "../../core/runtime/onnxruntime/capi/library.ts";
 
 /** One platform. */
 export interface Platform {

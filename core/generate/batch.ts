@@ -114,7 +114,8 @@ export class Batch implements Disposable {
   /** Whether the next step can be issued now: for the same rows, with tokens that only the device knows. */
   #goesOnAfter({ cache, slots }: Flight): boolean {
     const { device } = this.#engine;
-    return !!device.drawsTokens && !!device.readLater && cache === this.#cache && !this.#isSparse &&
+    return device.traits.samplesTokens && !!device.readLater && cache === this.#cache &&
+      !this.#isSparse &&
       slots.every((slot, b) => slot === this.#slots[b]) &&
       slots.some((slot) => slot && hasMore(slot)) &&
       slots.every((slot) => !slot || slot.used < cache.capacity);
@@ -130,7 +131,7 @@ export class Batch implements Disposable {
     const start = slots.map((slot) => slot?.used ?? 0);
     const ids = slots.map((slot) => slot?.next ?? 0);
     for (const slot of slots) if (slot) slot.used++;
-    if (this.#engine.device.drawsTokens) {
+    if (this.#engine.device.traits.samplesTokens) {
       const sampling = slots.flatMap((slot) => numbersOf(slot?.request));
       const given = after ? {} : { ids };
       const tokens = await this.#engine.draw(cache, { ...given, start, sampling });
@@ -148,10 +149,10 @@ export class Batch implements Disposable {
 
   /** Where reading logits is a copy, the device picks the tokens if it can. */
   #headFor(requests: readonly GenerationRequest[]): PromptHead {
-    const { drawsTokens, isDistant } = this.#engine.device;
-    if (drawsTokens) return { head: "sample", sampling: requests.flatMap(numbersOf) };
+    const { samplesTokens, readbackIsCopy } = this.#engine.device.traits;
+    if (samplesTokens) return { head: "sample", sampling: requests.flatMap(numbersOf) };
     const greedy = requests.every(({ sampling }) => sampling.temperature === 0);
-    return { head: greedy && isDistant ? "greedy" : "logits" };
+    return { head: greedy && readbackIsCopy ? "greedy" : "logits" };
   }
 
   /** The next token of row b. */

@@ -34,7 +34,7 @@ export function openBeamCache(
   beams: number,
   used: number,
 ): BeamCache {
-  return engine.device.readsThroughTable
+  return engine.device.traits.pagedCache
     ? new CacheTable(engine, prompt, beams, used)
     : new CachePair(prompt, beams, used);
 }

@@ -17,7 +17,7 @@ const BUCKET = 128;
  * there are few of them: powers of two.
  */
 export function bucketFor(device: Device, slots: number): number {
-  if (device.isDistant) return 2 ** Math.ceil(Math.log2(Math.max(2 * BUCKET, slots)));
+  if (device.traits.staticShapes) return 2 ** Math.ceil(Math.log2(Math.max(2 * BUCKET, slots)));
   return Math.max(1, Math.ceil(slots / BUCKET)) * BUCKET;
 }
 
@@ -46,7 +46,7 @@ export class KvCache implements Disposable {
     this.batch = batch;
     this.capacity = bucketFor(device, slots);
     const tensors = new Map<string, DeviceTensor>();
-    const dtype = device.cacheType ?? "f32";
+    const dtype = device.cacheType;
     for (let layer = 0; layer < config.numHiddenLayers; layer++) {
       const shape = [this.#rows(layer), config.numKeyValueHeads, this.capacity, config.headDim];
       for (const kind of ["keys", "values"]) {

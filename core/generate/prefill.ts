@@ -8,17 +8,6 @@ import type { Device, HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 
-/** Tokens per chunk: enough rows for full speed of the matrix products. */
-export const CHUNK = 256;
-
-/** A GPU needs more rows than a processor to be busy. */
-const DISTANT_CHUNK = 2048;
-
-/** Tokens that a device is fed at once. */
-export function chunkOf(device: Device): number {
-  return device.isDistant ? DISTANT_CHUNK : CHUNK;
-}
-
 /**
  * Checks token ids and length against the model. `purpose` completes "Cannot …" in messages.
  * @throws {DataError} for no tokens, an id outside the vocabulary, or more tokens than positions
@@ -59,7 +48,7 @@ export async function prefill(
   tokens: readonly number[],
   { start = 0, head = "logits", sampling }: { start?: number } & Partial<PromptHead> = {},
 ): Promise<ReadonlyMap<string, HostArray>> {
-  const chunk = chunkOf(engine.device);
+  const { prefillChunk: chunk } = engine.device.traits;
   for (;; start += chunk) {
     const ids = tokens.slice(start, start + chunk);
     const last = start + chunk >= tokens.length;
@@ -79,7 +68,7 @@ export async function prefill(
  * the prompt, where nobody looks and the next tokens are written.
  */
 function paddingOf(device: Device, tokens: number, room: number): number[] {
-  if (!device.isDistant) return [];
+  if (!device.traits.staticShapes) return [];
   const step = tokens <= 64 ? 16 : tokens <= 256 ? 64 : 256;
   const size = Math.min(Math.ceil(tokens / step) * step, room);
   return new Array(size - tokens).fill(0);

@@ -8,7 +8,10 @@
 import { notFinite } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { checkTokens, CHUNK } from "./prefill.ts";
+import { checkTokens } from "./prefill.ts";
+
+/** Tokens of each sequence per forward pass. */
+export const SCORE_CHUNK = 256;
 
 /** A sequence and the part of it whose log-probabilities are wanted. */
 export interface ScoreRequest {
@@ -76,8 +79,8 @@ export async function feedPieces(
 ): Promise<void> {
   const P = engine.config.streams;
   const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
-  for (let offset = 0; offset < longest; offset += CHUNK) {
-    const T = Math.min(CHUNK, roundUp(longest - offset, step));
+  for (let offset = 0; offset < longest; offset += SCORE_CHUNK) {
+    const T = Math.min(SCORE_CHUNK, roundUp(longest - offset, step));
     const asked = pieces.flatMap(({ wanted }, b) =>
       wanted.flatMap(({ at, next }, i) =>
         at >= offset && at < offset + T ? [{ b, i, slot: b * T + at - offset, next }] : []

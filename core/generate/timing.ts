@@ -8,7 +8,6 @@
 import { GREEDY, samplingNumbers } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { chunkOf } from "./prefill.ts";
 
 /** Milliseconds to take in a prompt of so many tokens for every sequence of the cache. */
 export async function timePrefill(
@@ -16,7 +15,7 @@ export async function timePrefill(
   cache: KvCache,
   tokens: number,
 ): Promise<number> {
-  const chunk = chunkOf(engine.device);
+  const { prefillChunk: chunk } = engine.device.traits;
   const began = performance.now();
   for (let start = 0; start < tokens; start += chunk) {
     await append(engine, cache, start, Math.min(chunk, tokens - start));
@@ -32,12 +31,12 @@ export async function timeDecode(
   steps: number,
 ): Promise<number[]> {
   const times: number[] = [];
-  const { drawsTokens } = engine.device;
+  const { samplesTokens } = engine.device.traits;
   let began = performance.now();
-  let pending = drawsTokens ? await draw(engine, cache, start, true) : undefined;
+  let pending = samplesTokens ? await draw(engine, cache, start, true) : undefined;
   for (let step = 0; step < steps; step++) {
     // As in generating: where the device draws tokens, the next step is issued before this one is read.
-    const next = drawsTokens && step + 1 < steps
+    const next = samplesTokens && step + 1 < steps
       ? await draw(engine, cache, start + step + 1, false)
       : undefined;
     if (pending) pending();
@@ -81,5 +80,5 @@ async function append(
     ),
     start: rows.map(() => start),
     select: rows.map((b) => b * tokens + tokens - 1),
-  }, { head: engine.device.isDistant ? "greedy" : "logits" });
+  }, { head: engine.device.traits.readbackIsCopy ? "greedy" : "logits" });
 }

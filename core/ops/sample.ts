@@ -5,7 +5,7 @@
  * host, so a seed gives the same text everywhere.
  *
  * What surprises: it has no decomposition, since a search is not arithmetic; its meaning is `sample` of
- * core/base/sampling.ts, and only devices that say so (`drawsTokens`) know it.
+ * core/base/sampling.ts, and only devices with the trait `samplesTokens` know it.
  *
  * Kernel: forward/sample.
  */

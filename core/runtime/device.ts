@@ -6,6 +6,7 @@
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program, TensorType } from "../graph/types.ts";
+import type { CacheType, Traits } from "./traits.ts";
 
 /** Devices that can be asked for by name. */
 export type DeviceName = "reference" | "cpu" | "webgpu" | "cuda" | "tfjs";
@@ -54,22 +55,12 @@ export interface CopyRegion {
   readonly height: number;
 }
 
-/** Element types that a device may keep keys and values in. */
-export type CacheType = "f32" | "bf16" | "f16";
-
 /** Runs programs. */
 export interface Device {
   readonly name: DeviceName;
-  /** Element type in which it wants KV caches; f32 where it does not say. */
-  readonly cacheType?: CacheType;
-  /** Whether tensors lie in memory of its own, so that reading one is a copy worth avoiding. */
-  readonly isDistant?: boolean;
-  /** Whether its programs may draw tokens (`sample`), so that no logits need to be read. */
-  readonly drawsTokens?: boolean;
-  /** Whether its attention reads keys and values through a table where they lie, without a copy. */
-  readonly readsThroughTable?: boolean;
-  /** Elements of a long array that one program should work on; where absent, a processor's cache. */
-  readonly pieceElements?: number;
+  readonly traits: Traits;
+  /** Element type of KV caches. */
+  readonly cacheType: CacheType;
   /**
    * Exact bytes the program needs with these weights, before anything is allocated. Free parameters
    * count as they are bound, one f32 an element.

@@ -51,7 +51,7 @@ export async function openDevice(
   const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;
   const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };
   if (name === "webgpu") {
-    const { WebGpuDevice } = await import("./webgpu/device.ts");
+    const { WebGpuDevice } = await import("./onnxruntime/webgpu.ts");
     const elements = elementsFor(name, options, ["f32", "f16"]);
     return new WebGpuDevice({ elements, matrices: format });
   }
@@ -64,7 +64,7 @@ export async function openDevice(
     const { openTfjs } = await import("./tfjs/open.ts");
     return openTfjs();
   }
-  const { CpuDevice } = await import("./onnx/device.ts");
+  const { CpuDevice } = await import("./onnxruntime/cpu.ts");
   return new CpuDevice({ threads, matrices: format });
 }
 

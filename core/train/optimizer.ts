@@ -17,7 +17,6 @@ import type { Group, RateKind } from "./trainable.ts";
  * Elements worked on at a time unless the device says otherwise: few enough for the processor's cache.
  * See `tests/bench/train.ts`.
  */
-const PIECE = 1 << 16;
 
 /** Pieces per program, which saves starting one for each. */
 const PIECES_PER_RUN = 16;
@@ -267,10 +266,10 @@ async function overPieces(
 }
 
 /** Sizes of the pieces of the next program, with `left` elements to go. */
-function piecesOf({ pieceElements = PIECE }: Device, left: number): number[] {
+function piecesOf({ traits: { optimizerChunk } }: Device, left: number): number[] {
   const counts: number[] = [];
-  for (let rest = left; rest > 0 && counts.length < PIECES_PER_RUN; rest -= pieceElements) {
-    counts.push(Math.min(pieceElements, rest));
+  for (let rest = left; rest > 0 && counts.length < PIECES_PER_RUN; rest -= optimizerChunk) {
+    counts.push(Math.min(optimizerChunk, rest));
   }
   return counts;
 }

@@ -104,13 +104,13 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   return { parameters, gradients, moments, activations, total };
 }
 
-/** What will be fixed weights of a distant device, which it stores as it computes; types only. */
+/** What will be constant weights where the device freezes them; types only. */
 function frozenTypes(
   device: Device,
   program: Program,
   { trained }: Pick<TrainerOptions, "trained">,
 ): Weights {
-  if (!device.isDistant) return new Map();
+  if (!device.traits.freezesWeights) return new Map();
   const learns = new Set(trained.map(({ name }) => name));
   const frozen = [...program.parameters].filter(([name]) => !learns.has(name));
   return new Map(frozen.map(([name, type]) => [name, { ...type, path: "", offset: 0 }]));
@@ -157,7 +157,7 @@ export class Trainer {
     const frozen = new Map<string, HostTensor>();
     for (const [name, type] of gradients.parameters) {
       const values = await options.initial(name);
-      if (!tensors.has(name) && device.isDistant) {
+      if (!tensors.has(name) && device.traits.freezesWeights) {
         frozen.set(name, { ...type, data: Float32Array.from(values) });
         continue;
       }

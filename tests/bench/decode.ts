@@ -11,7 +11,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { type GgufType, writeGguf } from "./gguf.ts";
 import { qwen05b, randomWeights } from "./random_model.ts";
 

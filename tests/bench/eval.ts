@@ -21,7 +21,7 @@ import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { type ScoreSet, scoreSets } from "../../core/generate/score_sets.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { main } from "../../cli/main.ts";
 import { Io, processSystem } from "../../cli/output/io.ts";

@@ -13,7 +13,7 @@
  * Some 35 MiB of that are sessions and programs, which no plan counts.
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
 import type { TrainingBatch } from "../../core/train/trainer.ts";

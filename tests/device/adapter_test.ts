@@ -6,7 +6,7 @@ import type { ModelConfig } from "../../core/model/config.ts";
 import { introducedValues } from "../../core/model/init.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { maxDifference, modelFolder } from "./goldens.ts";
 
 const BACKBONE = "qwen2-p1-tied-f32";

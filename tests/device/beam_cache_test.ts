@@ -5,14 +5,15 @@ import type { Engine } from "../../core/generate/engine.ts";
 import type { KvCache } from "../../core/generate/kv_cache.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { HostTensor } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { TRAITS } from "../../core/runtime/traits.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { openGolden } from "./goldens.ts";
 
 /** 40 steps from a prompt of 100 tokens grow past the 128 slots of the first cache. */
 const [BEAMS, PROMPT, STEPS] = [4, 100, 40];
 
 class PagingDevice extends CpuDevice {
-  readonly readsThroughTable = true;
+  override readonly traits = { ...TRAITS.cpu, pagedCache: true };
 }
 
 /** Elements of one slot in all tensors and streams of a row of the batch. */

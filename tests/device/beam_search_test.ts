@@ -7,7 +7,7 @@ import { beamSearch } from "../../core/generate/beam_search.ts";
 import type { KvCache } from "../../core/generate/kv_cache.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { CUDA, openTestCuda } from "./devices.ts";
 import { openGolden, TOLERANCE } from "./goldens.ts";
 
@@ -42,12 +42,13 @@ function rowsOf({ tensors }: KvCache): number {
 
 /** The device as one whose attention finds keys and values in their own rows alone. */
 function copying(device: CudaDevice): CudaDevice {
-  return Object.defineProperty(device, "readsThroughTable", { value: false });
+  const traits = { ...device.traits, pagedCache: false };
+  return Object.defineProperty(device, "traits", { value: traits });
 }
 
 for (const model of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
   for (const elements of ["f32", "bf16"] as const) {
-    // The smallest cache of a distant device has 256 slots.
+    // The smallest cache of a device of static shapes has 256 slots.
     for (const [length, grows] of [[20, 0], [250, 1]] as const) {
       Deno.test({
         name: `${model} in ${elements}, prompt of ${length}: beams in a table equal copied ones`,

@@ -12,7 +12,7 @@ import { GREEDY } from "../../core/base/sampling.ts";
 import { scoreBatch } from "../../core/generate/score.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Device, HostArray } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { type NamedDevice, reference } from "./devices.ts";
 import {
   maxDifference,

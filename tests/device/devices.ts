@@ -4,7 +4,7 @@ import "@tensorflow/tfjs-backend-cpu";
 import { CudaDevice, type CudaOptions } from "../../core/runtime/cuda/device.ts";
 import { openCuda } from "../../core/runtime/cuda/open.ts";
 import type { Device } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { TfjsDevice } from "../../core/runtime/tfjs/device.ts";
 import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";

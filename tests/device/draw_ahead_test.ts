@@ -18,7 +18,7 @@ import type {
 import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { KernelLoader } from "../../core/runtime/cuda/kernel_loader.ts";
 import { TokenRing } from "../../core/runtime/cuda/token_ring.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { GREEDY, type SamplingOptions } from "../../core/base/sampling.ts";
 import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";

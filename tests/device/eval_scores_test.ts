@@ -15,7 +15,7 @@ import { GREEDY } from "../../core/base/sampling.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
 import { scoreSets } from "../../core/generate/score_sets.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { type ChatMessage, renderChat } from "../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { openGolden } from "./goldens.ts";

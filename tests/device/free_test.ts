@@ -13,14 +13,15 @@ import { scoreStreams } from "../../core/generate/stream_scores.ts";
 import type { TensorType } from "../../core/graph/types.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Device, DeviceTensor, HostTensor } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { TRAITS, type Traits } from "../../core/runtime/traits.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { openGolden } from "./goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 
 /** Counts KV caches' tensors, the only ones with four axes, and fills with NaN what is returned. */
 class SpoilingDevice extends CpuDevice implements Device {
-  readsThroughTable = false;
+  override traits: Traits = { ...TRAITS.cpu };
   readonly live = new Set<DeviceTensor>();
   most = 0;
 
@@ -100,7 +101,7 @@ for (const { name, use, throughTable } of USES_OF_CACHES) {
   Deno.test(`${name} returns its caches, and uses none that it has returned`, async () => {
     const plain = new CpuDevice({ threads: 1 });
     const device = new SpoilingDevice({ threads: 1 });
-    device.readsThroughTable = throughTable;
+    device.traits = { ...TRAITS.cpu, pagedCache: throughTable };
     const expected = await use(await openGolden(MODEL, plain));
     assertEquals(await use(await openGolden(MODEL, device)), expected);
     assertEquals(device.live.size, 0);

@@ -11,7 +11,7 @@ import {
 } from "../../core/generate/generate.ts";
 import { GREEDY, type SamplingOptions } from "../../core/base/sampling.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { modelFolder, openGolden, readExpected } from "./goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";

@@ -7,7 +7,7 @@ import { buildForward } from "../../core/model/forward.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { repeatStreams } from "../../core/ops/repeat_streams.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { devices } from "./devices.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "./goldens.ts";
 

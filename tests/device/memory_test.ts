@@ -15,7 +15,7 @@ const ROUNDS = `
   import { Engine } from ${moduleAt("core/generate/engine.ts")};
   import { Builder } from ${moduleAt("core/graph/builder.ts")};
   import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnx/device.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
 
   const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const { path } = tensors.get("model.embed_tokens.weight");
@@ -48,7 +48,7 @@ const gradientPeak = (recompute: boolean) => `
   import { differentiate } from ${moduleAt("core/graph/differentiate.ts")};
   import { buildLoss } from ${moduleAt("core/model/loss.ts")};
   import { parameterSpecs } from ${moduleAt("core/model/parameters.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnx/device.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
 
   const opened = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const config = { ...opened.config, numHiddenLayers: 8 };

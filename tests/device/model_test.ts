@@ -1,5 +1,5 @@
 /** The seven golden models on every device: logits, weights, traces, losses, greedy, beams. */
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { type Opener, testForward, testGeneration } from "./conformance.ts";
 import { CUDA, openTestCuda } from "./devices.ts";

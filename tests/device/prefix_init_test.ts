@@ -6,7 +6,7 @@ import { cutSegments, prefixesFromText } from "../../core/generate/prefix_init.t
 import { introducedValues } from "../../core/model/init.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { maxDifference, modelFolder, TOLERANCE } from "./goldens.ts";
 
 for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {

@@ -6,7 +6,7 @@ import { elementCount, type Program, type Shape, type Value } from "../../core/g
 import { attention } from "../../core/ops/attention.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Device, HostArray, Weights } from "../../core/runtime/device.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { withScratch } from "../cli/run.ts";
 import { CHILD_RUN, runChild } from "./child.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "./goldens.ts";

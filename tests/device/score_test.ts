@@ -5,7 +5,7 @@ import { DataError, NumericalError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden } from "./goldens.ts";
 
 const CLOSE = 1e-5;

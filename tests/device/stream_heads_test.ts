@@ -6,7 +6,7 @@ import { scoreBatch } from "../../core/generate/score.ts";
 import { scoreStreams } from "../../core/generate/stream_scores.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { maxDifference, modelFolder, openGolden } from "./goldens.ts";

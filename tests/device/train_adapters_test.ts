@@ -5,7 +5,7 @@ import { type Checkpoint, openCheckpoint } from "../../core/checkpoint/open.ts";
 import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { openModelSource } from "../../core/train/model_source.ts";
 import { saveModel } from "../../core/train/save_model.ts";
 import { Trainer } from "../../core/train/trainer.ts";

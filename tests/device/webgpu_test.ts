@@ -20,12 +20,12 @@ import type { Program } from "../../core/graph/types.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { openDevice } from "../../core/runtime/mod.ts";
-import { CpuDevice } from "../../core/runtime/onnx/device.ts";
-import { OnnxModel } from "../../core/runtime/onnx/model.ts";
-import { WebGpuDevice } from "../../core/runtime/webgpu/device.ts";
-import { Gpu, RESULT } from "../../core/runtime/webgpu/gpu.ts";
-import { split } from "../../core/runtime/webgpu/host_part.ts";
-import { staysOnHost } from "../../core/runtime/webgpu/lowering_rules.ts";
+import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
+import { OnnxModel } from "../../core/runtime/onnxruntime/lowering/model.ts";
+import { WebGpuDevice } from "../../core/runtime/onnxruntime/webgpu.ts";
+import { Gpu, RESULT } from "../../core/runtime/onnxruntime/webgpu/gpu.ts";
+import { split } from "../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts";
+import { staysOnHost } from "../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { testForward, testGeneration, testGradients, testOps } from "./conformance.ts";
 import { reference } from "./devices.ts";
 import {

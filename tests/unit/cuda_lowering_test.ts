@@ -13,7 +13,7 @@ import { shapeOf } from "../gpu/shapes.ts";
 
 /** Largest extents of a grid, and of an i32 argument. */
 const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
-/** `CudaDevice.pieceElements` */
+/** `TRAITS.cuda.optimizerChunk` */
 const PIECE = 2 ** 29;
 
 function checkLaunches(program: Program): void {

@@ -42,6 +42,7 @@ import { CudaTensor } from "./tensor.ts";
 import { TokenRing } from "./token_ring.ts";
 import { choicesOf } from "./trial.ts";
 import type { TrialFiles } from "./trial_files.ts";
+import { TRAITS, type Traits } from "../traits.ts";
 
 /** The libraries of a machine. */
 export interface CudaMachine {
@@ -67,11 +68,7 @@ export interface CudaOptions {
 /** See the head of this file. */
 export class CudaDevice implements Device {
   readonly name = "cuda";
-  /** A reduction over it still fits the second extent of a grid. */
-  readonly pieceElements = 2 ** 29;
-  readonly isDistant = true;
-  readonly drawsTokens = true;
-  readonly readsThroughTable = true;
+  readonly traits: Traits = TRAITS.cuda;
   readonly elements: ElementType;
   readonly #driver: Driver;
   readonly #context: ExecutionContext;

@@ -26,6 +26,7 @@ import {
 import { HostDevice, letSignalsThrough } from "../host_device.ts";
 import { weightValues } from "../weights.ts";
 import { EVALUATE, type Operand } from "./evaluate.ts";
+import { TRAITS } from "../traits.ts";
 
 /** Arithmetic of the reference: `f64` rounds nothing, `f32` rounds every stored result. */
 export type Precision = "f64" | "f32";
@@ -33,7 +34,8 @@ export type Precision = "f64" | "f32";
 /** See the head of this file. */
 export class ReferenceDevice extends HostDevice implements Device {
   readonly name = "reference";
-  readonly drawsTokens = true;
+  readonly traits = TRAITS.reference;
+  readonly cacheType = "f32";
   readonly #precision: Precision;
 
   /** Makes a device that computes f32 tensors in the given precision. */

@@ -23,12 +23,13 @@ import { Owned } from "../owned.ts";
 import { weightValues } from "../weights.ts";
 import { evaluate } from "./evaluate.ts";
 import { type Slot, Storage, type Tensor, type TensorFlow, TfjsTensor } from "./storage.ts";
+import { TRAITS } from "../traits.ts";
 
 /** See the head of this file. */
 export class TfjsDevice extends HostDevice implements Device {
   readonly name = "tfjs";
-  readonly isDistant = true;
-  readonly pieceElements = 2 ** 22;
+  readonly traits = TRAITS.tfjs;
+  readonly cacheType = "f32";
   readonly #tf: TensorFlow;
   readonly #slots = new Owned<Slot>((slot) => {
     slot.tensor?.dispose();

@@ -5,10 +5,10 @@
  * thousands of turns away. Their tables are small and depend on nothing but positions, so plain
  * TypeScript computes them, as the reference device does, and they are bound as inputs.
  */
-import { dropUnread } from "../../graph/rewrite.ts";
-import { elementCount, type Node, type Program, type Value } from "../../graph/types.ts";
-import type { DeviceTensor, Executable, HostTensor, Weights } from "../device.ts";
-import { ReferenceDevice } from "../reference/device.ts";
+import { dropUnread } from "../../../graph/rewrite.ts";
+import { elementCount, type Node, type Program, type Value } from "../../../graph/types.ts";
+import type { DeviceTensor, Executable, HostTensor, Weights } from "../../device.ts";
+import { ReferenceDevice } from "../../reference/device.ts";
 import type { GpuTensor } from "./tensor.ts";
 
 /** A program in two parts. */

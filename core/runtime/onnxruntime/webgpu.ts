@@ -18,18 +18,19 @@ import {
   type HostArray,
   type Weights,
 } from "../device.ts";
-import type { Handle } from "../onnx/capi.ts";
-import { bindingRegistry, OnnxExecutable } from "../onnx/executable.ts";
-import type { MatrixFormat } from "../onnx/lower.ts";
-import { Session } from "../onnx/session.ts";
-import { SessionPool } from "../onnx/session_pool.ts";
+import type { Handle } from "./capi/capi.ts";
+import { bindingRegistry, OnnxExecutable } from "./session/executable.ts";
+import type { MatrixFormat } from "./quantized/quantize.ts";
+import { Session } from "./session/session.ts";
+import { SessionPool } from "./session/session_pool.ts";
 import { Owned } from "../owned.ts";
-import { Gpu, roomError } from "./gpu.ts";
-import { HostPart, split } from "./host_part.ts";
-import { type Elements, staysOnHost, webGpuTarget } from "./lowering_rules.ts";
-import { Moves } from "./moves.ts";
-import { type Allocation, GpuTensor } from "./tensor.ts";
-import { GpuWeights } from "./weights.ts";
+import { Gpu, roomError } from "./webgpu/gpu.ts";
+import { HostPart, split } from "./webgpu/cpu_fallback.ts";
+import { type Elements, staysOnHost, webGpuTarget } from "./lowering/webgpu_rules.ts";
+import { Moves } from "./webgpu/copies.ts";
+import { type Allocation, GpuTensor } from "./webgpu/tensor.ts";
+import { GpuWeights } from "./webgpu/weights.ts";
+import { TRAITS } from "../traits.ts";
 
 /** Choices of the webgpu device. */
 export interface WebGpuOptions {
@@ -42,7 +43,7 @@ export interface WebGpuOptions {
 /** See the head of this file. */
 export class WebGpuDevice implements Device {
   readonly name = "webgpu";
-  readonly isDistant = true;
+  readonly traits = TRAITS.webgpu;
   readonly cacheType: Elements;
   readonly #gpu: Gpu;
   readonly #moves: Moves;

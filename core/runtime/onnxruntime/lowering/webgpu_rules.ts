@@ -4,16 +4,9 @@
  * With f16, matrices, their products and the KV cache are f16, and everything else stays f32: half the
  * memory for what is large, and no sum of squares that overflows.
  */
-import type { Node, Value } from "../../graph/types.ts";
-import type { Lowering } from "../onnx/lower.ts";
-import {
-  CPU_TARGET,
-  embedding,
-  linear,
-  type Rule,
-  type Target,
-  tokenLogprobs,
-} from "../onnx/lowering_rules.ts";
+import type { Node, Value } from "../../../graph/types.ts";
+import type { Lowering, Rule, Target } from "./lower.ts";
+import { CPU_TARGET, embedding, linear, tokenLogprobs } from "./rules.ts";
 
 /** Element types of matrices. */
 export type Elements = "f32" | "f16";

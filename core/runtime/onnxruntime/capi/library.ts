@@ -7,7 +7,7 @@
  * that loads it, and it sets the variable first.
  */
 import { createRequire } from "node:module";
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 
 /** Folder and file name of the library inside the package, per platform. */
 export const LIBRARY: Readonly<Record<string, string>> = {

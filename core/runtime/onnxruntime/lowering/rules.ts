@@ -5,21 +5,10 @@
  * faster whole; attention is not among them, since its plain decomposition beats the library's fused
  * operators on the CPU (the query heads of one key head become rows of a single product).
  */
-import type { Node, Shape, Value } from "../../graph/types.ts";
-import type { OnnxType } from "./capi.ts";
-import type { Lowering, WeightForm } from "./lower.ts";
-import { packing, quantizedFormat } from "./quantize.ts";
-
-/** Adds the operators that compute a node, the last of which names its result `output`. */
-export type Rule = (l: Lowering, node: Node, output: string) => void;
-
-/** What programs are lowered for. */
-export interface Target {
-  /** Rules by op name. */
-  readonly rules: Readonly<Record<string, Rule>>;
-  /** Whether an elementwise result may lie in the memory of an operand. */
-  readonly writesOverOperands: boolean;
-}
+import type { Shape, Value } from "../../../graph/types.ts";
+import type { OnnxType } from "../capi/capi.ts";
+import type { Lowering, Rule, Target, WeightForm } from "./lower.ts";
+import { packing, quantizedFormat } from "../quantized/quantize.ts";
 
 const CONTRIB = "com.microsoft";
 

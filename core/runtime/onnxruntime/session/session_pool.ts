@@ -5,12 +5,12 @@
  * session with the copy of the weights that it has packed.
  */
 import { createHash } from "node:crypto";
-import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
-import { prepare } from "../../graph/rewrite.ts";
-import { type Program, tensorBytes } from "../../graph/types.ts";
-import type { Weights } from "../device.ts";
-import type { OnnxType } from "./capi.ts";
-import { lower, type Lowered, type LoweringOptions, lowers } from "./lower.ts";
+import { type MemoryPlan, planMemory } from "../../../graph/memory_plan.ts";
+import { prepare } from "../../../graph/rewrite.ts";
+import { type Program, tensorBytes } from "../../../graph/types.ts";
+import type { Weights } from "../../device.ts";
+import type { OnnxType } from "../capi/capi.ts";
+import { lower, type Lowered, type LoweringOptions, lowers } from "../lowering/lower.ts";
 import { type Session, weightBytes } from "./session.ts";
 
 /** A program as it runs. */

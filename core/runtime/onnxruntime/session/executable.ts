@@ -4,16 +4,16 @@
  * Binding costs more than running a small program, so a name is bound anew only when its tensor is
  * another one.
  */
-import type { Program } from "../../graph/types.ts";
+import type { Program } from "../../../graph/types.ts";
 import {
   type Bindings,
   checkBindings,
   type DeviceTensor,
   type Executable,
   type Weights,
-} from "../device.ts";
-import { cString, type Handle, type OnnxApi } from "./capi.ts";
-import { type Lowered, SIZE_ARRAYS, updateName } from "./lower.ts";
+} from "../../device.ts";
+import { cString, type Handle, type OnnxApi } from "../capi/capi.ts";
+import { type Lowered, SIZE_ARRAYS, updateName } from "../lowering/lower.ts";
 import type { Session } from "./session.ts";
 
 /** A tensor of a device that computes by ONNX Runtime. */

@@ -4,8 +4,8 @@
  * Inputs and outputs are declared with their rank but no sizes: a model is written once for all sizes
  * (see `lower.ts`). Field numbers are those of onnx.proto.
  */
-import { ONNX_TYPE, type OnnxType } from "./capi.ts";
-import { onnxRuntimePath } from "./library.ts";
+import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import { onnxRuntimePath } from "../capi/library.ts";
 import { Message } from "./protobuf.ts";
 
 const IR_VERSION = 10;

@@ -4,11 +4,11 @@
  * The provider copies whole tensors only, so both are small models. A rectangle is a list of runs of
  * elements, as long as its sizes allow, gathered from one tensor and scattered into the other.
  */
-import { elementCount } from "../../graph/types.ts";
-import type { CopyRegion } from "../device.ts";
-import { type Handle, ONNX_TYPE, type OnnxType } from "../onnx/capi.ts";
-import { OnnxModel } from "../onnx/model.ts";
-import type { Session } from "../onnx/session.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { CopyRegion } from "../../device.ts";
+import { type Handle, ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import { OnnxModel } from "../lowering/model.ts";
+import type { Session } from "../session/session.ts";
 import { type Gpu, RESULT } from "./gpu.ts";
 import type { GpuTensor } from "./tensor.ts";
 

@@ -6,9 +6,13 @@
  * first. The last block of a row is padded with z, which stands for 0.
  */
 
-import type { Shape } from "../../graph/types.ts";
-import { ELEMENT_BYTES, type WeightType, widenInto } from "../../base/dtype.ts";
-import type { MatrixFormat } from "./lower.ts";
+import type { Shape } from "../../../graph/types.ts";
+import { ELEMENT_BYTES, type WeightType, widenInto } from "../../../base/dtype.ts";
+
+/** How matrices of linear layers are stored. */
+export type MatrixFormat =
+  | { readonly kind: "f32" }
+  | { readonly kind: "q8" | "q4"; readonly block: number };
 
 /** A quantised matrix. */
 export interface Quantized {

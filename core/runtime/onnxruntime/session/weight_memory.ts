@@ -5,14 +5,15 @@
  * again, so a widened copy is returned to the system right after; whatever lies in the checkpoint in a
  * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
-import type { FileTensor, HostTensor, Weights } from "../device.ts";
-import { tensorBytes } from "../../graph/types.ts";
-import { MemoryMap } from "../memory_map.ts";
-import { widenInto } from "../../base/dtype.ts";
-import { hostBytes, storedType } from "../weights.ts";
-import type { Handle, OnnxApi } from "./capi.ts";
-import type { MatrixFormat, WeightUse } from "./lower.ts";
-import { packing, quantizedFormat, quantizeStored } from "./quantize.ts";
+import type { FileTensor, HostTensor, Weights } from "../../device.ts";
+import { tensorBytes } from "../../../graph/types.ts";
+import { MemoryMap } from "../../memory_map.ts";
+import { widenInto } from "../../../base/dtype.ts";
+import { hostBytes, storedType } from "../../weights.ts";
+import type { Handle, OnnxApi } from "../capi/capi.ts";
+import type { WeightUse } from "../lowering/lower.ts";
+import type { MatrixFormat } from "../quantized/quantize.ts";
+import { packing, quantizedFormat, quantizeStored } from "../quantized/quantize.ts";
 import { type Initializers, weightBytes } from "./session.ts";
 
 interface QuantizedMemory {

@@ -5,11 +5,11 @@
  * surprises: the library can run what the provider does not know on the processor, with copies to and
  * fro, and does so in silence. Sessions here refuse to, so an op without a kernel is an error.
  */
-import { EnvironmentError } from "../../base/errors.ts";
-import type { DType } from "../../graph/types.ts";
-import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../onnx/capi.ts";
-import { OnnxModel } from "../onnx/model.ts";
-import { Session } from "../onnx/session.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
+import type { DType } from "../../../graph/types.ts";
+import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../capi/capi.ts";
+import { OnnxModel } from "../lowering/model.ts";
+import { Session } from "../session/session.ts";
 import { quietly } from "./quiet.ts";
 
 /** What the provider calls itself, and its memory. */

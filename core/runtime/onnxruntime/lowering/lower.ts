@@ -7,15 +7,10 @@
  * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
  * cost a second session, never a wrong result.
  */
-import type { Node, Op, Program, Shape, Value } from "../../graph/types.ts";
-import { ONNX_TYPE, type OnnxType } from "./capi.ts";
-import { CPU_TARGET, type Target } from "./lowering_rules.ts";
+import type { Node, Op, Program, Shape, Value } from "../../../graph/types.ts";
+import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import type { MatrixFormat } from "../quantized/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
-
-/** How matrices of linear layers are stored. */
-export type MatrixFormat =
-  | { readonly kind: "f32" }
-  | { readonly kind: "q8" | "q4"; readonly block: number };
 
 /**
  * How a weight is given to a session. `stored`: the bytes of the checkpoint; `f32`: widened; `matrix`:
@@ -32,13 +27,23 @@ export interface WeightUse {
   readonly shape: Shape;
 }
 
+/** Adds the operators that compute a node, the last of which names its result `output`. */
+export type Rule = (l: Lowering, node: Node, output: string) => void;
+
+/** The execution provider that programs are lowered for. */
+export interface Target {
+  /** Rules by op name. */
+  readonly rules: Readonly<Record<string, Rule>>;
+  /** Whether an elementwise result may lie in the memory of an operand. */
+  readonly writesOverOperands: boolean;
+}
+
 /** What lowering needs to know about weights. */
 export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
-  /** What the model is to run on; default: the processor. */
-  readonly target?: Target | undefined;
+  readonly target: Target;
   /** Makes the model whole in itself, for these sizes alone: where each weight lies in a file. */
   readonly place?: (name: string, use: WeightUse) => FilePlace;
 }
@@ -66,7 +71,7 @@ export interface Lowered {
 }
 
 /** Whether a target's lowering knows an op; others are expanded first. */
-export function lowers(op: Op, { rules }: Target = CPU_TARGET): boolean {
+export function lowers(op: Op, { rules }: Target): boolean {
   return op.name in rules;
 }
 
@@ -81,7 +86,7 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
   return lowering.run();
 }
 
-/** A program on its way to ONNX; what the rules of `lowering_rules.ts` work with. */
+/** A program on its way to ONNX; passed to every lowering rule. */
 export class Lowering {
   readonly model = new OnnxModel();
   readonly options: LoweringOptions;
@@ -106,7 +111,7 @@ export class Lowering {
   run(): Lowered {
     const { model } = this;
     const { inputs, parameters, state, updates, outputs, nodes } = this.#program;
-    const { rules, writesOverOperands } = this.options.target ?? CPU_TARGET;
+    const { rules, writesOverOperands } = this.options.target;
     const writers = writersOf(this.#program);
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));

@@ -4,11 +4,11 @@
  * The copy serves small things: ids and positions that a program needs on both sides, results that
  * are read. Nobody reads a KV cache, so it has none.
  */
-import { elementCount, tensorBytes, type TensorType } from "../../graph/types.ts";
-import type { HostArray } from "../device.ts";
-import { HOST_ARRAYS } from "../host_device.ts";
-import type { Handle, OnnxType } from "../onnx/capi.ts";
-import type { OnnxValue } from "../onnx/executable.ts";
+import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
+import type { HostArray } from "../../device.ts";
+import { HOST_ARRAYS } from "../../host_device.ts";
+import type { Handle, OnnxType } from "../capi/capi.ts";
+import type { OnnxValue } from "../session/executable.ts";
 import type { Gpu } from "./gpu.ts";
 
 /** What must be freed when nobody refers to the tensor any more. */

@@ -10,11 +10,12 @@
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/types.ts";
 import type { Weights } from "../device.ts";
-import type { OnnxType } from "./capi.ts";
-import { lower, lowers, type MatrixFormat, updateName, type WeightUse } from "./lower.ts";
-import { weightBytes } from "./session.ts";
-import type { Target } from "./lowering_rules.ts";
-import { WeightContents } from "./weight_contents.ts";
+import type { OnnxType } from "./capi/capi.ts";
+import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
+import type { MatrixFormat } from "./quantized/quantize.ts";
+import { weightBytes } from "./session/session.ts";
+import { CPU_TARGET } from "./lowering/rules.ts";
+import { WeightContents } from "./session/weight_contents.ts";
 
 /** What a program takes or gives. */
 export interface ExportedTensor {
@@ -46,7 +47,7 @@ export async function exportPrograms(
   folder: string,
   programs: ReadonlyMap<string, Program>,
   weights: Weights,
-  { matrices, target, onProgress = () => {} }: {
+  { matrices, target = CPU_TARGET, onProgress = () => {} }: {
     matrices: MatrixFormat;
     /** What the files are to run on; default: the processor. */
     target?: Target;

@@ -3,11 +3,12 @@
  *
  * One weight at a time is widened, narrowed or quantised in host memory and copied over.
  */
-import type { Weights } from "../device.ts";
-import type { Handle } from "../onnx/capi.ts";
-import type { MatrixFormat, WeightUse } from "../onnx/lower.ts";
-import { type Initializers, weightBytes } from "../onnx/session.ts";
-import { WeightContents } from "../onnx/weight_contents.ts";
+import type { Weights } from "../../device.ts";
+import type { Handle } from "../capi/capi.ts";
+import type { WeightUse } from "../lowering/lower.ts";
+import type { MatrixFormat } from "../quantized/quantize.ts";
+import { type Initializers, weightBytes } from "../session/session.ts";
+import { WeightContents } from "../session/weight_contents.ts";
 import type { Gpu } from "./gpu.ts";
 import type { Allocation } from "./tensor.ts";
 

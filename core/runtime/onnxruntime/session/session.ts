@@ -1,10 +1,10 @@
 /**
  * A loaded model: the ONNX Runtime session, and the memory of its weights.
  */
-import { elementCount } from "../../graph/types.ts";
-import type { Handle, OnnxApi, OnnxType } from "./capi.ts";
-import { onnxRuntimePath } from "./library.ts";
-import type { Lowered, WeightUse } from "./lower.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { Handle, OnnxApi, OnnxType } from "../capi/capi.ts";
+import { onnxRuntimePath } from "../capi/library.ts";
+import type { Lowered, WeightUse } from "../lowering/lower.ts";
 
 /** Gives a session its weights. */
 export interface Initializers {

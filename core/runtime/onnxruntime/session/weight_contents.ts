@@ -2,11 +2,12 @@
  * The bytes of weights in the forms that lowered programs want, for whoever takes them elsewhere: into a
  * file, or onto a GPU.
  */
-import { narrow } from "../../base/dtype.ts";
-import type { Weights } from "../device.ts";
-import { storedBytes, storedType, weightValues } from "../weights.ts";
-import type { MatrixFormat, WeightUse } from "./lower.ts";
-import { packing, type Quantized, quantizedFormat, quantizeStored } from "./quantize.ts";
+import { narrow } from "../../../base/dtype.ts";
+import type { Weights } from "../../device.ts";
+import { storedBytes, storedType, weightValues } from "../../weights.ts";
+import type { WeightUse } from "../lowering/lower.ts";
+import type { MatrixFormat } from "../quantized/quantize.ts";
+import { packing, type Quantized, quantizedFormat, quantizeStored } from "../quantized/quantize.ts";
 
 /** See the head of this file. */
 export class WeightContents {

@@ -4,7 +4,7 @@
  * The GPU layer below the provider prints what it thinks of every driver that it finds, straight to the
  * descriptor. What is wrong comes back as an error as well, and stderr belongs to the command line.
  */
-import { LIBC } from "../libc.ts";
+import { LIBC } from "../../libc.ts";
 
 const SYMBOLS = {
   open: { parameters: ["buffer", "i32"], result: "i32" },

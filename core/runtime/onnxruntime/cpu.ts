@@ -9,12 +9,14 @@ import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import { elementCount, type Program, type TensorType } from "../../graph/types.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
-import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi.ts";
-import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./executable.ts";
-import type { MatrixFormat } from "./lower.ts";
-import { Session } from "./session.ts";
-import { SessionPool } from "./session_pool.ts";
-import { WeightMemory } from "./weight_memory.ts";
+import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
+import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
+import type { MatrixFormat } from "./quantized/quantize.ts";
+import { CPU_TARGET } from "./lowering/rules.ts";
+import { Session } from "./session/session.ts";
+import { SessionPool } from "./session/session_pool.ts";
+import { WeightMemory } from "./session/weight_memory.ts";
+import { TRAITS, type Traits } from "../traits.ts";
 
 /** Choices of the cpu device. */
 export interface CpuOptions {
@@ -49,6 +51,8 @@ class CpuTensor implements OnnxValue {
 /** See the head of this file. */
 export class CpuDevice extends HostDevice implements Device {
   readonly name = "cpu";
+  readonly traits: Traits = TRAITS.cpu;
+  readonly cacheType = "f32";
   readonly threads: number;
   readonly #api: OnnxApi;
   readonly #pool: SessionPool;
@@ -63,7 +67,7 @@ export class CpuDevice extends HostDevice implements Device {
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
-    this.#pool = new SessionPool({ matrices }, ({ lowered, weights }) => {
+    this.#pool = new SessionPool({ matrices, target: CPU_TARGET }, ({ lowered, weights }) => {
       const memory = new WeightMemory(api, weights, matrices);
       return new Session(api, lowered, memory, (options) => {
         api.setThreads(options, threads);

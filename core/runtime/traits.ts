@@ -1,0 +1,70 @@
+/**
+ * What each device can do and prefers. Every trait has one meaning; code above `core/runtime` asks for
+ * the trait that it depends on, never for a device by name.
+ */
+import type { DeviceName } from "./device.ts";
+
+/** Element types that a device may keep keys and values in. */
+export type CacheType = "f32" | "bf16" | "f16";
+
+export interface Traits {
+  /** Prompt tokens per forward pass: enough rows for full speed of the matrix products. */
+  readonly prefillChunk: number;
+  /** A program is prepared anew for each size, so token counts and capacities are rounded up. */
+  readonly staticShapes: boolean;
+  /** Reading a tensor copies it to the host, so logits become tokens on the device where possible. */
+  readonly readbackIsCopy: boolean;
+  /** Tensors lie in memory of the device's own, not in that of the process. */
+  readonly discreteMemory: boolean;
+  /** Frozen parameters are compiled as constant weights, stored in the compute type. */
+  readonly freezesWeights: boolean;
+  /** Knows the op `sample`, so that no logits need to be read. */
+  readonly samplesTokens: boolean;
+  /** Attention reads keys and values through a block table, without a copy. */
+  readonly pagedCache: boolean;
+  /** Element types of KV caches. */
+  readonly cacheTypes: readonly CacheType[];
+  /** Has views of tensors, which the optimizer needs. */
+  readonly trains: boolean;
+  /** Elements of a long array that one program of the optimizer works on. */
+  readonly optimizerChunk: number;
+}
+
+/** Tensors in host memory, programs for all sizes. Chunks of the optimizer fit a processor's cache. */
+const HOST: Traits = {
+  prefillChunk: 256,
+  staticShapes: false,
+  readbackIsCopy: false,
+  discreteMemory: false,
+  freezesWeights: false,
+  samplesTokens: false,
+  pagedCache: false,
+  cacheTypes: ["f32"],
+  trains: true,
+  optimizerChunk: 2 ** 16,
+};
+
+/** A GPU needs more rows than a processor to be busy. */
+const GPU: Traits = {
+  ...HOST,
+  prefillChunk: 2048,
+  staticShapes: true,
+  readbackIsCopy: true,
+  discreteMemory: true,
+  freezesWeights: true,
+};
+
+export const TRAITS: Readonly<Record<DeviceName, Traits>> = {
+  reference: { ...HOST, samplesTokens: true },
+  cpu: HOST,
+  webgpu: { ...GPU, cacheTypes: ["f32", "f16"], trains: false },
+  cuda: {
+    ...GPU,
+    samplesTokens: true,
+    pagedCache: true,
+    cacheTypes: ["f32", "bf16"],
+    // A reduction over it still fits the second extent of a grid.
+    optimizerChunk: 2 ** 29,
+  },
+  tfjs: { ...HOST, readbackIsCopy: true, freezesWeights: true, optimizerChunk: 2 ** 22 },
+};
