@@ -6,7 +6,8 @@
  * version load the command file at most, and are answered before any value is looked at.
  */
 import { type Command, flagsOf } from "./commands/define.ts";
-import { type CommandEntry, commands } from "./commands/mod.ts";
+import type { CommandEntry } from "./commands/define.ts";
+import { commands } from "./commands/mod.ts";
 import { commonFlags, type Format } from "./flags/common.ts";
 import { MisuseError } from "./flags/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./flags/parse.ts";

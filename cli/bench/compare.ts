@@ -13,9 +13,10 @@ import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
 import type { Column } from "../output/table.ts";
 import { counted } from "../output/units.ts";
-import { SCHEMA } from "./run.ts";
 import type { BenchValues } from "./values.ts";
 
+/** Layout of timed rows. */
+export const SCHEMA = "parscale.bench/1";
 /** Layout of the pairs. */
 const COMPARISON_SCHEMA = "parscale.bench_compare/1";
 

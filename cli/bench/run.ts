@@ -14,11 +14,9 @@ import { openReport } from "../output/report.ts";
 import type { Column } from "../output/table.ts";
 import { bytesText, counted } from "../output/units.ts";
 import { Cell, slotsOf, type Work, workOf } from "./cells.ts";
+import { compareTimings, requirePair, SCHEMA } from "./compare.ts";
 import { Engines } from "./engines.ts";
 import type { BenchValues } from "./values.ts";
-
-/** Layout of the rows. */
-export const SCHEMA = "parscale.bench/1";
 
 const COLUMNS: readonly Column[] = [
   { key: "what" },
@@ -42,7 +40,6 @@ export async function runBench(
   invocation: Invocation,
 ): Promise<number> {
   if (values.compare !== undefined || values.against !== undefined) {
-    const { compareTimings } = await import("./compare.ts");
     return await compareTimings(values, io, invocation);
   }
   using bench = await openBench(values);
@@ -71,7 +68,6 @@ export async function runBench(
 /** Lines for `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
 export async function planBench(values: BenchValues): Promise<string[]> {
   if (values.compare !== undefined || values.against !== undefined) {
-    const { requirePair } = await import("./compare.ts");
     const { compare, against } = requirePair(values);
     return [`compares ${compare === "-" ? "stdin" : compare} with ${against}`];
   }

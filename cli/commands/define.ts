@@ -67,3 +67,10 @@ export function flagEntries({ flags }: { readonly flags: FlagTable }): [string, 
 export function flagsOf(command: { readonly flags: FlagTable }): FlagTable {
   return Object.fromEntries(flagEntries(command));
 }
+
+/** A command that may be loaded. */
+export interface CommandEntry {
+  readonly name: string;
+  readonly summary: string;
+  load(): Promise<{ readonly command: Command }>;
+}

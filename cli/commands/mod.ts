@@ -5,14 +5,7 @@
  * deno.json keeps Deno from reading what they reach before it is asked for, which took most of the time
  * of `--help`. A command is called by its whole name only.
  */
-import type { Command } from "./define.ts";
-
-/** A command that may be loaded. */
-export interface CommandEntry {
-  readonly name: string;
-  readonly summary: string;
-  load(): Promise<{ readonly command: Command }>;
-}
+import type { Command, CommandEntry } from "./define.ts";
 
 /** In the order in which help lists them. */
 export const commands: readonly CommandEntry[] = [

@@ -5,7 +5,7 @@
  * short form and a group like any other in the full one.
  */
 import { type Command, flagsOf } from "../commands/define.ts";
-import type { CommandEntry } from "../commands/mod.ts";
+import type { CommandEntry } from "../commands/define.ts";
 import type { Palette } from "../output/color.ts";
 import {
   type ConfigValue,

@@ -6,10 +6,7 @@
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program, TensorType } from "../graph/types.ts";
-import type { CacheType, Traits } from "./traits.ts";
-
-/** Devices that can be asked for by name. */
-export type DeviceName = "reference" | "cpu" | "webgpu" | "cuda" | "tfjs";
+import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;

@@ -2,9 +2,11 @@
  * Opens devices by name; nothing of a device is loaded before it is asked for.
  */
 import { UsageError } from "../base/errors.ts";
-import type { Device, DeviceName } from "./device.ts";
+import type { Device } from "./device.ts";
+import type { DeviceName } from "./traits.ts";
 
-export type { Device, DeviceName } from "./device.ts";
+export type { Device } from "./device.ts";
+export type { DeviceName } from "./traits.ts";
 
 /** What a user may ask for: a device, one of several GPUs, or the fastest that is known to work. */
 export type DeviceChoice = DeviceName | `cuda:${number}` | "auto";

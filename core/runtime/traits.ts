@@ -2,7 +2,9 @@
  * What each device can do and prefers. Every trait has one meaning; code above `core/runtime` asks for
  * the trait that it depends on, never for a device by name.
  */
-import type { DeviceName } from "./device.ts";
+
+/** Devices that can be asked for by name. */
+export type DeviceName = "reference" | "cpu" | "webgpu" | "cuda" | "tfjs";
 
 /** Element types that a device may keep keys and values in. */
 export type CacheType = "f32" | "bf16" | "f16";

@@ -15,7 +15,7 @@ import { buildLoss } from "../../core/model/loss.ts";
 import { attention } from "../../core/ops/attention.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
-import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";
+import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
 import { assertNear, drawNarrow, launchesOf } from "./cuda_checks.ts";
 import { CUDA, openTestCuda, reference } from "./devices.ts";
 import { modelFolder } from "./goldens.ts";

@@ -4,13 +4,9 @@ import { prepare } from "../../core/graph/rewrite.ts";
 import type { Program } from "../../core/graph/types.ts";
 import type { RandomStream } from "../../core/base/random.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
-import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
-import type {
-  Choices,
-  ElementType,
-  KernelLaunch,
-  Step,
-} from "../../core/runtime/cuda/lowering/types.ts";
+import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
+import { lower, lowers } from "../../core/runtime/cuda/lowering/lower.ts";
+import type { Choices, KernelLaunch, Step } from "../../core/runtime/cuda/lowering/types.ts";
 import { narrow, widen } from "../../core/base/dtype.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */

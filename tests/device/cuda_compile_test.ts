@@ -9,7 +9,7 @@
  *   PARSCALE_CUDA_BUDGET=1   writes the budget instead of checking it, for all architectures
  */
 import { assertEquals } from "@std/assert";
-import { parseCompileLog } from "../../core/runtime/cuda/compile_log.ts";
+import { parseCompileLog } from "../unit/compile_log.ts";
 import {
   KERNEL_FILES,
   KERNEL_HEADERS,

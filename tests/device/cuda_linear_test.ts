@@ -14,7 +14,7 @@ import { linear } from "../../core/ops/linear.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import { kernelSource } from "../../core/runtime/cuda/kernel_sources.ts";
 import { kernelNamed } from "../../core/runtime/cuda/kernel_table.ts";
-import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";
+import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
 import { emulatorPresent } from "../emulator/mod.ts";
 import { Bench, values } from "../emulator/testing.ts";

@@ -217,9 +217,6 @@ function kernelFunctions(memory: Memory, streams: Streams): Partial<DriverSymbol
       const launch = modules.prepare(new LaunchConfig(config), kernel, parameters);
       return typeof launch === "number" ? launch : streams.enqueue(launch.stream, launch.work);
     },
-    cuOccupancyMaxActiveBlocksPerMultiprocessor: (out, kernel) =>
-      modules.has(kernel) ? put32(out, 2) : CODE.invalidHandle,
-    cuOccupancyMaxActiveClusters: () => CODE.notSupported,
     cuTensorMapEncodeTiled(out, type, rank, address, sizes, strides, box, steps, ...how) {
       const [interleave, swizzle] = how;
       const all = { type, rank, address, sizes, strides, box, steps, interleave, swizzle };

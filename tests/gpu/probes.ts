@@ -3,7 +3,7 @@ import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts"
 import { Driver } from "../../core/runtime/cuda/driver.ts";
 import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernel_sources.ts";
 import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
-import type { ElementType } from "../../core/runtime/cuda/lowering/types.ts";
+import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
 import { architectureOf } from "../../core/runtime/cuda/nvrtc.ts";
 import { openMachine } from "../../core/runtime/cuda/open.ts";
 import { trialFiles } from "../../core/runtime/cuda/trial_files.ts";

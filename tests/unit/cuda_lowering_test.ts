@@ -6,7 +6,7 @@ import type { Program } from "../../core/graph/types.ts";
 import { buildForward } from "../../core/model/forward.ts";
 import { buildLoss } from "../../core/model/loss.ts";
 import { kernelNamed } from "../../core/runtime/cuda/kernel_table.ts";
-import { lower, lowers } from "../../core/runtime/cuda/lowering/lowering.ts";
+import { lower, lowers } from "../../core/runtime/cuda/lowering/lower.ts";
 import type { Step } from "../../core/runtime/cuda/lowering/types.ts";
 import { buildSquaredNorm, buildUpdate } from "../../core/train/optimizer.ts";
 import { shapeOf } from "../gpu/shapes.ts";

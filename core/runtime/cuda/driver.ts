@@ -20,15 +20,13 @@ const DEVICE_ATTRIBUTE = {
   sharedBytesPerProcessor: 81,
   registersPerProcessor: 82,
   sharedBytesPerBlock: 97,
-  cooperativeLaunch: 95,
-  clusterLaunch: 120,
 } as const;
 
 const [CAPABILITY_MAJOR, CAPABILITY_MINOR] = [75, 76];
 
 /** Numbers by which the driver knows what can be asked of a kernel. */
 const FUNCTION_ATTRIBUTE = { sharedBytes: 1, localBytes: 3, registers: 4 } as const;
-const [MAX_DYNAMIC_SHARED, NON_PORTABLE_CLUSTER] = [8, 14];
+const MAX_DYNAMIC_SHARED = 8;
 
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
@@ -206,10 +204,10 @@ export class Driver {
     checkDriver(code, `zero ${bytes} bytes on the device`);
   }
 
-  /** A stream of its own; lower numbers go first. */
-  createStream(priority = 0): bigint {
+  /** A stream that does not wait for the default one. */
+  createStream(): bigint {
     const create = this.#cu.cuStreamCreateWithPriority;
-    return this.#handle("create a stream", (out) => create(out, NON_BLOCKING, priority));
+    return this.#handle("create a stream", (out) => create(out, NON_BLOCKING, 0));
   }
 
   /** Waits until everything in the stream is done. Faults of kernels come up here. */
@@ -295,21 +293,6 @@ export class Driver {
     if (bytes <= PLAIN_SHARED) return;
     const code = this.#cu.cuFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED, bytes);
     checkDriver(code, `give a kernel ${bytes} bytes of shared memory`);
-  }
-
-  /** Allows a kernel clusters of more than 8 blocks. */
-  allowLargeClusters(kernel: bigint): void {
-    const code = this.#cu.cuFuncSetAttribute(kernel, NON_PORTABLE_CLUSTER, 1);
-    checkDriver(code, "give a kernel large clusters");
-  }
-
-  /** Blocks of a kernel that one processor holds at a time. */
-  blocksPerProcessor(kernel: bigint, threads: number, sharedBytes: number): number {
-    const ask = this.#cu.cuOccupancyMaxActiveBlocksPerMultiprocessor;
-    return this.#int(
-      "ask how many blocks fit",
-      (out) => ask(out, kernel, threads, BigInt(sharedBytes)),
-    );
   }
 
   /** A tensor as kernels copy boxes of it; see `tensor_map.ts`. */

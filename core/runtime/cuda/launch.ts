@@ -7,7 +7,7 @@
  * run on a GPU yet.
  *
  *   bytes   0…  56   CUlaunchConfig
- *          64… 352   up to four CUlaunchAttributes of 72 bytes
+ *          64… 136   one CUlaunchAttribute of 72 bytes
  *         384… 640   addresses of up to 32 arguments
  *         640…       the arguments: 8 bytes each, larger ones at multiples of 128
  *
@@ -28,20 +28,16 @@ export interface Geometry {
   readonly block: Extent;
   /** Bytes of dynamic shared memory. */
   readonly shared?: number;
-  /** Blocks that share their memory; from compute capability 9.0 on. */
-  readonly cluster?: Extent;
-  /** All blocks run at the same time and may wait for each other. */
-  readonly cooperative?: boolean;
   /** May start before its predecessor in the stream has ended (programmatic dependent launch). */
   readonly early?: boolean;
 }
 
 const CONFIG = { grid: 0, block: 12, shared: 24, stream: 32, attributes: 40, count: 48 } as const;
 const ATTRIBUTES = 64;
-const ATTRIBUTE_BYTES = 72;
 /** Where the value of an attribute begins, after its number and padding. */
 const ATTRIBUTE_VALUE = 8;
-const ATTRIBUTE = { cooperative: 2, cluster: 4, early: 6 } as const;
+/** CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+const EARLY = 6;
 const ADDRESSES = 384;
 const MAX_ARGUMENTS = 32;
 const ARGUMENTS = ADDRESSES + 8 * MAX_ARGUMENTS;
@@ -91,21 +87,14 @@ export class LaunchSite {
 
   /** Sets grid, block, shared memory and attributes. */
   setGeometry(geometry: Geometry): void {
-    const { grid, block, shared = 0, cluster, cooperative, early } = geometry;
+    const { grid, block, shared = 0, early } = geometry;
     this.#empty = grid.includes(0);
     this.#extent(CONFIG.grid, grid);
     this.#extent(CONFIG.block, block);
     this.#view.setUint32(CONFIG.shared, shared, LITTLE);
-    let count = 0;
-    const attribute = (id: number) => {
-      const at = ATTRIBUTES + ATTRIBUTE_BYTES * count++;
-      this.#view.setUint32(at, id, LITTLE);
-      return at + ATTRIBUTE_VALUE;
-    };
-    if (cluster) this.#extent(attribute(ATTRIBUTE.cluster), cluster);
-    if (cooperative) this.#view.setInt32(attribute(ATTRIBUTE.cooperative), 1, LITTLE);
-    if (early) this.#view.setInt32(attribute(ATTRIBUTE.early), 1, LITTLE);
-    this.#view.setUint32(CONFIG.count, count, LITTLE);
+    this.#view.setUint32(ATTRIBUTES, EARLY, LITTLE);
+    this.#view.setInt32(ATTRIBUTES + ATTRIBUTE_VALUE, 1, LITTLE);
+    this.#view.setUint32(CONFIG.count, early ? 1 : 0, LITTLE);
   }
 
   /** Sets one argument: addresses and i64 as `bigint`, maps as their 128 bytes, the rest as numbers. */

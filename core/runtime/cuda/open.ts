@@ -11,7 +11,7 @@ import { CudaDevice, type CudaMachine, type CudaOptions } from "./device.ts";
 import { checkDriver } from "./errors.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
 import { openLibrary } from "./libraries.ts";
-import type { ElementType } from "./lowering/types.ts";
+import type { ElementType } from "./tensor.ts";
 import { Nvrtc } from "./nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
 import { trialFiles } from "./trial_files.ts";

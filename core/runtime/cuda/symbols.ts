@@ -65,11 +65,6 @@ export const DRIVER_SYMBOLS = {
   cuFuncSetAttribute: { parameters: [HANDLE, "i32", "i32"], result: "i32" },
   cuFuncGetAttribute: { parameters: [OUT, "i32", HANDLE], result: "i32" },
   cuLaunchKernelEx: { parameters: [HOST, HANDLE, HOST, HOST], result: "i32" },
-  cuOccupancyMaxActiveBlocksPerMultiprocessor: {
-    parameters: [OUT, HANDLE, "i32", SIZE],
-    result: "i32",
-  },
-  cuOccupancyMaxActiveClusters: { parameters: [OUT, HANDLE, HOST], result: "i32" },
   cuStreamBeginCapture_v2: { parameters: [HANDLE, "i32"], result: "i32" },
   cuStreamEndCapture: { parameters: [HANDLE, OUT], result: "i32" },
   cuGraphInstantiateWithFlags: { parameters: [OUT, HANDLE, "u64"], result: "i32" },

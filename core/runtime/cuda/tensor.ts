@@ -3,6 +3,9 @@ import type { DType, TensorType } from "../../graph/types.ts";
 import type { DeviceTensor } from "../device.ts";
 import type { Block } from "./device_memory.ts";
 
+/** Compute dtype of a model. */
+export type ElementType = "f32" | "bf16";
+
 /** A tensor in device memory. */
 export class CudaTensor implements DeviceTensor {
   readonly dtype: DType;

@@ -14,9 +14,8 @@
 import type { Value } from "../../../graph/types.ts";
 import { type AttentionCall, attentionCall } from "./attention_call.ts";
 import { f32, gradientRule, sumPartials } from "./gradient_rule.ts";
-import type { Lowering } from "./lowering.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 import { rotateTogether } from "./rotation.ts";
-import type { Rule } from "./rules.ts";
 
 /** Queries of a key head: up to here the slots are what takes time, from here on the products. */
 const FEW_QUERIES = 16;

@@ -3,9 +3,8 @@ import { elementCount, type Shape, type Value } from "../../../graph/types.ts";
 import { linear, swiglu } from "./linear.ts";
 import { attention } from "./attention.ts";
 import { rope } from "./rotation.ts";
-import type { Lowering } from "./lowering.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 import { ownCopy } from "./primitives.ts";
-import type { Rule } from "./rules.ts";
 import { toDense } from "./strides.ts";
 
 /** Rows and width of a tensor whose last axis is one row. */

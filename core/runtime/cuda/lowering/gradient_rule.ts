@@ -1,8 +1,7 @@
 /** What rules of gradients have in common. */
 import type { GradientAttributes } from "../../../graph/differentiate.ts";
 import type { Node, TensorType, Value } from "../../../graph/types.ts";
-import type { Lowering } from "./lowering.ts";
-import type { Rule } from "./rules.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 
 /** What a rule knows of a node. */
 export interface GradientCall {

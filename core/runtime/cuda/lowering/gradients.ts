@@ -10,8 +10,7 @@ import { inputGradientProduct, weightGradientProduct } from "../products.ts";
 import { attentionGradient } from "./attention.ts";
 import { rowsOf } from "./forward.ts";
 import { f32, gradientRule, sumPartials } from "./gradient_rule.ts";
-import type { Lowering } from "./lowering.ts";
-import type { Rule } from "./rules.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 
 const embedding = gradientRule((l, { inputs: [table, ids], upstream }) => () => {
   const [size, inner] = table!.shape as [number, number];

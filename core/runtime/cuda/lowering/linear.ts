@@ -11,8 +11,7 @@
 import { elementCount, type Node, type Value } from "../../../graph/types.ts";
 import { LINEAR_MMA_ROWS, LINEAR_ROWS } from "../kernel_table.ts";
 import { linearProduct } from "../products.ts";
-import type { Lowering } from "./lowering.ts";
-import type { Rule } from "./rules.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 
 /** Rows up to which reading the weights is what takes time. */
 const SKINNY_ROWS = LINEAR_MMA_ROWS.at(-1)!;

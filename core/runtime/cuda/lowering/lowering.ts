@@ -20,7 +20,6 @@ import {
   elementCount,
   formatType,
   type Node,
-  type Op,
   type Program,
   type Shape,
   type TensorType,
@@ -30,34 +29,14 @@ import type { HostTensor } from "../../device.ts";
 import { kernelNamed, specialisations } from "../kernel_table.ts";
 import type { ArgumentType } from "../launch.ts";
 import type { ProductShape } from "../products.ts";
-import { RULES } from "./rules.ts";
-import type {
-  Choices,
-  ElementType,
-  LaunchSpec,
-  Lowered,
-  Pointer,
-  Step,
-  WeightUse,
-} from "./types.ts";
+import type { ElementType } from "../tensor.ts";
+import type { Choices, LaunchSpec, Lowered, Pointer, Step, WeightUse } from "./types.ts";
 import { dense, type Layout } from "./strides.ts";
 
-/** Whether there is a rule for an op; others are expanded first. */
-export function lowers(op: Op): boolean {
-  return op.name in RULES;
-}
+/** Lowers a node and returns its results. */
+export type Rule = (l: Lowering, node: Node) => readonly Value[];
 
-/** Lowers a prepared program. `fixed` tells whether a parameter is a fixed weight. */
-export function lower(
-  program: Program,
-  element: ElementType,
-  fixed: (name: string) => boolean,
-  choices: Choices = {},
-): Lowered {
-  return new Lowering(program, element, fixed, choices).run();
-}
-
-/** A program on its way to launches; what rules work with. */
+/** A program on its way to launches; passed to every rule. */
 export class Lowering {
   readonly elementType: ElementType;
   readonly choices: Choices;
@@ -101,9 +80,10 @@ export class Lowering {
     for (const node of source.nodes) node.outputs.forEach((value) => this.#makers.set(value, node));
   }
 
-  run(): Lowered {
+  /** Lowers every node by the rule of its op. */
+  run(rules: Readonly<Record<string, Rule>>): Lowered {
     for (const node of this.#source.nodes) {
-      const rule = RULES[node.op.name];
+      const rule = rules[node.op.name];
       if (!rule) throw new TypeError(`Cannot lower "${node.op.name}": found no rule`);
       const results = rule(this, node);
       node.outputs.forEach((value, i) => results[i] && this.#values.set(value, results[i]));

@@ -10,9 +10,8 @@ import {
   type Value,
 } from "../../../graph/types.ts";
 import { BINARY, REDUCE, UNARY } from "../kernels/primitive.ts";
-import type { Lowering } from "./lowering.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 import { slotWriteOf } from "./rotation.ts";
-import type { Rule } from "./rules.ts";
 import { collapse, dense, toDense } from "./strides.ts";
 
 /** Elements of a row that one block folds; longer rows are folded in pieces. */

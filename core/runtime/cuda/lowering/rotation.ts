@@ -7,8 +7,7 @@
  * lowered before is read by nobody then.
  */
 import type { Node, Value } from "../../../graph/types.ts";
-import type { Lowering } from "./lowering.ts";
-import type { Rule } from "./rules.ts";
+import type { Lowering, Rule } from "./lowering.ts";
 
 export const rope: Rule = (l, { inputs: [source, cosines, sines], outputs: [y], attributes }) => {
   const heads = attributes.heads as number;

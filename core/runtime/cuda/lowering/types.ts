@@ -2,9 +2,7 @@
 import type { Program, TensorType, Value } from "../../../graph/types.ts";
 import type { HostTensor } from "../../device.ts";
 import type { ProductShape } from "../products.ts";
-
-/** Type that the model computes in. */
-export type ElementType = "f32" | "bf16";
+import type { ElementType } from "../tensor.ts";
 
 /** Where a pointer of a launch comes from. */
 export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
