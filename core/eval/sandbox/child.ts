@@ -8,9 +8,10 @@
  * second argument it writes a memory snapshot to that path instead; no model-written code ever runs in
  * a process that may write.
  */
+import process from "node:process";
 import { NO_PERMISSIONS } from "../../base/worker_permissions.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
-import type { Ending, Job } from "./job.ts";
+import { type Ending, type Job, wallLimit } from "./job.ts";
 import {
   type Answer,
   CALL,
@@ -79,12 +80,21 @@ async function writeSnapshot(folder: string, path: string): Promise<void> {
   Deno.exit(0);
 }
 
+/** Milliseconds by the clock of a job. */
+function clockOf({ clock }: Job): number {
+  if (clock !== "cpu") return performance.now();
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
 /** A job under way and its clocks. */
 interface Running {
   readonly id: number;
   readonly job: Job;
-  /** When the worker began, in milliseconds; undefined while the job waits for it. */
+  /** When the worker began, by the job's clock; undefined while the job waits for it. */
   begun?: number;
+  /** The same by the clock on the wall. */
+  wallBegun: number;
   /** The call it is at, and since when. */
   call: number;
   since: number;
@@ -109,7 +119,7 @@ class Supervisor {
   }
 
   start(id: number, job: Job): void {
-    this.#running = { id, job, call: CALL.idle, since: 0 };
+    this.#running = { id, job, call: CALL.idle, since: 0, wallBegun: 0 };
     this.#begin();
   }
 
@@ -152,7 +162,8 @@ class Supervisor {
   #begin(): void {
     if (!this.#running || !this.#resting || this.#running.begun !== undefined) return;
     this.#resting = false;
-    this.#running.begun = performance.now();
+    this.#running.begun = clockOf(this.#running.job);
+    this.#running.wallBegun = performance.now();
     Atomics.store(this.#shared, SHARED.stop, 0);
     this.#post({ type: "job", job: this.#running.job });
   }
@@ -161,12 +172,15 @@ class Supervisor {
     const running = this.#running;
     if (running?.begun === undefined) return;
     if (Deno.memoryUsage().rss > this.#settings.residentBytes) return this.#end("memory", true);
-    const now = performance.now();
+    const now = clockOf(running.job);
     const call = Atomics.load(this.#shared, SHARED.call);
     if (call !== running.call) [running.call, running.since] = [call, now];
     const limit = running.job.limits[call];
     if (limit !== undefined && now - running.since > 1000 * limit) this.#end("input_limit", true);
     else if (now - running.begun > 1000 * running.job.totalLimit) this.#end("killed", true);
+    else if (performance.now() - running.wallBegun > 1000 * wallLimit(running.job)) {
+      this.#end("killed", true);
+    }
   }
 
   /** The worker died of itself. */

@@ -1,7 +1,7 @@
 /** One sandbox child as the evaluator sees it: a process that runs one job at a time. */
 import { EnvironmentError } from "../../base/errors.ts";
 import { childCommand, type Shell } from "./command.ts";
-import type { End, Job, Results } from "./job.ts";
+import { type End, type Job, type Results, wallLimit } from "./job.ts";
 import { type Answer, answerIn, line, lines, type Request, type Settings } from "./protocol.ts";
 
 /** Seconds a child has to come up, and to answer after its own clocks ran out. */
@@ -57,7 +57,7 @@ export class Child {
     const running = { id: this.#jobs++, onResults, end, characters: 0 };
     this.#running = running;
     this.#send({ type: "job", id: running.id, job });
-    const late = setTimeout(() => this.#kill(), 1000 * (job.totalLimit + PATIENCE.answer));
+    const late = setTimeout(() => this.#kill(), 1000 * (wallLimit(job) + PATIENCE.answer));
     try {
       return await end.promise;
     } finally {

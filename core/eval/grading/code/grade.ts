@@ -191,8 +191,8 @@ class SandboxGrader implements Grader {
 
   /**
    * Runs a solution within the limits of its reference. One that exceeds them is run again while nothing
-   * else runs, directly after its reference, with the limits of that run where these are larger: a busy
-   * machine must not change a score. `listen` makes a listener for each run.
+   * else runs, directly after its reference, with the limits of that run where these are larger and in
+   * processor time: a busy machine must not change a score. `listen` makes a listener for each run.
    */
   async #runSolution(
     problem: CodeProblem,
@@ -210,7 +210,7 @@ class SandboxGrader implements Grader {
     return await this.#slots.alone(async () => {
       const { solutions, trusted } = this.#sandboxes;
       const now = await this.#references.measureAgain(problem, reference, trusted);
-      return await solutions.run(job(now), listen());
+      return await solutions.run({ ...job(now), clock: "cpu" }, listen());
     });
   }
 }
