@@ -81,7 +81,9 @@ async function scoreRows(
     const encode = await readFields(row, model, name);
     try {
       const request = encode();
-      checkTokens(model.engine.config, request.tokens, "score a sequence");
+      checkTokens(model.engine.config, request.tokens, "score a sequence", {
+        unread: Number(!weights),
+      });
       requests.push({ request, at });
     } catch (error) {
       if (!(error instanceof DataError)) throw error;

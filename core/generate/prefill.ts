@@ -9,10 +9,16 @@ import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 
 /**
- * Checks token ids and length against the model. `purpose` completes "Cannot …" in messages.
+ * Checks token ids and length against the model. `purpose` completes "Cannot …" in messages; `unread`
+ * tokens at the end are only scored, so they take no position.
  * @throws {DataError} for no tokens, an id outside the vocabulary, or more tokens than positions
  */
-export function checkTokens(config: ModelConfig, ids: readonly number[], purpose: string): void {
+export function checkTokens(
+  config: ModelConfig,
+  ids: readonly number[],
+  purpose: string,
+  { unread = 0 } = {},
+): void {
   if (ids.length === 0) {
     throw new DataError(`Cannot ${purpose}: found no tokens, expected at least one`);
   }
@@ -23,10 +29,11 @@ export function checkTokens(config: ModelConfig, ids: readonly number[], purpose
         `expected an integer from 0 to ${config.vocabSize - 1}`,
     );
   }
-  if (ids.length > config.maxPositionEmbeddings) {
+  const limit = config.maxPositionEmbeddings;
+  if (ids.length > limit + unread) {
+    const last = unread > 0 ? ` and ${unread} that is only scored` : "";
     throw new DataError(
-      `Cannot ${purpose}: found ${ids.length} tokens, ` +
-        `expected at most ${config.maxPositionEmbeddings} (max_position_embeddings)`,
+      `Cannot ${purpose}: ${ids.length} tokens exceed the model's context of ${limit}${last}`,
       { hints: ["shorten the text"] },
     );
   }

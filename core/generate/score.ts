@@ -119,11 +119,14 @@ export async function scoreBatch(
   requests: readonly ScoreRequest[],
   options: { weights?: boolean } = {},
 ): Promise<Score[]> {
-  for (const { tokens } of requests) checkTokens(engine.config, tokens, "score a sequence");
+  const unread = Number(!options.weights);
+  for (const { tokens } of requests) {
+    checkTokens(engine.config, tokens, "score a sequence", { unread });
+  }
   const pieces = requests.map(({ tokens, from }): Piece => {
     // Weights are wanted at every token, log-probabilities only before a token that is scored.
     const first = options.weights ? 0 : Math.max(0, from - 1);
-    const end = tokens.length - Number(!options.weights);
+    const end = tokens.length - unread;
     const places = Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i);
     return {
       start: 0,

@@ -68,7 +68,9 @@ export async function* scoreSets(
   sets: readonly ScoreSet[],
   options: { batch: number; skip?: (index: number) => boolean },
 ): AsyncGenerator<{ index: number; scores: Score[] }> {
-  for (const { tokens } of sets.flat()) checkTokens(engine.config, tokens, "score a sequence");
+  for (const { tokens } of sets.flat()) {
+    checkTokens(engine.config, tokens, "score a sequence", { unread: 1 });
+  }
   using prompts = new PromptCache(engine);
   for (const { trunk, plans } of branchesOf(sets.map(planOf))) {
     for (const batch of batchesOf(plans, options.batch)) {

@@ -52,6 +52,15 @@ Deno.test("prompts that do not fit lose their beginning, and that is said", asyn
   assertStringIncludes(stderr, "warning: 8 prompts lost their beginning");
 });
 
+Deno.test("prompts longer than the model's context are evaluated", async () => {
+  const model = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;
+  const args = ["eval", "--model", model, "--data", DATA, ...tasks("piqa"), "--ids", "0..3"];
+  const { code, stdout, stderr } = await runParscale([...args, "--json"]);
+  assertEquals(code, 0, stderr);
+  assertEquals(JSON.parse(stdout).results.tasks[0].rows, 4);
+  assertStringIncludes(stderr, "lost their beginning, since they are longer than 512 tokens");
+});
+
 Deno.test("greedy answers are the reference's, cut at the stop strings", async () => {
   await withScratch(async (cwd) => {
     const args = [...tasks("gsm8k"), "--shots", "4", "--ids", "0..4", "--max-tokens", "48"];

@@ -1,5 +1,5 @@
 /** Scoring: company, padding and chunks change nothing but the last bits. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { DataError, NumericalError } from "../../core/base/errors.ts";
 import { Engine } from "../../core/generate/engine.ts";
@@ -114,13 +114,16 @@ Deno.test("a single token has nothing to score, and the weights of one token", a
   assertEquals([plain!.loglikelihood, plain!.weights], [0, undefined]);
 });
 
-Deno.test("a text that fills the context is scored to its end, a longer one refused", async () => {
+Deno.test("a text may exceed the context by the last token, which is scored and not read", async () => {
   const limit = engine.config.maxPositionEmbeddings;
-  const tokens = text(limit);
-  const [score] = await scoreBatch(engine, [{ tokens, from: limit - 1 }]);
+  const tokens = text(limit + 1);
+  const [score] = await scoreBatch(engine, [{ tokens, from: limit }]);
   assertEquals(score!.tokenLogprobs.length, 1);
-  const request = { tokens: [...tokens, 1], from: 1 };
-  await assertRejects(() => scoreBatch(engine, [request]), DataError, "found 2049 tokens");
+  const refused = (tokens: number[], options = {}) =>
+    assertRejects(() => scoreBatch(engine, [{ tokens, from: 1 }], options), DataError);
+  assertStringIncludes((await refused([...tokens, 1])).message, "2050 tokens exceed");
+  // Weights are wanted at the last token too, so it has to be read.
+  assertStringIncludes((await refused(tokens, { weights: true })).message, "2049 tokens exceed");
   await assertRejects(() => scoreBatch(engine, [{ tokens: [], from: 1 }]), DataError, "no tokens");
 });
 
