@@ -63,6 +63,19 @@ for (const { name, device } of devices) {
     }
   });
 
+  Deno.test(`${name}: rolling log-likelihoods equal the harness's, last window filled up`, async () => {
+    for (const { max_length, rows } of GOLDEN.rolling) {
+      const { engine, encoder } = open(device, max_length);
+      for (const { text, loglikelihood, tokens } of rows) {
+        const request = { kind: "loglikelihood_rolling", context: "", continuation: text } as const;
+        const [scores] = await scored(engine, [encoder.windows(request)]);
+        const total = scores!.reduce((sum, score) => sum + score.loglikelihood, 0);
+        assert(Math.abs(total / loglikelihood - 1) < 1e-6, `${tokens} tokens: ${total}`);
+        assertEquals(scores!.reduce((sum, one) => sum + one.tokenLogprobs.length, 0), tokens);
+      }
+    }
+  });
+
   Deno.test(`${name}: greedy answers to prompts beyond the context`, async () => {
     const { max_length, max_tokens, until, rows } = GOLDEN.generation;
     const { engine, encoder } = open(device, max_length);

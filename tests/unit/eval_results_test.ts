@@ -2,7 +2,12 @@
 import { assert, assertEquals } from "@std/assert";
 import { paperTables, parseBounds, shortfalls, summarizeAll } from "../../cli/eval/results.ts";
 import { cutAtStops } from "../../core/eval/harness/predict.ts";
-import { choiceMetrics, type DocumentScore, summarize } from "../../core/eval/harness/results.ts";
+import {
+  choiceMetrics,
+  type DocumentScore,
+  summarize,
+  textMetrics,
+} from "../../core/eval/harness/results.ts";
 import { codeMetrics } from "../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../core/eval/harness/task.ts";
 import { taskOf } from "../../core/eval/tasks/mod.ts";
@@ -23,6 +28,22 @@ Deno.test("accuracy, also per code point, as the harness takes it", () => {
     const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood };
     assertEquals(choiceMetrics(choiceQuestion("", choices, gold), sample), { acc, acc_norm });
   }
+});
+
+Deno.test("word and byte perplexity and bits per byte are the harness's", () => {
+  const task = taskOf("perplexity")!;
+  const { rolling } = JSON.parse(Deno.readTextFileSync(`${GOLDEN}context_reached.json`));
+  const close = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-9, `${a}, not ${b}`);
+  for (const { text, tokens, loglikelihood, ...expected } of rolling[0].rows) {
+    const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [loglikelihood], tokens };
+    const { means } = summarize(task, [score("perplexity", 0, textMetrics(text, sample))]);
+    const found = Object.fromEntries(means.map(({ metric, value }) => [metric, value]));
+    for (const [metric, value] of Object.entries(expected)) close(found[metric]!, value as number);
+    close(found.perplexity!, Math.exp(-loglikelihood / tokens));
+  }
+  // Python's split keeps the empty ends, and no-break spaces part words.
+  const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [-1], tokens: 1 };
+  assertEquals(textMetrics(" a\u00a0b\u001cc\ufeff\n", sample).words, 5);
 });
 
 Deno.test("stop strings cut in the order of their list", () => {

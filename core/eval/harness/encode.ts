@@ -47,15 +47,21 @@ export class RequestEncoder {
     return tokens.slice(-room);
   }
 
-  /** Windows over a whole text: every token is scored once, and the first of a window sees one before. */
+  /**
+   * Windows over a whole text, as the harness cuts them: every token is scored once. A window scores up
+   * to `maxLength` tokens; what the last one leaves free is filled with tokens scored before, as context.
+   */
   windows({ continuation }: LikelihoodRequest): ScoreSet {
     const { tokenizer, startToken, maxLength } = this.#encoding;
     const tokens = Array.from(tokenizer.encode(continuation));
     if (startToken !== undefined) tokens.unshift(startToken);
-    const count = Math.max(1, Math.ceil((tokens.length - 1) / maxLength));
-    return Array.from({ length: count }, (_, i) => ({
-      tokens: tokens.slice(i * maxLength, (i + 1) * maxLength + 1),
-      from: 1,
-    }));
+    // Places of tokens; the one at 0 is only read.
+    const last = tokens.length - 1;
+    const count = Math.max(1, Math.ceil(last / maxLength));
+    return Array.from({ length: count }, (_, i) => {
+      const end = Math.min((i + 1) * maxLength, last);
+      const first = Math.max(0, end - maxLength);
+      return { tokens: tokens.slice(first, end + 1), from: i * maxLength + 1 - first };
+    });
   }
 }

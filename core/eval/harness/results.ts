@@ -6,7 +6,7 @@
 import { DataError } from "../../base/errors.ts";
 import type { Document } from "./documents.ts";
 import { meanWithError } from "./paired.ts";
-import { codePointLength } from "../python/text.ts";
+import { codePointLength, SPACE } from "../python/text.ts";
 import type { Sample } from "./samples.ts";
 import type { ChoiceQuestion, Metrics, OpenQuestion, Scorer, ScoringTools, Task } from "./task.ts";
 
@@ -71,7 +71,11 @@ export function choiceMetrics({ options, gold }: ChoiceQuestion, sample: Sample)
   return { acc: Number(argmax(values) === gold), acc_norm: Number(argmax(perCharacter) === gold) };
 }
 
-function textMetrics(text: string, sample: Sample): Metrics {
+/** What the harness splits a text at to count its words. */
+const WHITE_SPACE = new RegExp(`[${SPACE}]+`, "u");
+
+/** Totals of a text, from which perplexities are derived. */
+export function textMetrics(text: string, sample: Sample): Metrics {
   const [loglikelihood] = sample.loglikelihood ?? [];
   if (loglikelihood === undefined || sample.tokens === undefined) {
     throw mismatch(sample, "no log-likelihood of a text", "one with its number of tokens");
@@ -79,6 +83,7 @@ function textMetrics(text: string, sample: Sample): Metrics {
   return {
     nats: -loglikelihood,
     tokens: sample.tokens,
+    words: text.split(WHITE_SPACE).length,
     bytes: new TextEncoder().encode(text).length,
   };
 }
