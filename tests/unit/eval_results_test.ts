@@ -124,6 +124,38 @@ Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
   assert(Math.abs((sampled["pass@1"] as number) - 0.1) < 1e-12);
 });
 
+Deno.test("the mean of the general tasks is that of the paper's six columns", async () => {
+  // Scores of P = 1 after 1T tokens, in percent, with the mean the paper prints.
+  const printed = {
+    "mmlu.acc": 28.5,
+    "winogrande.acc": 61.9,
+    "hellaswag.acc_norm": 65.0,
+    "openbookqa.acc_norm": 40.6,
+    "piqa.acc_norm": 75.2,
+    "arc_easy.acc_norm": 64.8,
+    "arc_challenge.acc_norm": 64.8,
+    "sciq.acc_norm": 90,
+  };
+  const split = Object.entries(printed).map(([id, value]) => [...id.split("."), value] as const);
+  const facts = split.map(([task]) => ({ task: task as string, shots: 5, files: [] }));
+  const scores = split.map(([task, metric, value]) =>
+    score(task as string, 0, { [metric as string]: (value as number) / 100 })
+  );
+  const results = await summarizeAll(facts, scores);
+  const [general] = paperTables(results, "paper-1t");
+  assertEquals(Object.keys(general!.columns), [
+    ..."MMLU WinoGrande HellaSwag OpenBookQA PIQA ARC".split(" "),
+    "Average",
+  ]);
+  assertEquals(general!.columns.Average!.toFixed(1), "56.0");
+  const [smaller] = paperTables(results, "paper-42b");
+  assertEquals(Object.keys(smaller!.columns), [
+    ..."WinoGrande HellaSwag OpenBookQA PIQA ARC SciQ".split(" "),
+    "Average",
+  ]);
+  assertEquals(smaller!.columns.Average!.toFixed(2), "66.25");
+});
+
 Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", async () => {
   const facts = ["winogrande", "arc_easy", "arc_challenge"].map((task) => ({
     task,
