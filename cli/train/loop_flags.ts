@@ -106,7 +106,7 @@ export const trainingFlags = {
     unit: "steps",
     defaultText: "a tenth of the run",
     summary: "Steps of the fall under --schedule wsd",
-    details: "The paper's two-stage runs use WSD for the first stage.",
+    details: "The presets paper-stage1 and paper-stage2 are the two phases of WSD as two runs.",
   },
   "weight-decay": {
     type: "number",
