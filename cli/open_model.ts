@@ -33,16 +33,27 @@ export const modelFlags = {
   },
 } as const satisfies FlagTable;
 
-/** How cpu and webgpu keep matrices; for commands that can do with less exact ones. */
-export const matrixFlags = {
-  weights: {
+const QUANTIZATIONS = ["none", "q8", "q4"] as const;
+
+/** Bits of weights, as the flag says them. */
+export type Quantization = typeof QUANTIZATIONS[number];
+
+/** The same as devices say it. */
+export function matrixKind(quantize: Quantization): MatrixKind {
+  return quantize === "none" ? "f32" : quantize;
+}
+
+/** Quantization of weights, for commands that run or export a model. */
+export const quantizeFlags = {
+  quantize: {
     type: "choice",
-    choices: ["f32", "q8", "q4"],
-    default: "f32",
+    choices: QUANTIZATIONS,
+    default: "none",
     group: "Engine",
-    summary: "Keep matrices exact, or in 8 or 4 bits",
-    details: "Fewer bits are faster and take less memory, at some loss of quality; quantised " +
-      "while loading, by block of columns.",
+    summary: "Quantize weights to 8 or 4 bits",
+    details:
+      "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
+      "loading, by block of columns. On cpu and webgpu.",
   },
   "block-size": {
     type: "int",
@@ -50,7 +61,7 @@ export const matrixFlags = {
     max: 256,
     group: "Engine",
     defaultText: "32",
-    summary: "Columns that share one scale under --weights q8 and q4",
+    summary: "Columns that share one scale under --quantize",
     details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
       "processors faster.",
   },
@@ -64,6 +75,25 @@ export function checkBlockSize(blockSize: number | undefined): void {
   );
 }
 
+/**
+ * Checks what quantization needs: a device that can, and bits for a --block-size.
+ * @throws {UsageError} for flags that do not go together
+ */
+export async function checkQuantize(
+  { quantize = "none", blockSize, device }: Pick<OpenOptions, "quantize" | "blockSize" | "device">,
+): Promise<void> {
+  checkBlockSize(blockSize);
+  if (quantize === "none") {
+    if (blockSize === undefined) return;
+    throw new UsageError("`--block-size` needs `--quantize q8` or `q4`");
+  }
+  const { quantizes } = await import("../core/runtime/mod.ts");
+  if (quantizes(device)) return;
+  throw new UsageError(`the ${device} device cannot run with \`--quantize ${quantize}\``, {
+    hints: ["use --device cpu or webgpu, or leave out --quantize"],
+  });
+}
+
 /** Values of the flags that decide what is opened. */
 export interface OpenOptions {
   readonly model: string;
@@ -71,8 +101,8 @@ export interface OpenOptions {
   readonly device: DeviceChoice;
   readonly dtype?: ElementChoice;
   readonly threads?: number | undefined;
-  readonly matrices?: MatrixKind;
-  readonly block?: number | undefined;
+  readonly quantize?: Quantization;
+  readonly blockSize?: number | undefined;
   readonly memoryLimit?: number | undefined;
 }
 
@@ -122,8 +152,14 @@ export async function openModel(options: OpenOptions): Promise<OpenedModel> {
   const { openDevice } = await import("../core/runtime/mod.ts");
   const { Engine } = await import("../core/generate/engine.ts");
   const { parameterSpecs } = await import("../core/model/parameters.ts");
+  const { quantize = "none", blockSize: block } = options;
+  await checkQuantize(options);
   const checkpoint = await openNamedCheckpoint(options);
-  const device = await openDevice(options.device, options);
+  const device = await openDevice(options.device, {
+    ...options,
+    matrices: matrixKind(quantize),
+    block,
+  });
   // An adapter is bound, not built in, so that another one can take its place.
   const names = checkpoint.adapter
     ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)

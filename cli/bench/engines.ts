@@ -15,6 +15,7 @@ import { parameterSpecs } from "../../core/model/parameters.ts";
 import { type Device, type MatrixKind, openDevice, quantizes } from "../../core/runtime/mod.ts";
 import type { Weights } from "../../core/runtime/device.ts";
 import type { CacheType } from "../../core/runtime/traits.ts";
+import { matrixKind } from "../open_model.ts";
 import type { BenchValues } from "./values.ts";
 
 /** Where prefixes and aggregator are from. */
@@ -46,7 +47,7 @@ export class Engines implements Disposable {
     );
     try {
       for (const choice of unique(values.device)) {
-        for (const kind of unique(values.weights)) {
+        for (const kind of unique(values.quantize.map(matrixKind))) {
           const device = await engines.#open(choice, kind, values);
           const dtype = device.cacheType;
           for (const { config, weights, introduced } of models) {
@@ -88,7 +89,7 @@ export class Engines implements Disposable {
     throw new UsageError(
       `Cannot keep weights as ${kind} on "${choice}": found a device with exact matrices only, ` +
         "expected cpu or webgpu",
-      { hints: ["time --weights q8 and q4 on --device cpu or webgpu alone"] },
+      { hints: ["time --quantize q8 and q4 on --device cpu or webgpu alone"] },
     );
   }
 }

@@ -1,7 +1,7 @@
 /** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
 import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
-import { matrixFlags, modelFlags } from "../open_model.ts";
+import { modelFlags, quantizeFlags } from "../open_model.ts";
 
 const workFlags = {
   model: {
@@ -105,13 +105,13 @@ const deviceFlags = {
     default: ["auto"],
     summary: "Where to compute; several are compared",
   },
-  weights: {
-    ...matrixFlags.weights,
+  quantize: {
+    ...quantizeFlags.quantize,
     list: "comma",
-    default: ["f32"],
-    summary: "Keep matrices exact, or in 8 or 4 bits; several are compared",
+    default: ["none"],
+    summary: "Quantize weights to 8 or 4 bits; several are compared",
   },
-  "block-size": matrixFlags["block-size"],
+  "block-size": quantizeFlags["block-size"],
 } as const satisfies FlagTable;
 
 const comparisonFlags = {

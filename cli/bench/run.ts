@@ -138,7 +138,7 @@ function memoryOf(cells: readonly Cell[]): number {
   requireFreeMemory(
     here,
     `time ${counted(cells.length, "row")} in turn`,
-    "time fewer --streams, --weights or --batch at once, since all are open together",
+    "time fewer --streams, --quantize or --batch at once, since all are open together",
   );
   return all;
 }

@@ -25,7 +25,7 @@ export const command = defineCommand({
     },
     {
       text: "Quantised against exact, behind a long context",
-      line: "parscale bench --model qwen-p4 --what decode --weights f32,q8,q4 --context 4k",
+      line: "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
     },
     {
       text: "Has anything become slower?",

@@ -1,6 +1,11 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
 import { UsageError } from "../../core/base/errors.ts";
-import { checkBlockSize, matrixFlags, openNamedCheckpoint } from "../open_model.ts";
+import {
+  checkQuantize,
+  openNamedCheckpoint,
+  type Quantization,
+  quantizeFlags,
+} from "../open_model.ts";
 import { engineFlags } from "../flags/common.ts";
 import { defineCommand } from "./define.ts";
 
@@ -16,7 +21,7 @@ export const command = defineCommand({
     { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
     {
       text: "Small, for a phone",
-      line: "parscale export --model run --onnx --weights q4 --capacity 512 --out phone",
+      line: "parscale export --model run --onnx --quantize q4 --capacity 512 --out phone",
     },
     {
       text: "For the GPU of a browser",
@@ -82,10 +87,10 @@ export const command = defineCommand({
       summary: "Element type of matrices",
       details: "f16 halves the file and is for webgpu. Keys and values go in and out as f32.",
     },
-    ...matrixFlags,
+    ...quantizeFlags,
   },
   async plan(values) {
-    checkFormat(values);
+    await checkFormat(values);
     const { config } = await openNamedCheckpoint(values);
     return [
       `would write prefill.onnx (${values.tokens} tokens), decode.onnx and their weights to ${values.out}`,
@@ -93,7 +98,7 @@ export const command = defineCommand({
     ];
   },
   async run(values, io, invocation) {
-    checkFormat(values);
+    await checkFormat(values);
     const { writeExport } = await import("../export/parts.ts");
     const { startProgress } = await import("../output/progress.ts");
     const { openReport } = await import("../output/report.ts");
@@ -107,24 +112,26 @@ export const command = defineCommand({
       tokens: values.tokens,
       capacity: values.capacity,
       device: values.device,
-      weights: values.weights === "f32" ? values.dtype : values.weights,
+      weights: values.quantize === "none" ? values.dtype : values.quantize,
       weight_bytes: bytes,
       files: "prefill.onnx, decode.onnx, weights.bin, export.json, README.md",
     });
   },
 });
 
-function checkFormat(
-  { onnx, device, dtype, tokens, capacity, blockSize }: {
+async function checkFormat(
+  values: {
     onnx: boolean;
     device: "cpu" | "webgpu";
     dtype: "f32" | "f16";
     tokens: number;
     capacity: number;
+    quantize: Quantization;
     blockSize: number | undefined;
   },
-): void {
-  checkBlockSize(blockSize);
+): Promise<void> {
+  const { onnx, device, dtype, tokens, capacity } = values;
+  await checkQuantize(values);
   if (!onnx) {
     throw new UsageError("Cannot export: found no format, expected --onnx", {
       hints: ["add --onnx"],
@@ -132,7 +139,7 @@ function checkFormat(
   }
   if (dtype === "f16" && device === "cpu") {
     throw new UsageError("Cannot export: found --dtype f16 for cpu, expected --device webgpu", {
-      hints: ["the processor computes in f32; for a smaller file use --weights q8 or q4"],
+      hints: ["the processor computes in f32; for a smaller file use --quantize q8 or q4"],
     });
   }
   if (tokens > capacity) {

@@ -1,6 +1,6 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags } from "../flags/common.ts";
-import { matrixFlags, modelFlags } from "../open_model.ts";
+import { modelFlags, quantizeFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -21,7 +21,7 @@ export const command = defineCommand({
     },
     {
       text: "Answer many prompts, 8 bits a weight",
-      line: "parscale generate --model qwen-p4 --weights q8 --jsonl < prompts.jsonl",
+      line: "parscale generate --model qwen-p4 --quantize q8 --jsonl < prompts.jsonl",
     },
     {
       text: "Sample three answers to a question",
@@ -147,7 +147,7 @@ export const command = defineCommand({
       summary: "Exponent of the length that divides a beam's score",
       details: "Above 0 favours long results.",
     },
-    ...matrixFlags,
+    ...quantizeFlags,
     ...engineFlags,
   },
   async run(values, io, invocation) {

@@ -1,6 +1,6 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
 import { engineFlags } from "../flags/common.ts";
-import { modelFlags } from "../open_model.ts";
+import { modelFlags, quantizeFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
@@ -21,14 +21,15 @@ export const command = defineCommand({
     },
     {
       text: "Add the weight of every stream at every token",
-      line: "parscale score rows.jsonl --model qwen-p4 --weights --jsonl -o scores.jsonl",
+      line: "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
     },
   ],
   arguments: [{ name: "FILE", summary: "rows as JSON lines; stdin when absent or -" }],
   flags: {
     ...modelFlags,
     ...engineFlags,
-    weights: {
+    ...quantizeFlags,
+    "stream-weights": {
       type: "switch",
       group: "Model",
       summary: "Add the aggregation weights of the streams per token",

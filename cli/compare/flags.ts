@@ -2,6 +2,7 @@
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
+import { quantizeFlags } from "../open_model.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
 const { threads, device, dtype, seed, deterministic } = engineFlags;
@@ -62,6 +63,7 @@ export const compareFlags = {
   batch: evalFlags.batch,
   device,
   dtype,
+  ...quantizeFlags,
   threads,
   seed,
   deterministic,

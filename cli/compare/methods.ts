@@ -15,6 +15,8 @@ export interface Method {
   readonly kind: "single" | "parscale" | "beam";
   /** Streams or beams. */
   readonly scale: number;
+  /** Bits of weights where they are not exact. */
+  readonly quantize: string | undefined;
   readonly label: string;
 }
 
@@ -89,15 +91,20 @@ interface TaskRow {
 }
 
 /** What an evaluation says of its model; `name` is what it is called where it says nothing. */
-export function methodOf({ streams, num_beams: beams }: JsonObject, name: string): Method {
-  if (typeof beams === "number" && beams > 1) {
-    return { kind: "beam", scale: beams, label: `${beams} beams` };
-  }
-  if (typeof streams === "number" && streams > 1) {
-    return { kind: "parscale", scale: streams, label: `P=${streams}` };
-  }
-  const label = typeof streams === "number" ? "P=1" : name;
-  return { kind: "single", scale: 1, label };
+export function methodOf(
+  { streams, num_beams: beams, quantize }: JsonObject,
+  name: string,
+): Method {
+  const bits = typeof quantize === "string" ? quantize : undefined;
+  const method = (kind: Method["kind"], scale: number, label: string): Method => ({
+    kind,
+    scale,
+    quantize: bits,
+    label: bits === undefined ? label : `${label}, ${bits}`,
+  });
+  if (typeof beams === "number" && beams > 1) return method("beam", beams, `${beams} beams`);
+  if (typeof streams !== "number") return method("single", 1, name);
+  return method(streams > 1 ? "parscale" : "single", streams, `P=${streams}`);
 }
 
 /** A method's evaluation before it is run. */
@@ -168,6 +175,8 @@ function sharedArguments(values: CompareValues): string[] {
     ...given("--max-length", values.maxLength),
     ...given("--device", values.device),
     ...given("--dtype", values.dtype),
+    ...(values.quantize === "none" ? [] : given("--quantize", values.quantize)),
+    ...given("--block-size", values.blockSize),
     ...given("--threads", values.threads),
     ...given("--seed", values.seed),
     ...given("--batch", values.batch),

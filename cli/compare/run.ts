@@ -81,6 +81,7 @@ function rowOf({ method, task, metric, mean, against, isPaired, timing }: Compar
   return {
     method: method.kind,
     scale: method.scale,
+    quantize: method.quantize ?? null,
     label: method.label,
     task,
     metric,

@@ -36,7 +36,9 @@ export function compareScores(evaluations: readonly Evaluation[]): Comparison[] 
   return [...first.summaries].flatMap(([task, base]) =>
     [first, ...others].map((evaluation): Comparison => {
       const { method, timing, scores } = evaluation;
-      const isPaired = first.scores !== undefined && scores !== undefined;
+      // A derived metric, such as perplexity, is none of a row.
+      const isPaired = first.scores !== undefined && scores !== undefined &&
+        valuesOf(first, task, base.metric).size > 0;
       const compare = isPaired ? compareRows : compareMeans;
       const { mean, difference } = compare(first, evaluation, task, base);
       const against = evaluation === first ? undefined : difference;
@@ -139,15 +141,16 @@ function requireSameRows(
 
 /** Rows of the table: streams or beams down, tasks and costs across; scores in percent. */
 export function paperRows(comparisons: readonly Comparison[]): Row[] {
-  const scales = [...new Set(comparisons.map(({ method }) => method.scale))].sort((a, b) => a - b);
+  const sorted = comparisons.map(({ method }) => method).sort((a, b) => a.scale - b.scale);
+  const rows = new Set(sorted.map(rowName));
   const tasks = [...new Set(comparisons.map(({ task }) => task))];
   const kinds = [["ParScale", ["single", "parscale"]], ["beam", ["single", "beam"]]] as const;
-  return scales.map((scale) => {
+  return [...rows].map((row) => {
     const of = (task: string, among: readonly string[]) =>
-      comparisons.find((one) =>
-        one.task === task && one.method.scale === scale && among.includes(one.method.kind)
+      comparisons.find(({ task: own, method }) =>
+        own === task && rowName(method) === row && among.includes(method.kind)
       );
-    const cells: [string, unknown][] = [["P or beams", scale]];
+    const cells: [string, unknown][] = [["P or beams", Number(row) || row]];
     for (const task of tasks) {
       for (const [title, among] of kinds) cells.push([`${task} ${title}`, score(of(task, among))]);
     }
@@ -159,6 +162,11 @@ export function paperRows(comparisons: readonly Comparison[]): Row[] {
     }
     return Object.fromEntries(cells);
   });
+}
+
+/** Methods of a name share a row: as many streams as beams, in the same bits. */
+function rowName({ scale, quantize }: Method): string {
+  return quantize === undefined ? String(scale) : `${scale}, ${quantize}`;
 }
 
 /** `41.2 (+3.1 ± 2.0)`: the score, and its difference with the reach of the interval. */

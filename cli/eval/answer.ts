@@ -59,7 +59,13 @@ function identityOf(
     max_tokens: values.maxTokens ?? null,
     max_length: maxLength,
     seed: values.seed,
+    ...quantizationOf(values),
   };
+}
+
+/** Absent where weights are exact, so that folders from before there was a choice go on. */
+function quantizationOf({ quantize, blockSize }: EvalValues): JsonObject {
+  return quantize === "none" ? {} : { quantize, block_size: blockSize ?? null };
 }
 
 /** What answering took; of this run alone, where it went on from another. */

@@ -1,7 +1,7 @@
 /** Flags of `parscale eval`. */
 import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
-import { modelFlags } from "../open_model.ts";
+import { modelFlags, quantizeFlags } from "../open_model.ts";
 
 const taskFlags = {
   tasks: {
@@ -204,4 +204,5 @@ export const evalFlags = {
   ...resultFlags,
   batch: { ...modelFlags.batch, default: 16 },
   ...engineFlags,
+  ...quantizeFlags,
 } as const satisfies FlagTable;

@@ -81,6 +81,7 @@ export async function mergeFolders(
       device: first.device,
       streams: numberOf(first.identity.streams),
       beams: numberOf(first.identity.num_beams),
+      quantize: typeof first.identity.quantize === "string" ? first.identity.quantize : null,
     },
   });
   return verdict(shortfalls(bounds, results), io);

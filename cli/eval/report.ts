@@ -24,6 +24,8 @@ export interface Asked {
   readonly device: string;
   readonly streams: number | null;
   readonly beams: number | null;
+  /** Bits of weights; null where they are exact. */
+  readonly quantize: string | null;
 }
 
 const SCHEMA = "parscale.eval/1";
@@ -46,6 +48,7 @@ export async function report(
     model: model?.fingerprint ?? null,
     streams: model?.streams ?? null,
     num_beams: model?.beams ?? null,
+    quantize: model?.quantize ?? null,
     stats: stats ?? null,
     ...await resultsObject(results, values.preset),
   };

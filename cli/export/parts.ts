@@ -7,6 +7,7 @@ import { buildForward } from "../../core/model/forward.ts";
 import { DEFAULT_BLOCK } from "../../core/runtime/mod.ts";
 import { exportPrograms } from "../../core/runtime/onnxruntime/export.ts";
 import { webGpuTarget } from "../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
+import { matrixKind, type Quantization } from "../open_model.ts";
 import { VERSION } from "../version.ts";
 import guide from "./guide.md" with { type: "text" };
 
@@ -19,7 +20,7 @@ export interface ExportValues {
   readonly capacity: number;
   readonly device: "cpu" | "webgpu";
   readonly dtype: "f32" | "f16";
-  readonly weights: "f32" | "q8" | "q4";
+  readonly quantize: Quantization;
   readonly blockSize: number | undefined;
   readonly overwrite: boolean;
 }
@@ -30,10 +31,11 @@ export async function writeExport(
   { config, tensors, directory }: Checkpoint,
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
-  const { tokens, capacity, device, dtype, weights, blockSize = DEFAULT_BLOCK } = values;
+  const { tokens, capacity, device, dtype, quantize, blockSize = DEFAULT_BLOCK } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
-  const matrices = weights === "f32" ? { kind: weights } : { kind: weights, block: blockSize };
+  const kind = matrixKind(quantize);
+  const matrices = kind === "f32" ? { kind } : { kind, block: blockSize };
   const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
   return await writeFolder(values.out, { overwrite: values.overwrite }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
@@ -50,7 +52,7 @@ export async function writeExport(
       tokens,
       capacity,
       device,
-      weights: weights === "f32" ? dtype : weights,
+      weights: kind === "f32" ? dtype : kind,
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(values));

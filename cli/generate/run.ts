@@ -5,9 +5,8 @@
  * before the input ends. The others need all rows, and know their number from the start.
  */
 import { UsageError } from "../../core/base/errors.ts";
-import { quantizes } from "../../core/runtime/mod.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
-import { checkBlockSize, openModel, type OpenOptions } from "../open_model.ts";
+import { openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
@@ -17,11 +16,7 @@ import { type Prompt, type PromptSource, readPrompts } from "../prompts.ts";
 import { failureOf } from "../rows.ts";
 
 /** Flags of `generate` that matter here. */
-export interface GenerateValues
-  extends Omit<OpenOptions, "matrices" | "block">, PromptSource, DecodingValues {
-  readonly weights: "f32" | "q8" | "q4";
-  readonly blockSize: number | undefined;
-}
+export interface GenerateValues extends OpenOptions, PromptSource, DecodingValues {}
 
 /** Runs the command; the number is its exit code. */
 export async function runGenerate(
@@ -30,7 +25,7 @@ export async function runGenerate(
   invocation: Invocation,
 ): Promise<number> {
   checkValues(values, io);
-  using model = await openModel({ ...values, matrices: values.weights, block: values.blockSize });
+  using model = await openModel(values);
   checkEndTokens(values.eos, model.checkpoint.config.vocabSize);
   const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
   const decoding = new Decoding(model, tokenizer, values);
@@ -75,15 +70,11 @@ function checkValues(values: GenerateValues, io: Io): void {
       { hints: ["add --temperature 0.8, or --num-beams of at least --num-return"] },
     );
   }
-  const { blockSize, weights } = values;
-  checkBlockSize(blockSize);
   const idle: readonly (readonly [flag: string, given: boolean, missing: string])[] = [
     ["--top-k", values.topK > 0 && !sampling, "--temperature 0.8"],
     ["--top-p", values.topP < 1 && !sampling, "--temperature 0.8"],
     ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
     ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
-    ["--block-size", blockSize !== undefined && weights === "f32", "--weights q8"],
-    ["--weights", weights !== "f32" && !quantizes(values.device), "--device cpu"],
   ];
   for (const [flag, given, missing] of idle) {
     if (given) io.warn(`${flag} will have no effect`, `add ${missing}, or drop ${flag}`);

@@ -23,7 +23,7 @@ type ScoreValues = OpenOptions & {
   readonly arguments: readonly string[];
   readonly batch: number;
   /** Whether rows get the weights of the streams. */
-  readonly weights: boolean;
+  readonly streamWeights: boolean;
 };
 
 /** Runs the command; the number is its exit code. */
@@ -49,7 +49,7 @@ export async function runScore(
   let failed = 0;
   let done = 0;
   const flush = async (rows: readonly InputRow[]) => {
-    for (const result of await scoreRows(model, rows, name, values.weights)) {
+    for (const result of await scoreRows(model, rows, name, values.streamWeights)) {
       if ("error" in result) failed++;
       report.row(result);
     }

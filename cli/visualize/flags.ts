@@ -1,7 +1,7 @@
 /** Flags of `parscale visualize`. */
 import { engineFlags } from "../flags/common.ts";
 import type { FlagTable } from "../flags/table.ts";
-import { modelFlags } from "../open_model.ts";
+import { modelFlags, quantizeFlags } from "../open_model.ts";
 
 const inputFlags = {
   text: {
@@ -105,4 +105,5 @@ export const visualizeFlags = {
       "end of the row. The terminal then has statistics only.",
   },
   ...engineFlags,
+  ...quantizeFlags,
 } as const satisfies FlagTable;

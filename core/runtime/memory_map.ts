@@ -83,7 +83,7 @@ export class MemoryMap {
     const address = symbols().mmap(null, BigInt(byteLength), protection, flags, file, 0n);
     if (!address || Deno.UnsafePointer.value(address) === FAILED) {
       throw new EnvironmentError(`Cannot map ${what}: ${byteLength} bytes are not available`, {
-        hints: ["close other programs, or use a smaller model or --weights q8"],
+        hints: ["close other programs, or use a smaller model or --quantize q8"],
       });
     }
     return new MemoryMap(address, byteLength);

@@ -1,7 +1,7 @@
 /**
  * Decoding and prefill of the Qwen2.5-0.5B shape on the cpu device, beside PyTorch where it is given.
  *
- *   deno run -A tests/bench/decode.ts [--streams 1,2,4,8] [--weights f32,q8,q4] [--block 32]
+ *   deno run -A tests/bench/decode.ts [--streams 1,2,4,8] [--quantize none,q8,q4] [--block 32]
  *       [--cached 1000] [--rounds 3] [--threads 2] [--no-prefill]
  *       [--python PYTHON --torch bench_torch.py] [--llama FOLDER_WITH_node-llama-cpp]
  *
@@ -21,7 +21,7 @@ const PREFILL = 512;
 const flags = parseArgs(Deno.args, {
   string: [
     "streams",
-    "weights",
+    "quantize",
     "block",
     "rounds",
     "threads",
@@ -34,7 +34,7 @@ const flags = parseArgs(Deno.args, {
   negatable: ["prefill"],
   default: {
     streams: "1,2,4,8",
-    weights: "f32,q8,q4",
+    quantize: "none,q8,q4",
     block: "32",
     rounds: "3",
     threads: "2",
@@ -59,7 +59,7 @@ const median = (values: readonly number[]) =>
 /** Ours: one open model, timed again in every round. */
 function ours(streams: number, kind: string): Runner {
   const config = qwen05b(streams);
-  const matrices = kind === "f32"
+  const matrices = kind === "none"
     ? { kind: "f32" as const }
     : { kind: kind as "q8" | "q4", block: Number(flags.block) };
   const device = new CpuDevice({ threads: Number(flags.threads), matrices });
@@ -68,7 +68,7 @@ function ours(streams: number, kind: string): Runner {
   const step = (tokens: number[], start: number) =>
     engine.forward(cache, { ids: [tokens], start: [start], select: [tokens.length - 1] });
   return {
-    name: `parscale ${kind}`,
+    name: `parscale ${kind === "none" ? "f32" : kind}`,
     async decode() {
       await step([1], CACHED);
       const times: number[] = [];
@@ -117,7 +117,7 @@ function torch(streams: number): Runner {
 
 /** llama.cpp in a process of its own, which times a few steps for every line it is sent. */
 async function llama(streams: number, kind: string): Promise<Runner> {
-  const type = ({ f32: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
+  const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
   const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${type}.gguf`;
   try {
     Deno.statSync(path);
@@ -149,7 +149,7 @@ async function llama(streams: number, kind: string): Promise<Runner> {
 
 console.log(`${flags.threads} threads, medians of ${flags.rounds} rounds`);
 for (const streams of list(flags.streams).map(Number)) {
-  const kinds = list(flags.weights);
+  const kinds = list(flags.quantize);
   const runners = kinds.map((kind) => ours(streams, kind));
   if (flags.llama) { for (const kind of kinds) runners.push(await llama(streams, kind)); }
   if (flags.torch && flags.python) runners.push(torch(streams));

@@ -72,7 +72,7 @@ Deno.test("a row per kind, streams and batch, with samples and where streams are
 
 Deno.test("devices and kinds of matrices are lists; a plain model grows streams", async () => {
   const plain = ["bench", "--model", PLAIN_MODEL, ...SHORT, "--what", "decode"];
-  const kinds = await rowsOf([...plain, "--weights", "f32,q8", "--streams", "1,2"]);
+  const kinds = await rowsOf([...plain, "--quantize", "none,q8", "--streams", "1,2"]);
   assertEquals(kinds.map((row) => [row.weights, row.streams, row.introduced]), [
     ["f32", 1, "none"],
     ["f32", 2, "random"],
@@ -217,8 +217,13 @@ Deno.test("misuse is refused with a way out", async () => {
     [[...BENCH, "--tolerance", "5%%"], 2, 'Cannot use "--tolerance": found "5%%"', ""],
     [["bench", "--model", MODEL, "--context", "2048"], 2, "found 2048 tokens and 8 steps", "short"],
     [["bench", "--model", MODEL, "--prompt", "4k"], 2, "Cannot use --prompt: found 4000", "short"],
-    [[...BENCH, "--weights", "q8", "--device", "reference"], 2, "weights as q8 on", "--device cpu"],
-    [[...BENCH, "--weights", "q8", "--block-size", "48"], 2, "Cannot use --block-size", ""],
+    [
+      [...BENCH, "--quantize", "q8", "--device", "reference"],
+      2,
+      "weights as q8 on",
+      "--device cpu",
+    ],
+    [[...BENCH, "--quantize", "q8", "--block-size", "48"], 2, "Cannot use --block-size", ""],
     [[...BENCH, "--memory-limit", "1"], 4, "expected at most 1, the memory limit", ""],
   ];
   const results = await Promise.all(
@@ -234,7 +239,7 @@ Deno.test("misuse is refused with a way out", async () => {
 
 Deno.test("more than the free memory is refused before anything is loaded", async () => {
   const huge = ["--batch", "1000..1024", "--context", "2000", "--streams", "64"];
-  const lists = ["--weights", "f32,q8", "--what", "decode"];
+  const lists = ["--quantize", "none,q8", "--what", "decode"];
   const { code, stderr } = await runParscale(["bench", "--model", MODEL, ...huge, ...lists]);
   assertEquals(code, 4, stderr);
   assertStringIncludes(stderr, "error: Cannot time 50 rows in turn: found a plan of ");

@@ -1,8 +1,8 @@
 /** `parscale compare` as a black box: models, folders, the paper's table, regressions, misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { differenceOfMeans, pairedDifference } from "../../core/eval/harness/paired.ts";
-import { DATA } from "./eval_testing.ts";
-import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL } from "./models.ts";
+import { DATA, TINY } from "./eval_testing.ts";
+import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 const WORK = [
@@ -83,6 +83,45 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     const table = await runParscale(["compare", "p1", "p4", "beams"], { cwd });
     assertStringIncludes(table.stdout, "75.0 (+25.0 ± 14.");
     assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
+  });
+});
+
+Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", async () => {
+  await withScratch(async (cwd) => {
+    const run = (bits: string, ...more: string[]) =>
+      runParscale([
+        ...["eval", "--model", TINY, "--tasks", "perplexity", "--data", "book.txt"],
+        ...["--quantize", bits, "--out", bits, "--json", ...more],
+      ], { cwd });
+    await Deno.writeTextFile(`${cwd}/book.txt`, "Once upon a time there was a model. ".repeat(9));
+    const loss: number[] = [];
+    for (const bits of ["none", "q8", "q4"]) {
+      const { code, stdout, stderr } = await run(bits);
+      assertEquals([code, stderr], [0, ""]);
+      const { results } = JSON.parse(stdout);
+      assertEquals([results.quantize, results.tasks[0].task], [
+        bits === "none" ? null : bits,
+        "perplexity",
+      ]);
+      loss.push(results.tasks[0].metrics.at(-1).value);
+    }
+    const [exact, q8, q4] = loss as [number, number, number];
+    const off = (value: number) => Math.abs(value - exact);
+    assert(off(q8) > 0 && off(q8) < 0.1 && off(q4) > off(q8) && off(q4) < 2, loss.join());
+    // Samples of exact weights are not gone on with.
+    const mixed = await run("none", "--quantize", "q4");
+    assertEquals(mixed.code, 2, mixed.stderr);
+
+    const rows = await rowsOf(["compare", "none", "q8", "q4"], { cwd });
+    assertEquals(rows.map(({ label, quantize }) => [label, quantize]), [
+      ["P=1", null],
+      ["P=1, q8", "q8"],
+      ["P=1, q4", "q4"],
+    ]);
+    const table = await runParscale(["compare", "none", "q8", "q4"], { cwd });
+    for (const name of ["1", "1, q8", "1, q4"]) {
+      assert(table.stdout.split("\n").some((line) => line.trim().startsWith(`${name} `)), name);
+    }
   });
 });
 

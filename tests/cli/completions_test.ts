@@ -19,7 +19,7 @@ const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale help exit", ["exit-codes"]],
   ["parscale cost ", ["ls"]],
   ["parscale completions --format j", ["json", "jsonl"]],
-  ["parscale bench --weights q", ["q4", "q8"]],
+  ["parscale bench --quantize q", ["q4", "q8"]],
   ["parscale generate --model al", ["alpha.txt"]],
   ["parscale generate -o al", ["alpha.txt"]],
   ["parscale score al", ["alpha.txt"]],
@@ -140,8 +140,8 @@ Deno.test("lists are completed after a comma, values after an equals sign", asyn
     source <(parscale completions bash)
     complete -p parscale
     try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
-    try bench --weights f32,
-    try bench --weights f32,q4,q
+    try bench --quantize none,
+    try bench --quantize none,q4,q
     try completions --format = cs
     try help -o /etc/host
   `);
@@ -149,8 +149,8 @@ Deno.test("lists are completed after a comma, values after an equals sign", asyn
   const lines = stdout.split("\n");
   assertEquals(lines.slice(0, 4), [
     "complete -F _parscale parscale",
-    "f32,f32 f32,q8 f32,q4",
-    "f32,q4,q8 f32,q4,q4",
+    "none,none none,q8 none,q4",
+    "none,q4,q8 none,q4,q4",
     "csv",
   ]);
   assertStringIncludes(lines[4]!, "/etc/host");

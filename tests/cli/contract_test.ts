@@ -21,7 +21,7 @@ const TOKENS = jsonLines({ tokens: [1, 2, 3] });
 const NAMES: Readonly<Record<string, string>> = {
   convert: "model out streams prefix-tokens prefix-init smoothing seed introduced-only strip " +
     "max-shard-size",
-  score: "model adapter weights",
+  score: "model adapter stream-weights",
   generate: "max-tokens temperature top-k top-p min-p seed stop eos ignore-eos num-beams " +
     "num-return length-penalty chat",
   inspect: "model tokenize detokenize",
@@ -31,7 +31,8 @@ const NAMES: Readonly<Record<string, string>> = {
   cost: "hidden-size intermediate-size num-layers num-heads num-kv-heads vocab-size streams " +
     "prefix-tokens batch input output device flops-efficiency memory-efficiency method",
   fit: "law bootstrap predict",
-  eval: "model tasks data limit ids shots n-samples temperature out resume predict-only score " +
+  eval:
+    "quantize model tasks data limit ids shots n-samples temperature out resume predict-only score " +
     "allow-code-execution fail-under shard preset",
   bench: "model streams compare against tolerance",
 };
@@ -215,7 +216,7 @@ async function onTerminal(line: string, cwd: string) {
 Deno.test("every unknown name is answered with the nearest one", async () => {
   const cases: [string, string][] = [
     ["scroe", "did you mean `score`?"],
-    [`score --model ${MODEL} --wights`, "did you mean `--weights`?"],
+    [`score --model ${MODEL} --stream-wights`, "did you mean `--stream-weights`?"],
     [`score --model ${MODEL} --device cpuu`, "did you mean `cpu`?"],
     ["cost --model 1.6B --device h100-sxm-80g", "did you mean `h100-sxm-80gb`?"],
     [`eval --model ${MODEL} --data ${DATA} --tasks gsm8`, "did you mean `gsm8k`?"],

@@ -90,7 +90,8 @@ Deno.test("an adapter over its backbone is the converted model to the last digit
     assertEquals(adapter.introduced_params, full.introduced_params);
     assert(adapter.tensors < full.tensors);
     const stdin = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
-    const score = (...model: string[]) => rowsOf(["score", ...model, "--weights"], { cwd, stdin });
+    const score = (...model: string[]) =>
+      rowsOf(["score", ...model, "--stream-weights"], { cwd, stdin });
     const over = ["--model", UNTIED, "--adapter", "adapter"];
     assertEquals(await score(...over), await score("--model", "full"));
     const inspect = async (...model: string[]) => {

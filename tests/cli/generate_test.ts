@@ -1,6 +1,7 @@
 /** `parscale generate` as a black box: results. Input, errors and streams are in `generate_io_test`. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
+  assertRefused,
   copyFolder,
   EXPECTED,
   jsonLines,
@@ -143,17 +144,31 @@ Deno.test("several results per prompt are a table row each", async () => {
   assertEquals(stdout.match(/^0,length,/gm)?.length, 2);
 });
 
-Deno.test("--weights q8 and q4 run, with blocks of other sizes; q3 is misuse", async () => {
+Deno.test("--quantize q8 and q4 run, with blocks of other sizes; q3 is misuse", async () => {
   const [q8, q4, block] = await Promise.all([
-    rowsOf([...GENERATE, "--weights", "q8", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
-    rowsOf([...GENERATE, "--weights", "q4", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
-    rowsOf([...GENERATE, "--weights", "q4", "--block-size", "64", "--max-tokens", "4"], {
+    rowsOf([...GENERATE, "--quantize", "q8", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
+    rowsOf([...GENERATE, "--quantize", "q4", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
+    rowsOf([...GENERATE, "--quantize", "q4", "--block-size", "64", "--max-tokens", "4"], {
       stdin: GREEDY_ROWS,
     }),
   ]);
   for (const rows of [q8, q4, block]) assertEquals(rows.length, prompts.length);
-  const wrong = await runParscale([...GENERATE, "--weights", "q3", "--prompt", "a"]);
+  const wrong = await runParscale([...GENERATE, "--quantize", "q3", "--prompt", "a"]);
   assertEquals(wrong.code, 2);
+});
+
+Deno.test("--quantize needs a device that can, --block-size needs --quantize", async () => {
+  const run = (command: string, ...args: string[]) =>
+    runParscale([command, "--model", MODEL, ...args], { stdin: "" });
+  for (const command of ["generate", "score", "visualize"]) {
+    assertRefused(
+      await run(command, "--quantize", "q8", "--device", "reference"),
+      2,
+      "the reference device cannot run with `--quantize q8`",
+    );
+    const message = "`--block-size` needs `--quantize q8` or `q4`";
+    assertRefused(await run(command, "--block-size", "64"), 2, message);
+  }
 });
 
 Deno.test("--adapter lays introduced tensors over a plain backbone", async () => {

@@ -42,10 +42,10 @@ Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", a
   assertEquals(rows[2].tokens.length - rows[2].token_logprobs.length, 1, "after the start token");
 });
 
-Deno.test("--weights adds a row of shares per token; one stream has ones", async () => {
+Deno.test("--stream-weights adds a row of shares per token; one stream has ones", async () => {
   const stdin = jsonLines({ tokens: [1, 2, 3] });
   for (const [model, P] of [[MODEL, 2], [PLAIN_MODEL, 1]] as const) {
-    const [row] = await rowsOf(["score", "--model", model, "--weights"], { stdin });
+    const [row] = await rowsOf(["score", "--model", model, "--stream-weights"], { stdin });
     assertEquals(row.weights.length, 3);
     for (const shares of row.weights) {
       assertEquals(shares.length, P);
@@ -142,12 +142,12 @@ Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad va
   const [none, missing, flag, value, files] = await Promise.all([
     run(),
     run("--model", "./none"),
-    run("--model", MODEL, "--wieghts"),
+    run("--model", MODEL, "--stream-wieghts"),
     run("--model", MODEL, "--batch", "0"),
     run("--model", MODEL, "a", "b"),
   ]);
   assertEquals([none, flag, value, files].map(({ code }) => code), [2, 2, 2, 2]);
-  assertStringIncludes(flag.stderr, "did you mean `--weights`?");
+  assertStringIncludes(flag.stderr, "did you mean `--stream-weights`?");
   assertStringIncludes(value.stderr, "--batch");
   assertEquals(missing.code, 3);
   assertStringIncludes(missing.stderr, 'error: Cannot open model "./none"');

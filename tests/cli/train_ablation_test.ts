@@ -8,7 +8,7 @@ const BATCH = `${ROWS} --overfit-one-batch --schedule constant --warmup 0 --lr 3
 /** Weights of each token of a row under a saved model. */
 async function scored(place: Workplace, run: string): Promise<number[][]> {
   const row = jsonLines({ tokens: [3, 1, 4, 1, 5, 9] });
-  const { stdout } = await place.run(`score --model ${run} --weights --jsonl`, row);
+  const { stdout } = await place.run(`score --model ${run} --stream-weights --jsonl`, row);
   return parseLines(stdout)[0].weights;
 }
 

@@ -14,7 +14,7 @@ async function answers(place: Workplace, model: string): Promise<string[]> {
   const pair = jsonLines({ prompt: "two and three is", continuation: " five" });
   const [text, scores] = await Promise.all([
     place.run(`generate --model ${model} --max-tokens 8 --ignore-eos --jsonl`, prompt),
-    place.run(`score --model ${model} --jsonl --weights`, pair),
+    place.run(`score --model ${model} --jsonl --stream-weights`, pair),
   ]);
   const tokens = parseLines(text.stdout).map((row) => JSON.stringify(row.tokens));
   return [...tokens, scores.stdout];
@@ -116,7 +116,7 @@ Deno.test("an adapter of other streams replaces the first over the same backbone
     ]);
     const row = async (adapter: string) => {
       const { stdout } = await place.run(
-        `score --model p1 --adapter ${adapter} --weights --jsonl`,
+        `score --model p1 --adapter ${adapter} --stream-weights --jsonl`,
         jsonLines({ tokens: [1, 2, 3] }),
       );
       return parseLines(stdout)[0].weights[0].length;

@@ -9,7 +9,7 @@ const TEXT = "The cat sat on the mat.\nÅngström 日本 😀\tend";
 
 Deno.test("rows: one per token, with winner, weights, entropy and probability", async () => {
   const rows = await rowsOf([...SHOW, "--text", TEXT]);
-  const [score] = await rowsOf(["score", "--model", MODEL4, "--weights"], {
+  const [score] = await rowsOf(["score", "--model", MODEL4, "--stream-weights"], {
     stdin: jsonLines({ tokens: rows.map(({ token }) => token) }),
   });
   assertEquals(rows.map(({ text }) => text).join(""), TEXT);

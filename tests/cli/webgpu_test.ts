@@ -37,7 +37,7 @@ Deno.test({
   ignore,
   async fn() {
     const row = jsonLines({ tokens: EXPECTED.cases.single.ids[0] });
-    const score = ["score", "--model", MODEL, "--weights", "--jsonl", "--device"];
+    const score = ["score", "--model", MODEL, "--stream-weights", "--jsonl", "--device"];
     const [ours, theirs] = [
       parseLines(await run([...score, "webgpu"], row))[0],
       parseLines(await run([...score, "cpu"], row))[0],
@@ -80,7 +80,7 @@ Deno.test({
       const rows = parseLines(result.stdout);
       assertEquals(rows.map(({ tokens }) => tokens.length), EXPECTED.greedy.prompts.map(() => 12));
     }
-    parseLines(await run([...GENERATE, "--device", "webgpu", "--weights", "q4"], PROMPTS));
+    parseLines(await run([...GENERATE, "--device", "webgpu", "--quantize", "q4"], PROMPTS));
     const bench = ["bench", "--model", MODEL, "--rounds", "1", "--steps", "1", "--jsonl"];
     const rows = parseLines(await run([...bench, "--what", "decode", "--device", "webgpu"]));
     assertEquals(rows.map(({ device, dtype }) => `${device} ${dtype}`), ["webgpu f32"]);

@@ -142,7 +142,7 @@ export class WebGpuDevice implements Device {
       this.close();
       throw new EnvironmentError(
         'Cannot use --dtype f16 on "webgpu": found a GPU without 16-bit arithmetic (shader-f16)',
-        { hints: ["leave out --dtype, or use --weights q8 or q4 for less memory"], cause },
+        { hints: ["leave out --dtype, or use --quantize q8 or q4 for less memory"], cause },
       );
     }
   }

@@ -151,7 +151,7 @@ export function roomError(error: unknown, action: string): unknown {
   );
   return new EnvironmentError(
     `Cannot ${action} on webgpu: found too little room on the GPU (${reason})`,
-    { hints: ["use --dtype f16, --weights q8 or q4, a smaller --batch, or shorter texts"] },
+    { hints: ["use --dtype f16, --quantize q8 or q4, a smaller --batch, or shorter texts"] },
   );
 }
 
