@@ -5,6 +5,7 @@
  */
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import { UsageError } from "../../core/base/errors.ts";
+import { requireContext } from "../context.ts";
 import { requireFreeMemory } from "../free_memory.ts";
 import { checkBlockSize, openNamedCheckpoint } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
@@ -96,9 +97,8 @@ async function openBench(values: BenchValues): Promise<Bench> {
     });
   }
   checkBlockSize(values.blockSize);
-  const work = workOf(values);
   const checkpoint = await openNamedCheckpoint({ model, adapter: values.adapter });
-  for (const one of work) checkLength(checkpoint, one, values.steps);
+  const work = fittingWork(checkpoint, values);
   const engines = await Engines.open(checkpoint, values);
   try {
     const cells = work.flatMap((one) => engines.all.map((on) => new Cell(on, one, values)));
@@ -110,17 +110,22 @@ async function openBench(values: BenchValues): Promise<Bench> {
   }
 }
 
-function checkLength({ config }: Checkpoint, work: Work, steps: number): void {
-  const slots = slotsOf(work, steps);
-  if (slots <= config.maxPositionEmbeddings) return;
-  const [flag, sum] = work.what === "decode"
-    ? ["--context", `${work.context} tokens and ${steps} steps`]
-    : ["--prompt", `${work.prompt} tokens`];
-  throw new UsageError(
-    `Cannot use ${flag}: found ${sum}, expected at most ${config.maxPositionEmbeddings}, the ` +
-      "positions of the model",
-    { hints: [`shorten ${flag}`] },
-  );
+/** The work asked for, in lengths that fit the model's context. */
+function fittingWork({ config }: Checkpoint, values: BenchValues): Work[] {
+  const { context, prompt, steps } = values;
+  const limit = config.maxPositionEmbeddings;
+  const work = workOf({
+    ...values,
+    context: context.length > 0 ? context : [Math.max(1, Math.min(512, limit - steps))],
+    prompt: prompt.length > 0 ? prompt : [Math.min(512, limit)],
+  });
+  for (const one of work) {
+    const [what, hint] = one.what === "decode"
+      ? [`\`--context ${one.context}\` with ${counted(steps, "step")}`, "--context"]
+      : [`\`--prompt ${one.prompt}\``, "--prompt"];
+    requireContext(config, slotsOf(one, steps), what, `shorten ${hint}`);
+  }
+  return work;
 }
 
 /** Bytes of everything that is open at once; refused when the machine does not have them. */

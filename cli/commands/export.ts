@@ -1,5 +1,7 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
 import { UsageError } from "../../core/base/errors.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import { requireContext } from "../context.ts";
 import {
   checkQuantize,
   openNamedCheckpoint,
@@ -65,9 +67,9 @@ export const command = defineCommand({
       type: "int",
       min: 1,
       max: 1 << 20,
-      default: 1024,
       group: "Export",
       unit: "tokens",
+      defaultText: "1024, or the model's context",
       summary: "Longest text, prompt included",
       details: "Keys and values for all of it go in and out at every step.",
     },
@@ -92,8 +94,9 @@ export const command = defineCommand({
   async plan(values) {
     await checkFormat(values);
     const { config } = await openNamedCheckpoint(values);
+    const { tokens, capacity } = fittingSizes(values, config);
     return [
-      `would write prefill.onnx (${values.tokens} tokens), decode.onnx and their weights to ${values.out}`,
+      `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${values.out}`,
       `streams: ${config.streams}`,
     ];
   },
@@ -103,14 +106,18 @@ export const command = defineCommand({
     const { startProgress } = await import("../output/progress.ts");
     const { openReport } = await import("../output/report.ts");
     const opened = await openNamedCheckpoint(values);
+    const sizes = fittingSizes(values, opened.config);
     using report = openReport(io, invocation, { schema: "parscale.export/1" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });
-    const bytes = await writeExport(values, opened, (done) => progress.update(done / 1e6));
+    const bytes = await writeExport(
+      { ...values, ...sizes },
+      opened,
+      (done) => progress.update(done / 1e6),
+    );
     await report.finish({
       out: values.out,
       streams: opened.config.streams,
-      tokens: values.tokens,
-      capacity: values.capacity,
+      ...sizes,
       device: values.device,
       weights: values.quantize === "none" ? values.dtype : values.quantize,
       weight_bytes: bytes,
@@ -124,13 +131,11 @@ async function checkFormat(
     onnx: boolean;
     device: "cpu" | "webgpu";
     dtype: "f32" | "f16";
-    tokens: number;
-    capacity: number;
     quantize: Quantization;
     blockSize: number | undefined;
   },
 ): Promise<void> {
-  const { onnx, device, dtype, tokens, capacity } = values;
+  const { onnx, device, dtype } = values;
   await checkQuantize(values);
   if (!onnx) {
     throw new UsageError("Cannot export: found no format, expected --onnx", {
@@ -142,10 +147,25 @@ async function checkFormat(
       hints: ["the processor computes in f32; for a smaller file use --quantize q8 or q4"],
     });
   }
+}
+
+/** Sizes of the programs, which fit each other and the model's context. */
+function fittingSizes(
+  values: { tokens: number; capacity: number | undefined },
+  config: ModelConfig,
+): { tokens: number; capacity: number } {
+  const limit = config.maxPositionEmbeddings;
+  const { tokens, capacity = Math.min(1024, limit) } = values;
+  requireContext(
+    config,
+    capacity,
+    `\`--capacity ${capacity}\``,
+    `pass --capacity ${limit} or less`,
+  );
   if (tokens > capacity) {
-    throw new UsageError(
-      `Cannot export: found --tokens ${tokens} and --capacity ${capacity}, expected the first to fit`,
-      { hints: ["give a larger --capacity"] },
-    );
+    throw new UsageError(`\`--tokens ${tokens}\` exceeds the capacity of ${capacity}`, {
+      hints: ["give a larger --capacity, or fewer --tokens"],
+    });
   }
+  return { tokens, capacity };
 }

@@ -29,9 +29,9 @@ export const command = defineCommand({
     context: {
       type: "int",
       min: 1,
-      default: 2048,
       group: "Model",
       unit: "tokens",
+      defaultText: "2048, or the model's context",
       summary: "Tokens per row that the memory is planned for",
       details: "Prompt and new tokens together.",
     },

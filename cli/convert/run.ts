@@ -4,6 +4,7 @@ import { resolveModel } from "../../core/checkpoint/hub.ts";
 import {
   type ConversionOptions,
   type ConversionPlan,
+  isPlainCopy,
   planConversion,
   withValues,
 } from "../../core/checkpoint/plan_conversion.ts";
@@ -38,6 +39,7 @@ interface TextValues {
 export async function planConvert(values: Values): Promise<string[]> {
   const plan = await planConversion(await optionsOf(values));
   return [
+    ...(isPlainCopy(plan) ? ["the model is plain already; nothing is removed"] : []),
     `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
     `introduced parameters: ${plan.introducedParams}`,
   ];
@@ -57,6 +59,9 @@ export async function runConvert(
     signal: io.interruption,
     verify: values.verify,
   });
+  if (isPlainCopy(plan)) {
+    io.note(`"${values.model}" is a plain model already; ${values.out} is a copy of it`);
+  }
   await report.finish({
     out: values.out,
     streams: plan.config.streams,

@@ -26,6 +26,7 @@ const BYTES: Readonly<Record<string, number>> = {
   MB: 1e6,
   KiB: 2 ** 10,
   kB: 1e3,
+  KB: 1e3, // as Hugging Face writes it
   B: 1,
 };
 const SECONDS: Readonly<Record<string, number>> = { d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3 };

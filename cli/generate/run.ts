@@ -26,7 +26,14 @@ export async function runGenerate(
 ): Promise<number> {
   checkValues(values, io);
   using model = await openModel(values);
-  checkEndTokens(values.eos, model.checkpoint.config.vocabSize);
+  const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
+  checkEndTokens(values.eos, vocabSize);
+  if (values.maxTokens >= context) {
+    io.warn(
+      `--max-tokens ${values.maxTokens} exceeds what the model's context of ${context} tokens leaves`,
+      "answers end where prompt and new tokens fill the context",
+    );
+  }
   const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
   const decoding = new Decoding(model, tokenizer, values);
   const read = readPrompts(values, io, () => model.tokenizer());

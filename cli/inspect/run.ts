@@ -1,5 +1,6 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { requireContext } from "../context.ts";
 import { openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -9,7 +10,7 @@ import { bytesText, counted, grouped } from "../output/units.ts";
 /** Values of the flags. */
 type InspectValues = OpenOptions & TokenizerValues & {
   readonly batch: number;
-  readonly context: number;
+  readonly context: number | undefined;
   readonly check: boolean;
 };
 
@@ -37,11 +38,14 @@ export async function runInspect(
   }
   const { countParameters } = await import("../../core/model/parameters.ts");
   const { bucketFor } = await import("../../core/generate/kv_cache.ts");
+  const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
+  const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
+  requireContext(config, context, `\`--context ${context}\``, fitting);
   const counts = countParameters(config);
   const sizes = {
     batch: values.batch,
     tokens: 1,
-    capacity: bucketFor(engine.device, values.context),
+    capacity: bucketFor(engine.device, context),
   };
   const plan = engine.plan({ ...sizes, selected: values.batch });
   const stored = [...checkpoint.tensors.values()];
@@ -77,7 +81,7 @@ export async function runInspect(
     tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
     eos_token_ids: config.eosTokenIds,
     rows: values.batch,
-    context: values.context,
+    context,
     weights_bytes: plan.sections.parameters,
     kv_cache_bytes: plan.sections.state,
     memory_bytes: plan.totalBytes,

@@ -125,6 +125,11 @@ function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
   const steps = stepsOf(values, data.tokens, data.stream.countBatches());
   const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
   const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
+  if (warmup > steps) {
+    throw new UsageError(`a warm-up of ${warmup} steps is longer than the run of ${steps}`, {
+      hints: [`pass --warmup ${Math.floor(steps / 10)}, or train longer`],
+    });
+  }
   const minFactor = values.schedule === "constant" || lr === 0 ? 1 : values.lrMin / lr;
   const kind = values.schedule;
   const schedule = { kind, steps, warmup, decay, minFactor: Math.min(1, minFactor) };

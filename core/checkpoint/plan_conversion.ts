@@ -103,6 +103,11 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
   };
 }
 
+/** Whether there is nothing to strip, so that the result is a copy. */
+export function isPlainCopy({ options, source }: ConversionPlan): boolean {
+  return !!options.strip && !String(source.configJson.model_type).endsWith("_parscale");
+}
+
 /** Backbone tensors come from the source, introduced ones from the seed in the source's type. */
 function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): OutputTensor {
   if (!spec.introduced) {
@@ -172,12 +177,6 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
     throw new DataError(
       `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
       { hints: ["take its backbone first with --strip"] },
-    );
-  }
-  if (options.strip && !String(source.configJson.model_type).endsWith("_parscale")) {
-    throw new DataError(
-      `Cannot strip "${options.model}": found a plain Qwen model, expected a ParScale model`,
-      { hints: ["there is nothing to remove"] },
     );
   }
   if (options.hfCode !== undefined && family !== "qwen2") {

@@ -202,6 +202,15 @@ Deno.test("compare: what is no row is bad data", async () => {
   );
 });
 
+Deno.test("default lengths fit a model with a short context", async () => {
+  const model = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;
+  const args = ["bench", "--model", model, "--steps", "12", "--dry-run"];
+  const { code, stdout, stderr } = await runParscale(args);
+  assertEquals(code, 0, stderr);
+  assertStringIncludes(stdout, "500 cached");
+  assertStringIncludes(stdout, "512 tokens");
+});
+
 Deno.test("misuse is refused with a way out", async () => {
   const cases: [string[], number, string, string][] = [
     [["bench"], 2, 'Cannot run "bench": found no "--model", expected one', "--compare and"],
@@ -215,8 +224,18 @@ Deno.test("misuse is refused with a way out", async () => {
     [[...BENCH, "--what", "train"], 2, "expected one of decode, prefill", ""],
     [[...BENCH, "--tolerance", "-1%"], 2, "expected a share such as 5% of at least 0%", ""],
     [[...BENCH, "--tolerance", "5%%"], 2, 'Cannot use "--tolerance": found "5%%"', ""],
-    [["bench", "--model", MODEL, "--context", "2048"], 2, "found 2048 tokens and 8 steps", "short"],
-    [["bench", "--model", MODEL, "--prompt", "4k"], 2, "Cannot use --prompt: found 4000", "short"],
+    [
+      ["bench", "--model", MODEL, "--context", "2048"],
+      2,
+      "`--context 2048` with 8 steps exceeds",
+      "short",
+    ],
+    [
+      ["bench", "--model", MODEL, "--prompt", "4k"],
+      2,
+      "`--prompt 4000` exceeds the model",
+      "short",
+    ],
     [
       [...BENCH, "--quantize", "q8", "--device", "reference"],
       2,

@@ -235,12 +235,32 @@ Deno.test("bad data is refused by name with one hint's worth of help, and nothin
       assert(!names(cwd).some((name) => name.includes("out")), what);
       await Deno.remove(`${cwd}/model`, { recursive: true }).catch(() => {});
     }
-    const strip = await runParscale(["convert", "--model", PLAIN_MODEL, "--strip", "--out", "out"]);
-    assertRefused(
-      strip,
-      3,
-      `Cannot strip "${PLAIN_MODEL}": found a plain Qwen model, expected a ParScale model`,
-    );
+  }));
+
+Deno.test("--strip of a plain model copies it and says so", () =>
+  withScratch(async (cwd) => {
+    const args = ["convert", "--model", PLAIN_MODEL, "--strip", "--out", "out"];
+    const { code, stderr } = await runParscale(args, { cwd });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "is a plain model already; out is a copy of it");
+    const [from, to] = [PLAIN_MODEL, `${cwd}/out`].map((folder) => ({
+      config: JSON.parse(Deno.readTextFileSync(`${folder}/config.json`)),
+      weights: readRaw(`${folder}/model.safetensors`),
+    }));
+    assertEquals(to!.config, from!.config);
+    for (const [name, entry] of Object.entries(from!.weights.header)) {
+      if (name === "__metadata__") continue;
+      const [begin, end] = entry.data_offsets;
+      const [first, last] = to!.weights.header[name].data_offsets;
+      assertEquals(to!.weights.data.subarray(first, last), from!.weights.data.subarray(begin, end));
+    }
+  }));
+
+Deno.test("--max-shard-size takes units as Hugging Face writes them", () =>
+  withScratch(async (cwd) => {
+    const args = ["--model", PLAIN_MODEL, "--streams", "2", "--max-shard-size", "60KB"];
+    const results = await converted(cwd, ...args, "--out", "sharded");
+    assert(results.files.includes("model-00002-of-"), results.files);
   }));
 
 Deno.test("a target that takes no folder is the environment's fault", () =>

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
-import { EXPECTED, hasWebGpu, MODEL } from "./models.ts";
+import { assertRefused, EXPECTED, hasWebGpu, MODEL } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
@@ -219,6 +219,8 @@ Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", as
       "8",
     );
     assertEquals(small.code, 2);
+    const long = await run("--model", MODEL, "--onnx", "--out", "x", "--capacity", "4k");
+    assertRefused(long, 2, "`--capacity 4000` exceeds the model's context of 2048 tokens");
     const half = await run("--model", MODEL, "--onnx", "--out", "x", "--dtype", "f16");
     assertEquals(half.code, 2);
     assertStringIncludes(half.stderr, "found --dtype f16 for cpu, expected --device webgpu");

@@ -149,6 +149,17 @@ Deno.test("a flag that changes nothing is a warning, silenced by -q", async () =
   assertEquals(quiet.stderr, "");
 });
 
+Deno.test("--max-tokens beyond the model's context is a warning", async () => {
+  const args = ["generate", "--model", MODEL, "--prompt", "a", "--stop", "e", "--max-tokens"];
+  const { code, stderr } = await runParscale([...args, "2048"]);
+  assertEquals(code, 0);
+  assertStringIncludes(
+    stderr,
+    "warning: --max-tokens 2048 exceeds what the model's context of 2048",
+  );
+  assertEquals((await runParscale([...args, "2047"])).stderr, "");
+});
+
 Deno.test("an empty stdin gives an empty result and a warning, a closed one does too", async () => {
   const empty = await runParscale([...FEW, "--jsonl"]);
   const warning = "warning: there are no prompts in the input\n";

@@ -31,7 +31,7 @@ Deno.test("more rows and a longer context need more memory", async () => {
     (await rowsOf([...INSPECT, ...flags]))[0].memory_bytes;
   const base = await memory();
   assert(await memory("--batch", "4") > base);
-  assert(await memory("--context", "8k") > base);
+  assert(await memory("--context", "512") < base);
 });
 
 Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
@@ -84,6 +84,11 @@ Deno.test("misuse ends with 2 and prints no result", async () => {
     [["inspect"], 'Cannot run "inspect": found no "--model", expected one'],
     [[...INSPECT, "--batch", "0"], 'Cannot use "--batch": found "0"'],
     [[...INSPECT, "--context", "0"], 'Cannot use "--context": found "0"'],
+    [
+      [...INSPECT, "--context", "8k"],
+      "error: `--context 8000` exceeds the model's context of 2048 tokens\n\n" +
+      "hint: pass --context 2048 or less\n",
+    ],
     [[...INSPECT, "--device", "tpu"], 'Cannot use "--device": found "tpu"'],
     [[...INSPECT, "--detokenize", "1 2"], 'Cannot use "--detokenize": found "1 2"'],
     [[...INSPECT, "--tokenize", "a", "--detokenize", "1"], "found --tokenize beside --detokenize"],

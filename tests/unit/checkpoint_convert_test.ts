@@ -157,7 +157,6 @@ Deno.test("requests that make no sense are refused before anything is read", asy
     [{ streams: 2, strip: true }, "usage"],
     [{ streams: 2, out: model, overwrite: true }, "usage"],
     [{ streams: 2, out: MODELS, overwrite: true }, "usage"],
-    [{ strip: true }, "data"],
     [{ streams: 2, model: `${MODELS}/qwen2-p2-tied-f32` }, "data"],
   ];
   for (const [options, kind] of cases) {
