@@ -83,6 +83,15 @@ export const command = defineCommand({
       summary: "Share of the aggregation that is spread evenly",
       details: "Keeps streams from dying early in training; the paper uses 0.1.",
     },
+    aggregation: {
+      type: "choice",
+      choices: ["dynamic", "linear"],
+      default: "dynamic",
+      group: "Conversion",
+      summary: "How streams become one",
+      details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
+        "concatenated streams, which starts as their average and which the authors' code cannot open.",
+    },
     seed: {
       type: "int",
       min: 0,

@@ -10,6 +10,7 @@ import {
 } from "../../core/checkpoint/plan_conversion.ts";
 import { resolveRuns } from "../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { hasStreamWeights } from "../../core/model/config.ts";
 import { openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -23,6 +24,7 @@ type Values =
     | "streams"
     | "prefixTokens"
     | "smoothing"
+    | "aggregation"
     | "seed"
     | "introducedOnly"
     | "strip"
@@ -61,6 +63,9 @@ export async function runConvert(
   });
   if (isPlainCopy(plan)) {
     io.note(`"${values.model}" is a plain model already; ${values.out} is a copy of it`);
+  }
+  if (!hasStreamWeights(plan.config)) {
+    io.note("the authors' code and Hugging Face transformers cannot open a linear aggregation");
   }
   await report.finish({
     out: values.out,

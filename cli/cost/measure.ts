@@ -113,6 +113,7 @@ function configOf({ model }: Setting, work: Workload): ModelConfig {
     bitfit: false,
     prefixTokens: 0,
     smoothing: 0.1,
+    aggregator: shape.aggregator ?? "dynamic",
   };
   return {
     ...plain,

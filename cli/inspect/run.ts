@@ -58,6 +58,7 @@ export async function runInspect(
     family: config.family,
     streams: config.streams,
     prefix_tokens: config.prefix ? config.prefixTokens : 0,
+    aggregation: config.streams > 1 ? config.aggregator : null,
     smoothing: config.streams > 1 ? config.smoothing : null,
     params: counts.total,
     introduced_params: counts.introduced,
@@ -104,7 +105,10 @@ function readable(f: Fields): Record<string, string> {
   return {
     family: `${f.family}, ${counted(f.streams as number, "stream")}`,
     ...(parallel
-      ? { prefix: `${f.prefix_tokens} tokens per stream and layer, smoothing ${f.smoothing}` }
+      ? {
+        prefix: `${f.prefix_tokens} tokens per stream and layer`,
+        aggregation: f.aggregation === "linear" ? "linear" : `dynamic, smoothing ${f.smoothing}`,
+      }
       : {}),
     parameters: `${n("params")}, of which ${n("introduced_params")} introduced and ` +
       `${n("embedding_params")} embedding`,

@@ -1,7 +1,12 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { DataError } from "../../core/base/errors.ts";
 import { checkTokens } from "../../core/generate/prefill.ts";
-import { type Score, scoreBatch, type ScoreRequest } from "../../core/generate/score.ts";
+import {
+  requireStreamWeights,
+  type Score,
+  scoreBatch,
+  type ScoreRequest,
+} from "../../core/generate/score.ts";
 import { encodePair } from "../../core/tokenizer/pair.ts";
 import { type OpenedModel, openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
@@ -33,6 +38,7 @@ export async function runScore(
   invocation: Invocation,
 ): Promise<number> {
   using model = await openModel(values);
+  if (values.streamWeights) requireStreamWeights(model.engine.config);
   using report = openReport(io, invocation, {
     schema: "parscale.score/1",
     device: model.device,

@@ -81,12 +81,13 @@ const model = {
   },
   aggregation: {
     type: "choice",
-    choices: ["dynamic", "linear", "average"],
-    default: "dynamic",
+    choices: ["dynamic", "linear", "static", "average"],
     group: "Model",
-    summary: "How streams are weighed",
-    details: "dynamic: by an MLP at every token. linear: one learned weight per stream. average: " +
-      "all alike. All are saved in the same format.",
+    defaultText: "that of the checkpoint, or dynamic",
+    summary: "How streams become one",
+    details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
+      "concatenated streams, which starts as their average. static: one learned weight per stream. " +
+      "average: equal weights. linear has a format of its own, which the authors' code cannot open.",
   },
   reparameterize: {
     type: "int",

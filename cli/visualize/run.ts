@@ -1,5 +1,6 @@
 /** What `parscale visualize` does, in order, and what it refuses. */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { requireStreamWeights } from "../../core/generate/score.ts";
 import { type OpenedModel, openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -68,6 +69,7 @@ function refuseContradictions({ html, svg, out }: VisualizeValues): void {
 }
 
 function requireStreams({ engine }: OpenedModel, name: string): void {
+  requireStreamWeights(engine.config);
   if (engine.config.streams > 1) return;
   throw new DataError(
     `Cannot visualize "${name}": found a model with one stream, which always has the whole ` +

@@ -6,7 +6,7 @@
  * What surprises: parameters are counted by formula, not from the list of tensors, because a sweep
  * asks ten thousand times per second; a test holds the two equal.
  */
-import type { ModelConfig } from "../model/config.ts";
+import type { Aggregator, ModelConfig } from "../model/config.ts";
 import type { Rates } from "./devices.ts";
 
 /** Sizes of a model, without its streams. */
@@ -32,6 +32,8 @@ export interface CostShape {
   readonly outputBias: boolean;
   /** Qwen3's norms of each query and key head. */
   readonly headNorms: boolean;
+  /** How streams become one; dynamic where absent. */
+  readonly aggregator?: Aggregator;
 }
 
 /** What generation is asked to do. */
@@ -92,6 +94,7 @@ export function shapeOf(config: ModelConfig): CostShape {
     attentionBias: config.attentionBias,
     outputBias: config.outputBias,
     headNorms: config.family === "qwen3",
+    ...(config.aggregator === "linear" ? { aggregator: config.aggregator } : {}),
   };
 }
 
@@ -121,7 +124,11 @@ export function countShape(shape: CostShape, P: number, prefixTokens: number): S
   const backbone = L * layer + h;
   const T = P > 1 ? prefixTokens : 0;
   const prefix = 2 * L * P * v * T * d;
-  const aggregator = P > 1 ? P * h * h + h + h * P + P : 0;
+  const aggregator = P === 1
+    ? 0
+    : shape.aggregator === "linear"
+    ? P * h * h + h
+    : P * h * h + h + h * P + P;
   const embedding = (shape.tied ? 1 : 2) * V * h;
   const nonEmbedding = backbone + prefix + aggregator;
   return {

@@ -51,8 +51,10 @@ export function tailS(question: CostQuestion, r: number, b: number): number {
   const { weight: w, activation: a } = bytes;
   const P = question.work.streams;
   const norm = 2 * r * h * a / rates.bytes;
-  const aggregator = P === 1 ? 0 : linearS(question, b, P * h, h) + linearS(question, b, h, P) +
-    b * (P + 1) * h * a / rates.bytes;
+  const scoring = shape.aggregator === "linear"
+    ? 0
+    : linearS(question, b, h, P) + b * (P + 1) * h * a / rates.bytes;
+  const aggregator = P === 1 ? 0 : linearS(question, b, P * h, h) + scoring;
   const head = Math.max(
     2 * b * h * V / rates.flops,
     (h * V * w + b * h * a + 4 * b * V) / rates.bytes,
@@ -69,7 +71,8 @@ export function layerFlops({ shape }: CostQuestion): number {
 /** Operations of aggregator and head for one token. */
 export function tailFlops({ shape, work: { streams: P } }: CostQuestion): number {
   const { hiddenSize: h, vocabSize: V } = shape;
-  return 2 * h * V + (P > 1 ? 2 * (P * h * h + h * P) : 0);
+  const scoring = shape.aggregator === "linear" ? 0 : h * P;
+  return 2 * h * V + (P > 1 ? 2 * (P * h * h + scoring) : 0);
 }
 
 /** Memory, latency and their parts by the corrected model. */

@@ -103,9 +103,10 @@ const HEAD_AND_PREFIX: readonly Point[] = [
 ];
 
 const PARAMETERS: readonly Point[] = [
-  ["the aggregator lacks h + P parameters", ({ question: { shape, work, bytes } }) => ({
-    memoryBytes: work.streams > 1 ? -(shape.hiddenSize + work.streams) * bytes.weight : 0,
-  })],
+  ["the aggregator lacks h + P parameters", ({ question: { shape, work, bytes } }) => {
+    const biases = shape.hiddenSize + (shape.aggregator === "linear" ? 0 : work.streams);
+    return { memoryBytes: work.streams > 1 ? -biases * bytes.weight : 0 };
+  }],
   ["the aggregator is one pass over all tokens; its weights are read at every step", (c) => ({
     latencyS: c.cost.aggregatorS - c.question.work.output * c.cost.aggregatorBytes / c.bytesPerS,
     note: `${ms(c.cost.aggregatorS)} instead of ${

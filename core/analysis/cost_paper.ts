@@ -136,7 +136,8 @@ export function paperCost(question: CostQuestion): PaperCost {
   const layer = terms.attentionParams + terms.mlpParams + 2 * h;
   const weightBytes = L * layer * bytes.weight + V * h * bytes.weight + h * bytes.weight;
   const kvBytes = terms.cacheBytes(s + o);
-  const aggregatorParams = P > 1 ? (h + 1) * h * P : 0;
+  const scoring = shape.aggregator === "linear" ? 0 : h * P;
+  const aggregatorParams = P > 1 ? P * h * h + scoring : 0;
   const aggregatorBytes = aggregatorParams * bytes.weight;
   const activationBytes = Math.max(
     terms.attentionActivation(n, s),

@@ -8,7 +8,9 @@
  */
 import { DataError } from "../base/errors.ts";
 import {
+  type Aggregator,
   type Family,
+  hasStreamWeights,
   isParScale,
   type ModelConfig,
   type StreamConfig,
@@ -42,6 +44,7 @@ const CONVERSION_KEYS = [
   "parscale_attn_smooth",
   "parscale_transforms",
   "parscale_lora_rank",
+  "parscale_aggregation",
   BACKBONE_KEY,
 ];
 
@@ -195,6 +198,7 @@ function readStreams(
     loraRank: transforms.has("lora") ? fields.integer("parscale_lora_rank", 8) : 0,
     bitfit: transforms.has("bitfit"),
     smoothing: fields.fraction("parscale_attn_smooth", 0.01),
+    aggregator: readAggregator(fields),
   };
 }
 
@@ -205,6 +209,13 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const known = Array.isArray(value) && value.every((name) => TRANSFORMS.includes(name));
   if (known && (value.length > 0 || streams === 1)) return new Set(value);
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
+}
+
+/** How streams become one. The official format has no such field: it is always dynamic. */
+function readAggregator(fields: Fields): Aggregator {
+  const value = fields.json.parscale_aggregation ?? "dynamic";
+  if (value === "dynamic" || value === "linear") return value;
+  throw fields.error("parscale_aggregation", '"dynamic" or "linear"');
 }
 
 /** The hash of the backbone an adapter was made for; older adapters do not tell. */
@@ -286,14 +297,14 @@ export function configToJson(
   if (!parscale) return json;
 
   const { streams, prefix, loraRank, bitfit } = config;
-  const official = streams > 1 && prefix && loraRank === 0 && !bitfit;
+  const official = isOfficial(config);
   if (!official) {
     const used = { prefix, lora: loraRank > 0, bitfit };
     json.parscale_transforms = Object.entries(used).flatMap(([name, on]) => on ? [name] : []);
     if (loraRank > 0) json.parscale_lora_rank = loraRank;
   }
-  // The official code knows Qwen2 with prefixes only.
-  if (config.family === "qwen2" && official) {
+  if (!hasStreamWeights(config)) json.parscale_aggregation = config.aggregator;
+  if (official) {
     const at = options.localCode ? "" : HUB_CODE;
     json.auto_map = {
       AutoConfig: `${at}configuration_qwen2_parscale.Qwen2ParScaleConfig`,
@@ -304,6 +315,13 @@ export function configToJson(
   json.parscale_n_tokens = config.prefixTokens;
   json.parscale_attn_smooth = config.smoothing;
   return json;
+}
+
+/** Whether the official code can run the model: Qwen2, prefixes alone, dynamic aggregation. */
+export function isOfficial(config: ModelConfig): boolean {
+  const { family, streams, prefix, loraRank, bitfit } = config;
+  return family === "qwen2" && streams > 1 && prefix && loraRank === 0 && !bitfit &&
+    hasStreamWeights(config);
 }
 
 /** Writes the spellings that both old and new readers understand. */

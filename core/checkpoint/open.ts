@@ -184,7 +184,7 @@ async function readShards(directory: string): Promise<Map<string, Found>> {
 
 /** Names that a model of another config would use; an unknown name outside this list is harmless. */
 const PARAMETER_NAME =
-  /^model\.(aggregate_layer\.[02]\.(weight|bias)|layers\.\d+\.(self_attn\.([qkvo]_proj\.(weight|bias|lora_[ab]|stream_bias)|[qk]_norm\.weight|prefix_[kv])|mlp\.(gate|up|down)_proj\.(weight|bias|lora_[ab]|stream_bias)|(input|post_attention)_layernorm\.weight))$/;
+  /^model\.(aggregate_layer\.([02]\.)?(weight|bias)|layers\.\d+\.(self_attn\.([qkvo]_proj\.(weight|bias|lora_[ab]|stream_bias)|[qk]_norm\.weight|prefix_[kv])|mlp\.(gate|up|down)_proj\.(weight|bias|lora_[ab]|stream_bias)|(input|post_attention)_layernorm\.weight))$/;
 
 /** A parameter in the file that the config leaves no room for means that the config is wrong. */
 function refuseContradictions(
@@ -290,8 +290,8 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
       );
     }
   }
-  const { streams, prefix, prefixTokens, loraRank, bitfit, smoothing } = adapter;
-  const own = { streams, prefix, prefixTokens, loraRank, bitfit, smoothing };
+  const { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator } = adapter;
+  const own = { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator };
   const config = { ...base.config, ...own };
   const specs = parameterSpecs(config);
   const found = await readFile(`${directory}/${ADAPTER_FILE}`);

@@ -7,7 +7,7 @@
 import { resolve } from "node:path";
 import { DataError, UsageError } from "../base/errors.ts";
 import { introducedValues } from "../model/init.ts";
-import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
+import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
 import { type JsonObject, statIfExists } from "../base/files.ts";
@@ -41,6 +41,8 @@ export interface ConversionOptions {
   readonly streams?: number;
   /** M; 48 unless told. */
   readonly prefixTokens?: number;
+  /** How streams become one; dynamic unless told. */
+  readonly aggregation?: Aggregator;
   /** ε; 0.1 unless told, as the paper trains with. */
   readonly smoothing?: number;
   readonly seed?: number;
@@ -84,6 +86,7 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
     prefix: true,
     prefixTokens: options.prefixTokens ?? 48,
     smoothing: options.smoothing ?? 0.1,
+    aggregator: options.aggregation ?? "dynamic",
   };
   const specs = parameterSpecs(config);
   const tensors = specs
@@ -178,6 +181,9 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
       `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
       { hints: ["take its backbone first with --strip"] },
     );
+  }
+  if (options.hfCode !== undefined && options.aggregation === "linear") {
+    throw new UsageError("`--hf-code` needs `--aggregation dynamic`, which is all its code knows");
   }
   if (options.hfCode !== undefined && family !== "qwen2") {
     throw new UsageError(

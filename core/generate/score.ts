@@ -5,7 +5,8 @@
  * before) and fed in chunks through the KV cache, so memory does not grow with length. Only positions
  * whose next token is asked for reach the output matrix.
  */
-import { notFinite } from "../base/errors.ts";
+import { DataError, notFinite } from "../base/errors.ts";
+import { hasStreamWeights, type ModelConfig } from "../model/config.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
@@ -110,6 +111,14 @@ export async function feedPieces(
   }
 }
 
+/** Refuses a model whose streams have no weights at its tokens. */
+export function requireStreamWeights(config: ModelConfig): void {
+  if (hasStreamWeights(config)) return;
+  throw new DataError("linear aggregation has no stream weights: it maps all streams at once", {
+    hints: ["use a model with `--aggregation dynamic`"],
+  });
+}
+
 /**
  * Scores one batch of sequences together. Throws `DataError` when one has too few tokens, too many, or
  * ids outside the vocabulary, and `NumericalError` when the model gives no finite number.
@@ -119,6 +128,7 @@ export async function scoreBatch(
   requests: readonly ScoreRequest[],
   options: { weights?: boolean } = {},
 ): Promise<Score[]> {
+  if (options.weights) requireStreamWeights(engine.config);
   const unread = Number(!options.weights);
   for (const { tokens } of requests) {
     checkTokens(engine.config, tokens, "score a sequence", { unread });

@@ -9,7 +9,7 @@
 import { notFinite } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import { checkTokens } from "./prefill.ts";
-import { feedPieces, type Piece, slotsFor } from "./score.ts";
+import { feedPieces, type Piece, requireStreamWeights, slotsFor } from "./score.ts";
 
 /** What the streams make of a sequence of T tokens. */
 export interface StreamScore {
@@ -29,6 +29,7 @@ export async function scoreStreams(
   engine: Engine,
   sequences: readonly (readonly number[])[],
 ): Promise<StreamScore[]> {
+  requireStreamWeights(engine.config);
   for (const tokens of sequences) checkTokens(engine.config, tokens, "score a sequence");
   const pieces = sequences.map((tokens): Piece => ({
     start: 0,

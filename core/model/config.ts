@@ -12,6 +12,12 @@ export type Family = "qwen2" | "qwen3";
 
 export type { WeightType } from "../base/dtype.ts";
 
+/**
+ * How P streams become one (appendix A of the paper): a sum with weights that an MLP computes at every
+ * token, or a learned linear map of the concatenated streams, [P·C → C].
+ */
+export type Aggregator = "dynamic" | "linear";
+
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {
   /** Which Qwen it is. */
@@ -61,17 +67,25 @@ export interface ModelConfig {
   readonly prefixTokens: number;
   /** ε of the aggregation weights: w ← w (1 − ε) + ε / P. */
   readonly smoothing: number;
+  /** Counts only with more than one stream. */
+  readonly aggregator: Aggregator;
 }
 
 /** What ParScale adds to a plain model: the fields that an adapter decides. */
 export type StreamConfig = Pick<
   ModelConfig,
-  "streams" | "prefix" | "prefixTokens" | "loraRank" | "bitfit" | "smoothing"
+  "streams" | "prefix" | "prefixTokens" | "loraRank" | "bitfit" | "smoothing" | "aggregator"
 >;
 
 /** The plain model under a ParScale one. */
 export function plainConfig(config: ModelConfig): ModelConfig {
-  return { ...config, streams: 1, prefix: false, loraRank: 0, bitfit: false };
+  const none = { streams: 1, prefix: false, loraRank: 0, bitfit: false } as const;
+  return { ...config, ...none, aggregator: "dynamic" };
+}
+
+/** Whether each token has a weight for every stream; a linear map has none. */
+export function hasStreamWeights({ streams, aggregator }: StreamConfig): boolean {
+  return streams === 1 || aggregator === "dynamic";
 }
 
 /** Whether a model has any introduced tensors. */

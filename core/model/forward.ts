@@ -62,7 +62,7 @@ export interface ForwardOptions {
  * the option says so `table` [B, S]; for `sample`, in f32, `sampling` [N, 6]. State: `keys.<layer>`,
  * `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights, unless
- * only tokens are wanted.
+ * only tokens are wanted or the aggregator is linear and has none.
  */
 export function buildForward(
   config: ModelConfig,

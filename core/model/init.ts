@@ -2,8 +2,10 @@
  * First values of parameters.
  *
  * Introduced tensors: prefixes, aggregator matrices and other transformations are normal with standard
- * deviation 0.02, as in the paper; biases and the second factor of LoRA are zero. A model from
- * scratch: matrices normal, norm weights one, biases zero.
+ * deviation 0.02, as in the paper; biases and the second factor of LoRA are zero. The map of linear
+ * aggregation is the average of the streams, since the output matrix of a trained model can read
+ * nothing else; the paper does not give its first values. A model from scratch: matrices normal, norm
+ * weights one, biases zero.
  *
  * Each tensor draws from its own stream, keyed by its name, so its values depend on the seed alone
  * and not on sharding, order or which other tensors are made. The official initialiser leaves the
@@ -23,10 +25,25 @@ export function introducedValues(
 ): Float32Array<ArrayBuffer> {
   if (!spec.introduced) throw new Error(`${spec.name} is not an introduced tensor`);
   const values = new Float32Array(count);
+  if (spec.name === "model.aggregate_layer.weight") return fillAverage(values, spec.shape, start);
   if (!/\.(bias|lora_b)$/.test(spec.name)) {
     new RandomStream(seed, spec.name).fillNormal(values, STANDARD_DEVIATION, start);
   }
   return values;
+}
+
+/** Rows of [C, P·C] that average streams: column c·P + p holds component c of stream p. */
+function fillAverage(
+  values: Float32Array<ArrayBuffer>,
+  [C, width]: readonly number[],
+  start: number,
+): Float32Array<ArrayBuffer> {
+  const P = width! / C!;
+  return values.map((_, i) => {
+    const row = Math.floor((start + i) / width!);
+    const column = (start + i) % width!;
+    return Math.floor(column / P) === row ? 1 / P : 0;
+  });
 }
 
 /** All values of a parameter of a model that starts from nothing. */

@@ -63,7 +63,10 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
     backbone(`${at}.mlp.down_proj.weight`, C, F);
   }
   backbone("model.norm.weight", C);
-  if (P > 1) {
+  if (P > 1 && config.aggregator === "linear") {
+    introduced("model.aggregate_layer.weight", C, P * C);
+    introduced("model.aggregate_layer.bias", C);
+  } else if (P > 1) {
     introduced("model.aggregate_layer.0.weight", C, P * C);
     introduced("model.aggregate_layer.0.bias", C);
     introduced("model.aggregate_layer.2.weight", P, C);

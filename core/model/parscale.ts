@@ -5,6 +5,8 @@
  *   w   = softmax(MLP([h_1 … h_P])) (1 − ε) + ε/P
  *   logits = W_head Σ_p w_p h_p
  *
+ * or, with linear aggregation, W_head (W_agg [h_1 … h_P] + b).
+ *
  * Two programs are built from these parts: `forward.ts` appends tokens to a KV cache, `loss.ts`
  * reads whole rows for training. With P = 1 there is no aggregator, and without a prefix this is a
  * plain Qwen model.
@@ -83,7 +85,7 @@ export function runLayers(
 export interface Head {
   /** [N, V] */
   readonly logits: Value;
-  /** Aggregation weights [N, P], where there is more than one stream. */
+  /** Aggregation weights [N, P], where several streams have any. */
   readonly weights: Value | undefined;
 }
 
@@ -97,27 +99,30 @@ export function mixAndProject(
   const [P, N, C] = x.shape as [number, number, number];
   const normed = rmsNorm(g, x, parameter("model.norm.weight"), config.rmsNormEps);
   trace("final_norm", normed);
-  const weights = P > 1 ? aggregationWeights(context, normed) : undefined;
-  const mixed = weights ? mixStreams(g, normed, weights) : reshape(g, normed, [N, C]);
+  const { mixed, weights } = P > 1
+    ? aggregate(context, normed)
+    : { mixed: reshape(g, normed, [N, C]), weights: undefined };
   trace("mixed", mixed);
   const tied = config.tieWordEmbeddings;
   const matrix = parameter(tied ? "model.embed_tokens.weight" : "lm_head.weight");
   return { logits: linear(g, mixed, matrix), weights };
 }
 
-/** How much each stream counts at each token: normed [P, N, C] → [N, P]. */
-function aggregationWeights(
+/** Makes one of P streams at every token: normed [P, N, C] → [N, C] */
+function aggregate(
   { g, config, parameter }: Pick<BlockContext, "g" | "config" | "parameter">,
   normed: Value,
-): Value {
+): { mixed: Value; weights: Value | undefined } {
   const [P, N, C] = normed.shape as [number, number, number];
   const at = "model.aggregate_layer";
   // The stream index runs fastest: column c·P + p multiplies component c of stream p.
   const interleaved = reshape(g, transpose(g, normed, [1, 2, 0]), [N, C * P]);
-  const hidden = silu(
-    g,
-    linear(g, interleaved, parameter(`${at}.0.weight`), parameter(`${at}.0.bias`)),
-  );
-  const scores = linear(g, hidden, parameter(`${at}.2.weight`), parameter(`${at}.2.bias`));
-  return streamWeights(g, scores, config.smoothing);
+  const layer = (x: Value, name: string) =>
+    linear(g, x, parameter(`${name}.weight`), parameter(`${name}.bias`));
+  if (config.aggregator === "linear") {
+    return { mixed: layer(interleaved, at), weights: undefined };
+  }
+  const scores = layer(silu(g, layer(interleaved, `${at}.0`)), `${at}.2`);
+  const weights = streamWeights(g, scores, config.smoothing);
+  return { mixed: mixStreams(g, normed, weights), weights };
 }

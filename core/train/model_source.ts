@@ -18,7 +18,7 @@ import { introducedValues, scratchValues } from "../model/init.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { reparameterized, reparameterSpecs, reparameterValues } from "../model/reparameterize.ts";
 import type { Substitute } from "../model/loss.ts";
-import { type Aggregation, isFixed, trainableSpecs } from "./trainable.ts";
+import { type Aggregation, aggregatorFor, isFixed, trainableSpecs } from "./trainable.ts";
 
 /** What may tell streams apart. */
 export type Transform = "prefix" | "lora" | "bitfit";
@@ -37,7 +37,7 @@ export interface ModelChoices {
   readonly prefixTokens?: number | undefined;
   readonly loraRank?: number | undefined;
   readonly smoothing?: number | undefined;
-  readonly aggregation: Aggregation;
+  readonly aggregation?: Aggregation | undefined;
   readonly params: "all" | "introduced";
   /** Hidden units of the prefix MLP; 0 trains the prefixes themselves. */
   readonly reparameterize: number;
@@ -75,7 +75,8 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     );
   }
   const base = await openBase(choices);
-  const config = withChoices(base.config, choices);
+  const aggregation = choices.aggregation ?? base.config.aggregator;
+  const config = withChoices(base.config, { ...choices, aggregation });
   const specs = parameterSpecs(config);
   const R = choices.reparameterize;
   if (R > 0 && !config.prefix) {
@@ -84,7 +85,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     });
   }
   const mlp = R > 0 ? reparameterSpecs(config, R) : [];
-  const { params, aggregation, seed } = choices;
+  const { params, seed } = choices;
   const chosen = trainableSpecs(config, { params, aggregation });
   const kept = chosen.filter(({ name }) => R === 0 || !/\.prefix_[kv]$/.test(name));
   const trained = [...kept, ...mlp];
@@ -99,7 +100,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const initial = async (name: string): Promise<Float32Array> => {
     const spec = byName.get(name)!;
     if (name.startsWith("prefix_mlp.")) return reparameterValues(spec, R, seed);
-    if (aggregation !== "dynamic" && name.startsWith("model.aggregate_layer.")) {
+    if (aggregation !== config.aggregator && name.startsWith("model.aggregate_layer.")) {
       const fresh = !base.checkpoint?.tensors.has(name);
       if (fresh || isFixed(name, aggregation)) return new Float32Array(elementCount(spec.shape));
     }
@@ -169,7 +170,9 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
     dtype: choices.saveDtype ?? base.dtype,
   };
   const asked = { streams, transforms, prefixTokens, loraRank };
+  const aggregator = aggregatorFor(choices.aggregation ?? base.aggregator);
   if (Object.values(asked).every((value) => value === undefined)) {
+    if (isParScale(base)) refuseOther(base, { ...base, aggregator });
     return { ...changed, smoothing: smoothing ?? base.smoothing };
   }
   const P = streams ?? base.streams;
@@ -185,6 +188,7 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
     loraRank: used.has("lora") ? loraRank ?? (base.loraRank || 8) : 0,
     bitfit: used.has("bitfit"),
     smoothing: smoothing ?? (isParScale(base) ? base.smoothing : 0.1),
+    aggregator,
   };
   if (isParScale(base)) refuseOther(base, config);
   // Streams of one are a plain model unless something is said to be introduced.
@@ -203,6 +207,7 @@ function refuseOther(base: ModelConfig, asked: ModelConfig): void {
     ["--lora-rank", "loraRank"],
     ["--transform", "prefix"],
     ["--transform", "bitfit"],
+    ["--aggregation", "aggregator"],
   ] as const;
   for (const [flag, field] of flags) {
     if (base[field] === asked[field]) continue;

@@ -5,18 +5,23 @@
  * aggregator may have their own. Decay applies to tensors of two or more dimensions, prefixes
  * included, and never to biases and norms.
  */
-import type { ModelConfig } from "../model/config.ts";
+import type { Aggregator, ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 
 /** Learning rates are given per kind; what tells streams apart counts as prefix. */
 export type RateKind = "backbone" | "prefix" | "aggregator";
 
 /**
- * How streams are weighed: by the aggregator at every token, by one learned weight per stream, or all
- * alike. The last two are the aggregator with all tensors zero, of which `linear` trains the last bias,
- * so that they are stored and run like any other ParScale model.
+ * How streams become one: by an aggregator of the model, by one learned weight per stream for all tokens
+ * (static), or by their average. The last two are a dynamic aggregator with all tensors zero, of which
+ * `static` trains the last bias, so that they are stored and run like any other ParScale model.
  */
-export type Aggregation = "dynamic" | "linear" | "average";
+export type Aggregation = Aggregator | "static" | "average";
+
+/** The aggregator that a model needs for it. */
+export function aggregatorFor(aggregation: Aggregation): Aggregator {
+  return aggregation === "linear" ? "linear" : "dynamic";
+}
 
 /** What decides on the trained set. */
 export interface TrainableOptions {
@@ -49,9 +54,11 @@ export function trainableSpecs(config: ModelConfig, options: TrainableOptions): 
   );
 }
 
-/** Whether a parameter is held at zero by the way streams are weighed. */
+/** Whether a parameter is held at zero by the way streams are weighted. */
 export function isFixed(name: string, aggregation: Aggregation): boolean {
-  if (aggregation === "dynamic" || !name.startsWith("model.aggregate_layer.")) return false;
+  if (aggregation === aggregatorFor(aggregation) || !name.startsWith("model.aggregate_layer.")) {
+    return false;
+  }
   return aggregation === "average" || name !== "model.aggregate_layer.2.bias";
 }
 

@@ -34,6 +34,7 @@ export function qwen05b(streams: number): ModelConfig {
     bitfit: false,
     prefixTokens: 48,
     smoothing: 0.1,
+    aggregator: "dynamic",
   };
 }
 

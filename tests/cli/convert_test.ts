@@ -237,6 +237,29 @@ Deno.test("bad data is refused by name with one hint's worth of help, and nothin
     }
   }));
 
+Deno.test("--aggregation linear says who cannot open it; eval, cost, export and inspect can", () =>
+  withScratch(async (cwd) => {
+    const args = ["convert", "--model", PLAIN_MODEL, "-P", "2", "--aggregation", "linear"];
+    const { code, stderr } = await runParscale([...args, "--out", "linear"], { cwd });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "cannot open a linear aggregation");
+    await Deno.writeTextFile(`${cwd}/book.txt`, "Once upon a time there was a model. ");
+    for (
+      const line of [
+        "inspect --model linear --json",
+        "eval --model linear --tasks perplexity --data book.txt --json",
+        "cost --model linear --json",
+        "export --model linear --onnx --out onnx --json",
+        "bench --model linear --what decode --context 4 --rounds 1 --steps 1 --json",
+      ]
+    ) {
+      const result = await runParscale(line.split(" "), { cwd });
+      assertEquals(result.code, 0, `${line}: ${result.stderr}`);
+      if (!line.startsWith("inspect")) continue;
+      assertEquals(JSON.parse(result.stdout).results.aggregation, "linear");
+    }
+  }));
+
 Deno.test("--strip of a plain model copies it and says so", () =>
   withScratch(async (cwd) => {
     const args = ["convert", "--model", PLAIN_MODEL, "--strip", "--out", "out"];

@@ -1,6 +1,7 @@
 /** What may tell streams apart and how they may be weighed: the paper's ablations. */
-import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines } from "./models.ts";
+import { runParscale } from "./run.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
 
 const BATCH = `${ROWS} --overfit-one-batch --schedule constant --warmup 0 --lr 3e-3 --steps 12`;
@@ -84,10 +85,10 @@ Deno.test("averaged streams all weigh the same, and the aggregator stays zero", 
     for (const row of await scored(place, "run")) assertEquals(row, Array(4).fill(0.25));
   }));
 
-Deno.test("linear streams weigh the same at every token, and learn how much", () =>
+Deno.test("static weights are the same at every token, and are learned", () =>
   withWorkplace(async (place) => {
     const metrics = await place.trained(
-      `--model p1 --streams 2 --aggregation linear ${BATCH} --lr-aggregator 0.3 --out run`,
+      `--model p1 --streams 2 --aggregation static ${BATCH} --lr-aggregator 0.3 --out run`,
     );
     assert(metrics.at(-1).loss < metrics[0].loss / 5);
     const rows = await scored(place, "run");
@@ -98,6 +99,53 @@ Deno.test("linear streams weigh the same at every token, and learn how much", ()
       const isLearned = name === "model.aggregate_layer.2.bias";
       assertEquals(values.some((value) => value !== 0), isLearned, name);
     }
+  }));
+
+Deno.test("linear aggregation trains from the average, is saved, opens and goes on", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p1 --streams 2 --aggregation linear ${BATCH} --eval-data rows.jsonl`;
+    const metrics = await place.trained(`${line} --save-every 6 --out run`);
+    assert(metrics.at(-1).loss < metrics[0].loss / 5);
+    assert(metrics.every(({ stream_weights }: Record<string, unknown>) => stream_weights === null));
+    const average = await place.trained(
+      `--model p1 --streams 2 --aggregation average --smoothing 0 ${BATCH} --out average`,
+    );
+    assertAlmostEquals(metrics[0].loss, average[0].loss, 1e-5);
+    const stored = await place.weights("run");
+    const added = [...stored.keys()].filter((name) => name.includes("aggregate_layer"));
+    assertEquals(added, ["model.aggregate_layer.weight", "model.aggregate_layer.bias"]);
+    assertEquals(added.map((name) => stored.get(name)!.length), [64 * 2 * 64, 64]);
+    assert(stored.get("model.aggregate_layer.bias")!.some((value) => value !== 0));
+    assertAlmostEquals(await lossOf(place, "run"), metrics.at(-1).eval_loss, 1e-5);
+
+    const before = place.steady("run");
+    place.write("run/last", "checkpoint-000006\n");
+    await place.trained("--resume --out run");
+    assertEquals(place.steady("run"), before);
+    assertEquals(await place.weights("run"), stored);
+
+    const row = jsonLines({ tokens: [3, 1, 4, 1, 5, 9] });
+    const { stdout } = await place.run("generate --model run --max-tokens 3 --jsonl", row);
+    assert(parseLines(stdout)[0].tokens.length > 0);
+    for (const command of ["score --stream-weights", "visualize"]) {
+      const args = `${command} --model run --jsonl`.split(" ");
+      const { code, stderr } = await runParscale(args, { cwd: place.cwd, stdin: row });
+      assertEquals(code, 3);
+      assertStringIncludes(stderr, "linear aggregation has no stream weights");
+    }
+    const other = await place.train(`--model run --aggregation dynamic ${BATCH} --out x`);
+    assertEquals(other.code, 2);
+    assertStringIncludes(other.stderr, "Cannot train with --aggregation");
+  }));
+
+Deno.test("linear aggregation alone is an adapter over a plain backbone", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p1 --streams 4 --aggregation linear --train-params introduced";
+    const metrics = await place.trained(`${line} ${BATCH.replace("3e-3", "5e-2")} --out some`);
+    assert(metrics.at(-1).loss < 0.9 * metrics[0].loss, `${metrics.at(-1).loss}`);
+    const prompt = jsonLines({ tokens: [1, 2] });
+    const { stdout } = await place.run("generate --model some --max-tokens 3 --jsonl", prompt);
+    assert(parseLines(stdout)[0].tokens.length > 0);
   }));
 
 Deno.test("reparameterised prefixes are folded into plain ones that compute the same", () =>

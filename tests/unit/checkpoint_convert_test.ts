@@ -7,6 +7,7 @@ import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readTensor, readTensorBytes } from "../../core/checkpoint/read.ts";
 import { planShards, writeWeights } from "../../core/checkpoint/write.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
+import { countShape, shapeOf } from "../../core/analysis/cost.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import {
   copyModel,
@@ -93,6 +94,51 @@ Deno.test("the config of a conversion is what the official code expects", () =>
     assertEquals(qwen3.configJson.model_type, "qwen3_parscale");
     assert(!("auto_map" in qwen3.configJson));
   }));
+
+Deno.test("linear aggregation has its own tensors, config field and parameter counts", async () => {
+  await withScratch(async (folder) => {
+    const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/linear`;
+    const options = { streams: 4, prefixTokens: 6, aggregation: "linear" } as const;
+    const report = await run({ model, out, ...options }, { verify: true });
+    const { config, configJson, tensors } = await openCheckpoint(out);
+    assertEquals([config.aggregator, configJson.parscale_aggregation], ["linear", "linear"]);
+    // The official code would run a dynamic sum, so it is not named.
+    assertEquals(configJson.auto_map, undefined);
+    const own = [...tensors].filter(([name]) => name.includes("aggregate_layer"));
+    assertEquals(own.map(([name, { shape }]) => [name, shape]), [
+      ["model.aggregate_layer.weight", [64, 256]],
+      ["model.aggregate_layer.bias", [64]],
+    ]);
+    const counts = countShape(shapeOf(config), 4, 6);
+    assertEquals(counts.aggregator, 4 * 64 * 64 + 64);
+    assertEquals(report.introducedParams, counts.prefix + counts.aggregator);
+    assertEquals(counts.total, countParameters(config).total);
+
+    await run({ model, out: `${folder}/adapter`, ...options, introducedOnly: true });
+    const laid = await openCheckpoint(model, { adapter: `${folder}/adapter` });
+    assertEquals([...laid.tensors.keys()], [...tensors.keys()]);
+
+    await run({ model: out, out: `${folder}/back`, strip: true });
+    assertEquals(
+      (await openCheckpoint(`${folder}/back`)).configJson.parscale_aggregation,
+      undefined,
+    );
+
+    const error = await userError(() =>
+      planConversion({ model, out: `${folder}/x`, ...options, hfCode: folder })
+    );
+    assertStringIncludes(error.message, "`--hf-code` needs `--aggregation dynamic`");
+    for (const wrong of ["mean", null]) {
+      const text = JSON.stringify({ ...configJson, parscale_aggregation: wrong });
+      await Deno.writeTextFile(`${out}/config.json`, text);
+      const { message } = await userError(() => openCheckpoint(out));
+      assertStringIncludes(
+        message,
+        wrong ? "parscale_aggregation" : "model.aggregate_layer.weight",
+      );
+    }
+  });
+});
 
 Deno.test("a ParScale model splits into backbone and keeps its hash", async () => {
   for (const name of SCALED) {

@@ -96,6 +96,7 @@ Deno.test("a missing config field has the default of the official class", () => 
     bitfit: false,
     prefixTokens: 48,
     smoothing: 0.01,
+    aggregator: "dynamic",
   });
 });
 

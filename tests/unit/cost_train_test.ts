@@ -97,6 +97,7 @@ Deno.test("memory is near the exact plans of our own trainer", () => {
     bitfit: false,
     prefixTokens: 16,
     smoothing: 0.1,
+    aggregator: "dynamic",
   };
   const device = new ReferenceDevice("f32");
   for (const params of ["all", "introduced"] as const) {
