@@ -127,8 +127,7 @@ export const command = defineCommand({
       default: 1,
       group: "Decoding",
       summary: "Search with this many beams; 1 is none",
-      details: "Deterministic; excludes sampling. The rules are those of transformers with early " +
-        "stopping off.",
+      details: "Deterministic; excludes sampling. The rules are those of transformers.",
     },
     "num-return": {
       type: "int",
@@ -146,6 +145,26 @@ export const command = defineCommand({
       group: "Decoding",
       summary: "Exponent of the length that divides a beam's score",
       details: "Above 0 favours long results.",
+    },
+    "early-stopping": {
+      type: "choice",
+      choices: ["false", "true", "never"],
+      default: "false",
+      group: "Decoding",
+      summary: "When beam search ends, as in transformers",
+      details:
+        "true: as soon as there are as many finished sequences as beams. false: when the best " +
+        "open one is unlikely to beat them. never: when it cannot.",
+    },
+    "repetition-penalty": {
+      type: "number",
+      above: 0,
+      default: 1,
+      group: "Decoding",
+      summary: "Penalty on tokens of the prompt and the answer so far; 1 is none",
+      details:
+        "As in transformers: divides their positive scores and multiplies negative ones, of " +
+        "logits in sampling, of log-probabilities in beam search.",
     },
     ...quantizeFlags,
     ...engineFlags,

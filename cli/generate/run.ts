@@ -81,6 +81,11 @@ function checkValues(values: GenerateValues, io: Io): void {
     ["--top-k", values.topK > 0 && !sampling, "--temperature 0.8"],
     ["--top-p", values.topP < 1 && !sampling, "--temperature 0.8"],
     ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
+    [
+      "--early-stopping",
+      values.earlyStopping !== "false" && values.numBeams === 1,
+      "--num-beams 4",
+    ],
     ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
   ];
   for (const [flag, given, missing] of idle) {

@@ -5,6 +5,7 @@
  * without a tokenizer still continues token ids; its results then have no text.
  */
 import { DataError } from "../../core/base/errors.ts";
+import type { BeamOptions } from "../../core/generate/beam_search.ts";
 import type { FinishReason, GenerationRequest } from "../../core/generate/generate.ts";
 import type { TextStream } from "../../core/generate/text_stream.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
@@ -42,6 +43,8 @@ export interface DecodingValues {
   readonly numBeams: number;
   readonly numReturn: number;
   readonly lengthPenalty: number;
+  readonly earlyStopping: "false" | "true" | "never";
+  readonly repetitionPenalty: number;
   readonly seed: number;
 }
 
@@ -138,8 +141,15 @@ export class Decoding {
 
   async *#search(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
     const { beamSearch } = await import("../../core/generate/beam_search.ts");
-    const { numBeams, numReturn, maxTokens, lengthPenalty } = this.#values;
-    const options = { beams: numBeams, maxTokens, lengthPenalty, eosTokenIds: this.#eos };
+    const { numBeams, numReturn, maxTokens, lengthPenalty, earlyStopping } = this.#values;
+    const options: BeamOptions = {
+      beams: numBeams,
+      maxTokens,
+      lengthPenalty,
+      earlyStopping: earlyStopping === "never" ? earlyStopping : earlyStopping === "true",
+      repetitionPenalty: this.#values.repetitionPenalty,
+      eosTokenIds: this.#eos,
+    };
     let at = -1;
     for await (const prompt of prompts) {
       at++;

@@ -18,6 +18,11 @@ export interface SamplingOptions {
   readonly topP: number;
   /** Keep tokens at least this likely relative to the most likely one; 0 keeps all. */
   readonly minP: number;
+  /**
+   * Penalty on tokens that occur in prompt or answer, above 0; 1 is none. Applied where requests are
+   * decoded, since it needs their tokens; see core/generate/repetition.ts.
+   */
+  readonly repetitionPenalty?: number;
 }
 
 /** Most likely token always. */

@@ -13,6 +13,7 @@ import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens, type PromptHead } from "./prefill.ts";
 import { PromptCache } from "./prompt_cache.ts";
+import { penalizeRepetition } from "./repetition.ts";
 import type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
 interface Slot {
@@ -24,6 +25,8 @@ interface Slot {
   /** The last token that is known. */
   next: number;
   produced: number;
+  /** Tokens of prompt and answer, where repetition is penalized. */
+  readonly seen: Set<number> | undefined;
 }
 
 /** A step that is under way. */
@@ -84,8 +87,9 @@ export class Batch implements Disposable {
     const used = request.tokens.length;
     const head = this.#headFor([request]);
     const { cache: prompt, outputs } = await this.#prompts.prefill(request.tokens, head);
-    const next = this.#pick(outputs, 0, request);
-    const slot: Slot = { index, request, limit, used, next, produced: 1 };
+    const seen = penalizes(request) ? new Set(request.tokens) : undefined;
+    const next = this.#pick(outputs, 0, { request, seen });
+    const slot: Slot = { index, request, limit, used, next, produced: 1, seen };
     const reason = finishReason(slot);
     yield { kind: "token", index, token: next };
     if (reason) yield { kind: "done", index, reason };
@@ -114,7 +118,7 @@ export class Batch implements Disposable {
   /** Whether the next step can be issued now: for the same rows, with tokens that only the device knows. */
   #goesOnAfter({ cache, slots }: Flight): boolean {
     const { device } = this.#engine;
-    return device.traits.samplesTokens && !!device.readLater && cache === this.#cache &&
+    return this.#isSampledOnDevice(slots) && !!device.readLater && cache === this.#cache &&
       !this.#isSparse &&
       slots.every((slot, b) => slot === this.#slots[b]) &&
       slots.some((slot) => slot && hasMore(slot)) &&
@@ -131,7 +135,7 @@ export class Batch implements Disposable {
     const start = slots.map((slot) => slot?.used ?? 0);
     const ids = slots.map((slot) => slot?.next ?? 0);
     for (const slot of slots) if (slot) slot.used++;
-    if (this.#engine.device.traits.samplesTokens) {
+    if (this.#isSampledOnDevice(slots)) {
       const sampling = slots.flatMap((slot) => numbersOf(slot?.request));
       const given = after ? {} : { ids };
       const tokens = await this.#engine.draw(cache, { ...given, start, sampling });
@@ -142,13 +146,18 @@ export class Batch implements Disposable {
       start,
       select: slots.map((_, b) => b),
     }, this.#headFor(slots.flatMap((slot) => slot ? [slot.request] : [])));
-    const pick = (slot: Slot | undefined, b: number) =>
-      slot ? this.#pick(outputs, b, slot.request) : 0;
+    const pick = (slot: Slot | undefined, b: number) => slot ? this.#pick(outputs, b, slot) : 0;
     return { cache, slots, tokens: () => slots.map(pick) };
+  }
+
+  /** Whether the device chooses the tokens of all these; it knows nothing of earlier ones. */
+  #isSampledOnDevice(slots: readonly (Slot | undefined)[]): boolean {
+    return this.#engine.device.traits.samplesTokens && !slots.some((slot) => slot?.seen);
   }
 
   /** Where reading logits is a copy, the device picks the tokens if it can. */
   #headFor(requests: readonly GenerationRequest[]): PromptHead {
+    if (requests.some(penalizes)) return { head: "logits" };
     const { samplesTokens, readbackIsCopy } = this.#engine.device.traits;
     if (samplesTokens) return { head: "sample", sampling: requests.flatMap(numbersOf) };
     const greedy = requests.every(({ sampling }) => sampling.temperature === 0);
@@ -159,12 +168,17 @@ export class Batch implements Disposable {
   #pick(
     outputs: ReadonlyMap<string, HostArray>,
     b: number,
-    { sampling, random }: GenerationRequest,
+    { request: { sampling, random }, seen }: Pick<Slot, "request" | "seen">,
   ): number {
     const logits = outputs.get("logits");
     if (logits) {
       const V = this.#engine.config.vocabSize;
-      return sample(logits.subarray(b * V, (b + 1) * V), sampling, random);
+      const row = logits.subarray(b * V, (b + 1) * V);
+      if (!seen) return sample(row, sampling, random);
+      const penalized = penalizeRepetition(row, seen, sampling.repetitionPenalty!);
+      const token = sample(penalized, sampling, random);
+      seen.add(token);
+      return token;
     }
     const drawn = outputs.get("tokens");
     if (drawn) return checked(drawn[b]!);
@@ -210,6 +224,10 @@ export class Batch implements Disposable {
     old[Symbol.dispose]();
     return this.#cache = by;
   }
+}
+
+function penalizes({ sampling: { repetitionPenalty = 1 } }: GenerationRequest): boolean {
+  return repetitionPenalty !== 1;
 }
 
 /** What tells a device how to choose the next token of a request; of a free slot, anything. */

@@ -1,11 +1,11 @@
 /**
- * Beam search for one prompt, by the rules of Hugging Face transformers (early stopping off).
+ * Beam search for one prompt, by the rules of Hugging Face transformers.
  *
  * Each step ranks K = max(2, 1 + end tokens) · beams candidates. A candidate that ends in an end token,
  * or where the caller's stop strings say so, leaves the open set, and becomes a finished sequence only
  * if it ranks among the first `beams`. A
- * finished score is the sum of log-probabilities divided by (new tokens)^penalty. The search ends when
- * `beams` sequences are finished and the best open one cannot beat the worst of them any more.
+ * finished score is the sum of log-probabilities divided by (new tokens)^penalty. When `beams` sequences
+ * are finished, `earlyStopping` decides how the search ends.
  *
  * Beams are sequences of one batch; how they get from one row to another is in `beam_cache.ts`.
  */
@@ -15,12 +15,21 @@ import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";
 import { checkTokens } from "./prefill.ts";
 import { PromptCache } from "./prompt_cache.ts";
+import { penalizeRepetition } from "./repetition.ts";
 
 /** How to search. */
 export interface BeamOptions {
   readonly beams: number;
   readonly maxTokens: number;
   readonly lengthPenalty: number;
+  /**
+   * What ends the search once `beams` sequences are finished. true: that alone. false, the default: the
+   * best open one, by its present length, cannot beat the worst of them. "never": it cannot at its
+   * greatest length, which a positive length penalty favours.
+   */
+  readonly earlyStopping?: boolean | "never";
+  /** Penalty on tokens that occurred, on log-probabilities; 1 is none. */
+  readonly repetitionPenalty?: number;
   readonly eosTokenIds: readonly number[];
   /** Asked about new tokens; true ends a sequence there, as an end token does. */
   readonly shouldStop?: (tokens: readonly number[]) => boolean;
@@ -56,7 +65,8 @@ export async function beamSearch(
   options: BeamOptions,
   prompts?: PromptCache,
 ): Promise<BeamResult[]> {
-  const { beams, lengthPenalty, eosTokenIds } = options;
+  const { beams, lengthPenalty, eosTokenIds, earlyStopping = false } = options;
+  const { repetitionPenalty = 1 } = options;
   checkTokens(engine.config, prompt, "continue a prompt");
   const { vocabSize, maxPositionEmbeddings } = engine.config;
   const room = maxPositionEmbeddings - prompt.length;
@@ -83,7 +93,10 @@ export async function beamSearch(
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
   using caches = openBeamCache(engine, first, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
-    const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep);
+    const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep, {
+      prompt,
+      penalty: repetitionPenalty,
+    });
     const next: { hypothesis: Hypothesis; from: number }[] = [];
     candidates.forEach(({ beam, token, sum }, rank) => {
       const tokens = [...open[beam]!.tokens, token];
@@ -94,8 +107,11 @@ export async function beamSearch(
     });
     const best = next[0]?.hypothesis;
     if (!best) break;
-    const worst = finished.length === beams ? finished.at(-1)!.score : -Infinity;
-    if (best.sum / length ** lengthPenalty <= worst) break;
+    if (finished.length === beams) {
+      if (earlyStopping === true) break;
+      const reach = earlyStopping === "never" && lengthPenalty > 0 ? maxTokens : length;
+      if (best.sum / reach ** lengthPenalty <= finished.at(-1)!.score) break;
+    }
     open = next.map(({ hypothesis }) => hypothesis);
     const used = prompt.length + length - 1;
     const { cache, table } = caches.select(next.map(({ from }) => from), used);
@@ -116,11 +132,16 @@ function topCandidates(
   V: number,
   open: readonly Hypothesis[],
   count: number,
+  { prompt, penalty }: { prompt: readonly number[]; penalty: number },
 ): Candidate[] {
   const best: Candidate[] = [];
-  open.forEach(({ sum: base }, beam) => {
-    const row = logits.subarray(beam * V, (beam + 1) * V);
-    const offset = base - logSumExp(row);
+  open.forEach(({ tokens, sum: base }, beam) => {
+    const own = logits.subarray(beam * V, (beam + 1) * V);
+    const total = logSumExp(own);
+    const offset = base - total;
+    const row = penalty === 1
+      ? own
+      : penalizeRepetition(own, [...prompt, ...tokens], penalty, total);
     for (let token = 0; token < V; token++) {
       const sum = row[token]! + offset;
       if (best.length === count && sum <= best[count - 1]!.sum) continue;

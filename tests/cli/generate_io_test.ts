@@ -137,7 +137,18 @@ Deno.test("misuse ends with 2 and says what is expected", async () => {
 });
 
 Deno.test("a flag that changes nothing is a warning, silenced by -q", async () => {
-  const idle = ["--top-k", "5", "--top-p", "0.9", "--min-p", "0.1", "--length-penalty", "2"];
+  const idle = [
+    "--top-k",
+    "5",
+    "--top-p",
+    "0.9",
+    "--min-p",
+    "0.1",
+    "--early-stopping",
+    "true",
+    "--length-penalty",
+    "2",
+  ];
   const { code, stderr } = await runParscale([...FEW, "--prompt", "a", ...idle]);
   assertEquals(code, 0);
   const flags = [...stderr.matchAll(/^warning: (\S+) will have no effect$/gm)].map(([, flag]) =>

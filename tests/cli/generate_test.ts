@@ -157,6 +157,35 @@ Deno.test("--quantize q8 and q4 run, with blocks of other sizes; q3 is misuse", 
   assertEquals(wrong.code, 2);
 });
 
+Deno.test("--early-stopping and --repetition-penalty are those of transformers", async () => {
+  const golden = JSON.parse(
+    Deno.readTextFileSync(new URL("../../fixtures/golden/decoding.json", import.meta.url)),
+  );
+  const plain = ["generate", "--model", PLAIN_MODEL];
+  const search = golden.beam.find((one: Record<string, number>) => one.repetition_penalty! > 1);
+  for (const [stopping, outputs] of Object.entries(search.outputs)) {
+    const [row] = await rowsOf([
+      ...[...plain, "--max-tokens", `${search.max_new_tokens}`, "--eos", search.eos.join()],
+      ...["--num-beams", `${search.beams}`, "--num-return", `${search.beams}`],
+      ...["--length-penalty", `${search.length_penalty}`, "--early-stopping", stopping],
+      ...["--repetition-penalty", `${search.repetition_penalty}`],
+    ], { stdin: jsonLines({ tokens: search.prompt }) });
+    assertEquals(
+      row.sequences.map(({ tokens }: { tokens: number[] }) => tokens),
+      (outputs as { ids: number[] }[]).map(({ ids }) => ids),
+      stopping,
+    );
+  }
+  const { prompt, output, repetition_penalty } = golden.greedy.at(-1);
+  const flags = ["--ignore-eos", "--max-tokens", "24", "--repetition-penalty"];
+  const stdin = jsonLines({ tokens: prompt });
+  const [row] = await rowsOf([...plain, ...flags, `${repetition_penalty}`], { stdin });
+  assertEquals(row.tokens, output);
+  for (const bad of [["--repetition-penalty", "0"], ["--early-stopping", "maybe"]]) {
+    assertEquals((await runParscale([...plain, "--prompt", "a", ...bad])).code, 2, bad.join(" "));
+  }
+});
+
 Deno.test("--quantize needs a device that can, --block-size needs --quantize", async () => {
   const run = (command: string, ...args: string[]) =>
     runParscale([command, "--model", MODEL, ...args], { stdin: "" });
