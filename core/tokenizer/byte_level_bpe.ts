@@ -15,6 +15,7 @@ import {
   type Tokenizer,
   type TokenizerInfo,
 } from "./types.ts";
+import { toNfc } from "./nfc.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 import { WordSplitter } from "./word_splitter.ts";
 
@@ -76,7 +77,7 @@ export class ByteLevelBpe implements Tokenizer {
     this.#finders = {
       raw: finders(addedTokens.filter((token) => !token.normalized)),
       normalized: finders(
-        normalized.map((token) => ({ ...token, content: token.content.normalize("NFC") })),
+        normalized.map((token) => ({ ...token, content: toNfc(token.content) })),
       ),
     };
   }
@@ -88,7 +89,7 @@ export class ByteLevelBpe implements Tokenizer {
     for (const part of raw.split(text.toWellFormed())) {
       if (typeof part !== "string") ids.push(part.id);
       else {
-        for (const piece of normalized.split(part.normalize("NFC"))) {
+        for (const piece of normalized.split(toNfc(part))) {
           if (typeof piece !== "string") ids.push(piece.id);
           else this.#encodeWords(piece, ids);
         }

@@ -91,6 +91,12 @@ Deno.test("programs are sanitised as the goldens say", () =>
     for (const { entry_point, solution, sanitized } of golden("sanitize")) {
       assertEquals(await grader.sanitize(solution, entry_point), sanitized);
     }
+    // Comments on the last line of a definition, and behind it in its own block.
+    const comments = `${FIXTURES}golden/eval/cases_sanitize_comments.jsonl`;
+    for (const line of Deno.readTextFileSync(comments).trim().split("\n")) {
+      const { entry_point, solution, sanitized } = JSON.parse(line);
+      assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
+    }
     assertEquals(await grader.sanitize("", "f"), "");
     assertEquals(await grader.sanitize("a, b = c\nx.y = c\nf = c", "f"), "a, b = c\nf = c");
     // A text on which the parser gives up still comes back.

@@ -21,7 +21,7 @@ export const minervaMath: GenerationTask = {
   kind: "generation",
   name: "minerva_math",
   title: "Minerva MATH",
-  version: 1,
+  version: 2,
   source: "hendrycks/math (MATH/test/*/*.json), or EleutherAI/hendrycks_math, all seven",
   folder: "math",
   rows: ["test", "*/test", "test/*/*"],

@@ -6,9 +6,9 @@
  * floating point. What surprises: what cannot be read, such as a pair, an interval, a matrix or a
  * bare `.5`, is unequal to everything but the very same text, and so is what takes too long.
  *
- * On two points this is stricter than the reference, whose reader stops without complaint where it
- * understands no more. It takes `1,2` and `1,3` for equal, both being 1; here lists are compared
- * item by item. And `12_5` is 12 there, here a number with its base.
+ * Stricter than the reference, whose reader stops without complaint where it understands no more: it
+ * takes `1,2` and `1,3` for equal, both being 1; here lists are compared item by item. Where the base
+ * of a number follows, this reader stops too: `12_5` is 12.
  */
 import { RandomStream } from "../../../base/random.ts";
 import { type Complex, size, subtract } from "./complex.ts";

@@ -4,7 +4,7 @@
  * Text comes in, one formula per item of a list goes out. It follows the grammar of SymPy's reader,
  * which the reference uses, with its surprises: `2^3^2` is 64, `x(y)` is a function x of y, `e`,
  * `i` and `\pi` are letters like others, `3:5` is a division, and `2x3` without letters around is
- * 6. Unlike that reader it accepts no text whose end it cannot read.
+ * 6. Unlike that reader it accepts no text whose end it cannot read, but for the base of a number.
  */
 import { call, type Formula, type Operation, symbolsOf } from "./formula.ts";
 import {
@@ -48,12 +48,17 @@ class Parser {
   list(): Formula[] {
     const items = [this.#expression()];
     while (this.#take(",")) items.push(this.#expression());
-    if (this.#next !== undefined) throw new UnreadableFormula();
+    if (this.#next !== undefined && !this.#isAtBase) throw new UnreadableFormula();
     return items;
   }
 
   get #next(): string | undefined {
     return this.tokens[this.#at]?.text;
+  }
+
+  /** Whether the base of a number comes next, `_8` in `7_8`: there SymPy's reader stops. */
+  get #isAtBase(): boolean {
+    return this.#next === "_" && this.tokens[this.#at - 1]?.kind === "digit";
   }
 
   #take(text: string): boolean {
@@ -139,7 +144,7 @@ class Parser {
     const token = this.tokens[this.#at];
     if (token === undefined) throw new UnreadableFormula();
     const { kind, text } = token;
-    if (kind === "digit") return this.#number(functionsToo);
+    if (kind === "digit") return this.#number();
     this.#at++;
     if (kind === "letter") return this.#symbol(text, functionsToo);
     const close = GROUPS[text];
@@ -193,8 +198,8 @@ class Parser {
     return call("power", this.#braced(), reciprocal(degree));
   }
 
-  /** Digits, commas between groups of three, decimals. A number with its base is a symbol. */
-  #number(baseToo: boolean): Formula {
+  /** Digits, commas between groups of three, decimals. */
+  #number(): Formula {
     let text = this.#digits();
     while (this.#next === "," && this.#isGroupOfThree(this.#at + 1)) {
       this.#at++;
@@ -204,8 +209,7 @@ class Parser {
       this.#at++;
       text += `.${this.#digits()}`;
     }
-    const index = baseToo && this.#next === "_" ? this.#index() : "";
-    return index === "" ? number(text) : { kind: "symbol", name: text + index };
+    return number(text);
   }
 
   #digits(): string {

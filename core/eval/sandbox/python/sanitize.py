@@ -95,21 +95,35 @@ def _name(node):
 
 
 def _source(lines, node):
-    """The node's text, with the comments that follow it in its own block."""
+    """The node's text, with the comments that follow it in its own block and on its last line."""
     first, last, end = node.lineno - 1, node.end_lineno - 1, node.end_col_offset
     body = getattr(node, "body", None)
-    if body and body[0].lineno > node.lineno:
-        indent = body[0].col_offset
-        for number in range(last + 1, len(lines)):
-            line = lines[number].strip()
-            if line.startswith(b"#") and lines[number].index(b"#") >= indent:
-                last, end = number, len(lines[number].rstrip())
-            elif line:
-                break
+    if body:
+        if lines[last][end:].lstrip().startswith(b"#"):
+            end = len(lines[last].rstrip())
+        if body[0].lineno > node.lineno:
+            last, end = _comments_after(lines, last, end, _indent(lines[body[0].lineno - 1]))
     if first == last:
         return lines[first][node.col_offset : end].decode()
     parts = [lines[first][node.col_offset :], *lines[first + 1 : last], lines[last][:end]]
     return b"\n".join(parts).decode()
+
+
+def _comments_after(lines, last, end, indent):
+    """Where a block ends that also holds the comments behind it that are indented like it."""
+    for number in range(last + 1, len(lines)):
+        line = lines[number].strip()
+        if line.startswith(b"#") and _indent(lines[number]) >= indent:
+            last, end = number, len(lines[number].rstrip())
+        elif line:
+            break
+    return last, end
+
+
+def _indent(line):
+    """Columns before the text; the grammar counts eight for a tab."""
+    spaces = line[: len(line) - len(line.lstrip())]
+    return sum(8 if space == ord("\t") else 1 for space in spaces)
 
 
 def _identifiers(node, source):
