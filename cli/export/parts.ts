@@ -35,7 +35,8 @@ export async function writeExport(
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
   const matrices = weights === "f32" ? { kind: weights } : { kind: weights, block: blockSize };
   const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
-  return await writeFolder(values.out, { overwrite: values.overwrite }, async (folder) => {
+  const replaces = values.overwrite ? "export" : undefined;
+  return await writeFolder(values.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
     const written = await exportPrograms(folder, programs, tensors, {
       matrices,

@@ -13,6 +13,7 @@
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
@@ -51,7 +52,9 @@ export class EvalFolder implements Disposable {
         hints: ["without --resume a new one is begun"],
       });
     }
-    if (!begun && !overwrite) await requireEmpty(path);
+    const isFolder = (await statIfExists(path))?.isDirectory;
+    if (overwrite && isFolder) await requireOurs(path, "evaluation");
+    else if (!begun) await requireEmpty(path);
     const folder = new EvalFolder(path, await lockFolder(path, "evaluate"));
     try {
       if (begun && !overwrite) await folder.#requireSame(identity);
