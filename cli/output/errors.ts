@@ -10,12 +10,13 @@ import { MisuseError } from "../flags/misuse.ts";
 import { VERSION } from "../version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import { type EndingSignal, SIGNALS } from "./signals.ts";
 
-/** SIGINT or SIGTERM reached a command that saves; thrown once it has. */
+/** A signal reached a command that saves; thrown once it has. */
 export class Interrupted extends Error {
   /** `hints` tell how to go on, for instance the resume command. */
-  constructor(readonly signal: "SIGINT" | "SIGTERM", readonly hints: readonly string[] = []) {
-    super(signal === "SIGINT" ? "Interrupted" : "Terminated");
+  constructor(readonly signal: EndingSignal, readonly hints: readonly string[] = []) {
+    super(SIGNALS[signal].word);
   }
 }
 
@@ -51,8 +52,7 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
     return { kind: error.kind, messages: [withCauses(error)], hints: error.hints };
   }
   if (error instanceof Interrupted) {
-    const kind = error.signal === "SIGINT" ? "interrupted" : "terminated";
-    return { kind, messages: [error.message], hints: error.hints };
+    return { kind: SIGNALS[error.signal].kind, messages: [error.message], hints: error.hints };
   }
   if (error instanceof Deno.errors.NotCapable) {
     const message = `Cannot run: found no permission, ${oneLine(error.message).split(",")[0]}`;

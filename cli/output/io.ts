@@ -49,7 +49,7 @@ const CLEAR_LINE = "\r\x1b[2K";
 export class Io {
   readonly system: System;
   readonly settings: Settings;
-  /** Aborted by the first SIGINT or SIGTERM where the command asked to save; see `main`. */
+  /** Aborted by the first ending signal where the command asked to save; see `main`. */
   readonly interruption: AbortSignal;
   readonly #seen: Set<string>;
   #live = "";

@@ -6,6 +6,7 @@
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { Io } from "./io.ts";
+import { onEndingSignals } from "./signals.ts";
 
 /** Takes text; nothing is final before `commit`. */
 export interface Sink {
@@ -82,23 +83,13 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   };
 }
 
-/** Cleans up before SIGINT or SIGTERM ends the program as if nobody had listened. */
+/** Cleans up before a signal ends the program as if there were no listener. */
 function onSignals(cleanUp: () => void): () => void {
-  const signals = Deno.build.os === "windows"
-    ? ["SIGINT"] as const
-    : ["SIGINT", "SIGTERM"] as const;
-  const listeners = signals.map((signal) => {
-    const listener = () => {
-      cleanUp();
-      release();
-      Deno.kill(Deno.pid, signal);
-    };
-    Deno.addSignalListener(signal, listener);
-    return { signal, listener };
+  const release = onEndingSignals((signal) => {
+    cleanUp();
+    release();
+    Deno.kill(Deno.pid, signal);
   });
-  const release = () => {
-    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
-  };
   return release;
 }
 
