@@ -10,6 +10,7 @@ import { MisuseError } from "../flags/misuse.ts";
 import { VERSION } from "../version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import { isSystemError } from "./write_error.ts";
 import { type EndingSignal, SIGNALS } from "./signals.ts";
 
 /** A signal reached a command that saves; thrown once it has. */
@@ -70,6 +71,10 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
     const message = `Cannot allocate memory: ${oneLine(error.message)}`;
     return { kind: "environment", messages: [message], hints: ["use a smaller batch or model"] };
+  }
+  if (isSystemError(error)) {
+    const message = `the system refused to go on: ${oneLine(error.message)}`;
+    return { kind: "environment", messages: [message], hints: [] };
   }
   const found = error instanceof Error
     ? `${error.name}: ${withCauses(error)}`

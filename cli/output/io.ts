@@ -7,6 +7,7 @@
  * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
 
 /** The streams of a process. */
@@ -188,8 +189,10 @@ export class Io {
     try {
       this.system.write(stream, encoder.encode(text));
     } catch (error) {
-      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-      if (stream === "stdout") throw new ClosedPipeError("stdout was closed", { cause: error });
+      const isClosed = error instanceof Deno.errors.BrokenPipe;
+      if (stream === "stderr" && (isClosed || isSystemError(error))) return;
+      if (!isClosed) throw writeError(stream, error);
+      throw new ClosedPipeError("stdout was closed", { cause: error });
     }
   }
 }
