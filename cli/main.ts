@@ -188,7 +188,9 @@ async function runCommand(
     showPlan(frame.io, invocation, table, lines);
     return exitCode("done");
   }
-  const release = command.savesOnInterrupt ? await interruptOnSignals(controller) : () => {};
+  const { savesOnInterrupt: saves } = command;
+  const catches = typeof saves === "function" ? saves(values) : saves;
+  const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
     const code = await command.run(values, frame.io, invocation);
     controller.signal.throwIfAborted();

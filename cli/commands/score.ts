@@ -1,5 +1,5 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
-import { engineFlags } from "../flags/common.ts";
+import { engineFlags, resumeFlags } from "../flags/common.ts";
 import { modelFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
@@ -28,6 +28,7 @@ export const command = defineCommand({
   flags: {
     ...modelFlags,
     ...engineFlags,
+    ...resumeFlags,
     weights: {
       type: "switch",
       group: "Model",
@@ -36,6 +37,7 @@ export const command = defineCommand({
         "streams were mixed at that token to predict the next.",
     },
   },
+  savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
   async run(values, io, invocation) {
     const { runScore } = await import("../score/run.ts");
     return await runScore(values, io, invocation);

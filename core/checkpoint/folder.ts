@@ -51,7 +51,7 @@ export async function writeFolder<T>(
   const partial = hiddenSibling(path, "partial");
 
   await clearLeftovers(dirname(path));
-  await requireFreeTarget(path, options.replaces);
+  await requireFreeTarget(target, options.replaces);
   let hold: Deno.FsFile | undefined | null;
   try {
     await removeIfExists(partial); // left by a dead process of the same id
@@ -59,7 +59,7 @@ export async function writeFolder<T>(
     hold = await holdFolder(partial);
     const result = await fill(partial);
     options.signal?.throwIfAborted();
-    await requireFreeTarget(path, options.replaces);
+    await requireFreeTarget(target, options.replaces);
     await syncFolder(partial);
     await swap(partial, path);
     await syncFolder(dirname(path));

@@ -4,6 +4,7 @@
  *     config.json     what was asked: tasks, shots, data and model, by which a rerun is recognised
  *     samples.jsonl   one line per answer, appended as they come
  *     scores.jsonl    one line per row: its metrics; while programs are run, those done so far
+ *     stats.jsonl     time and memory of every run so far, the last line of a run counts
  *     results.json    means with standard errors; there once all is scored
  *     .lock           held by the process at work
  *
@@ -23,7 +24,16 @@ import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
 export const CONFIG = "config.json",
   SAMPLES = "samples.jsonl",
   SCORES = "scores.jsonl",
+  STATS = "stats.jsonl",
   RESULTS = "results.json";
+
+/** What one run of the evaluation took so far. */
+export interface RunStats {
+  /** When the run began, which tells it from others. */
+  readonly run: string;
+  readonly seconds: number;
+  readonly peak_rss_bytes: number | null;
+}
 
 /** A folder in use by this process. */
 export class EvalFolder implements Disposable {
@@ -59,7 +69,7 @@ export class EvalFolder implements Disposable {
     try {
       if (begun && !overwrite) await folder.#requireSame(identity);
       else {
-        for (const name of [SAMPLES, SCORES, RESULTS]) {
+        for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await Deno.remove(join(path, name)).catch(ignoreMissing);
         }
         await folder.#write(CONFIG, { schema: "parscale.eval-run/1", ...identity });
@@ -79,6 +89,18 @@ export class EvalFolder implements Disposable {
   /** Scores that are there, likewise. */
   async readScores(): Promise<DocumentScore[]> {
     return parseScores(await this.#readWhole(SCORES));
+  }
+
+  /** What earlier runs took: the last line of each. */
+  async readStats(): Promise<RunStats[]> {
+    const lines = (await this.#readWhole(STATS)).split("\n").filter((line) => line !== "");
+    const runs = lines.map((line): RunStats => JSON.parse(line));
+    return [...new Map(runs.map((stats) => [stats.run, stats])).values()];
+  }
+
+  /** Notes what this run took so far. */
+  appendStats(stats: RunStats): void {
+    this.#append(STATS, stats);
   }
 
   /** Adds a sample; it is out when this returns. */
