@@ -44,6 +44,14 @@ export class MissingInputError extends UsageError {}
 export class ClosedPipeError extends Error {}
 
 const encoder = new TextEncoder();
+/** Longest line and longest text that are read, in characters. */
+const MAX_LINE = 32 << 20, MAX_TEXT = 256 << 20;
+
+function tooLong(path: string, what: string, limit: number): DataError {
+  const name = path === "-" ? "stdin" : `"${path}"`;
+  return new DataError(`${what} of ${name} is longer than ${limit} characters`);
+}
+
 const CLEAR_LINE = "\r\x1b[2K";
 
 /** Streams, environment and settings of one invocation. */
@@ -131,20 +139,36 @@ export class Io {
 
   /** Lines of the file at `path`, or of stdin for `-`, without their ends. */
   async *readLines(path = "-"): AsyncGenerator<string> {
-    let rest = "";
+    let begun: string[] = []; // pieces of a line that reaches beyond its chunk
+    let line = 1, length = 0;
+    const requireShort = (more: number) => {
+      if ((length += more) > MAX_LINE) throw tooLong(path, `line ${line}`, MAX_LINE);
+    };
     for await (const text of this.#decode(path)) {
-      const lines = (rest + text).split("\n");
-      rest = lines.pop()!;
-      for (const line of lines) yield line.replace(/\r$/, "");
+      let start = 0;
+      for (let end; (end = text.indexOf("\n", start)) >= 0; start = end + 1) {
+        requireShort(end - start);
+        begun.push(text.slice(start, end));
+        yield begun.join("").replace(/\r$/, "");
+        begun = [];
+        length = 0;
+        line++;
+      }
+      requireShort(text.length - start);
+      if (start < text.length) begun.push(text.slice(start));
     }
-    if (rest !== "") yield rest.replace(/\r$/, "");
+    if (begun.length > 0) yield begun.join("").replace(/\r$/, "");
   }
 
   /** Whole text of the file at `path`, or of stdin for `-`. */
   async readText(path = "-"): Promise<string> {
-    let text = "";
-    for await (const part of this.#decode(path)) text += part;
-    return text;
+    const parts: string[] = [];
+    let length = 0;
+    for await (const part of this.#decode(path)) {
+      if ((length += part.length) > MAX_TEXT) throw tooLong(path, "the text", MAX_TEXT);
+      parts.push(part);
+    }
+    return parts.join("");
   }
 
   /** Throws where stdin is a terminal; for those who read its bytes themselves. */

@@ -4,13 +4,19 @@
  * Comes in: a path, since a table is read from its end. Goes out: documents, from our columns only. A
  * row group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
-import type { AsyncBuffer, FileMetaData } from "hyparquet";
+import type { AsyncBuffer, Compressors, FileMetaData } from "hyparquet";
 import { readError, readExactlySync } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
 
 /** Unpacked bytes to hold at once; below it a row group is read in one piece. */
 const WINDOW_BYTES = 64 << 20;
+
+/** Most unpacked bytes of one page; writers make pages of about a megabyte. */
+const MAX_PAGE_BYTES = 256 << 20;
+
+/** Most rows of one group, which the library keeps in memory. */
+const MAX_GROUP_ROWS = 1 << 24;
 
 /** Documents of a table. `onChunk` hears of every piece of the file that was read. */
 export async function* readParquet(
@@ -29,13 +35,18 @@ export async function* readTable(
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<unknown> {
   const { parquetMetadataAsync, parquetReadObjects } = await import("hyparquet");
-  const { compressors } = await import("hyparquet-compressors");
+  const compressors = limited((await import("hyparquet-compressors")).compressors);
   using handle = await open(path);
   const file = toBuffer(handle, path, onChunk);
   const metadata = await orDataError(path, () => parquetMetadataAsync(file));
   const columns = choose(columnNames(metadata));
   let rowStart = 0;
   for (const { rows, windows } of groupsOf(metadata, columns)) {
+    if (rows < 0 || rows > MAX_GROUP_ROWS) {
+      throw new DataError(
+        `Cannot read "${path}": found ${rows} rows in a group, expected at most ${MAX_GROUP_ROWS}`,
+      );
+    }
     const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
     while (rowStart < end) {
       const rowEnd = Math.min(end, rowStart + step);
@@ -45,6 +56,19 @@ export async function* readTable(
       rowStart = rowEnd;
     }
   }
+}
+
+/** Refuses pages that say they are huge before memory is taken for them. */
+function limited(compressors: Compressors): Compressors {
+  return Object.fromEntries(
+    Object.entries(compressors).map(([codec, decompress]) => [
+      codec,
+      (input: Uint8Array, length: number) => {
+        if (length > MAX_PAGE_BYTES) throw new Error(`a page of ${length} bytes`);
+        return decompress(input, length);
+      },
+    ]),
+  );
 }
 
 /** Text that is not UTF-8 is refused instead of mended. */
