@@ -8,6 +8,7 @@ import { UsageError } from "../../core/base/errors.ts";
 import { quantizes } from "../../core/runtime/mod.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
 import { checkBlockSize, type OpenedModel, openModel, type OpenOptions } from "../open_model.ts";
+import { visibleLines } from "../output/clean.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
@@ -120,7 +121,10 @@ async function streamText(
   try {
     let last = "";
     for await (const event of decoding.run(prompts)) {
-      if (event.kind === "text") sink.write(last = event.text);
+      if (event.kind === "text") {
+        last = event.text;
+        sink.write(sink.isTerminal ? visibleLines(last) : last);
+      }
       if (event.kind === "failed") throw event.error;
       await turns.give();
       io.interruption.throwIfAborted();

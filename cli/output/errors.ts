@@ -10,6 +10,7 @@ import { MisuseError } from "../flags/misuse.ts";
 import { VERSION } from "../version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import { visible, visibleJson, visibleLines } from "./clean.ts";
 import { isSystemError } from "./write_error.ts";
 import { type EndingSignal, SIGNALS } from "./signals.ts";
 
@@ -31,7 +32,7 @@ export interface ErrorReport {
 }
 
 function oneLine(text: string): string {
-  return text.replace(/\s*\n\s*/g, " ").trim();
+  return visible(text.replace(/\s*\n\s*/g, " ").trim());
 }
 
 /** The message, then its causes after colons, innermost last; nothing is said twice. */
@@ -46,7 +47,7 @@ function withCauses(error: Error): string {
 
 function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof MisuseError) {
-    const messages = error.problems.map((problem) => problem.message);
+    const messages = error.problems.map((problem) => oneLine(problem.message));
     return { kind: error.kind, messages, hints: error.hints };
   }
   if (error instanceof ParscaleError) {
@@ -99,11 +100,17 @@ export function renderError(
 ): string {
   const { code, kind, messages, hints } = reportOf(error);
   if (options.json) {
-    return JSON.stringify({ error: { code, kind, message: messages.join("; "), hints } }) + "\n";
+    const message = messages.join("; ");
+    return visibleJson(JSON.stringify({ error: { code, kind, message, hints } })) + "\n";
   }
   const { paint } = options;
   const lines = messages.map((message) => `${paint.error("error:")} ${message}`);
-  if (hints.length > 0) lines.push("", ...hints.map((hint) => `${paint.hint("hint:")} ${hint}`));
+  if (hints.length > 0) {
+    lines.push(
+      "",
+      ...hints.map((hint) => `${paint.hint("hint:")} ${visible(hint)}`),
+    );
+  }
   if (options.trace && error instanceof Error) {
     lines.push("", ...traces(error));
   }
@@ -111,6 +118,6 @@ export function renderError(
 }
 
 function traces(error: Error): string[] {
-  const own = error.stack ?? error.message;
+  const own = visibleLines(error.stack ?? error.message);
   return error.cause instanceof Error ? [own, "caused by:", ...traces(error.cause)] : [own];
 }

@@ -7,6 +7,7 @@
  * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { guardTerminal, visible, visibleLines } from "./clean.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
 
@@ -117,13 +118,13 @@ export class Io {
     if (this.settings.quiet > 0 || this.#seen.has(message)) return;
     this.#seen.add(message);
     const paint = this.palette("stderr");
-    const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${hint}`;
-    this.writeError(`${paint.warning("warning:")} ${message}${more}\n`);
+    const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${visibleLines(hint)}`;
+    this.writeError(`${paint.warning("warning:")} ${visibleLines(message)}${more}\n`);
   }
 
   /** A line on stderr for the reader's comfort; silent under `-q`. */
   note(message: string): void {
-    if (this.settings.quiet === 0) this.writeError(`${message}\n`);
+    if (this.settings.quiet === 0) this.writeError(`${visibleLines(message)}\n`);
   }
 
   /** A line on stderr under `-v`. */
@@ -133,8 +134,9 @@ export class Io {
 
   /** Shows a line that the next one replaces; for progress on a terminal. Empty removes it. */
   redraw(line: string): void {
-    this.#put("stderr", (this.#live === "" ? "" : CLEAR_LINE) + line);
-    this.#live = line;
+    const shown = visible(line);
+    this.#put("stderr", (this.#live === "" ? "" : CLEAR_LINE) + shown);
+    this.#live = shown;
   }
 
   /** Lines of the file at `path`, or of stdin for `-`, without their ends. */
@@ -211,7 +213,8 @@ export class Io {
   #put(stream: "stdout" | "stderr", text: string): void {
     if (text === "") return;
     try {
-      this.system.write(stream, encoder.encode(text));
+      const shown = this.isTerminal(stream) ? guardTerminal(text) : text;
+      this.system.write(stream, encoder.encode(shown));
     } catch (error) {
       const isClosed = error instanceof Deno.errors.BrokenPipe;
       if (stream === "stderr" && (isClosed || isSystemError(error))) return;

@@ -6,6 +6,7 @@
  * written to as they are.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { guardTerminal } from "./clean.ts";
 import type { Io } from "./io.ts";
 import { onEndingSignals } from "./signals.ts";
 import { writeError } from "./write_error.ts";
@@ -109,7 +110,8 @@ function openDevice(path: string): Sink {
     open = false;
   };
   const isTerminal = file.isTerminal();
-  return { isTerminal, write: (text) => writeAll(file, text, path), commit: close, abandon: close };
+  const write = (text: string) => writeAll(file, isTerminal ? guardTerminal(text) : text, path);
+  return { isTerminal, write, commit: close, abandon: close };
 }
 
 function writeAll(file: Deno.FsFile, text: string, path: string): void {
