@@ -2,8 +2,8 @@
  * Runs another parscale command in a process of its own that ends when this one does.
  *
  * The child's stdin is a pipe that nothing is written to: it ends with this process, however that
- * ends, and the child then saves and ends as if by SIGTERM. A signal that reaches this process is
- * passed on as SIGTERM.
+ * ends, and the child with it. A signal that reaches this process is passed on as SIGTERM, so that the
+ * child can save.
  */
 import type { Io } from "./output/io.ts";
 
@@ -23,6 +23,7 @@ export async function runOwn(
     : ["run", "-A", "--node-modules-dir=manual", new URL("../mod.ts", import.meta.url).pathname];
   const child = new Deno.Command(Deno.execPath(), {
     args: [...program, CHILD_ARGUMENT, ...args],
+    env: { DENO_NO_UPDATE_CHECK: "1" },
     stdin: "piped",
     stdout: "piped",
     stderr: "inherit",
@@ -64,6 +65,6 @@ export async function endWithParent(): Promise<void> {
   } catch {
     // A pipe that cannot be read has ended too.
   }
-  Deno.kill(Deno.pid, "SIGTERM");
-  setTimeout(() => Deno.kill(Deno.pid, "SIGKILL"), GRACE_MS);
+  // Not by an exit, which would wait for computing threads; what is finished is on the disk.
+  Deno.kill(Deno.pid, "SIGKILL");
 }

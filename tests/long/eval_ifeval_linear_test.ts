@@ -8,7 +8,7 @@ import {
   checkResponse,
   type Instruction,
   loadLanguageTools,
-} from "../../core/eval/ifeval/mod.ts";
+} from "../../core/eval/grading/ifeval/mod.ts";
 
 const tools = await loadLanguageTools();
 const CASES = new URL("../../fixtures/golden/eval/cases_ifeval_checkers.jsonl", import.meta.url);

@@ -1,7 +1,8 @@
 /** A small file that unpacks to gigabytes is refused while it is read, whatever the format. */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { DataError } from "../../core/base/errors.ts";
+import { readDocuments } from "../../core/data/read.ts";
 import { environment, withScratch } from "../cli/run.ts";
 import { captureIo } from "./capture_io.ts";
 
@@ -89,3 +90,26 @@ Deno.test("rows on stdin: a line is limited while it is read, the next ones are 
   assert(error instanceof DataError);
   assertEquals(error.message, `line 2 of stdin is longer than ${LIMIT} characters`);
 });
+
+Deno.test("an object among tokens is bad data, whatever it says when it is converted", () =>
+  withScratch(async (folder) => {
+    for (const value of ['{"toString":1,"__proto__":null}', '"1"', "[1]", "null", "true"]) {
+      const path = `${folder}/rows.jsonl`;
+      Deno.writeTextFileSync(path, `{"tokens":[1,${value},3]}\n`);
+      const error = await Array.fromAsync(readDocuments(path)).catch((error) => error);
+      assert(error instanceof DataError, `${value}: ${error}`);
+      assertStringIncludes(error.message, 'in "tokens", expected integers');
+    }
+  }));
+
+Deno.test("a Parquet column that is not in its schema is bad data, and fails nobody else", () =>
+  withScratch(async (folder) => {
+    const table = Deno.readFileSync(new URL("../../fixtures/data/tokens.parquet", import.meta.url));
+    const text = new TextDecoder("latin1").decode(table);
+    const at = text.lastIndexOf("element");
+    const path = `${folder}/table.parquet`;
+    Deno.writeFileSync(path, table.with(at, 0x22));
+    const error = await Array.fromAsync(readDocuments(path)).catch((error) => error);
+    assert(error instanceof DataError, `${error}`);
+    assertStringIncludes(error.message, "a column that is not in its schema");
+  }));
