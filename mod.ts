@@ -57,7 +57,10 @@ if (import.meta.main) {
     await (await import("./core/eval/sandbox/child.ts")).serve();
   } else {
     const { runProcess } = await import("./cli/main.ts").catch(refuse);
-    await runProcess();
+    // A process that another parscale process started; see cli/own_process.ts.
+    const isChild = Deno.args[0] === "--child";
+    if (isChild) void (await import("./cli/own_process.ts")).endWithParent();
+    await runProcess(Deno.args.slice(isChild ? 1 : 0));
   }
 }
 

@@ -23,6 +23,7 @@ import {
   processSystem,
   type Settings,
 } from "./output/io.ts";
+import { onEndingSignals, respectNohup, SIGNALS } from "./output/signals.ts";
 import { VERSION } from "./version.ts";
 
 /** What the top-level catch must know before, and possibly without, a resolved command line. */
@@ -187,7 +188,9 @@ async function runCommand(
     showPlan(frame.io, invocation, table, lines);
     return exitCode("done");
   }
-  const release = command.savesOnInterrupt ? await interruptOnSignals(controller) : () => {};
+  const { savesOnInterrupt: saves } = command;
+  const catches = typeof saves === "function" ? saves(values) : saves;
+  const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
     const code = await command.run(values, frame.io, invocation);
     controller.signal.throwIfAborted();
@@ -200,32 +203,27 @@ async function runCommand(
 /** The first signal lets the command save; the second ends the program at once. */
 async function interruptOnSignals(controller: AbortController): Promise<() => void> {
   const { Interrupted } = await import("./output/errors.ts");
-  const listeners = (["SIGINT", "SIGTERM"] as const).map((signal) => {
-    const listener = () => {
-      if (controller.signal.aborted) {
-        Deno.exit(exitCode(signal === "SIGINT" ? "interrupted" : "terminated"));
-      }
-      controller.abort(new Interrupted(signal));
-    };
-    Deno.addSignalListener(signal, listener);
-    return { signal, listener };
+  return onEndingSignals((signal) => {
+    if (controller.signal.aborted) Deno.exit(exitCode(SIGNALS[signal].kind));
+    controller.abort(new Interrupted(signal));
   });
-  return () => {
-    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
-  };
 }
 
 /**
- * Runs the process's own arguments and ends it. An error that nobody waited for ends it too, in our
+ * Runs a command line and ends the process with its exit code. An error that nobody waited for ends it too, in our
  * words and not in the runtime's.
  */
-export async function runProcess(registry: readonly CommandEntry[] = commands): Promise<never> {
+export async function runProcess(
+  args: readonly string[],
+  registry: readonly CommandEntry[] = commands,
+): Promise<never> {
+  respectNohup();
   const io = new Io(processSystem());
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();
-    Deno.exit(await tell(error, openFrame(Deno.args, io, registry)));
+    Deno.exit(await tell(error, openFrame(args, io, registry)));
   };
   globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
   globalThis.addEventListener("error", (event) => void end(event, event.error));
-  Deno.exit(await main(Deno.args, io, registry));
+  Deno.exit(await main(args, io, registry));
 }

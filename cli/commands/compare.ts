@@ -35,6 +35,7 @@ export const command = defineCommand({
     },
   ],
   flags: compareFlags,
+  savesOnInterrupt: true,
   async plan(values) {
     if (values.arguments.length > 0) return [];
     const { planMethods } = await import("../compare/methods.ts");

@@ -37,9 +37,10 @@ export interface CommandDefinition<F extends FlagTable> {
   /**
    * Set by commands that save when interrupted: `io.interruption` aborts, and the command throws
    * `Interrupted` once it has saved. Their loops must yield to the event loop for this to be seen.
-   * All other commands die by the signal itself, even in the middle of a long computation.
+   * All other commands die by the signal itself, even in the middle of a long computation. A function
+   * decides by the flags.
    */
-  readonly savesOnInterrupt?: boolean;
+  readonly savesOnInterrupt?: boolean | ((values: CommandValues<F>) => boolean);
   /** Lines for `--dry-run`: what `run` would do. May read files, writes nothing. */
   plan?(values: CommandValues<F>, io: Io): Promise<readonly string[]>;
   /** Does the work; a number is the exit code, nothing is 0. */

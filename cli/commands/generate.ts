@@ -1,5 +1,5 @@
 /** `parscale generate`: prompts in, completions out. */
-import { engineFlags } from "../flags/common.ts";
+import { engineFlags, resumeFlags } from "../flags/common.ts";
 import { modelFlags, quantizeFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
@@ -168,7 +168,9 @@ export const command = defineCommand({
     },
     ...quantizeFlags,
     ...engineFlags,
+    ...resumeFlags,
   },
+  savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
   async run(values, io, invocation) {
     const { runGenerate } = await import("../generate/run.ts");
     return await runGenerate(values, io, invocation);

@@ -1,5 +1,5 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
-import { engineFlags } from "../flags/common.ts";
+import { engineFlags, resumeFlags } from "../flags/common.ts";
 import { modelFlags, quantizeFlags } from "../open_model.ts";
 import { defineCommand } from "./define.ts";
 
@@ -29,6 +29,7 @@ export const command = defineCommand({
     ...modelFlags,
     ...engineFlags,
     ...quantizeFlags,
+    ...resumeFlags,
     "stream-weights": {
       type: "switch",
       group: "Model",
@@ -37,6 +38,7 @@ export const command = defineCommand({
         "streams were mixed at that token to predict the next.",
     },
   },
+  savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
   async run(values, io, invocation) {
     const { runScore } = await import("../score/run.ts");
     return await runScore(values, io, invocation);

@@ -7,7 +7,9 @@ import { isObject, type JsonObject, readJsonObject, statIfExists } from "../../c
 import type { DocumentScore } from "../../core/eval/harness/results.ts";
 import { DataError, errorFrom, UsageError } from "../../core/base/errors.ts";
 import { EXIT_CODES } from "../output/exit_codes.ts";
+import { Interrupted } from "../output/errors.ts";
 import type { Io } from "../output/io.ts";
+import { runOwn } from "../own_process.ts";
 import type { CompareValues } from "./values.ts";
 
 /** One way to spend compute on an answer. */
@@ -208,17 +210,10 @@ async function timeAnswers(
 
 /** Runs `parscale eval` and returns what it printed; its progress is shown as our own. */
 async function runChild(args: readonly string[], values: CompareValues, io: Io): Promise<string> {
-  const program = Deno.build.standalone
-    ? []
-    : ["run", "-A", "--node-modules-dir=manual", new URL("../../mod.ts", import.meta.url).pathname];
   const quiet = values.quiet > 0 || io.settings.quiet > 0 ? ["-q"] : [];
-  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
-    args: [...program, "eval", ...args, ...quiet],
-    stdout: "piped",
-    stderr: "inherit",
-    stdin: "null",
-  }).output();
-  if (code === 0) return new TextDecoder().decode(stdout);
+  const { code, stdout } = await runOwn(["eval", ...args, ...quiet], io);
+  if (io.interruption.aborted) throw interrupted(values, io);
+  if (code === 0) return stdout;
   const kind = EXIT_CODES.find((row) => row.code === code)?.kind;
   throw errorFrom({
     kind: kind === "usage" || kind === "data" || kind === "numerical" ? kind : "environment",
@@ -227,4 +222,11 @@ async function runChild(args: readonly string[], values: CompareValues, io: Io):
     }\` to end with ${code}, expected 0`,
     hints: ["its own error stands above"],
   });
+}
+
+function interrupted({ out }: CompareValues, io: Io): Interrupted {
+  const { signal } = io.interruption.reason as Interrupted;
+  const kept = `finished answers are in ${out}; run the same command again to continue`;
+  const hint = out === undefined ? "pass --out to keep answers when a comparison is ended" : kept;
+  return new Interrupted(signal, [hint]);
 }

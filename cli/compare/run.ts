@@ -1,6 +1,7 @@
 /** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
 import { UsageError } from "../../core/base/errors.ts";
 import { selectTasks } from "../eval/select.ts";
+import { visible } from "../output/clean.ts";
 import type { Invocation } from "../output/document.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
@@ -21,7 +22,10 @@ export async function runCompare(
   using report = openReport(io, invocation, { schema: "parscale.compare/1" });
   for (const row of isTable ? paperRows(comparisons) : comparisons.map(rowOf)) report.row(row);
   await report.finish();
-  if (invocation.format === "table") io.write(conclusions(comparisons).join("\n") + "\n");
+  if (invocation.format === "table") {
+    const text = conclusions(comparisons).map(visible).join("\n");
+    io.write(text + "\n");
+  }
   const worse = comparisons.filter(({ method, against }) =>
     method.kind === "parscale" && against && against.high < 0
   );

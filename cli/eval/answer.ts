@@ -1,7 +1,7 @@
 /**
  * Lets the model answer what is not answered yet, writing each sample down as it comes.
  */
-import type { EvalFolder } from "../../core/eval/harness/eval_folder.ts";
+import type { EvalFolder, RunStats } from "../../core/eval/harness/eval_folder.ts";
 import type { PlannedDocument } from "../../core/eval/harness/predict.ts";
 import type { Sample } from "../../core/eval/harness/samples.ts";
 import { DataError } from "../../core/base/errors.ts";
@@ -68,7 +68,7 @@ function quantizationOf({ quantize, blockSize }: EvalValues): JsonObject {
   return quantize === "none" ? {} : { quantize, block_size: blockSize ?? null };
 }
 
-/** What answering took; of this run alone, where it went on from another. */
+/** What answering took, over all runs of an evaluation that was resumed. */
 export interface AnsweringStats {
   readonly samples: number;
   readonly seconds: number;
@@ -95,6 +95,7 @@ export async function answer(
   const { predict } = await import("../../core/eval/harness/predict.ts");
   const { sampleKey } = await import("../../core/eval/harness/samples.ts");
   const samples = await folder?.readSamples() ?? [];
+  const earlier = await folder?.readStats() ?? [];
   const temperatures = temperaturesOf(values);
   const plan = await planDocuments(prepared, values.chat ? model : undefined);
   const hashes = new Map(
@@ -128,25 +129,62 @@ export async function answer(
     maxTokens: values.maxTokens,
     batch: await batchSize(values, model, plan),
   };
-  const began = io.system.now();
-  let tokens = 0;
+  using clock = new StatsClock(io, folder);
   for await (const sample of predict(model, plan, options, (key) => done.has(key))) {
     samples.push(sample);
     folder?.append(sample);
     progress.add(sample);
-    if (sample.text !== undefined) tokens += sample.tokens ?? 0;
+    clock.note();
     // Lets a signal arrive where the model never waits.
     await new Promise((resolve) => setTimeout(resolve, 0));
     if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
   }
   warnAboutTruncation(model, io);
-  const stats = {
-    samples: samples.length - done.size,
-    seconds: (io.system.now() - began) / 1000,
-    new_tokens: tokens,
-    peak_rss_bytes: peakMemory(),
-  };
+  const { seconds, peak } = addUp([...earlier, clock.stats()]);
+  const tokens = samples.reduce(
+    (sum, { text, tokens = 0 }) => text === undefined ? sum : sum + tokens,
+    0,
+  );
+  const stats = { samples: samples.length, seconds, new_tokens: tokens, peak_rss_bytes: peak };
   return { samples, stats };
+}
+
+/** Milliseconds between two notes of what a run took. */
+const NOTE_MS = 1000;
+
+/** Measures this run, and writes it down often enough that a kill loses little. */
+class StatsClock implements Disposable {
+  readonly #run = new Date().toISOString();
+  readonly #began: number;
+  #noted = -Infinity;
+
+  constructor(readonly io: Io, readonly folder: EvalFolder | undefined) {
+    this.#began = io.system.now();
+  }
+
+  stats(): RunStats {
+    const seconds = (this.io.system.now() - this.#began) / 1000;
+    return { run: this.#run, seconds, peak_rss_bytes: peakMemory() };
+  }
+
+  note(): void {
+    if (!this.folder || this.io.system.now() - this.#noted < NOTE_MS) return;
+    this.#noted = this.io.system.now();
+    this.folder.appendStats(this.stats());
+  }
+
+  /** The last note, whatever ended the run; one without a sample leaves none. */
+  [Symbol.dispose](): void {
+    if (this.#noted > -Infinity) this.folder?.appendStats(this.stats());
+  }
+}
+
+function addUp(runs: readonly RunStats[]): { seconds: number; peak: number | null } {
+  const peaks = runs.map(({ peak_rss_bytes: peak }) => peak).filter((peak) => peak !== null);
+  return {
+    seconds: runs.reduce((sum, { seconds }) => sum + seconds, 0),
+    peak: peaks.length === 0 ? null : peaks.reduce((a, b) => Math.max(a, b)),
+  };
 }
 
 function peakMemory(): number | null {

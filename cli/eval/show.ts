@@ -1,6 +1,7 @@
 /** `parscale eval show`: the exact prompts of a task, one row per request. */
 import type { Document, Request } from "../../core/eval/harness/documents.ts";
 import { UsageError } from "../../core/base/errors.ts";
+import { visibleLines } from "../output/clean.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
@@ -40,8 +41,10 @@ export async function showPrompts(
   for (const { task, documents } of prepared) {
     for (const { document, requests: plain } of documents) {
       const requests = render ? await requestsOf(document, render) : plain;
-      if (isTable) io.write(readable(task.name, document, requests));
-      else for (const request of requests) report.row(rowOf(document, request));
+      if (isTable) {
+        const text = readable(task.name, document, requests);
+        io.write(io.isTerminal("stdout") ? visibleLines(text) : text);
+      } else for (const request of requests) report.row(rowOf(document, request));
     }
   }
   if (!isTable) await report.finish();

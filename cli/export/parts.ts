@@ -37,7 +37,8 @@ export async function writeExport(
   const kind = matrixKind(quantize);
   const matrices = kind === "f32" ? { kind } : { kind, block: blockSize };
   const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
-  return await writeFolder(values.out, { overwrite: values.overwrite }, async (folder) => {
+  const replaces = values.overwrite ? "export" : undefined;
+  return await writeFolder(values.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
     const written = await exportPrograms(folder, programs, tensors, {
       matrices,

@@ -129,6 +129,19 @@ export const commonFlags = {
   },
 } as const satisfies FlagTable;
 
+/** For commands that keep finished rows beside `--out`. */
+export const resumeFlags = {
+  resume: {
+    type: "switch",
+    group: "Result",
+    configurable: false,
+    summary: "Resume the interrupted run of --out",
+    details:
+      "While rows are computed, those that are finished are kept in FILE.partial. The same " +
+      "command with --resume computes the others; the result is that of an unbroken run.",
+  },
+} as const satisfies FlagTable;
+
 /** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */
 export const OTHER_GPUS = [
   "cuda:1",

@@ -6,17 +6,20 @@
  */
 import { UsageError } from "../../core/base/errors.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
-import { openModel, type OpenOptions } from "../open_model.ts";
+import { type OpenedModel, openModel, type OpenOptions } from "../open_model.ts";
+import { visibleLines } from "../output/clean.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
-import { openReport, type Report } from "../output/report.ts";
+import { RowWriter, Turns } from "../output/row_writer.ts";
 import { openSink } from "../output/sink.ts";
 import { type Prompt, type PromptSource, readPrompts } from "../prompts.ts";
 import { failureOf } from "../rows.ts";
 
 /** Flags of `generate` that matter here. */
-export interface GenerateValues extends OpenOptions, PromptSource, DecodingValues {}
+export interface GenerateValues extends OpenOptions, PromptSource, DecodingValues {
+  readonly resume: boolean;
+}
 
 /** Runs the command; the number is its exit code. */
 export async function runGenerate(
@@ -40,25 +43,34 @@ export async function runGenerate(
 
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
-    using report = openRows(io, invocation, model.device);
-    return await writeRows(decoding.run(read), values.numReturn > 1, undefined, io, report);
+    using rows = await openRows(values, io, invocation, model);
+    return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows);
   }
   const prompts = await Array.fromAsync(read);
   const all = async function* () {
     yield* prompts;
   };
-  if (format === "table" && prompts.length === 1 && values.numReturn === 1 && tokenizer) {
+  const isText = format === "table" && prompts.length === 1 && values.numReturn === 1;
+  if (isText && tokenizer && !values.resume) {
     return await streamText(decoding, all(), io, invocation);
   }
-  using report = openRows(io, invocation, model.device);
-  return await writeRows(decoding.run(all()), values.numReturn > 1, prompts.length, io, report);
+  using rows = await openRows(values, io, invocation, model);
+  return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows);
 }
 
-function openRows(io: Io, invocation: Invocation, device: string): Report {
-  return openReport(io, invocation, {
+async function openRows(
+  { resume }: GenerateValues,
+  io: Io,
+  invocation: Invocation,
+  { checkpoint, device }: OpenedModel,
+): Promise<RowWriter> {
+  const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
+  return new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
     columns: [{ key: "id" }, { key: "finish_reason" }, { key: "text" }, { key: "error" }],
+    resume,
+    identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
 }
 
@@ -109,11 +121,17 @@ async function streamText(
   { out, overwrite }: Invocation,
 ): Promise<number> {
   const sink = openSink(io, out, overwrite);
+  const turns = new Turns();
   try {
     let last = "";
     for await (const event of decoding.run(prompts)) {
-      if (event.kind === "text") sink.write(last = event.text);
+      if (event.kind === "text") {
+        last = event.text;
+        sink.write(sink.isTerminal ? visibleLines(last) : last);
+      }
       if (event.kind === "failed") throw event.error;
+      await turns.give();
+      io.interruption.throwIfAborted();
     }
     if (!last.endsWith("\n")) sink.write("\n");
     sink.commit();
@@ -123,43 +141,38 @@ async function streamText(
   return 0;
 }
 
-/** Writes prompts, which may have `several` sequences each, in input order; 1 when some failed. */
+/** Writes prompts, which may have `several` sequences each; the number is the exit code. */
 async function writeRows(
-  events: ReturnType<Decoding["run"]>,
+  decoding: Decoding,
+  prompts: AsyncIterable<Prompt>,
   several: boolean,
   total: number | undefined,
   io: Io,
-  report: Report,
+  rows: RowWriter,
 ): Promise<number> {
   using progress = startProgress(io, { label: "Generating", unit: "rows", total });
-  const rows = new Map<number, readonly Record<string, unknown>[]>();
-  const nested = several && ["json", "jsonl"].includes(report.invocation.format);
-  let failed = 0;
-  let written = 0;
-  for await (const event of events) {
+  const nested = several && ["json", "jsonl"].includes(rows.invocation.format);
+  const turns = new Turns();
+  const isDone = (at: number, prompt: Prompt) => rows.has(at, prompt);
+  for await (const event of decoding.run(rows.untilInterrupted(prompts), isDone)) {
     const { kind, at, prompt } = event;
-    if (kind === "failed") {
-      failed++;
-      rows.set(at, [{ id: prompt.id, error: failureOf(event.error) }]);
-    }
+    if (kind === "failed") rows.add(at, prompt, [{ id: prompt.id, error: failureOf(event.error) }]);
     if (kind === "done") {
       const { sequences } = event;
-      rows.set(
+      rows.add(
         at,
+        prompt,
         nested
           ? [{ id: prompt.id, sequences, stats: statsOf(prompt, sequences) }]
           : sequences.map((one) => ({ id: prompt.id, ...one, stats: statsOf(prompt, [one]) })),
       );
     }
-    for (let next; (next = rows.get(written)); written++) {
-      rows.delete(written);
-      for (const row of next) report.row(row);
-      progress.update(written + 1);
-    }
+    if (kind !== "text") progress.update(rows.done);
+    await turns.give();
+    rows.throwIfInterrupted();
   }
-  if (written === 0) io.warn("there are no prompts in the input");
-  await report.finish();
-  return failed > 0 ? 1 : 0;
+  if (rows.done === 0) io.warn("there are no prompts in the input");
+  return await rows.finish();
 }
 
 function statsOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, number> {

@@ -29,6 +29,9 @@ export type SequenceEvent =
     | { readonly kind: "failed"; readonly error: unknown }
   );
 
+/** Whether the prompt at a position of the input is to be passed over. */
+export type IsDone = (at: number, prompt: Prompt) => boolean;
+
 /** Flags that decide how a prompt is continued. */
 export interface DecodingValues {
   readonly batch: number;
@@ -81,12 +84,20 @@ export class Decoding {
     this.#eos = values.ignoreEos ? [] : own;
   }
 
-  /** Continues all prompts, each `numReturn` times. */
-  run(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
-    return this.#values.numBeams > 1 ? this.#search(prompts) : this.#sample(prompts);
+  /** Continues all prompts, each `numReturn` times, but for those that were continued before. */
+  run(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone = () => false,
+  ): AsyncGenerator<SequenceEvent> {
+    return this.#values.numBeams > 1
+      ? this.#search(prompts, isDone)
+      : this.#sample(prompts, isDone);
   }
 
-  async *#sample(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
+  async *#sample(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone,
+  ): AsyncGenerator<SequenceEvent> {
     const { generate } = await import("../../core/generate/generate.ts");
     const { RandomStream } = await import("../../core/base/random.ts");
     const { TextStream } = await import("../../core/generate/text_stream.ts");
@@ -94,24 +105,26 @@ export class Decoding {
     const tokenizer = this.#tokenizer;
     const open = new Map<number, Open>();
     const requests = async function* (this: Decoding): AsyncGenerator<GenerationRequest> {
-      let at = 0;
+      let at = -1;
       let index = 0;
       for await (const prompt of prompts) {
+        at++;
+        if (isDone(at, prompt)) continue;
         const samples: Samples = { sequences: [], missing: values.numReturn };
-        for (let place = 0; place < values.numReturn; place++, index++) {
+        for (let place = 0; place < values.numReturn; place++) {
           const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
           const stream = decoder && new TextStream(decoder, values.stop);
-          open.set(index, { at, samples, place, prompt, stream, tokens: [] });
+          open.set(index++, { at, samples, place, prompt, stream, tokens: [] });
           yield {
             tokens: prompt.tokens,
             maxTokens: values.maxTokens,
             sampling: values,
-            random: new RandomStream(values.seed, index),
+            // By the place in the input, whatever was done before.
+            random: new RandomStream(values.seed, at * values.numReturn + place),
             eosTokenIds: this.#eos,
             shouldStop: (token) => stream?.push(token) ?? false,
           };
         }
-        at++;
       }
     }.call(this);
     const failed = new Set<number>();
@@ -139,7 +152,10 @@ export class Decoding {
     }
   }
 
-  async *#search(prompts: AsyncIterable<Prompt>): AsyncGenerator<SequenceEvent> {
+  async *#search(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone,
+  ): AsyncGenerator<SequenceEvent> {
     const { beamSearch } = await import("../../core/generate/beam_search.ts");
     const { numBeams, numReturn, maxTokens, lengthPenalty, earlyStopping } = this.#values;
     const options: BeamOptions = {
@@ -153,6 +169,7 @@ export class Decoding {
     let at = -1;
     for await (const prompt of prompts) {
       at++;
+      if (isDone(at, prompt)) continue;
       try {
         const results = await beamSearch(this.#model.engine, prompt.tokens, options);
         const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));

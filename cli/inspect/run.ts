@@ -2,6 +2,7 @@
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { requireContext } from "../context.ts";
 import { openModel, type OpenOptions } from "../open_model.ts";
+import { visibleLines } from "../output/clean.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
@@ -162,7 +163,8 @@ async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
         `Cannot use "--detokenize": found "${detokenize}", expected token ids separated by commas`,
       );
     }
-    io.write(tokenizer.decode(ids.map(Number)) + "\n");
+    const text = tokenizer.decode(ids.map(Number));
+    io.write((io.isTerminal("stdout") ? visibleLines(text) : text) + "\n");
   }
 }
 

@@ -10,12 +10,15 @@ import { MisuseError } from "../flags/misuse.ts";
 import { VERSION } from "../version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import { visible, visibleJson, visibleLines } from "./clean.ts";
+import { isSystemError } from "./write_error.ts";
+import { type EndingSignal, SIGNALS } from "./signals.ts";
 
-/** SIGINT or SIGTERM reached a command that saves; thrown once it has. */
+/** A signal reached a command that saves; thrown once it has. */
 export class Interrupted extends Error {
   /** `hints` tell how to go on, for instance the resume command. */
-  constructor(readonly signal: "SIGINT" | "SIGTERM", readonly hints: readonly string[] = []) {
-    super(signal === "SIGINT" ? "Interrupted" : "Terminated");
+  constructor(readonly signal: EndingSignal, readonly hints: readonly string[] = []) {
+    super(SIGNALS[signal].word);
   }
 }
 
@@ -29,7 +32,7 @@ export interface ErrorReport {
 }
 
 function oneLine(text: string): string {
-  return text.replace(/\s*\n\s*/g, " ").trim();
+  return visible(text.replace(/\s*\n\s*/g, " ").trim());
 }
 
 /** The message, then its causes after colons, innermost last; nothing is said twice. */
@@ -44,15 +47,14 @@ function withCauses(error: Error): string {
 
 function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof MisuseError) {
-    const messages = error.problems.map((problem) => problem.message);
+    const messages = error.problems.map((problem) => oneLine(problem.message));
     return { kind: error.kind, messages, hints: error.hints };
   }
   if (error instanceof ParscaleError) {
     return { kind: error.kind, messages: [withCauses(error)], hints: error.hints };
   }
   if (error instanceof Interrupted) {
-    const kind = error.signal === "SIGINT" ? "interrupted" : "terminated";
-    return { kind, messages: [error.message], hints: error.hints };
+    return { kind: SIGNALS[error.signal].kind, messages: [error.message], hints: error.hints };
   }
   if (error instanceof Deno.errors.NotCapable) {
     const message = `Cannot run: found no permission, ${oneLine(error.message).split(",")[0]}`;
@@ -70,6 +72,10 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
     const message = `Cannot allocate memory: ${oneLine(error.message)}`;
     return { kind: "environment", messages: [message], hints: ["use a smaller batch or model"] };
+  }
+  if (isSystemError(error)) {
+    const message = `the system refused to go on: ${oneLine(error.message)}`;
+    return { kind: "environment", messages: [message], hints: [] };
   }
   const found = error instanceof Error
     ? `${error.name}: ${withCauses(error)}`
@@ -94,11 +100,17 @@ export function renderError(
 ): string {
   const { code, kind, messages, hints } = reportOf(error);
   if (options.json) {
-    return JSON.stringify({ error: { code, kind, message: messages.join("; "), hints } }) + "\n";
+    const message = messages.join("; ");
+    return visibleJson(JSON.stringify({ error: { code, kind, message, hints } })) + "\n";
   }
   const { paint } = options;
   const lines = messages.map((message) => `${paint.error("error:")} ${message}`);
-  if (hints.length > 0) lines.push("", ...hints.map((hint) => `${paint.hint("hint:")} ${hint}`));
+  if (hints.length > 0) {
+    lines.push(
+      "",
+      ...hints.map((hint) => `${paint.hint("hint:")} ${visible(hint)}`),
+    );
+  }
   if (options.trace && error instanceof Error) {
     lines.push("", ...traces(error));
   }
@@ -106,6 +118,6 @@ export function renderError(
 }
 
 function traces(error: Error): string[] {
-  const own = error.stack ?? error.message;
+  const own = visibleLines(error.stack ?? error.message);
   return error.cause instanceof Error ? [own, "caused by:", ...traces(error.cause)] : [own];
 }

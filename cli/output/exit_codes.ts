@@ -31,7 +31,7 @@ export const EXIT_CODES = [
   },
   { code: 70, kind: "defect", meaning: "a defect in parscale; please report it" },
   { code: 130, kind: "interrupted", meaning: "interrupted (SIGINT)" },
-  { code: 143, kind: "terminated", meaning: "terminated (SIGTERM)" },
+  { code: 143, kind: "terminated", meaning: "terminated (SIGTERM, SIGHUP)" },
 ] as const;
 
 /** Why the program ended. */

@@ -7,6 +7,8 @@
  * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { guardTerminal, visible, visibleLines } from "./clean.ts";
+import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
 
 /** The streams of a process. */
@@ -43,13 +45,21 @@ export class MissingInputError extends UsageError {}
 export class ClosedPipeError extends Error {}
 
 const encoder = new TextEncoder();
+/** Longest line and longest text that are read, in characters. */
+const MAX_LINE = 32 << 20, MAX_TEXT = 256 << 20;
+
+function tooLong(path: string, what: string, limit: number): DataError {
+  const name = path === "-" ? "stdin" : `"${path}"`;
+  return new DataError(`${what} of ${name} is longer than ${limit} characters`);
+}
+
 const CLEAR_LINE = "\r\x1b[2K";
 
 /** Streams, environment and settings of one invocation. */
 export class Io {
   readonly system: System;
   readonly settings: Settings;
-  /** Aborted by the first SIGINT or SIGTERM where the command asked to save; see `main`. */
+  /** Aborted by the first ending signal where the command asked to save; see `main`. */
   readonly interruption: AbortSignal;
   readonly #seen: Set<string>;
   #live = "";
@@ -108,13 +118,13 @@ export class Io {
     if (this.settings.quiet > 0 || this.#seen.has(message)) return;
     this.#seen.add(message);
     const paint = this.palette("stderr");
-    const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${hint}`;
-    this.writeError(`${paint.warning("warning:")} ${message}${more}\n`);
+    const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${visibleLines(hint)}`;
+    this.writeError(`${paint.warning("warning:")} ${visibleLines(message)}${more}\n`);
   }
 
   /** A line on stderr for the reader's comfort; silent under `-q`. */
   note(message: string): void {
-    if (this.settings.quiet === 0) this.writeError(`${message}\n`);
+    if (this.settings.quiet === 0) this.writeError(`${visibleLines(message)}\n`);
   }
 
   /** A line on stderr under `-v`. */
@@ -124,26 +134,43 @@ export class Io {
 
   /** Shows a line that the next one replaces; for progress on a terminal. Empty removes it. */
   redraw(line: string): void {
-    this.#put("stderr", (this.#live === "" ? "" : CLEAR_LINE) + line);
-    this.#live = line;
+    const shown = visible(line);
+    this.#put("stderr", (this.#live === "" ? "" : CLEAR_LINE) + shown);
+    this.#live = shown;
   }
 
   /** Lines of the file at `path`, or of stdin for `-`, without their ends. */
   async *readLines(path = "-"): AsyncGenerator<string> {
-    let rest = "";
+    let begun: string[] = []; // pieces of a line that reaches beyond its chunk
+    let line = 1, length = 0;
+    const requireShort = (more: number) => {
+      if ((length += more) > MAX_LINE) throw tooLong(path, `line ${line}`, MAX_LINE);
+    };
     for await (const text of this.#decode(path)) {
-      const lines = (rest + text).split("\n");
-      rest = lines.pop()!;
-      for (const line of lines) yield line.replace(/\r$/, "");
+      let start = 0;
+      for (let end; (end = text.indexOf("\n", start)) >= 0; start = end + 1) {
+        requireShort(end - start);
+        begun.push(text.slice(start, end));
+        yield begun.join("").replace(/\r$/, "");
+        begun = [];
+        length = 0;
+        line++;
+      }
+      requireShort(text.length - start);
+      if (start < text.length) begun.push(text.slice(start));
     }
-    if (rest !== "") yield rest.replace(/\r$/, "");
+    if (begun.length > 0) yield begun.join("").replace(/\r$/, "");
   }
 
   /** Whole text of the file at `path`, or of stdin for `-`. */
   async readText(path = "-"): Promise<string> {
-    let text = "";
-    for await (const part of this.#decode(path)) text += part;
-    return text;
+    const parts: string[] = [];
+    let length = 0;
+    for await (const part of this.#decode(path)) {
+      if ((length += part.length) > MAX_TEXT) throw tooLong(path, "the text", MAX_TEXT);
+      parts.push(part);
+    }
+    return parts.join("");
   }
 
   /** Throws where stdin is a terminal; for those who read its bytes themselves. */
@@ -186,10 +213,13 @@ export class Io {
   #put(stream: "stdout" | "stderr", text: string): void {
     if (text === "") return;
     try {
-      this.system.write(stream, encoder.encode(text));
+      const shown = this.isTerminal(stream) ? guardTerminal(text) : text;
+      this.system.write(stream, encoder.encode(shown));
     } catch (error) {
-      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-      if (stream === "stdout") throw new ClosedPipeError("stdout was closed", { cause: error });
+      const isClosed = error instanceof Deno.errors.BrokenPipe;
+      if (stream === "stderr" && (isClosed || isSystemError(error))) return;
+      if (!isClosed) throw writeError(stream, error);
+      throw new ClosedPipeError("stdout was closed", { cause: error });
     }
   }
 }

@@ -6,6 +6,7 @@
  * Opened with `using`, an unfinished report leaves no file behind.
  */
 import { buildDocument, type DocumentHead, type Invocation, toJson } from "./document.ts";
+import { visibleJson, visibleLines } from "./clean.ts";
 import { PLAIN } from "./color.ts";
 import type { Io } from "./io.ts";
 import { openSink, type Sink } from "./sink.ts";
@@ -46,7 +47,7 @@ export class Report implements Disposable {
   /** Adds a row. */
   row(row: Row): void {
     const { format } = this.invocation;
-    if (format === "jsonl") this.#sink.write(toJson(row) + "\n");
+    if (format === "jsonl") this.#write(toJson(row) + "\n");
     else if (format === "csv") this.#csv(row);
     else this.#rows.push(row);
   }
@@ -58,7 +59,7 @@ export class Report implements Disposable {
       const duration = this.io.system.now() - this.invocation.startedMs;
       const content = results ?? this.#rows;
       const document = buildDocument(this.invocation, this.options, duration, content);
-      this.#sink.write(toJson(document, 2) + "\n");
+      this.#write(toJson(document, 2) + "\n");
     } else if (results !== undefined && (format === "jsonl" || format === "csv")) {
       this.row(results);
     } else if (format === "table" || format === "md") {
@@ -69,7 +70,7 @@ export class Report implements Disposable {
 
   /** Text that only belongs under a readable table: a remark, a total. */
   remark(text: string): void {
-    if (this.invocation.format === "table") this.#sink.write(text + "\n");
+    if (this.invocation.format === "table") this.#write(text + "\n");
   }
 
   /** Gives up an unfinished report. */
@@ -80,10 +81,16 @@ export class Report implements Disposable {
   #csv(row: Row): void {
     if (this.#rows.length === 0) {
       this.#columns ??= columnsOf([row]);
-      this.#sink.write(csvLine(this.#columns.map(({ key }) => key)));
+      this.#write(csvLine(this.#columns.map(({ key }) => key)));
       this.#rows.push(row);
     }
-    this.#sink.write(csvLine(this.#columns!.map(({ key }) => row[key])));
+    this.#write(csvLine(this.#columns!.map(({ key }) => row[key])));
+  }
+
+  /** Writes what has no colours of ours. */
+  #write(text: string): void {
+    const clean = this.invocation.format.startsWith("json") ? visibleJson : visibleLines;
+    this.#sink.write(this.#sink.isTerminal ? clean(text) : text);
   }
 
   /** One object is shown upright, a field per line, unless columns were given for it. */
@@ -95,8 +102,12 @@ export class Report implements Disposable {
       ? this.#rows
       : [results];
     const columns = this.#columns ?? columnsOf(rows);
-    if (this.invocation.format === "md") return markdownTable(columns, rows);
-    if (!this.#sink.isTerminal || this.options.plain) return plainTable(columns, rows);
+    const { isTerminal } = this.#sink;
+    if (this.invocation.format === "md") {
+      const text = markdownTable(columns, rows);
+      return isTerminal ? visibleLines(text) : text;
+    }
+    if (!isTerminal || this.options.plain) return plainTable(columns, rows, isTerminal);
     const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
     return await boxedTable(columns, rows, this.io.width(), paint);
   }

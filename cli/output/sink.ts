@@ -2,10 +2,14 @@
  * Where a result goes: stdout, or a file that appears complete or not at all.
  *
  * A file is written under a temporary name beside its target, synced, then renamed. Whether the
- * target may be replaced is asked at the start, before anything is computed.
+ * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
+ * written to as they are.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { guardTerminal } from "./clean.ts";
 import type { Io } from "./io.ts";
+import { onEndingSignals } from "./signals.ts";
+import { writeError } from "./write_error.ts";
 
 /** Takes text; nothing is final before `commit`. */
 export interface Sink {
@@ -27,7 +31,17 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
       abandon: () => {},
     };
   }
-  return openFileSink(path, overwrite);
+  return isDevice(path) ? openDevice(path) : openFileSink(path, overwrite);
+}
+
+/** Whether a path is something that exists and is neither file nor folder: a device or a pipe. */
+export function isDevice(path: string): boolean {
+  try {
+    const { isFile, isDirectory } = Deno.statSync(path);
+    return !isFile && !isDirectory;
+  } catch {
+    return false;
+  }
 }
 
 function exists(path: string): boolean {
@@ -53,24 +67,25 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   }
   const slash = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1;
   const temporary = `${path.slice(0, slash)}.${path.slice(slash)}.${Deno.pid}.tmp`;
+  removeLeftovers(path.slice(0, slash) || ".", path.slice(slash));
   const file = create(temporary, path);
-  const encoder = new TextEncoder();
+  lock(file);
   let open = true;
   const release = onSignals(() => Deno.removeSync(temporary));
   return {
     isTerminal: false,
-    write(text) {
-      const bytes = encoder.encode(text);
-      for (let written = 0; written < bytes.length;) {
-        written += file.writeSync(bytes.subarray(written));
-      }
-    },
+    write: (text) => writeAll(file, text, path),
     commit() {
       open = false;
       release();
-      file.syncSync();
-      file.close();
-      Deno.renameSync(temporary, path);
+      try {
+        file.syncSync();
+        file.close();
+        Deno.renameSync(temporary, path);
+      } catch (error) {
+        Deno.removeSync(temporary);
+        throw writeError(`"${path}"`, error);
+      }
     },
     abandon() {
       if (!open) return;
@@ -82,23 +97,66 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   };
 }
 
-/** Cleans up before SIGINT or SIGTERM ends the program as if nobody had listened. */
-function onSignals(cleanUp: () => void): () => void {
-  const signals = Deno.build.os === "windows"
-    ? ["SIGINT"] as const
-    : ["SIGINT", "SIGTERM"] as const;
-  const listeners = signals.map((signal) => {
-    const listener = () => {
-      cleanUp();
-      release();
-      Deno.kill(Deno.pid, signal);
-    };
-    Deno.addSignalListener(signal, listener);
-    return { signal, listener };
-  });
-  const release = () => {
-    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
+function openDevice(path: string): Sink {
+  let file: Deno.FsFile;
+  try {
+    file = Deno.openSync(path, { write: true });
+  } catch (error) {
+    throw writeError(`"${path}"`, error);
+  }
+  let open = true;
+  const close = () => {
+    if (open) file.close();
+    open = false;
   };
+  const isTerminal = file.isTerminal();
+  const write = (text: string) => writeAll(file, isTerminal ? guardTerminal(text) : text, path);
+  return { isTerminal, write, commit: close, abandon: close };
+}
+
+function writeAll(file: Deno.FsFile, text: string, path: string): void {
+  const bytes = new TextEncoder().encode(text);
+  try {
+    for (let written = 0; written < bytes.length;) {
+      written += file.writeSync(bytes.subarray(written));
+    }
+  } catch (error) {
+    throw writeError(`"${path}"`, error);
+  }
+}
+
+/** Removes what killed processes left of the same file: the system has released their locks. */
+function removeLeftovers(folder: string, name: string): void {
+  try {
+    for (const entry of Deno.readDirSync(folder)) {
+      const isOurs = entry.isFile && entry.name.startsWith(`.${name}.`) &&
+        /^\d+\.tmp$/.test(entry.name.slice(name.length + 2));
+      if (!isOurs) continue;
+      const path = `${folder}/${entry.name}`;
+      using file = Deno.openSync(path);
+      if (file.tryLockSync(true)) Deno.removeSync(path);
+    }
+  } catch {
+    // They are in nobody's way; the result matters more.
+  }
+}
+
+/** Shows other processes that this one is at work; not every file system can. */
+function lock(file: Deno.FsFile): void {
+  try {
+    file.tryLockSync(true);
+  } catch {
+    // Then nothing is ever removed there.
+  }
+}
+
+/** Cleans up before a signal ends the program as if there were no listener. */
+function onSignals(cleanUp: () => void): () => void {
+  const release = onEndingSignals((signal) => {
+    cleanUp();
+    release();
+    Deno.kill(Deno.pid, signal);
+  });
   return release;
 }
 
@@ -116,7 +174,7 @@ function create(temporary: string, path: string): Deno.FsFile {
         hints: ["check the owner and mode of its folder, or name another with --out"],
       });
     }
-    throw error;
+    throw writeError(`"${path}"`, error);
   }
 }
 

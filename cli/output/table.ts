@@ -5,6 +5,7 @@
  * printed whole and others with four significant digits. CSV is the exception: it is read by
  * programs, so its numbers are never rounded. The box-drawing package is only loaded on a terminal.
  */
+import { visible } from "./clean.ts";
 import type { Palette } from "./color.ts";
 
 /** One result row by `snake_case` key. */
@@ -83,9 +84,22 @@ function widths({ titles, rows }: Cells): number[] {
   );
 }
 
-/** The table for pipes and files: no colour, box lines or truncation. */
-export function plainTable(columns: readonly Column[], rows: readonly Row[]): string {
-  const cells = formatCells(columns, rows);
+/** All cells without control characters. */
+function visibleCells({ titles, numeric, rows }: Cells): Cells {
+  return { titles: titles.map(visible), numeric, rows: rows.map((row) => row.map(visible)) };
+}
+
+/**
+ * The table for pipes and files: no colour, box lines or truncation. On a terminal control characters
+ * are made visible.
+ */
+export function plainTable(
+  columns: readonly Column[],
+  rows: readonly Row[],
+  isTerminal = false,
+): string {
+  const exact = formatCells(columns, rows);
+  const cells = isTerminal ? visibleCells(exact) : exact;
   const wide = widths(cells);
   const line = (texts: readonly string[]) =>
     texts.map((text, i) => pad(oneLine(text), wide[i]!, cells.numeric[i]!)).join("  ").trimEnd();
@@ -100,7 +114,7 @@ export async function boxedTable(
   paint: Palette,
 ): Promise<string> {
   const { default: Table } = await import("cli-table3");
-  const cells = formatCells(columns, rows);
+  const cells = visibleCells(formatCells(columns, rows));
   // Each column also takes a space on both sides and a border.
   const colWidths = widths(cells).map((columnWidth) => columnWidth + 2);
   let excess = colWidths.reduce((sum, columnWidth) => sum + columnWidth + 1, 1) - width;

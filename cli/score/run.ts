@@ -12,7 +12,7 @@ import { type OpenedModel, openModel, type OpenOptions } from "../open_model.ts"
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
-import { openReport } from "../output/report.ts";
+import { RowWriter, Turns } from "../output/row_writer.ts";
 import {
   failureOf,
   fieldNames,
@@ -29,6 +29,7 @@ type ScoreValues = OpenOptions & {
   readonly batch: number;
   /** Whether rows get the weights of the streams. */
   readonly streamWeights: boolean;
+  readonly resume: boolean;
 };
 
 /** Runs the command; the number is its exit code. */
@@ -39,38 +40,43 @@ export async function runScore(
 ): Promise<number> {
   using model = await openModel(values);
   if (values.streamWeights) requireStreamWeights(model.engine.config);
-  using report = openReport(io, invocation, {
+  const { device, checkpoint } = model;
+  const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
+  using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
-    device: model.device,
+    device,
     columns: [
       { key: "id" },
       { key: "loglikelihood", digits: 4 },
       { key: "is_greedy" },
       { key: "error" },
     ],
+    resume: values.resume,
+    identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
   using progress = startProgress(io, { label: "Scoring", unit: "rows" });
   const path = values.arguments[0] ?? "-";
   const name = path === "-" ? "stdin" : `"${path}"`;
-  let failed = 0;
-  let done = 0;
+  let at = 0;
+  const turns = new Turns();
   const flush = async (rows: readonly InputRow[]) => {
-    for (const result of await scoreRows(model, rows, name, values.streamWeights)) {
-      if ("error" in result) failed++;
-      report.row(result);
-    }
-    progress.update(done += rows.length);
+    // Batches are the same as in an unbroken run, and with them all roundings.
+    const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, values.streamWeights);
+    scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
+    progress.update(at += rows.length);
+    await turns.give();
+    results.throwIfInterrupted();
   };
   let rows: InputRow[] = [];
-  for await (const row of readRows(io.readLines(path), name)) {
+  for await (const row of results.untilInterrupted(readRows(io.readLines(path), name))) {
     rows.push(row);
     if (rows.length < values.batch) continue;
     await flush(rows);
     rows = [];
   }
   if (rows.length > 0) await flush(rows);
-  await report.finish();
-  return failed > 0 ? 1 : 0;
+  return await results.finish();
 }
 
 /** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */

@@ -152,7 +152,6 @@ async function begin(
   folder: RunFolder,
   resume: boolean,
 ): Promise<TrainingState> {
-  await folder.removeUnfinished();
   const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.data.stream.cursor };
   const last = resume ? await folder.lastCheckpoint() : undefined;
   if (last === undefined) {

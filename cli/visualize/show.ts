@@ -5,6 +5,7 @@
  * letters and the statistics, for programs rows or a document. Only a document has both rows and
  * statistics.
  */
+import { visible } from "../output/clean.ts";
 import { wantsColor } from "../output/color.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -77,7 +78,7 @@ function readableResult(
   return {
     text(text) {
       if (!showsTexts) return;
-      const head = texts > 1 ? `--- text ${String(text.id)}\n` : "";
+      const head = texts > 1 ? `--- text ${visible(String(text.id))}\n` : "";
       sink.write(`${head}${textView(text, labels, view)}\n`);
     },
     async finish(study) {

@@ -50,7 +50,8 @@ export function convert(
   const inspect = (_: OutputTensor, __: number, piece: Uint8Array) =>
     run.onProgress?.(done += piece.length, plan.bytes);
 
-  return writeFolder(options.out, { overwrite: options.overwrite, signal }, async (folder) => {
+  const replaces = options.overwrite ? "checkpoint" : undefined;
+  return writeFolder(options.out, { replaces, signal }, async (folder) => {
     // Hashing also looks for NaN; what it finds stops the copying beside it.
     await using hash = startBackboneHash(source, signal);
     const found = new AbortController();

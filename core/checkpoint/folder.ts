@@ -3,20 +3,28 @@
  *
  * Files are written into a hidden folder beside the target, which takes the target's name at the end
  * by a rename. Whatever fails or is interrupted before removes the hidden folder and leaves an older
- * target as it was.
+ * target as it was; what a killed process leaves is removed by the next, see `leftovers.ts`.
  */
-import { basename, dirname, join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { EnvironmentError, UsageError } from "../base/errors.ts";
 import { ioError } from "../base/files.ts";
+import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
+import { type FolderKind, requireOurs } from "./our_files.ts";
 
-/** Throws unless a folder may be put at `path`: nothing there, an empty folder, or `overwrite`. */
-export async function requireFreeTarget(path: string, overwrite: boolean): Promise<void> {
+/** Which folder a new one may replace; none where undefined. */
+export type Replaces = FolderKind | undefined;
+
+/**
+ * Throws unless a folder may be put at `path`: nothing there, an empty folder, or one of the kind that
+ * is to be replaced.
+ */
+export async function requireFreeTarget(path: string, replaces: Replaces): Promise<void> {
   try {
     const info = await Deno.lstat(path);
     if (!info.isDirectory) {
       throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
     }
-    if (overwrite) return;
+    if (replaces !== undefined) return await requireOurs(path, replaces);
     for await (const _ of Deno.readDir(path)) {
       throw new UsageError(`Cannot write folder "${path}": found a folder, expected a free name`, {
         hints: ["choose another --out, or replace the folder with --overwrite"],
@@ -31,58 +39,60 @@ export async function requireFreeTarget(path: string, overwrite: boolean): Promi
 /**
  * Lets `fill` write into a temporary folder and then gives it the name `target`.
  *
- * Parents are created. With `overwrite` an existing folder stays in place until the new one is
- * complete, and is removed afterwards.
+ * Parents are created. With `replaces` an existing folder of that kind stays in place until the new
+ * one is complete, and is removed afterwards.
  */
 export async function writeFolder<T>(
   target: string,
-  options: { overwrite?: boolean; signal?: AbortSignal },
+  options: { replaces?: Replaces; signal?: AbortSignal | undefined },
   fill: (partial: string) => Promise<T>,
 ): Promise<T> {
   const path = resolve(target);
-  const sibling = (label: string) => join(dirname(path), `.${basename(path)}.${label}-${Deno.pid}`);
-  const partial = sibling("partial"), replaced = sibling("replaced");
+  const partial = hiddenSibling(path, "partial");
 
-  await requireFreeTarget(path, options.overwrite ?? false);
+  await clearLeftovers(dirname(path));
+  await requireFreeTarget(target, options.replaces);
+  let hold: Deno.FsFile | undefined | null;
   try {
-    await removeIfExists(partial); // left by a crashed process of the same id
+    await removeIfExists(partial); // left by a dead process of the same id
     await Deno.mkdir(partial, { recursive: true });
+    hold = await holdFolder(partial);
     const result = await fill(partial);
     options.signal?.throwIfAborted();
-    await requireFreeTarget(path, options.overwrite ?? false);
+    await requireFreeTarget(target, options.replaces);
     await syncFolder(partial);
-    await swap(partial, path, replaced);
+    await swap(partial, path);
     await syncFolder(dirname(path));
     return result;
   } catch (error) {
     await removeIfExists(partial).catch(() => {}); // the first error is the one to report
     throw ioError("write folder", target, error);
+  } finally {
+    hold?.close();
   }
 }
 
 /** Renames `partial` to `path`, moving what is there out of the way and back on failure. */
-async function swap(partial: string, path: string, replaced: string): Promise<void> {
+async function swap(partial: string, path: string): Promise<void> {
+  const replaced = hiddenSibling(path, "replaced");
+  const hold = await holdFolder(path);
   let moved = true;
   try {
-    await Deno.rename(path, replaced);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    moved = false;
-  }
-  try {
-    await Deno.rename(partial, path);
-  } catch (error) {
-    if (moved) await Deno.rename(replaced, path);
-    throw error;
-  }
-  if (moved) await removeIfExists(replaced);
-}
-
-async function removeIfExists(path: string): Promise<void> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    try {
+      await Deno.rename(path, replaced);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      moved = false;
+    }
+    try {
+      await Deno.rename(partial, path);
+    } catch (error) {
+      if (moved) await Deno.rename(replaced, path);
+      throw error;
+    }
+    if (moved) await removeIfExists(replaced);
+  } finally {
+    hold?.close();
   }
 }
 

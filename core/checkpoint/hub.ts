@@ -8,13 +8,14 @@
  */
 import { DataError, EnvironmentError, ParscaleError } from "../base/errors.ts";
 import { ioError, statIfExists } from "../base/files.ts";
+import { checkCommit, checkOid, checkPath, fetchFile, type HubFile } from "./hub_files.ts";
 import { CONFIG_FILE } from "./open.ts";
 
 /** `organisation/name`, as the hub allows it. */
 const REPOSITORY = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*$/;
 
 /** What a checkpoint consists of; other weight formats in a repository stay where they are. */
-const WANTED = /^(.*\.safetensors|.*\.json|merges\.txt|chat_template\.jinja)$/;
+const WANTED = /^(.*\.safetensors|.*\.json|merges\.txt|chat_template\.jinja)$/s;
 
 /** Downloads a repository and returns the folder of its snapshot. */
 export type Download = (repository: string) => Promise<string>;
@@ -96,55 +97,28 @@ async function downloadSnapshot(repository: string): Promise<string> {
   const access = hubAccess();
   const hub = await import("@huggingface/hub");
   const repo = { type: "model", name: repository } as const;
-  const { sha } = await hub.modelInfo({ ...access, name: repository, additionalFields: ["sha"] });
-  const wanted: { path: string; size: number }[] = [];
-  for await (const entry of hub.listFiles({ ...access, repo, revision: sha })) {
-    if (entry.type === "file" && WANTED.test(entry.path)) wanted.push(entry);
+  const info = await hub.modelInfo({ ...access, name: repository, additionalFields: ["sha"] });
+  const commit = checkCommit(repository, info.sha);
+  const wanted: HubFile[] = [];
+  for await (const entry of hub.listFiles({ ...access, repo, revision: commit })) {
+    if (entry.type !== "file" || !WANTED.test(entry.path)) continue;
+    // All of them are checked before anything is written.
+    checkPath(repository, entry.path);
+    checkOid(repository, entry);
+    wanted.push(entry);
   }
   if (!wanted.some(({ path }) => path.endsWith(".safetensors"))) {
     throw new DataError(
       `Cannot open model "${repository}": found no weights in the repository, expected *.safetensors`,
     );
   }
-  for (const { path, size } of wanted) {
-    const pointer = await quietly(() =>
-      hub.downloadFileToCacheDir({ ...access, repo, path, revision: sha })
-    );
-    await checkSize(repository, path, pointer, size);
-  }
   const root = await repositoryFolder(repository);
+  const url = `${access.hubUrl ?? hub.HUB_URL}/${repository}/resolve/${commit}`;
+  const source = { repository, url, accessToken: access.accessToken, root, commit };
+  for (const file of wanted) await fetchFile(source, file);
   await Deno.mkdir(`${root}/refs`, { recursive: true });
-  await Deno.writeTextFile(`${root}/refs/main`, sha);
-  return `${root}/snapshots/${sha}`;
-}
-
-/** Refuses a file that an answer without a length left short, and takes it out of the cache. */
-async function checkSize(
-  repository: string,
-  path: string,
-  pointer: string,
-  expected: number,
-): Promise<void> {
-  const { size } = await Deno.stat(pointer);
-  if (size === expected) return;
-  const blob = await Deno.realPath(pointer);
-  await Deno.remove(pointer);
-  if (await statIfExists(blob)) await Deno.remove(blob);
-  throw new EnvironmentError(
-    `Cannot download model "${repository}": found ${size} bytes of "${path}", expected ${expected}`,
-    { hints: ["run the command again, which fetches the file anew"] },
-  );
-}
-
-/** The library announces what it does on the console, which would land in our standard output. */
-async function quietly<T>(work: () => Promise<T>): Promise<T> {
-  const { debug, info } = console;
-  console.debug = console.info = () => {};
-  try {
-    return await work();
-  } finally {
-    Object.assign(console, { debug, info });
-  }
+  await Deno.writeTextFile(`${root}/refs/main`, commit);
+  return `${root}/snapshots/${commit}`;
 }
 
 async function cacheFolder(): Promise<string> {
@@ -161,6 +135,7 @@ async function cachedSnapshot(repository: string): Promise<string | undefined> {
   const root = await repositoryFolder(repository);
   if (!await statIfExists(`${root}/refs/main`)) return undefined;
   const revision = (await Deno.readTextFile(`${root}/refs/main`)).trim();
+  if (!/^[0-9a-f]{40}$/.test(revision)) return undefined;
   const folder = `${root}/snapshots/${revision}`;
   return await statIfExists(`${folder}/${CONFIG_FILE}`) ? folder : undefined;
 }

@@ -194,7 +194,7 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
 
 /** The target must be free, and must neither hold nor be the source. */
 async function checkTarget(options: ConversionOptions): Promise<void> {
-  await requireFreeTarget(options.out, options.overwrite ?? false);
+  await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
   const target = await statIfExists(options.out) ? await Deno.realPath(options.out) : undefined;
   const source = await Deno.realPath(options.model);
   const out = target ?? resolve(options.out);

@@ -145,7 +145,8 @@ function requireIntegers(value: unknown, key: string, at: string): Int32Array {
   if (!Array.isArray(value)) throw wrong(at, `"${key}" ${show(value)}`, "a list of integers");
   const numbers = new Int32Array(value.length);
   for (let i = 0; i < value.length; i++) {
-    numbers[i] = value[i];
+    // Anything but a number could run code of its own, or fail, when it is converted.
+    if (typeof value[i] === "number") numbers[i] = value[i];
     if (numbers[i] !== value[i]) {
       throw wrong(at, `${show(value[i])} in "${key}"`, "integers below 2147483648");
     }

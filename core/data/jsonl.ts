@@ -13,7 +13,13 @@ const LINE_FEED = 0x0a;
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** More bytes than this may not fit into one text of the runtime. */
-const MAX_TEXT_BYTES = 2 ** 29 - 24;
+export const MAX_TEXT_BYTES = 2 ** 29 - 24;
+
+/**
+ * Longest line, and longest text that is unpacked for one document. Measured while it is read: a
+ * megabyte of packed data can hold a gigabyte without a line end.
+ */
+export const MAX_LINE_BYTES = 32 << 20;
 
 /** Documents of JSON lines; `file` names them in messages. */
 export async function* readJsonLines(
@@ -21,30 +27,66 @@ export async function* readJsonLines(
   file: string,
 ): AsyncGenerator<Document> {
   let row = 0;
-  for await (const line of linesOf(chunks)) {
+  for await (const line of linesOf(chunks, (row) => rowOf(file, row))) {
     row++;
     const text = decodeText(line, rowOf(file, row));
     if (text.trim() !== "") yield toDocument(parse(text, file, row), file, row);
   }
 }
 
-/** The lines of a text without their line feeds. */
-async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** The lines of a text without their line feeds; `at` says where a row is. */
+async function* linesOf(
+  chunks: AsyncIterable<Uint8Array>,
+  at: (row: number) => string,
+): AsyncGenerator<Uint8Array> {
   let begun: Uint8Array[] = []; // pieces of a line that reaches beyond its chunk
+  let row = 1, length = 0;
+  const requireShort = (more: number) => {
+    if ((length += more) > MAX_LINE_BYTES) throw tooLong(at(row));
+  };
   for await (const chunk of chunks) {
     let start = 0;
     for (;;) {
       const end = chunk.indexOf(LINE_FEED, start);
       if (end < 0) break;
       const piece = chunk.subarray(start, end);
+      requireShort(piece.length);
       yield begun.length === 0 ? piece : joinBytes([...begun, piece]);
       begun = [];
+      length = 0;
+      row++;
       start = end + 1;
     }
+    requireShort(chunk.length - start);
     // A copy, since whoever made the chunk may fill it again.
     if (start < chunk.length) begun.push(chunk.slice(start));
   }
   if (begun.length > 0) yield joinBytes(begun);
+}
+
+function tooLong(at: string): DataError {
+  return wrong(at, `more than ${MAX_LINE_BYTES} bytes`, "a shorter line", [
+    "cut the document into several; a file that is one long line may be a list, not JSON lines",
+  ]);
+}
+
+/** All bytes of a text, of which at most `limit` may come; `at` says where in messages. */
+export async function joinChunks(
+  chunks: AsyncIterable<Uint8Array>,
+  limit: number,
+  at: string,
+): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of chunks) {
+    if ((length += chunk.length) > limit) {
+      throw wrong(at, `more than ${limit} bytes`, "a shorter text", [
+        "cut it into several documents; packed texts are limited more than plain ones",
+      ]);
+    }
+    pieces.push(chunk.slice());
+  }
+  return joinBytes(pieces);
 }
 
 /** All pieces in one array. */

@@ -4,13 +4,19 @@
  * Comes in: a path, since a table is read from its end. Goes out: documents, from our columns only. A
  * row group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
-import type { AsyncBuffer, FileMetaData } from "hyparquet";
+import type { AsyncBuffer, Compressors, FileMetaData, SchemaTree } from "hyparquet";
 import { readError, readExactlySync } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
 
 /** Unpacked bytes to hold at once; below it a row group is read in one piece. */
 const WINDOW_BYTES = 64 << 20;
+
+/** Most unpacked bytes of one page; writers make pages of about a megabyte. */
+const MAX_PAGE_BYTES = 256 << 20;
+
+/** Most rows of one group, which the library keeps in memory. */
+const MAX_GROUP_ROWS = 1 << 24;
 
 /** Documents of a table. `onChunk` hears of every piece of the file that was read. */
 export async function* readParquet(
@@ -28,14 +34,23 @@ export async function* readTable(
   choose: (names: ReadonlySet<string>) => string[] = (names) => [...names],
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<unknown> {
-  const { parquetMetadataAsync, parquetReadObjects } = await import("hyparquet");
-  const { compressors } = await import("hyparquet-compressors");
+  const { parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import("hyparquet");
+  const compressors = limited((await import("hyparquet-compressors")).compressors);
   using handle = await open(path);
   const file = toBuffer(handle, path, onChunk);
   const metadata = await orDataError(path, () => parquetMetadataAsync(file));
+  await orDataError(
+    path,
+    () => Promise.try(() => requireColumns(metadata, parquetSchema(metadata))),
+  );
   const columns = choose(columnNames(metadata));
   let rowStart = 0;
   for (const { rows, windows } of groupsOf(metadata, columns)) {
+    if (rows < 0 || rows > MAX_GROUP_ROWS) {
+      throw new DataError(
+        `Cannot read "${path}": found ${rows} rows in a group, expected at most ${MAX_GROUP_ROWS}`,
+      );
+    }
     const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
     while (rowStart < end) {
       const rowEnd = Math.min(end, rowStart + step);
@@ -45,6 +60,19 @@ export async function* readTable(
       rowStart = rowEnd;
     }
   }
+}
+
+/** Refuses pages that say they are huge before memory is taken for them. */
+function limited(compressors: Compressors): Compressors {
+  return Object.fromEntries(
+    Object.entries(compressors).map(([codec, decompress]) => [
+      codec,
+      (input: Uint8Array, length: number) => {
+        if (length > MAX_PAGE_BYTES) throw new Error(`a page of ${length} bytes`);
+        return decompress(input, length);
+      },
+    ]),
+  );
 }
 
 /** Text that is not UTF-8 is refused instead of mended. */
@@ -70,12 +98,15 @@ function toBuffer(
   return {
     byteLength: size,
     // Several slices are asked for at once; read at once, none moves another's place in the file.
-    slice(start, end = size) {
-      const bytes = new Uint8Array(Math.max(0, end - start));
-      readExactlySync(handle, path, start, bytes);
-      onChunk?.(bytes);
-      return bytes.buffer;
-    },
+    // A failure must be a promise's: thrown, it would leave the columns before it without a reader, and
+    // their own failures would end the program.
+    slice: (start, end = size) =>
+      Promise.try(() => {
+        const bytes = new Uint8Array(Math.max(0, Math.min(end, size + 1) - start));
+        readExactlySync(handle, path, start, bytes);
+        onChunk?.(bytes);
+        return bytes.buffer;
+      }),
   };
 }
 
@@ -89,6 +120,20 @@ async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> 
       `Cannot read "${path}": found ${cause.message}, expected a Parquet table with UTF-8 text`,
       { cause, hints: ["the file may be cut short or damaged; copy it again"] },
     );
+  }
+}
+
+/**
+ * Every column must be in the schema. The library finds that out when it has begun to read others, whose
+ * failures would then be nobody's and end the program.
+ */
+function requireColumns({ row_groups }: FileMetaData, schema: SchemaTree): void {
+  for (const { meta_data } of row_groups.flatMap(({ columns }) => columns)) {
+    let node: SchemaTree | undefined = schema;
+    for (const name of meta_data?.path_in_schema ?? []) {
+      node = node?.children.find(({ element }) => element.name === name);
+    }
+    if (node === undefined) throw new Error("a column that is not in its schema");
   }
 }
 

@@ -8,7 +8,14 @@ import { readError } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { type Compression, compressionOf, decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
-import { decodeText, joinBytes, readJsonLines } from "./jsonl.ts";
+import {
+  decodeText,
+  joinBytes,
+  joinChunks,
+  MAX_LINE_BYTES,
+  MAX_TEXT_BYTES,
+  readJsonLines,
+} from "./jsonl.ts";
 import { readParquet } from "./parquet.ts";
 
 /** Stands for standard input where a path is expected. */
@@ -80,7 +87,8 @@ async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Doc
     );
   }
   const raw = chunksOf(path, options.onChunk);
-  yield* parse(compression ? decompress(raw, compression, path) : raw, format, path);
+  const plain = compression ? decompress(raw, compression, path) : raw;
+  yield* parse(plain, format, compression, path);
 }
 
 async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
@@ -101,18 +109,18 @@ async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
   }
   const format = /^(\xef\xbb\xbf)?\s*\{/.test(head) ? "jsonl" : "text";
   onFormat?.({ format, compression });
-  yield* parse(plain.all, format, file);
+  yield* parse(plain.all, format, compression, file);
 }
 
 async function* parse(
   chunks: AsyncIterable<Uint8Array>,
   format: "jsonl" | "text",
+  compression: Compression | undefined,
   file: string,
 ): AsyncGenerator<Document> {
   if (format === "jsonl") return yield* readJsonLines(chunks, file);
-  const pieces: Uint8Array[] = [];
-  for await (const chunk of chunks) pieces.push(chunk.slice());
-  const text = decodeText(joinBytes(pieces), `"${file}"`);
+  const limit = compression === undefined ? MAX_TEXT_BYTES : MAX_LINE_BYTES;
+  const text = decodeText(await joinChunks(chunks, limit, `"${file}"`), `"${file}"`);
   if (text !== "") yield { row: 1, kind: "text", text };
 }
 

@@ -43,21 +43,21 @@ export async function renderChat(
     );
   }
   requireMessages(messages);
-  const { Template } = await import("@huggingface/jinja");
+  const { renderTemplate } = await import("./template_renderer.ts");
+  const all = {
+    ...namedTokens,
+    ...variables,
+    messages,
+    tools: tools ?? null,
+    add_generation_prompt: addGenerationPrompt,
+  };
   try {
-    return new Template(chatTemplate).render({
-      ...namedTokens,
-      ...variables,
-      messages,
-      tools: tools ?? null,
-      add_generation_prompt: addGenerationPrompt,
-    });
+    return await renderTemplate({ template: chatTemplate, variables: all });
   } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
     throw new DataError(
-      `Cannot render messages for "${directory}": the chat template says ${
-        show(cause instanceof Error ? cause.message : String(cause))
-      }`,
-      { cause, hints: ["check the order and the roles of the messages"] },
+      `Cannot render messages for "${directory}": the chat template says ${show(cause.message)}`,
+      { hints: ["check the order and the roles of the messages"] },
     );
   }
 }

@@ -13,6 +13,8 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
+import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/leftovers.ts";
+import { requireOurs } from "../checkpoint/our_files.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
@@ -21,9 +23,6 @@ import { DataError, UsageError } from "../base/errors.ts";
 const CONFIG = "config.json", METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
-
-/** Names that `writeFolder` gives while it works. */
-const UNFINISHED = /^\.checkpoint-\d+\.(partial|replaced)-\d+$/;
 
 /** A run folder in use by this process. */
 export class RunFolder implements Disposable {
@@ -44,10 +43,11 @@ export class RunFolder implements Disposable {
     await requireNoRun(path, overwrite);
     const run = new RunFolder(path, await lockFolder(path, "train"));
     if (!overwrite) return run;
-    for await (const { name } of Deno.readDir(path)) {
-      const ours = [CONFIG, METRICS, LAST_FILE, "tensorboard"].includes(name) ||
-        CHECKPOINT.test(name);
-      if (ours) await Deno.remove(join(path, name), { recursive: true });
+    // Nothing but our files is there, and `last` goes first: what it names must be complete.
+    await removeIfExists(join(path, LAST_FILE));
+    for (const { name } of await Array.fromAsync(Deno.readDir(path))) {
+      if (CHECKPOINT.test(name)) await removeFolder(join(path, name));
+      else if (name !== LOCK_FILE) await removeIfExists(join(path, name));
     }
     return run;
   }
@@ -62,7 +62,9 @@ export class RunFolder implements Disposable {
         hints: ["without --resume a new run is begun"],
       });
     }
-    return new RunFolder(path, await lockFolder(path, "train"));
+    const run = new RunFolder(path, await lockFolder(path, "train"));
+    await clearLeftovers(path, true);
+    return run;
   }
 
   /** The run's configuration, as `writeConfig` left it. */
@@ -86,7 +88,7 @@ export class RunFolder implements Disposable {
   async saveCheckpoint(step: number, fill: (folder: string) => Promise<void>): Promise<string> {
     const name = `checkpoint-${String(step).padStart(6, "0")}`;
     const target = join(this.path, name);
-    await writeFolder(target, { overwrite: true }, fill);
+    await writeFolder(target, { replaces: "checkpoint" }, fill);
     const partial = join(this.path, `.${LAST_FILE}`);
     try {
       using file = await Deno.open(partial, { write: true, create: true, truncate: true });
@@ -108,7 +110,7 @@ export class RunFolder implements Disposable {
     }
     const names = [...steps.keys()].sort((a, b) => steps.get(a)! - steps.get(b)!);
     for (const name of names.slice(0, -keep)) {
-      await Deno.remove(join(this.path, name), { recursive: true });
+      await removeFolder(join(this.path, name));
     }
   }
 
@@ -123,13 +125,6 @@ export class RunFolder implements Disposable {
       }
     } catch (error) {
       throw ioError("write", path, error);
-    }
-  }
-
-  /** Removes checkpoints that a killed process left unfinished. */
-  async removeUnfinished(): Promise<void> {
-    for await (const { name } of Deno.readDir(this.path)) {
-      if (UNFINISHED.test(name)) await Deno.remove(join(this.path, name), { recursive: true });
     }
   }
 
@@ -162,7 +157,7 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
   if (!info.isDirectory) {
     throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
   }
-  if (overwrite) return;
+  if (overwrite) return await requireOurs(path, "run");
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE) continue;
     throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {

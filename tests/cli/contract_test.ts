@@ -246,7 +246,7 @@ Deno.test("an error that nobody waited for is told in our words", async () => {
         name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
         async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
       };
-      await runProcess([{ name: "wait", summary: "Wait", load: async () => ({ command }) }]);`;
+      await runProcess(Deno.args, [{ name: "wait", summary: "Wait", load: async () => ({ command }) }]);`;
     const { code, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program, "wait"],
       env: environment(),

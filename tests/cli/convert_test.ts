@@ -115,7 +115,7 @@ Deno.test("the seed decides the new tensors and nothing else; --verify reads bac
     assert(bytes[0]!.some((byte, i) => byte !== bytes[1]![i]));
   }));
 
-Deno.test("what is in the way stays, unless --overwrite", () =>
+Deno.test("convert --overwrite replaces a checkpoint, and refuses any other folder", () =>
   withScratch(async (cwd) => {
     const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "out"];
     await Deno.mkdir(`${cwd}/out`);
@@ -124,8 +124,17 @@ Deno.test("what is in the way stays, unless --overwrite", () =>
     assertRefused(refused, 2, 'Cannot write folder "out": found a folder, expected a free name');
     assertStringIncludes(refused.stderr, "\n\nhint: choose another --out, or replace");
     assertEquals(names(`${cwd}/out`), ["mine"]);
-    assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
-    assert(!names(`${cwd}/out`).includes("mine"));
+    const foreign = await runParscale([...args, "--overwrite"], { cwd });
+    const reason = '"out" holds "mine", which is no part of a checkpoint: it is not replaced';
+    assertRefused(foreign, 2, reason);
+    assertEquals(names(`${cwd}/out`), ["mine"]);
+    await Deno.remove(`${cwd}/out/mine`);
+    await converted(cwd, ...args.slice(1), "--seed", "1");
+    const before = await Deno.readFile(`${cwd}/out/model.safetensors`);
+    await converted(cwd, ...args.slice(1), "--overwrite");
+    const after = await Deno.readFile(`${cwd}/out/model.safetensors`);
+    assert(before.some((byte, i) => byte !== after[i]), "the folder was replaced");
+    assertEquals(names(cwd), ["out"]);
     await Deno.writeTextFile(`${cwd}/file`, "");
     const file = await runParscale([...args, "--out", "file"].toSpliced(5, 2), { cwd });
     assertRefused(file, 2, 'Cannot write folder "file": found a file, expected a free name');
@@ -330,7 +339,7 @@ async function interrupted(cwd: string, signal: Deno.Signal) {
   return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
 }
 
-Deno.test("an interrupted conversion leaves nothing, a killed one nothing that harms", () =>
+Deno.test("an interrupted conversion leaves nothing, and the next one removes what a killed one left", () =>
   withScratch(async (cwd) => {
     makeLargeModel(`${cwd}/large`, 2e9);
     for (
@@ -349,5 +358,5 @@ Deno.test("an interrupted conversion leaves nothing, a killed one nothing that h
     assert(!names(cwd).includes("out"));
     assertEquals(names(cwd).length, 2, "a hidden folder is left");
     await converted(cwd, "--model", PLAIN_MODEL, "--streams", "2", "--out", "out", "--verify");
-    assert(names(cwd).includes("out"));
+    assertEquals(names(cwd), ["large", "out"]);
   }));

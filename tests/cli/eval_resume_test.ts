@@ -57,6 +57,34 @@ Deno.test("kill -9 again and again: finished rows are not run twice, results are
   });
 });
 
+Deno.test("statistics add up over resumed runs, and a run with nothing to do keeps them", async () => {
+  await withScratch(async (cwd) => {
+    const stats = () =>
+      JSON.parse(Deno.readTextFileSync(`${cwd}/killed/results.json`)).results.stats;
+    const noted = () => [
+      ...new Map(
+        parseLines(Deno.readTextFileSync(`${cwd}/killed/stats.jsonl`)).map((row) => [
+          row.run,
+          row.seconds,
+        ]),
+      ).values(),
+    ];
+    await runEval([...WORK, "--out", "whole"], cwd);
+    const whole = JSON.parse(Deno.readTextFileSync(`${cwd}/whole/results.json`)).results.stats;
+    await killAfter(20, cwd, "SIGKILL");
+    const [first] = noted();
+    await runEval([...WORK, "--out", "killed"], cwd);
+    const { samples, seconds, new_tokens, peak_rss_bytes } = stats();
+    assertEquals([samples, new_tokens], [whole.samples, whole.new_tokens]);
+    assertEquals(noted().length, 2);
+    assert(seconds > first! && peak_rss_bytes > 1e7, `${seconds} after ${first}`);
+    await runEval([...WORK, "--out", "killed"], cwd);
+    const again = stats();
+    assertEquals([again.samples, again.new_tokens], [samples, new_tokens]);
+    assert(again.seconds >= seconds && again.seconds < seconds + 1, `${again.seconds}`);
+  });
+});
+
 Deno.test("SIGTERM: what is answered is kept, and the message says how to go on", async () => {
   await withScratch(async (cwd) => {
     const code = await killAfter(3, cwd, "SIGTERM");

@@ -1,6 +1,7 @@
 /** The frame as a black box: exit codes, streams, help, colour, pipes, start-up. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
+import type { EndingSignal } from "../../cli/output/signals.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
 
 const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
@@ -142,8 +143,7 @@ Deno.test("an existing file is only replaced with --overwrite", async () => {
 function waitingProgram(savesOnInterrupt: boolean): string {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
   return `
-    import { main } from ${at("../../cli/main.ts")};
-    import { Io, processSystem } from ${at("../../cli/output/io.ts")};
+    import { runProcess } from ${at("../../cli/main.ts")};
     import { Interrupted } from ${at("../../cli/output/errors.ts")};
     const command = {
       name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
@@ -159,18 +159,24 @@ function waitingProgram(savesOnInterrupt: boolean): string {
       },
     };
     const registry = [{ name: "wait", summary: "Wait", load: async () => ({ command }) }];
-    Deno.exit(await main(["wait"], new Io(processSystem()), registry));`;
+    await runProcess(["wait"], registry);`;
 }
 
-async function interrupted(savesOnInterrupt: boolean, signal: "SIGINT" | "SIGTERM") {
+/** Starts the program; `shell` runs before it in the same process. */
+function startWaiting(savesOnInterrupt: boolean, shell = ""): Deno.ChildProcess {
   const program = waitingProgram(savesOnInterrupt);
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program],
+  const deno = ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program];
+  return new Deno.Command("sh", {
+    args: ["-c", `${shell}\nexec "$@"`, "sh", Deno.execPath(), ...deno],
     env: environment(),
     clearEnv: true,
     stdout: "piped",
     stderr: "piped",
   }).spawn();
+}
+
+async function interrupted(savesOnInterrupt: boolean, signal: EndingSignal) {
+  const child = startWaiting(savesOnInterrupt);
   const decoder = new TextDecoder();
   let stdout = "";
   for await (const part of child.stdout) {
@@ -182,20 +188,39 @@ async function interrupted(savesOnInterrupt: boolean, signal: "SIGINT" | "SIGTER
 }
 
 Deno.test("signals: 130 and 143; a command that saves does so first and tells how to go on", async () => {
-  for (
-    const [signal, code, word] of [["SIGINT", 130, "Interrupted"], [
-      "SIGTERM",
-      143,
-      "Terminated",
-    ]] as const
-  ) {
+  const cases = [
+    ["SIGINT", 130, "Interrupted"],
+    ["SIGTERM", 143, "Terminated"],
+    ["SIGHUP", 143, "Terminated"],
+  ] as const;
+  for (const [signal, code, word] of cases) {
     assertEquals(await interrupted(true, signal), {
       code,
       stdout: "ready\nsaved\n",
       stderr: `error: ${word}\n\nhint: resume with \`parscale wait\`\n`,
     });
-    assertEquals(await interrupted(false, signal), { code, stdout: "ready\n", stderr: "" });
+    const plain = signal === "SIGHUP" ? 129 : code;
+    assertEquals(await interrupted(false, signal), { code: plain, stdout: "ready\n", stderr: "" });
   }
+});
+
+Deno.test({
+  name: "nohup: SIGHUP does nothing where it is ignored",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const child = startWaiting(true, "trap '' HUP");
+    const decoder = new TextDecoder();
+    let stdout = "";
+    for await (const part of child.stdout) {
+      if (stdout === "") {
+        child.kill("SIGHUP");
+        setTimeout(() => child.kill("SIGINT"), 500);
+      }
+      stdout += decoder.decode(part);
+    }
+    await child.stderr.cancel();
+    assertEquals([(await child.status).code, stdout], [130, "ready\nsaved\n"]);
+  },
 });
 
 Deno.test("a missing permission is told with our remedy, not the runtime's", async () => {
@@ -222,7 +247,7 @@ Deno.test("help, version, completions and misuse load no engine and no table pac
     assert(modules.size >= 10, `${args}: the runtime's log names its modules`);
     assert(modules.size <= 30 + 2 * commands.length, `${args}: ${modules.size} modules`);
     const foreign = [...modules].filter((url) =>
-      /node_modules|\/core\//.test(url) && !/parse_args\.js$|core\/errors\.ts$/.test(url)
+      /node_modules|\/core\//.test(url) && !/parse_args\.js$|core\/base\/errors\.ts$/.test(url)
     );
     assertEquals(foreign, [], args.join(" "));
     assertEquals(/cli-table3|onnxruntime|CJS module/.test([...modules].join(" ")), false);

@@ -1,4 +1,5 @@
 /** Models named as `organisation/name`, downloaded from a stand-in hub on this machine. */
+import { createHash } from "node:crypto";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, PLAIN_MODEL } from "./models.ts";
 import { runParscale, type RunResult, withScratch } from "./run.ts";
@@ -80,9 +81,13 @@ const bytesOf = (file: string) =>
     ? Deno.readFileSync(`${PLAIN_MODEL}/${file}`)
     : new TextEncoder().encode("not wanted");
 
-/** Stands for a hash: the name as hexadecimal digits. */
+/** By what the hub names a file: the SHA-256 of a large one, else git's hash. */
 const hash = (file: string) =>
-  [...new TextEncoder().encode(file)].map((byte) => byte.toString(16)).join("");
+  file === WEIGHTS
+    ? createHash("sha256").update(bytesOf(file)).digest("hex")
+    : createHash("sha1").update(`blob ${bytesOf(file).length}\0`).update(bytesOf(file)).digest(
+      "hex",
+    );
 
 function entryOf(path: string) {
   const size = bytesOf(path).length;
@@ -243,3 +248,78 @@ Deno.test("a repository without safetensors is refused before anything is fetche
     failed(await run(PLAIN), 3, "found no weights in the repository, expected *.safetensors");
     assertEquals([...resolved(hub.take())], []);
   }, ["config.json", ...UNWANTED]));
+
+/** Everything below a folder. */
+function allPaths(folder: string): string[] {
+  return [...Deno.readDirSync(folder)].flatMap(({ name, isDirectory }) => {
+    const path = `${folder}/${name}`;
+    return isDirectory ? allPaths(path) : [path];
+  }).sort();
+}
+
+Deno.test("a hub cannot choose where files go: hashes, paths and commits are checked", async () => {
+  const page = (change: (entry: ReturnType<typeof entryOf>) => unknown): Hub["answer"] => (path) =>
+    path.includes("/tree/") ? Response.json(FILES.map(entryOf).map(change)) : undefined;
+  const config = (fields: Record<string, unknown>) =>
+    page((entry) => entry.path === "config.json" ? { ...entry, ...fields } : entry);
+  const weights = (oid: unknown) =>
+    page((entry) => entry.path === WEIGHTS ? { ...entry, lfs: { ...entry.lfs, oid } } : entry);
+  const named = (sha: unknown): Hub["answer"] => (path) =>
+    path.includes("/revision/") ? Response.json({ _id: "1", id: NAME, sha }) : undefined;
+  const cases: [Hub["answer"], string][] = [
+    ...["../../../../../escaped", "/tmp/escaped", "a".repeat(39), "A".repeat(40), "", 7, null].map(
+      (oid): [Hub["answer"], string] => [config({ oid }), "expected 40 hexadecimal digits"],
+    ),
+    ...["../../../escaped", hash("config.json"), `${"a".repeat(63)}/`].map(
+      (oid): [Hub["answer"], string] => [weights(oid), "expected 64 hexadecimal digits"],
+    ),
+    ...["../../escaped.json", "/escaped.json", "a/../../b.json", "a//b.json", "..\\b.json"].map(
+      (path): [Hub["answer"], string] => [config({ path }), "expected a path inside"],
+    ),
+    [config({ path: "a\u001b[2J.json" }), String.raw`the path "a\u001b[2J.json", expected`],
+    [config({ path: "a\0.json" }), "expected a path inside"],
+    ...["../../../escaped", "main", SHA.toUpperCase(), null].map(
+      (sha): [Hub["answer"], string] => [named(sha), "expected 40 hexadecimal digits"],
+    ),
+  ];
+  await withHub(async (hub, cwd, run) => {
+    for (const [answer, reason] of cases) {
+      hub.answer = answer;
+      failed(await run(PLAIN), 3, `Cannot download model "${NAME}": the hub names the`, reason);
+      assertEquals(allPaths(cwd), [], "nothing was written");
+    }
+  });
+});
+
+Deno.test("a flipped byte is found before the file gets its name", async () => {
+  for (const file of [WEIGHTS, "config.json"]) {
+    await withHub(async (hub, cwd, run) => {
+      hub.answer = (path) => {
+        if (!path.endsWith(`/${file}`)) return undefined;
+        if (file === WEIGHTS && path.includes("/resolve/")) return undefined;
+        const bytes = bytesOf(file);
+        bytes[bytes.length >> 1]! ^= 1;
+        return new Response(bytes);
+      };
+      failed(await run(PLAIN), 3, `"${file}" has the hash `, `expected ${hash(file)}`);
+      const blobs = allPaths(`${cacheOf(cwd)}/blobs`);
+      assert(blobs.every((path) => !path.includes(hash(file))), `${blobs}`);
+      hub.answer = () => undefined;
+      inspected(await run(INSPECT));
+    });
+  }
+});
+
+Deno.test("an answer that never ends is cut off at the size of the file", () =>
+  withHub(async (hub, cwd, run) => {
+    hub.answer = (path) => {
+      if (!path.endsWith(WEIGHTS) || path.includes("/resolve/")) return undefined;
+      const endless = new ReadableStream({
+        pull: (controller) => controller.enqueue(new Uint8Array(1 << 16)),
+      });
+      return new Response(endless);
+    };
+    const { length } = bytesOf(WEIGHTS);
+    failed(await run(PLAIN), 4, `found more than ${length} bytes of "${WEIGHTS}"`);
+    assert(!allPaths(cwd).some((path) => path.includes(hash(WEIGHTS))));
+  }));

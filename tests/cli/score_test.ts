@@ -226,6 +226,12 @@ Deno.test("-o writes a file whole, and replaces one only with --overwrite", asyn
     });
     assertEquals(failed.code, 3);
     assertEquals(await Deno.readTextFile(`${cwd}/out.jsonl`), written, "kept where a run failed");
-    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["out.jsonl"]);
+    const names = [...Deno.readDirSync(cwd)].map(({ name }) => name).sort();
+    assertEquals(names, ["out.jsonl", "out.jsonl.partial"], "finished rows are kept");
+    const mended = jsonLines({ tokens: [1, 2] }, { tokens: [3, 4] });
+    const again = [...args, "--overwrite", "--resume", "--batch", "1"];
+    assertEquals((await runParscale(again, { cwd, stdin: mended })).code, 0);
+    const ids = parseLines(await Deno.readTextFile(`${cwd}/out.jsonl`)).map(({ id }) => id);
+    assertEquals(ids, [0, 1]);
   });
 });

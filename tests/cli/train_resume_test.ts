@@ -62,9 +62,9 @@ Deno.test("twenty times killed at a random step, the result is the same to the b
     assertEquals(place.names("killed").filter((name) => name.includes("partial")), []);
   }));
 
-Deno.test("Ctrl-C and a termination save, and say how to go on", () =>
+Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to go on", () =>
   withWorkplace(async (place) => {
-    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 90";
+    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 120";
     const whole = place.trained(`${line} --out whole`);
     const first = await stopAfter(place, `${line} --out run`, 5, "SIGINT");
     assertEquals(first.code, 130);
@@ -76,6 +76,9 @@ Deno.test("Ctrl-C and a termination save, and say how to go on", () =>
     const second = await stopAfter(place, command!.slice("train ".length), 5, "SIGTERM");
     assertEquals(second.code, 143);
     assert(place.metrics("run").length >= Number(step) + 5);
+    const third = await stopAfter(place, "--resume --out run", 5, "SIGHUP");
+    assertEquals(third.code, 143);
+    assertStringIncludes(place.last("run"), `${place.metrics("run").length}`.padStart(6, "0"));
     await place.trained("--resume --out run");
     await whole;
     await assertSameResult(place, "run", "whole");

@@ -28,7 +28,7 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
     assertEquals(place.names("early"), [".lock", "config.json", "metrics.jsonl"]);
   }));
 
-Deno.test("what exists is kept without --overwrite, and foreign files also with it", () =>
+Deno.test("train --overwrite replaces a run, and refuses a folder that holds anything else", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --steps 2 --save-every 1 --out run`;
     await place.trained(line);
@@ -42,16 +42,28 @@ Deno.test("what exists is kept without --overwrite, and foreign files also with 
     );
     assertStringIncludes(refused.stderr, "hint: go on with --resume, choose another --out, or");
     assertEquals(place.read("run/metrics.jsonl"), before);
-    await place.trained(`--model p2 ${ROWS} --steps 1 --overwrite --tensorboard --out run`);
-    assertEquals(place.names("run"), [
-      ".lock",
-      "checkpoint-000001",
-      "config.json",
-      "last",
-      "metrics.jsonl",
-      "notes.txt",
-      "tensorboard",
-    ]);
+    const again = `--model p2 ${ROWS} --steps 1 --overwrite --tensorboard --out run`;
+    assertRefused(
+      await place.train(again),
+      2,
+      '"run" holds "notes.txt", which is no part of a training run: it is not replaced',
+    );
+    assertEquals(place.read("run/metrics.jsonl"), before);
+    Deno.removeSync(`${place.cwd}/run/notes.txt`);
+    const names = [".lock", "checkpoint-000001", "config.json", "last", "metrics.jsonl"];
+    for (const _ of ["over a run", "over one with tensorboard events"]) {
+      await place.trained(again);
+      assertEquals(place.names("run"), [...names, "tensorboard"]);
+    }
+    // Somebody's folder that happens to have files of the same names.
+    Deno.mkdirSync(`${place.cwd}/project`);
+    place.write("project/config.json", "{}");
+    assertRefused(
+      await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out project`),
+      2,
+      '"project" does not look like a training run: it is not replaced',
+    );
+    assertEquals(place.names("project"), ["config.json"]);
     place.write("file", "");
     const file = await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out file`);
     assertRefused(file, 2, 'Cannot write folder "file": found a file, expected a free name');
@@ -67,7 +79,9 @@ Deno.test("--overwrite never removes the model, adapter or config the run starts
       assertRefused(
         await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`),
         2,
-        `Cannot train into "${out}": found the model to start from in it, expected another folder`,
+        out.includes("/")
+          ? `"${out}" holds "model.safetensors", which is no part of a training run: it is not replaced`
+          : `Cannot train into "${out}": found the model to start from in it, expected another folder`,
       );
     await Promise.all([
       refused("--model full", "full"),

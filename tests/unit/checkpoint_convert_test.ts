@@ -8,6 +8,7 @@ import { readTensor, readTensorBytes } from "../../core/checkpoint/read.ts";
 import { planShards, writeWeights } from "../../core/checkpoint/write.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { countShape, shapeOf } from "../../core/analysis/cost.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import {
   copyModel,
@@ -242,7 +243,6 @@ Deno.test("an existing folder is replaced only on request, and only at the end",
     const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/out`;
     Deno.mkdirSync(out); // an empty folder is as good as none
     await run({ model, out, streams: 2 });
-    Deno.writeTextFileSync(`${out}/keep`, "mine");
     const error = await userError(() => run({ model, out, streams: 4 }));
     assertEquals(error.kind, "usage");
     assertStringIncludes(error.hints[0]!, "--overwrite");
@@ -250,9 +250,12 @@ Deno.test("an existing folder is replaced only on request, and only at the end",
     const abort = AbortSignal.abort();
     const plan = await planConversion({ model, out, streams: 4, overwrite: true });
     await assertRejects(() => convert(plan, { signal: abort }), DOMException);
-    assert(names(out).includes("keep"));
+    assertEquals((await openCheckpoint(out)).config.streams, 2);
+    Deno.writeTextFileSync(`${out}/keep`, "mine");
+    await assertRejects(() => convert(plan), UsageError, '"keep"');
+    assertEquals((await openCheckpoint(out)).config.streams, 2);
+    Deno.removeSync(`${out}/keep`);
     await convert(plan);
-    assert(!names(out).includes("keep"));
     assertEquals((await openCheckpoint(out)).config.streams, 4);
     assertEquals(names(folder), ["out"]);
     Deno.writeTextFileSync(`${folder}/file`, "");

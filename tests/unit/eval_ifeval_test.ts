@@ -257,3 +257,19 @@ Deno.test("rows that make no sense are refused by name", () => {
   const one: Instruction = { id: "x:y", kwargs: {} };
   assertThrows(() => checkResponse("a", [one], tools), DataError);
 });
+
+Deno.test("50,000 `<<` are judged in a second, and titles are those of the pattern", () => {
+  for (const end of ["", "\n", ">", "> >", ">>"]) {
+    const began = performance.now();
+    assertEquals(judge("<<".repeat(50_000) + end, "detectable_format:title"), [false, false]);
+    assert(performance.now() - began < 1000, `${end}: ${performance.now() - began} ms`);
+  }
+  // What `<<[^\n]+>>` matches, in short texts of these marks.
+  const marks = ["<", ">", "a", "\n"];
+  for (let code = 0; code < 4 ** 7; code++) {
+    const text = Array.from({ length: 7 }, (_, i) => marks[code >> (2 * i) & 3]).join("");
+    const matches = text.match(/<<[^\n]+>>/g) ?? [];
+    const expected = matches.some((match) => match.replace(/^<+/, "").replace(/>+$/, "") !== "");
+    assertEquals(judge(text, "detectable_format:title")[0], expected, JSON.stringify(text));
+  }
+});

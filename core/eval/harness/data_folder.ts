@@ -11,7 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { isObject, readError, show, statIfExists } from "../../base/files.ts";
 import { type Compression, decompress } from "../../data/decompress.ts";
-import { decodeText, joinBytes } from "../../data/jsonl.ts";
+import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
 import { chunksOf } from "../../data/read.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
@@ -32,6 +32,9 @@ export interface TaskData {
   readonly pool: readonly Row[];
   readonly files: readonly DataFile[];
 }
+
+/** Most bytes of a benchmark's file, unpacked; the largest of them has 25 MB. */
+const MAX_FILE_BYTES = 256 << 20;
 
 /** Endings that are read, most wanted first. */
 const ENDINGS = ["jsonl", "ndjson", "json", "parquet", "csv", "txt", "md"];
@@ -139,8 +142,9 @@ async function readFile(path: string, task: Task, files: DataFile[]): Promise<Ro
   } else {
     const compression = packed === undefined ? undefined : COMPRESSION[packed.toLowerCase()];
     const raw = chunksOf(path, note);
-    const chunks = await Array.fromAsync(compression ? decompress(raw, compression, path) : raw);
-    const text = decodeText(joinBytes(chunks), `"${path}"`).replace(/^\ufeff/, "");
+    const plain = compression ? decompress(raw, compression, path) : raw;
+    const bytes = await joinChunks(plain, MAX_FILE_BYTES, `"${path}"`);
+    const text = decodeText(bytes, `"${path}"`).replace(/^\ufeff/, "");
     rows = parseRows(text, path, ending.toLowerCase(), task);
   }
   if (rows.length === 0) {

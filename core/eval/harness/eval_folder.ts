@@ -4,6 +4,7 @@
  *     config.json     what was asked: tasks, shots, data and model, by which a rerun is recognised
  *     samples.jsonl   one line per answer, appended as they come
  *     scores.jsonl    one line per row: its metrics; while programs are run, those done so far
+ *     stats.jsonl     time and memory of every run so far, the last line of a run counts
  *     results.json    means with standard errors; there once all is scored
  *     .lock           held by the process at work
  *
@@ -13,6 +14,7 @@
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
@@ -22,7 +24,16 @@ import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
 export const CONFIG = "config.json",
   SAMPLES = "samples.jsonl",
   SCORES = "scores.jsonl",
+  STATS = "stats.jsonl",
   RESULTS = "results.json";
+
+/** What one run of the evaluation took so far. */
+export interface RunStats {
+  /** When the run began, which tells it from others. */
+  readonly run: string;
+  readonly seconds: number;
+  readonly peak_rss_bytes: number | null;
+}
 
 /** A folder in use by this process. */
 export class EvalFolder implements Disposable {
@@ -51,12 +62,14 @@ export class EvalFolder implements Disposable {
         hints: ["without --resume a new one is begun"],
       });
     }
-    if (!begun && !overwrite) await requireEmpty(path);
+    const isFolder = (await statIfExists(path))?.isDirectory;
+    if (overwrite && isFolder) await requireOurs(path, "evaluation");
+    else if (!begun) await requireEmpty(path);
     const folder = new EvalFolder(path, await lockFolder(path, "evaluate"));
     try {
       if (begun && !overwrite) await folder.#requireSame(identity);
       else {
-        for (const name of [SAMPLES, SCORES, RESULTS]) {
+        for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await Deno.remove(join(path, name)).catch(ignoreMissing);
         }
         await folder.#write(CONFIG, { schema: "parscale.eval-run/1", ...identity });
@@ -76,6 +89,18 @@ export class EvalFolder implements Disposable {
   /** Scores that are there, likewise. */
   async readScores(): Promise<DocumentScore[]> {
     return parseScores(await this.#readWhole(SCORES));
+  }
+
+  /** What earlier runs took: the last line of each. */
+  async readStats(): Promise<RunStats[]> {
+    const lines = (await this.#readWhole(STATS)).split("\n").filter((line) => line !== "");
+    const runs = lines.map((line): RunStats => JSON.parse(line));
+    return [...new Map(runs.map((stats) => [stats.run, stats])).values()];
+  }
+
+  /** Notes what this run took so far. */
+  appendStats(stats: RunStats): void {
+    this.#append(STATS, stats);
   }
 
   /** Adds a sample; it is out when this returns. */

@@ -10,7 +10,6 @@ import { isPythonJson } from "./python_json.ts";
 
 const SINGLE = pythonRegex("\\*[^\\n\\*]*\\*", "g");
 const DOUBLE = pythonRegex("\\*\\*[^\\n\\*]*\\*\\*", "g");
-const TITLE = pythonRegex("<<[^\\n]+>>", "g");
 
 const MANY_BLANK_LINES = pythonRegex("\\n\\s*\\n\\s*\\n", "g");
 
@@ -55,7 +54,14 @@ export const format: Family = {
 
   title: checker(
     {},
-    (response) =>
-      (response.match(TITLE) ?? []).some((match) => strip(rstrip(lstrip(match, "<"), ">")) !== ""),
+    (response) => titlesOf(response).some((match) => strip(rstrip(lstrip(match, "<"), ">")) !== ""),
   ),
 };
+
+/** Matches of `<<[^\n]+>>`: in a line from the first `<<` to the last `>>`, with something between. */
+function titlesOf(response: string): string[] {
+  return response.split("\n").flatMap((line) => {
+    const from = line.indexOf("<<"), to = line.lastIndexOf(">>");
+    return from >= 0 && to > from + 2 ? [line.slice(from, to + 2)] : [];
+  });
+}

@@ -1,0 +1,221 @@
+/**
+ * Keeps the finished rows of a command with `-o FILE` in `FILE.partial`, so that a run that was
+ * interrupted or killed goes on with `--resume`.
+ *
+ * The first line says what was asked, the others are `{"at", "input", "rows"}`: the position in the
+ * input, a hash of what stood there, and the result rows. They are appended in the order in which rows
+ * finish. A last line that was cut off is removed.
+ */
+import { createHash } from "node:crypto";
+import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { toJson } from "./document.ts";
+import { isDevice } from "./sink.ts";
+import type { Row } from "./table.ts";
+import { writeError } from "./write_error.ts";
+
+const SCHEMA = "parscale.partial/1";
+
+/** Which run a journal belongs to, and what to do with one that is there. */
+export interface JournalOptions {
+  readonly out: string;
+  /** Must be the same when the run goes on. */
+  readonly identity: Readonly<Record<string, unknown>>;
+  readonly resume: boolean;
+  readonly overwrite: boolean;
+}
+
+interface Entry {
+  readonly input: string;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** Whether a command can keep rows: `-o` names a file, not stdout or a device. */
+export function keepsRows(out: string | undefined): out is string {
+  return out !== undefined && out !== "-" && !isDevice(out);
+}
+
+/** The rows that are finished. */
+export class Journal implements Disposable {
+  readonly path: string;
+  readonly #file: Deno.FsFile;
+  readonly #entries = new Map<number, Entry>();
+  #length = 0;
+  #asked = 0;
+
+  /**
+   * Begins a journal, or goes on with the one that is there.
+   * @throws {UsageError} for one that is there and neither resumed nor overwritten, or of other flags
+   */
+  constructor({ out, identity, resume, overwrite }: JournalOptions) {
+    this.path = `${out}.partial`;
+    const text = readIfExists(this.path);
+    if (resume && text === undefined) {
+      throw new DataError(`nothing to resume: no such file "${this.path}"`, {
+        hints: ["leave out --resume to begin"],
+      });
+    }
+    if (text !== undefined && !resume && !overwrite) {
+      const hint = "pass --resume to continue, or --overwrite to begin again";
+      throw new UsageError(`"${this.path}" holds rows of an interrupted run`, { hints: [hint] });
+    }
+    if (resume) this.#read(text!, identity);
+    this.#file = open(this.path);
+    if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
+    this.#file.truncateSync(this.#length);
+    this.#file.seekSync(this.#length, Deno.SeekMode.Start);
+  }
+
+  /** Number of finished rows of the input. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /**
+   * Whether the row at a position of the input is finished.
+   * @throws {DataError} when another row stood there
+   */
+  has(at: number, input: unknown): boolean {
+    this.#asked = Math.max(this.#asked, at + 1);
+    const entry = this.#entries.get(at);
+    if (entry === undefined) return false;
+    if (entry.input === hashOf(input)) return true;
+    throw this.#otherInput(`input row ${at} differs from the one that "${this.path}" answers`);
+  }
+
+  #otherInput(message: string): DataError {
+    const hints = ["resume with the same input, or begin again with --overwrite"];
+    return new DataError(message, { hints });
+  }
+
+  /** Keeps the results of a row. */
+  add(at: number, input: unknown, rows: readonly Row[]): void {
+    if (this.#entries.has(at)) return;
+    const hash = hashOf(input), offset = this.#length;
+    const length = this.#append(toJson({ at, input: hash, rows }) + "\n");
+    this.#entries.set(at, { input: hash, offset, length });
+  }
+
+  /** All results in the order of the input. */
+  *rows(): Generator<Row> {
+    const last = [...this.#entries.keys()].reduce((a, b) => Math.max(a, b), -1);
+    if (last >= this.#asked) {
+      const message = `the input ends before row ${last}, which "${this.path}" answers`;
+      throw this.#otherInput(message);
+    }
+    for (const at of [...this.#entries.keys()].sort((a, b) => a - b)) {
+      const { offset, length } = this.#entries.get(at)!;
+      const bytes = new Uint8Array(length);
+      this.#file.seekSync(offset, Deno.SeekMode.Start);
+      for (let done = 0, count; done < length; done += count) {
+        count = this.#file.readSync(bytes.subarray(done)) ?? length;
+      }
+      yield* (JSON.parse(new TextDecoder().decode(bytes)) as { rows: Row[] }).rows;
+    }
+  }
+
+  /** Removes the file: the result has its own name now. */
+  remove(): void {
+    Deno.removeSync(this.path);
+  }
+
+  /** Closes the file; one that holds no row is removed. */
+  [Symbol.dispose](): void {
+    this.#file.close();
+    try {
+      if (this.#entries.size === 0) this.remove();
+    } catch {
+      // It was removed already.
+    }
+  }
+
+  #append(line: string): number {
+    const bytes = new TextEncoder().encode(line);
+    try {
+      for (let done = 0; done < bytes.length;) {
+        done += this.#file.writeSync(bytes.subarray(done));
+      }
+    } catch (error) {
+      throw writeError(`"${this.path}"`, error);
+    }
+    this.#length += bytes.length;
+    return bytes.length;
+  }
+
+  #read(bytes: Uint8Array, identity: Readonly<Record<string, unknown>>): void {
+    let line = 0;
+    for (let start = 0, end; (end = bytes.indexOf(10, start)) >= 0; start = end + 1) {
+      const value = parse(bytes.subarray(start, end));
+      const { at, input } = value as { at?: unknown; input?: unknown };
+      if (line === 0) requireSame(value, identity, this.path);
+      else if (Number.isSafeInteger(at) && typeof input === "string") {
+        this.#entries.set(at as number, { input, offset: start, length: end + 1 - start });
+      } else throw damaged(this.path, line + 1);
+      this.#length = end + 1;
+      line++;
+    }
+  }
+}
+
+function parse(bytes: Uint8Array): Record<string, unknown> {
+  try {
+    const value = JSON.parse(new TextDecoder().decode(bytes));
+    return typeof value === "object" && value !== null ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+function damaged(path: string, line: number): DataError {
+  return new DataError(`line ${line} of "${path}" is damaged`, {
+    hints: ["begin again with --overwrite"],
+  });
+}
+
+function requireSame(
+  { schema, ...found }: Record<string, unknown>,
+  identity: Readonly<Record<string, unknown>>,
+  path: string,
+): void {
+  if (schema !== SCHEMA) throw damaged(path, 1);
+  const text = (value: unknown) => JSON.stringify(value ?? null);
+  const names = new Set([...Object.keys(found), ...Object.keys(identity)]);
+  const other = [...names].filter((name) => text(found[name]) !== text(identity[name]));
+  if (other.length === 0) return;
+  throw new UsageError(`"${path}" belongs to a run with another ${other.join(", ")}`, {
+    hints: ["resume with the same flags, or begin again with --overwrite"],
+  });
+}
+
+function hashOf(input: unknown): string {
+  return createHash("sha256").update(toJson(input)).digest("hex").slice(0, 16);
+}
+
+function readIfExists(path: string): Uint8Array | undefined {
+  try {
+    return Deno.readFileSync(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw writeError(`"${path}"`, error);
+  }
+}
+
+/** Opens the file and holds it for this process. */
+function open(path: string): Deno.FsFile {
+  let file: Deno.FsFile;
+  try {
+    file = Deno.openSync(path, { read: true, write: true, create: true });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) {
+      throw new UsageError(
+        `Cannot write "${path}": found no such folder, expected an existing one`,
+      );
+    }
+    throw writeError(`"${path}"`, error);
+  }
+  if (file.tryLockSync(true)) return file;
+  file.close();
+  throw new EnvironmentError(`another process is using "${path}"`, {
+    hints: ["wait for it, or choose another -o"],
+  });
+}

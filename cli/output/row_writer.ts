@@ -1,0 +1,146 @@
+/**
+ * Writes the rows of `generate` and `score` in input order, each as soon as all before it are known,
+ * or keeps them in a journal until all are there. Where they go to a file, an interruption keeps what
+ * is done and says how to go on.
+ */
+import { UsageError } from "../../core/base/errors.ts";
+import type { Invocation } from "./document.ts";
+import { Interrupted } from "./errors.ts";
+import type { Io } from "./io.ts";
+import { Journal, keepsRows } from "./journal.ts";
+import { openReport, type Report, type ReportOptions } from "./report.ts";
+import type { Row } from "./table.ts";
+
+/** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
+const FREE = new Set([
+  ...["out", "format", "quiet", "verbose", "color", "progress", "log-every"],
+  ...["model", "adapter", "device", "batch", "threads", "memory-limit"],
+]);
+
+/** What a run must have in common with the one it goes on with, besides its flags. */
+export interface RunIdentity {
+  readonly model: string;
+  readonly device: string;
+}
+
+/** Rows on their way to a report. */
+export class RowWriter implements Disposable {
+  readonly #journal: Journal | undefined;
+  readonly #options: ReportOptions;
+  #report: Report | undefined;
+  readonly #waiting = new Map<number, readonly Row[]>();
+  #written = 0;
+  #failed = 0;
+
+  constructor(
+    readonly io: Io,
+    readonly invocation: Invocation,
+    { resume, identity, ...options }: ReportOptions & {
+      readonly resume: boolean;
+      readonly identity: () => RunIdentity;
+    },
+  ) {
+    const { out, overwrite } = invocation;
+    if (keepsRows(out)) {
+      const flags = Object.entries(invocation.config).filter(([name]) => !FREE.has(name));
+      const all = { ...identity(), ...Object.fromEntries(flags) };
+      this.#journal = new Journal({ out, identity: all, resume, overwrite });
+      if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);
+    } else if (resume) throw new UsageError("`--resume` needs `-o FILE`");
+    this.#options = options;
+    try {
+      this.#report = openReport(io, invocation, options);
+      if (this.#journal !== undefined) this.#closeReport(); // it could be opened; the rows come later
+    } catch (error) {
+      this.#journal?.[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Rows of the input that are finished, of an interrupted run too. */
+  get done(): number {
+    return this.#journal?.size ?? this.#written;
+  }
+
+  /** Whether an interrupted run has finished the row at this position. */
+  has(at: number, input: unknown): boolean {
+    return this.#journal?.has(at, input) ?? false;
+  }
+
+  /** Takes the results of the row at a position of the input; positions come in any order. */
+  add(at: number, input: unknown, rows: readonly Row[]): void {
+    if (this.#journal !== undefined) return this.#journal.add(at, input, rows);
+    this.#waiting.set(at, rows);
+    for (let next; (next = this.#waiting.get(this.#written)); this.#written++) {
+      this.#waiting.delete(this.#written);
+      next.forEach((row) => this.#write(row));
+    }
+  }
+
+  /** Completes the result; the number is the exit code: 1 when rows failed. */
+  async finish(): Promise<number> {
+    const report = this.#report ??= openReport(this.io, this.invocation, this.#options);
+    for (const row of this.#journal?.rows() ?? []) this.#write(row);
+    await report.finish();
+    this.#journal?.remove();
+    return this.#failed > 0 ? 1 : 0;
+  }
+
+  /** Throws once a signal has come. */
+  throwIfInterrupted(): void {
+    const { reason, aborted } = this.io.interruption;
+    if (!aborted) return;
+    if (this.#journal === undefined || !(reason instanceof Interrupted)) throw reason;
+    const { size, path } = this.#journal;
+    const hint = size === 0
+      ? "no row was finished; run the same command again"
+      : `${size} rows are in ${path}; run the same command with --resume to continue`;
+    throw new Interrupted(reason.signal, [hint]);
+  }
+
+  /** Passes on what comes from a source that may be slow, until a signal comes. */
+  async *untilInterrupted<T>(source: AsyncIterable<T>): AsyncGenerator<T> {
+    const signal = this.io.interruption;
+    const items = source[Symbol.asyncIterator]();
+    for (;;) {
+      let stop = () => {};
+      const stopped = new Promise<undefined>((resolve) => stop = () => resolve(undefined));
+      signal.addEventListener("abort", stop);
+      const item = await Promise.race([items.next(), stopped]);
+      signal.removeEventListener("abort", stop);
+      this.throwIfInterrupted();
+      if (item === undefined || item.done) return;
+      yield item.value;
+    }
+  }
+
+  /** Gives up an unfinished result; finished rows stay in the journal. */
+  [Symbol.dispose](): void {
+    this.#closeReport();
+    this.#journal?.[Symbol.dispose]();
+  }
+
+  #closeReport(): void {
+    this.#report?.[Symbol.dispose]();
+    this.#report = undefined;
+  }
+
+  #write(row: Row): void {
+    if ("error" in row) this.#failed++;
+    this.#report!.row(row);
+  }
+}
+
+const TURN_MS = 20;
+
+/** Lets signals arrive in a loop that may never wait. */
+export class Turns {
+  #last = performance.now();
+
+  /** Waits a moment where the last one is a while ago. */
+  async give(): Promise<void> {
+    if (performance.now() - this.#last < TURN_MS) return;
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    this.#last = performance.now();
+  }
+}

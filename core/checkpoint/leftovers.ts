@@ -1,0 +1,110 @@
+/**
+ * Hidden folders beside a target while it is written, and what becomes of those that a killed process
+ * left behind.
+ *
+ *     .NAME.partial-PID     being filled
+ *     .NAME.replaced-PID    the older NAME, until the new one has its name
+ *     .NAME.removed-PID     an older checkpoint on its way out
+ *
+ * The process at work holds a lock on its hidden folder, which the system releases however the process
+ * ends. A folder without a lock is a leftover: `replaced` gets its name back where NAME is missing,
+ * everything else is removed, provided it holds nothing but our files.
+ */
+import { basename, dirname, join } from "node:path";
+import process from "node:process";
+import { holdsOnlyOurs } from "./our_files.ts";
+
+/** Why a hidden folder exists. */
+export type HiddenKind = "partial" | "replaced" | "removed";
+
+const HIDDEN = /^\.(.+)\.(partial|replaced|removed)-(\d+)$/;
+
+/** Path of this process's hidden folder beside `path`. */
+export function hiddenSibling(path: string, kind: HiddenKind): string {
+  return join(dirname(path), `.${basename(path)}.${kind}-${Deno.pid}`);
+}
+
+/**
+ * Holds a folder for this process, under whatever name it will have. Undefined where another process
+ * holds it; null where folders cannot be locked.
+ */
+export async function holdFolder(path: string): Promise<Deno.FsFile | undefined | null> {
+  let handle: Deno.FsFile | undefined;
+  try {
+    handle = await Deno.open(path);
+    if (await handle.tryLock(true)) return handle;
+  } catch {
+    handle?.close();
+    return null;
+  }
+  handle.close();
+}
+
+/** Deletes a folder that must not be seen half deleted: it loses its name first. */
+export async function removeFolder(path: string): Promise<void> {
+  const hidden = hiddenSibling(path, "removed");
+  const hold = await holdFolder(path);
+  try {
+    await removeIfExists(hidden); // left by a dead process of the same id
+    await Deno.rename(path, hidden);
+    await Deno.remove(hidden, { recursive: true });
+  } finally {
+    hold?.close();
+  }
+}
+
+/**
+ * Removes what dead processes left in a folder, and gives a replaced folder its name back. With
+ * `isOurs` no other process writes there, so that every hidden folder is a leftover.
+ */
+export async function clearLeftovers(parent: string, isOurs = false): Promise<void> {
+  for (const { name, isDirectory } of await entriesOf(parent)) {
+    const [, target, kind, pid] = HIDDEN.exec(name) ?? [];
+    if (target === undefined || !isDirectory) continue;
+    // A folder that is there and not yet held belongs to a live process.
+    if (!isOurs && Number(pid) !== Deno.pid && isAlive(Number(pid))) continue;
+    const path = join(parent, name);
+    const hold = await holdFolder(path);
+    if (hold === undefined) continue;
+    try {
+      if (!await holdsOnlyOurs(path)) continue;
+      if (kind === "replaced" && !await exists(join(parent, target))) {
+        await Deno.rename(path, join(parent, target));
+      } else await Deno.remove(path, { recursive: true });
+    } catch {
+      // It is not what the user asked for: another time, or by somebody with the permission.
+    } finally {
+      hold?.close();
+    }
+  }
+}
+
+/** Removes a file or folder unless there is none. */
+export async function removeIfExists(path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+async function entriesOf(parent: string): Promise<Deno.DirEntry[]> {
+  try {
+    return await Array.fromAsync(Deno.readDir(parent));
+  } catch {
+    return []; // no such folder, or none that can be read: nothing of ours to clear
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as { code?: string }).code === "EPERM";
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Recognises folders that parscale wrote, so that `--overwrite` and the removal of leftovers never
+ * delete anything else.
+ *
+ * A folder is ours when every file in it has a name that we write and the files that mark its kind
+ * are there. An empty folder is free for any kind.
+ */
+import { UsageError } from "../base/errors.ts";
+import { ioError } from "../base/files.ts";
+
+/** Kinds of folders that `--overwrite` may replace. */
+export type FolderKind = "checkpoint" | "run" | "evaluation" | "export";
+
+interface Layout {
+  /** How the kind is called in messages. */
+  readonly name: string;
+  /** At least one of the names of every group is there. */
+  readonly marks: readonly RegExp[];
+  readonly files: RegExp;
+  /** Subfolders by name, with the names of their files. */
+  readonly folders?: readonly (readonly [name: RegExp, files: RegExp])[];
+}
+
+const COMPANIONS = "generation_config|tokenizer|tokenizer_config|vocab|special_tokens_map|" +
+  "added_tokens";
+
+const CHECKPOINT_FILES = new RegExp(
+  `^(config\\.json|(${COMPANIONS})\\.json|merges\\.txt|chat_template\\.jinja|README\\.md|` +
+    "(configuration|modeling)_qwen\\d_parscale\\.py|introduced\\.safetensors|" +
+    "model(-\\d{5}-of-\\d{5})?\\.safetensors|model\\.safetensors\\.index\\.json|" +
+    "training_state\\.(json|safetensors))$",
+);
+
+const EXPORT_FILES = new RegExp(
+  "^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights(-\\d+)?\\.bin|" +
+    `(${COMPANIONS})\\.json|merges\\.txt|chat_template\\.jinja)$`,
+);
+
+const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
+  checkpoint: {
+    name: "a checkpoint",
+    marks: [/^config\.json$/, /\.safetensors$/],
+    files: CHECKPOINT_FILES,
+  },
+  run: {
+    name: "a training run",
+    marks: [/^\.lock$/],
+    files: /^(\.lock|\.?(config\.json|metrics\.jsonl|last))$/,
+    folders: [
+      [/^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+)$/, CHECKPOINT_FILES],
+      [/^tensorboard$/, /^events\.out\.tfevents\./],
+    ],
+  },
+  evaluation: {
+    name: "an evaluation",
+    marks: [/^\.lock$/],
+    files: /^(\.lock|\.?(config\.json|(samples|scores|stats)\.jsonl|results\.json))$/,
+  },
+  export: { name: "an export", marks: [/^export\.json$/], files: EXPORT_FILES },
+};
+
+/**
+ * Throws unless `path`, an existing folder, is empty or one of ours of the given kind.
+ * @throws {UsageError} that names the first entry which is not ours
+ */
+export async function requireOurs(path: string, kind: FolderKind): Promise<void> {
+  const layout = LAYOUTS[kind];
+  const names = await namesIn(path);
+  const foreign = await findForeign(path, names, layout);
+  const hints = ["choose another --out, or remove the folder yourself"];
+  if (foreign !== undefined) {
+    throw new UsageError(
+      `"${path}" holds "${foreign}", which is no part of ${layout.name}: it is not replaced`,
+      { hints },
+    );
+  }
+  // A lock that failed leaves no more than the file of the lock.
+  if (names.length === 0 || layout.marks.every((mark) => names.some((name) => mark.test(name)))) {
+    return;
+  }
+  throw new UsageError(`"${path}" does not look like ${layout.name}: it is not replaced`, {
+    hints,
+  });
+}
+
+/** Whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
+export async function holdsOnlyOurs(path: string): Promise<boolean> {
+  return (await namesIn(path))
+    .every((name) => CHECKPOINT_FILES.test(name) || EXPORT_FILES.test(name));
+}
+
+async function findForeign(
+  path: string,
+  names: readonly string[],
+  { files, folders = [] }: Layout,
+): Promise<string | undefined> {
+  for (const name of names) {
+    const { isDirectory } = await Deno.lstat(`${path}/${name}`);
+    if (!isDirectory) {
+      if (!files.test(name)) return name;
+      continue;
+    }
+    const [, inside] = folders.find(([folder]) => folder.test(name)) ?? [];
+    if (inside === undefined) return `${name}/`;
+    const foreign = (await namesIn(`${path}/${name}`)).find((file) => !inside.test(file));
+    if (foreign !== undefined) return `${name}/${foreign}`;
+  }
+}
+
+async function namesIn(path: string): Promise<string[]> {
+  try {
+    return (await Array.fromAsync(Deno.readDir(path), ({ name }) => name)).sort();
+  } catch (error) {
+    throw ioError("read folder", path, error);
+  }
+}

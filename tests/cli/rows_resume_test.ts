@@ -1,0 +1,125 @@
+/** `generate` and `score` with -o keep finished rows and go on with --resume. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assertRefused, jsonLines, MODEL, parseLines } from "./models.ts";
+import { parscale, runParscale, withScratch } from "./run.ts";
+
+const PROMPTS = Array.from({ length: 30 }, (_, i) => ({ tokens: [1 + i % 7, 2 + i % 5, i % 11] }));
+
+const SAMPLES = [
+  ...["generate", "--model", MODEL, "in.jsonl", "--ignore-eos", "--max-tokens", "40"],
+  ...["--temperature", "0.9", "--num-return", "2", "--seed", "3", "--batch", "3"],
+];
+const BEAMS = [
+  ...["generate", "--model", MODEL, "in.jsonl", "--ignore-eos", "--max-tokens", "30"],
+  ...["--num-beams", "3"],
+];
+const SCORES = ["score", "--model", MODEL, "rows.jsonl", "--batch", "2", "--weights"];
+
+const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
+
+function lineCount(path: string): number {
+  try {
+    return Deno.readTextFileSync(path).split("\n").length - 1;
+  } catch {
+    return 0;
+  }
+}
+
+/** Starts a command and sends a signal once `rows` rows are in its journal. */
+async function stopped(args: readonly string[], cwd: string, rows: number, signal: Deno.Signal) {
+  const child = parscale(args, { cwd, stdout: "null", stderr: "piped", stdin: "null" }).spawn();
+  const stderr = new Response(child.stderr).text();
+  let running = true;
+  const status = child.status.finally(() => running = false);
+  while (running && lineCount(`${cwd}/out.partial`) < rows + 1) {
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  if (running) child.kill(signal);
+  return { code: (await status).code, stderr: await stderr };
+}
+
+async function withRows(body: (cwd: string) => Promise<void>): Promise<void> {
+  await withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS));
+    const long = Array.from(
+      { length: 300 },
+      (_, i) => ({ tokens: Array.from({ length: 50 + i % 9 }, (_, j) => (i + j * j) % 60) }),
+    );
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...long));
+    await body(cwd);
+  });
+}
+
+Deno.test("generate and score: killed and interrupted, --resume gives the unbroken result byte for byte", () =>
+  withRows(async (cwd) => {
+    for (const args of [SAMPLES, BEAMS, SCORES]) {
+      for (const format of ["--jsonl", "--format=csv"]) {
+        const whole = await runParscale([...args, format], { cwd });
+        assertEquals([whole.code, whole.stderr], [0, ""]);
+        const out = [...args, format, "-o", "out"];
+        const killed = await stopped(out, cwd, 5, "SIGKILL");
+        assertEquals(killed.code, 137, "killed before it was done");
+        const interrupted = await stopped([...out, "--resume"], cwd, 12, "SIGINT");
+        assertEquals(interrupted.code, 130, interrupted.stderr);
+        const kept = lineCount(`${cwd}/out.partial`) - 1;
+        assertStringIncludes(
+          interrupted.stderr,
+          `${kept} rows are in out.partial; run the same command with --resume to continue`,
+        );
+        assertEquals(names(cwd), ["in.jsonl", "out.partial", "rows.jsonl"]);
+        // What a crash of the machine could leave.
+        await Deno.writeTextFile(`${cwd}/out.partial`, '{"at":99,"inp', { append: true });
+        const resumed = await runParscale([...out, "--resume"], { cwd });
+        assertEquals([resumed.code, resumed.stdout], [0, ""]);
+        assertStringIncludes(resumed.stderr, `resuming "out": ${kept} rows done\n`);
+        assert(await Deno.readTextFile(`${cwd}/out`) === whole.stdout, `${args[0]} ${format}`);
+        await Deno.remove(`${cwd}/out`);
+        assertEquals(names(cwd), ["in.jsonl", "rows.jsonl"]);
+      }
+    }
+  }));
+
+Deno.test("a document of a resumed run has all rows, and failed ones still end with 1", () =>
+  withRows(async (cwd) => {
+    const bad = [...PROMPTS.slice(0, 4), { tokens: [] }, ...PROMPTS.slice(4)];
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...bad));
+    const whole = parseLines((await runParscale([...SAMPLES, "--jsonl"], { cwd })).stdout);
+    const out = [...SAMPLES, "--json", "-o", "out"];
+    assertEquals((await stopped(out, cwd, 8, "SIGTERM")).code, 143);
+    assertEquals((await runParscale([...out, "--resume"], { cwd })).code, 1);
+    assertEquals(JSON.parse(await Deno.readTextFile(`${cwd}/out`)).results, whole);
+  }));
+
+Deno.test("rows are only taken up by the same command over the same input", () =>
+  withRows(async (cwd) => {
+    const out = [...SAMPLES, "--jsonl", "-o", "out"];
+    const none = await runParscale([...SAMPLES, "-o", "out", "--resume"], { cwd });
+    assertRefused(none, 3, 'nothing to resume: no such file "out.partial"');
+    const stdout = await runParscale([...SAMPLES, "--jsonl", "--resume"], { cwd });
+    assertEquals([stdout.code, JSON.parse(stdout.stderr).error.message], [
+      2,
+      "`--resume` needs `-o FILE`",
+    ]);
+    assertEquals((await stopped(out, cwd, 6, "SIGKILL")).code, 137);
+    const before = await Deno.readTextFile(`${cwd}/out.partial`);
+    const last = Math.max(...parseLines(before).slice(1).map(({ at }) => at));
+    const refused = async (code: number, message: string, ...args: string[]) => {
+      const result = await runParscale([...out, ...args], { cwd });
+      const { error } = JSON.parse(result.stderr.trim().split("\n").at(-1)!);
+      assertEquals([result.code, error.message], [code, message]);
+      assertEquals(await Deno.readTextFile(`${cwd}/out.partial`), before);
+    };
+    await refused(2, '"out.partial" holds rows of an interrupted run');
+    const other = '"out.partial" belongs to a run with another top-k';
+    await refused(2, other, "--resume", "--top-k", "4");
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS.slice(0, 1)));
+    await refused(3, `the input ends before row ${last}, which "out.partial" answers`, "--resume");
+    const rows = PROMPTS.with(2, { tokens: [9] });
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...rows));
+    const row = 'input row 2 differs from the one that "out.partial" answers';
+    await refused(3, row, "--resume");
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS));
+    assertEquals((await runParscale([...out, "--resume", "--threads", "1"], { cwd })).code, 0);
+    assertEquals((await runParscale([...out, "--overwrite"], { cwd })).code, 0);
+    assertEquals(names(cwd), ["in.jsonl", "out", "rows.jsonl"]);
+  }));

@@ -1,0 +1,133 @@
+/**
+ * Every checker takes time in proportion to the length of a response: a model that repeats one mark
+ * must not hold up an evaluation.
+ */
+import { assert } from "@std/assert";
+import {
+  CHECKERS,
+  checkResponse,
+  type Instruction,
+  loadLanguageTools,
+} from "../../core/eval/grading/ifeval/mod.ts";
+
+const tools = await loadLanguageTools();
+const CASES = new URL("../../fixtures/golden/eval/cases_ifeval_checkers.jsonl", import.meta.url);
+
+/** One instruction of every kind, with the arguments of a golden case. */
+function instructions(): Instruction[] {
+  const byId = new Map<string, Instruction>();
+  for (const line of Deno.readTextFileSync(CASES).trim().split("\n")) {
+    const { instruction_id: id, kwargs } = JSON.parse(line);
+    const kept = Object.entries(kwargs).filter(([, value]) => Boolean(value));
+    byId.set(id, { id, kwargs: Object.fromEntries(kept) });
+  }
+  return [...byId.values()];
+}
+
+/** What is repeated, and what may end it. */
+const PIECES = [
+  "<<",
+  "<",
+  ">",
+  "[",
+  "]",
+  "*",
+  "**",
+  "* ",
+  "***",
+  " ",
+  "\n",
+  "\n ",
+  "\t",
+  "a",
+  "A",
+  "1",
+]
+  .concat([
+    ".",
+    "..",
+    ". ",
+    "?",
+    "!",
+    ". . ",
+    "-",
+    "--",
+    "- ",
+    ",",
+    ", ",
+    '"',
+    "'",
+    "''",
+    "' ",
+    "`",
+  ])
+  .concat([
+    "(",
+    ")",
+    "{",
+    "}",
+    ";",
+    ":",
+    "\\",
+    '{"a":',
+    "[1,",
+    "é",
+    "日",
+    "\u0085",
+    "\u2028",
+    "a.",
+    "A.",
+  ])
+  .concat([
+    "a ",
+    "a\n",
+    "http://",
+    "n't ",
+    "can",
+    "section 1",
+    "P.S.",
+    '"a" ',
+    "a-",
+    "1,",
+    "1.",
+    "'s ",
+  ])
+  .concat([
+    ".)",
+    ").",
+    "]]",
+    "\n\n",
+    "\n*",
+    "\n-",
+    "a b. ",
+    "<<a>>",
+    "``",
+    "'t",
+    "😀",
+    "p. p. ",
+    "\r\n",
+  ]);
+const ENDS = ["", "a", "\n", ">>", ". A"];
+
+const REPEATS = 20_000;
+
+/** Milliseconds for one text: far above what a slow machine takes, far below what a square takes. */
+const LIMIT_MS = 1500;
+
+Deno.test("every checker is linear: 20,000 repetitions of any mark take about a second at most", () => {
+  const all = instructions();
+  assert(all.length === CHECKERS.size, `${all.length} of ${CHECKERS.size} checkers have a case`);
+  const slow: string[] = [];
+  for (const piece of PIECES) {
+    for (const end of ENDS) {
+      const text = piece.repeat(REPEATS) + end;
+      for (const instruction of all) {
+        const began = performance.now();
+        checkResponse(text, [instruction], tools, "A prompt");
+        const ms = performance.now() - began;
+        if (ms > LIMIT_MS) slow.push(`${instruction.id} ${JSON.stringify(piece + end)}: ${ms} ms`);
+      }
+    }
+  }
+  assert(slow.length === 0, slow.join("\n"));
+});
