@@ -15,11 +15,11 @@ const PATIENCE = 2;
 const MARGIN = 100;
 const LONGEST = 5000;
 
-/** Waits for whoever may still be writing to `folder`, the root of the program's files. */
+/** Waits for another process that may still be writing to `folder`, the root of the program's files. */
 export async function waitForFiles(folder: URL): Promise<void> {
   const { birthtime } = await Deno.stat(folder);
   while (true) {
-    // Whoever writes last renews the mark.
+    // The last writer renews the mark.
     const marked = await timeOf(new URL(".done", folder));
     if (marked === undefined) return; // no files were written: the program runs from memory
     const took = Math.min(marked - (birthtime?.getTime() ?? 0), LONGEST);

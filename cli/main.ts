@@ -210,7 +210,7 @@ async function interruptOnSignals(controller: AbortController): Promise<() => vo
 }
 
 /**
- * Runs a command line and ends the process with its exit code. An error that nobody waited for ends it too, in our
+ * Runs a command line and ends the process with its exit code. An error in a promise without a handler ends it too, in our
  * words and not in the runtime's.
  */
 export async function runProcess(

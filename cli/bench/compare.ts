@@ -1,9 +1,9 @@
 /**
  * `--compare`: rows timed now against rows of an earlier file, median by median.
  *
- * Comes in: two lists of rows, as `--jsonl` or `--json` print them. Goes out: a row per pair, and one
- * for every row without a partner. What surprises: partners need not be of the same model or machine,
- * since neither has a name that lasts; whoever keeps the file knows.
+ * Takes two lists of rows, as `--jsonl` or `--json` print them; returns a row per pair, and one for
+ * every row without a partner. Partners need not be of the same model or machine, since neither has
+ * a name that lasts; that is for the user to know.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { rowError } from "../rows.ts";

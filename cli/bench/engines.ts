@@ -2,9 +2,9 @@
  * The engines of a benchmark: a model under every number of streams, on every device, in every kind of
  * matrices.
  *
- * Comes in: a checkpoint and the flags. Goes out: engines with what their rows say about them. What
- * surprises: introduced tensors are part of the weights even where --adapter laid them over, as they
- * are in a converted checkpoint, because tensors that are bound at every step cannot be packed.
+ * Takes a checkpoint and the flags; returns engines with what their rows say about them. Introduced
+ * tensors are part of the weights even where --adapter laid them over, as they are in a converted
+ * checkpoint, because tensors that are bound at every step cannot be packed.
  */
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import { UsageError } from "../../core/base/errors.ts";

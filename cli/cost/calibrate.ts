@@ -2,8 +2,8 @@
  * This machine as a device of the cost model: rates that it was just seen to reach.
  *
  * Arithmetic is the best of a few large products (`core/train/peak.ts`); bandwidth is the best of a
- * few products of one row, which read every weight once, as decoding does. Both are in 32 bits, what
- * our devices compute in. What surprises: these are achieved rates, so efficiencies default to 1.
+ * few products of one row, which read every weight once, as decoding does. Both are in 32 bits,
+ * what our devices compute in. These are achieved rates, so efficiencies default to 1.
  */
 import type { CostDevice } from "../../core/analysis/devices.ts";
 import { Builder } from "../../core/graph/builder.ts";

@@ -1,8 +1,8 @@
 /**
  * Plain estimates: one row per configuration, of generation or of training.
  *
- * Comes in: a setting. Goes out: rows with the inputs, the totals and their parts under fixed names;
- * a table shows the few that a person compares, in GB of 2³⁰ bytes.
+ * Takes a setting; returns rows with the inputs, the totals and their parts under fixed names; a
+ * table shows the few that a person compares, in GB of 2³⁰ bytes.
  */
 import type { Workload } from "../../core/analysis/cost.ts";
 import { exactCost } from "../../core/analysis/cost_exact.ts";

@@ -2,9 +2,9 @@
  * The paper's figure as SVG: loss against memory and against latency, with an arrow for each way to
  * a lower loss: more parameters, or more streams of the same model.
  *
- * Comes in: a setting. Goes out: a file drawn by Vega-Lite, and the points as rows. What surprises:
- * Vega-Lite has no arrows, so heads are triangles, turned by angles that are computed here from the
- * scales, whose domains are therefore fixed.
+ * Takes a setting; returns a file drawn by Vega-Lite, and the points as rows. Vega-Lite has no
+ * arrows, so heads are triangles, turned by angles that are computed here from the scales, whose
+ * domains are therefore fixed.
  */
 import type { TopLevelSpec } from "vega-lite";
 import { countShape } from "../../core/analysis/cost.ts";

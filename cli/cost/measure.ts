@@ -1,10 +1,10 @@
 /**
  * `--measured`: the same rows really run here, next to the prediction.
  *
- * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row is
- * a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not timed.
- * What surprises: memory is the exact plan of the step, not a measurement; tests elsewhere hold
- * plans to what processes take.
+ * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row
+ * is a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not
+ * timed. Memory is the exact plan of the step, not a measurement; tests elsewhere hold plans to
+ * what processes take.
  */
 import type { Workload } from "../../core/analysis/cost.ts";
 import { UsageError } from "../../core/base/errors.ts";

@@ -1,7 +1,7 @@
 /**
  * The model a cost is asked for: a folder, a `config.json`, a size of the paper, or shape flags.
  *
- * Goes out: the shape with what the model says about streams. Weights are never opened, so a folder
+ * Returns the shape with what the model says about streams. Weights are never opened, so a folder
  * with a config alone will do; of a run the newest checkpoint counts.
  */
 import { type CostShape, shapeOf } from "../../core/analysis/cost.ts";

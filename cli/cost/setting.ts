@@ -1,8 +1,8 @@
 /**
  * What all rows of a run share: model, device, widths and method; and the questions to ask.
  *
- * Comes in: the values of the command. Goes out: one `CostQuestion` per configuration, lazily, since
- * ranges multiply. What surprises: contexts are checked for all configurations before the first row.
+ * Takes the values of the command; returns one `CostQuestion` per configuration, lazily, since
+ * ranges multiply. Contexts are checked for all configurations before the first row.
  */
 import type {
   Cost,
@@ -174,7 +174,7 @@ export class CapacityCheck {
   /** Nothing is counted yet. */
   constructor(readonly device: CostDevice) {}
 
-  /** Whether these bytes fit; null where nobody knows. */
+  /** Whether these bytes fit; null where it is not known. */
   fits(bytes: number): boolean | null {
     const { capacityGb } = this.device;
     if (capacityGb === undefined) return null;

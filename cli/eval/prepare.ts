@@ -88,7 +88,7 @@ async function prepareTask(
   return { task, shots, documents, files, rows: rows.length };
 }
 
-/** Of a part of the rows nobody expects published scores, but their prompts. */
+/** Published prompts, not scores, are expected of a part of the rows. */
 function warnAboutSizes(
   { name, size, shots }: Task,
   rows: number,

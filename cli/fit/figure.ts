@@ -1,8 +1,8 @@
 /**
  * Figures of a law as SVG, drawn by Vega-Lite: loss over parameters, and contours of equal loss.
  *
- * Comes in: a study. Goes out: one SVG text each. Contours need no grid search: on each of them N is
- * a function of P. What surprises: N has a logarithmic axis whose labels count in B, not in G.
+ * Takes a study; returns one SVG text each. Contours need no grid search: on each of them N is a
+ * function of P. N has a logarithmic axis whose labels count in B, not in G.
  */
 import type { TopLevelSpec } from "vega-lite";
 import { type Law, parametersForLoss, predictLoss } from "../../core/analysis/law.ts";

@@ -1,8 +1,8 @@
 /**
  * Observations of `parscale fit`: from files, stdin, folders of training runs, or built in.
  *
- * What surprises: a run is one observation. Its loss is the last `eval_loss` of its metrics, or, when
- * it was never evaluated, the smoothed training loss at its end; N comes from its newest checkpoint.
+ * A run is one observation. Its loss is the last `eval_loss` of its metrics, or, when it was never
+ * evaluated, the smoothed training loss at its end; N comes from its newest checkpoint.
  */
 import type { Observation } from "../../core/analysis/law.ts";
 import { parseObservations, requireDistinct } from "../../core/analysis/observations.ts";

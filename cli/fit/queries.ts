@@ -1,6 +1,6 @@
 /**
- * Questions to a law. Comes in: flags such as `--predict 1.6e9,8`, read before anything is fitted.
- * Goes out: for any law the answers, so that refitted laws can answer the same questions.
+ * Questions to a law. Takes flags such as `--predict 1.6e9,8`, read before anything is fitted;
+ * returns for any law the answers, so that refitted laws can answer the same questions.
  */
 import {
   equivalentParameters,

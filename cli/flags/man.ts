@@ -1,10 +1,10 @@
 /**
  * The manual page, one for all commands, in the `man` macros of roff.
  *
- * Comes in: the commands with their tables, and the tables of the help topics. Goes out: text that
- * `man -l` shows. What surprises: in roff a line that begins with a dot or a quote is a request, a
- * backslash begins an escape, and a plain hyphen is typeset as one that nobody can paste into a shell;
- * so all text passes through `escapeRoff`.
+ * Takes the commands with their tables, and the tables of the help topics; returns text that `man
+ * -l` shows. In roff a line that begins with a dot or a quote is a request, a backslash begins an
+ * escape, and a plain hyphen is typeset as one that cannot be pasted into a shell; so all text
+ * passes through `escapeRoff`.
  */
 import type { Command } from "../commands/define.ts";
 import type { Row } from "../output/table.ts";

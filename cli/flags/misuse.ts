@@ -1,7 +1,7 @@
 /**
  * Misuse of the command line, collected instead of thrown one by one.
  *
- * Parsing and resolving push `Problem`s; whoever ends the collection throws one `MisuseError`. Its
+ * Parsing and resolving push `Problem`s; the end of the collection throws one `MisuseError`. Its
  * message joins all of them, the error writer prints each on its own line.
  */
 import { UsageError } from "../../core/base/errors.ts";

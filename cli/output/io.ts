@@ -41,7 +41,7 @@ export const DEFAULT_SETTINGS: Settings = { color: "auto", quiet: 0, verbose: 0,
 /** Input was to come from a terminal: the caller shows short help instead of waiting in silence. */
 export class MissingInputError extends UsageError {}
 
-/** Whoever read stdout has gone; not an error, the program ends quietly. */
+/** The reader of stdout has gone; not an error, the program ends quietly. */
 export class ClosedPipeError extends Error {}
 
 const encoder = new TextEncoder();

@@ -137,7 +137,7 @@ function removeLeftovers(folder: string, name: string): void {
       if (file.tryLockSync(true)) Deno.removeSync(path);
     }
   } catch {
-    // They are in nobody's way; the result matters more.
+    // They do no harm; the result matters more.
   }
 }
 

@@ -1,10 +1,10 @@
 /**
  * Curves as an SVG file, drawn by Vega-Lite.
  *
- * Comes in: the series of a text chart and a title. Goes out: one SVG document that needs nothing
- * from elsewhere. Series differ by dash as well as by colour, and the colours are Okabe and Ito's,
- * which colour-blind readers can tell apart. What may surprise: Vega is loaded only when called,
- * since that takes a third of a second.
+ * Takes the series of a text chart and a title; returns one SVG document that needs nothing from
+ * elsewhere. Series differ by dash as well as by colour, and the colours are Okabe and Ito's, which
+ * colour-blind readers can tell apart. Vega is loaded only when called, since that takes a third of
+ * a second.
  */
 import type { TopLevelSpec } from "vega-lite";
 import type { Series } from "./chart.ts";

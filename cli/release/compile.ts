@@ -1,9 +1,9 @@
 /**
  * `deno task compile`: one file that holds the runtime, parscale, its packages and one engine.
  *
- * In: the project with an installed `node_modules`, and `denort`, the base program that Deno downloads
- * or DENORT_BIN names. Out: a program that writes its files to disk at its first start, since the
- * engine can only be loaded from there. What surprises: with DENORT_BIN set to deno itself the build
+ * In: the project with an installed `node_modules`, and `denort`, the base program that Deno
+ * downloads or DENORT_BIN names. Out: a program that writes its files to disk at its first start,
+ * since the engine can only be loaded from there. With DENORT_BIN set to deno itself the build
  * succeeds, but the file then behaves as deno; it serves to look at what would be shipped.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";

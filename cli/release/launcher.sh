@@ -13,7 +13,7 @@ while [ -L "$self" ]; do
 done
 root=$(cd -- "${self%/*}/.." && pwd -P)
 
-# Deno keeps what it has translated. Whoever writes there decides what we run, so a folder that was
+# Deno keeps what it has translated. Who can write there decides what runs, so a folder that was
 # not named for us must be our own, and one in a public place also closed to others and no link.
 writable() { (umask 077 && mkdir -p -- "$1") 2>/dev/null && [ -d "$1" ] && [ -w "$1" ]; }
 own() { writable "$1" && [ -O "$1" ]; }

@@ -1,8 +1,8 @@
 /**
  * The platforms a release can be made for, under the names that `deno compile --target` knows.
  *
- * In: a target. Out: which engine library belongs to it. What surprises: Deno also compiles for Macs
- * with Intel processors, for which ONNX Runtime ships no library, so that target is not in the table.
+ * In: a target. Out: which engine library belongs to it. Deno also compiles for Macs with Intel
+ * processors, for which ONNX Runtime ships no library, so that target is not in the table.
  */
 import { LIBRARY } from "../../core/runtime/onnxruntime/capi/library.ts";
 

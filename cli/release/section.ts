@@ -1,10 +1,10 @@
 /**
  * Reads what `deno compile` put into a program: its settings and its tree of files.
  *
- * In: a program for any platform. Out: metadata and, by path, the bytes of every file. The layout is
- * Deno 2.9's: magic, metadata, npm snapshot, specifiers, redirects, remote modules, directory tree,
- * file bytes, magic. What surprises: the magic also stands in the base program itself, so the section
- * begins at the last one that is followed by metadata.
+ * In: a program for any platform. Out: metadata and, by path, the bytes of every file. The layout
+ * is Deno 2.9's: magic, metadata, npm snapshot, specifiers, redirects, remote modules, directory
+ * tree, file bytes, magic. The magic also stands in the base program itself, so the section begins
+ * at the last one that is followed by metadata.
  */
 import { DataError } from "../../core/base/errors.ts";
 

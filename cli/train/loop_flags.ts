@@ -179,7 +179,7 @@ export const runFlags = {
     group: "Run",
     configurable: false,
     summary: "Go on with the run in --out",
-    details: "Flags come from the run; the result is the same to the bit as without a break.",
+    details: "Flags come from the run; the result is the same bit for bit as without a break.",
   },
   "save-every": {
     type: "int",

@@ -19,7 +19,6 @@ import { resumedValues, type TrainValues } from "./values.ts";
 
 const SCHEMA = "parscale.run/1";
 
-/** See the head of this file. */
 export async function runTrain(
   given: TrainValues,
   io: Io,

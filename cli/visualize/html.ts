@@ -1,12 +1,11 @@
 /**
  * A page that shows which stream wins every token, with the numbers under the pointer.
  *
- * Comes in: a study. Goes out: one HTML document that needs nothing from elsewhere, and says so to
- * the browser in its content security policy. Without scripts it still has text, letters and
- * statistics. What surprises: a token is one `span` without any attribute but its class, and
- * numbers are packed as base64 of 16-bit integers; with an element per weight, long texts would be
- * slow to open. Blocks of tokens end where a line ends, or after 512 tokens, which may break a line
- * of the text.
+ * Takes a study; returns one HTML document that needs nothing from elsewhere, and says so to the
+ * browser in its content security policy. Without scripts it still has text, letters and
+ * statistics. A token is one `span` without any attribute but its class, and numbers are packed as
+ * base64 of 16-bit integers; with an element per weight, long texts would be slow to open. Blocks
+ * of tokens end where a line ends, or after 512 tokens, which may break a line of the text.
  */
 import { winnerOf } from "../../core/analysis/streams.ts";
 import { type Column, formatNumber, type Row } from "../output/table.ts";

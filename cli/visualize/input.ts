@@ -1,9 +1,9 @@
 /**
  * Which texts `parscale visualize` shows: of flags, files or stdin; `task_rows.ts` has benchmarks.
  *
- * Comes in: the flags. Goes out: texts that are not yet tokens, since the model is opened later,
- * each with a name for errors. What surprises: a row of `generate` may have `tokens` and `text` for
- * the same answer; tokens win, as only they are what the model really wrote.
+ * Takes the flags; returns texts that are not yet tokens, since the model is opened later, each
+ * with a name for errors. A row of `generate` may have `tokens` and `text` for the same answer;
+ * tokens win, as only they are what the model really wrote.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";

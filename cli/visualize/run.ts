@@ -47,7 +47,7 @@ export async function runVisualize(
   await result.finish(study);
 }
 
-/** A figure is passed on, and where a folder lies on this machine is nobody's business. */
+/** A figure is passed on, and where a folder lies on this machine is private. */
 function nameOf(model: string): string {
   return model.split(/[/\\]/).findLast((part) => part !== "") ?? model;
 }

@@ -1,8 +1,8 @@
 /**
  * Writes the result of `parscale visualize` in the format that was asked for.
  *
- * Comes in: texts one by one, then the study of all. Goes out: for readers the texts with their
- * letters and the statistics, for programs rows or a document. Only a document has both rows and
+ * Takes texts one by one, then the study of all; returns for readers the texts with their letters
+ * and the statistics, for programs rows or a document. Only a document has both rows and
  * statistics.
  */
 import { visible } from "../output/clean.ts";

@@ -1,8 +1,8 @@
 /**
  * The statistics as a few tables, for the terminal and for the page alike.
  *
- * Comes in: a study. Goes out: tables with a heading and a line on how to read them. Correlations
- * of many streams would not fit beside each other; they are then left to the document of --json.
+ * Takes a study; returns tables with a heading and a line on how to read them. Correlations of many
+ * streams would not fit beside each other; they are then left to the document of --json.
  */
 import type { Column, Row } from "../output/table.ts";
 import { grouped } from "../output/units.ts";

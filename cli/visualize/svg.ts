@@ -1,9 +1,9 @@
 /**
  * A figure with one row per token: its text, its weights as a stacked bar, its winner.
  *
- * Comes in: a study. Goes out: one SVG document that needs nothing from elsewhere. Segments are
- * named by letters where there is room, so colour is not needed to read them. A pointer that rests
- * on a row is shown its numbers. What surprises: the figure grows with the text, 18 pixels a token.
+ * Takes a study; returns one SVG document that needs nothing from elsewhere. Segments are named by
+ * letters where there is room, so colour is not needed to read them. A pointer that rests on a row
+ * is shown its numbers. The figure grows with the text, 18 pixels a token.
  */
 import { winnerOf } from "../../core/analysis/streams.ts";
 import { colorOf } from "./look.ts";

@@ -4,8 +4,8 @@
  *     The cat sat on the mat.
  *     A  BB   A   CC A   B  A
  *
- * Every letter stands below the first column of its token. What surprises: a token is at least as
- * wide as its stream's name, so that names never run into each other.
+ * Every letter stands below the first column of its token. A token is at least as wide as its
+ * stream's name, so that names never run into each other.
  */
 import { winnerOf } from "../../core/analysis/streams.ts";
 import { displayWidth } from "../output/table.ts";

@@ -1,9 +1,9 @@
 /**
  * What tokens look like: their texts, and those texts with everything invisible made visible.
  *
- * Comes in: ids and a tokenizer. Goes out: one piece of text per token, which joined are the text.
- * What surprises: a character may take several tokens. It then belongs to the last of them, and
- * those before have an empty piece, which is shown as U+FFFD.
+ * Takes ids and a tokenizer; returns one piece of text per token, which joined are the text. A
+ * character may take several tokens. It then belongs to the last of them, and those before have an
+ * empty piece, which is shown as U+FFFD.
  */
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 

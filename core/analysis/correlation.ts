@@ -1,10 +1,9 @@
 /**
  * Pearson correlations of several quantities that are observed together, row by row.
  *
- * Comes in: rows of P numbers. Goes out: the correlation of any two of them, and the mean over all
- * pairs. What surprises: sums are kept relative to an origin, or else weights that hardly vary
- * would lose their variance in rounding; sums of two sets only subtract when both have the same
- * origin.
+ * Takes rows of P numbers; returns the correlation of any two of them, and the mean over all pairs.
+ * Sums are kept relative to an origin, or else weights that hardly vary would lose their variance
+ * in rounding; sums of two sets only subtract when both have the same origin.
  */
 
 /** Sums of rows, of which correlations are made. */

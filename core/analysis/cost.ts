@@ -3,8 +3,8 @@
  *
  * Letters follow the equations: h hidden size, f MLP size, L layers, q query heads, v key/value
  * heads, d head size, V vocabulary, P streams, T prefix tokens, b batch, i prompt, o output tokens.
- * What surprises: parameters are counted by formula, not from the list of tensors, because a sweep
- * asks ten thousand times per second; a test holds the two equal.
+ * Parameters are counted by formula, not from the list of tensors, because a sweep asks ten
+ * thousand times per second; a test holds the two equal.
  */
 import type { Aggregator, ModelConfig } from "../model/config.ts";
 import type { Rates } from "./devices.ts";

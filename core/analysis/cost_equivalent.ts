@@ -6,8 +6,8 @@
  *
  * All three are means over workloads. The equivalent lies between two dense models, at a share t of
  * the way. `observed` takes t from the losses the paper measured, as the paper does; `law` from the
- * count N (k ln P + 1). Costs are then interpolated geometrically or linearly. What surprises: the
- * paper does not say which; rounding the one and cutting off the other both print its numbers.
+ * count N (k ln P + 1). Costs are then interpolated geometrically or linearly. The paper does not
+ * say which; rounding the one and cutting off the other both print its numbers.
  */
 import { DataError } from "../base/errors.ts";
 import { type Cost, type CostShape, countShape, type Workload } from "./cost.ts";

@@ -5,8 +5,8 @@
  *   pass = L layer(r, G, C) + tail(r)         G attention operations, C bytes of cache that are read
  *   latency = prefill + the passes of o − 1 further tokens
  *
- * n = b P rows. Prefixes are stored keys and values, not tokens: they cost cache reads and attention,
- * nothing else. What surprises: the decode loop recomputes attention and cache only, all else is the
+ * n = b P rows. Prefixes are stored keys and values, not tokens: they cost cache reads and
+ * attention, nothing else. The decode loop recomputes attention and cache only, all else is the
  * same at every step.
  */
 import { type Cost, type CostQuestion, countShape, prefixRows } from "./cost.ts";

@@ -1,9 +1,9 @@
 /**
  * What is odd in the official cost script, point by point, with what each does to a configuration.
  *
- * Comes in: a question and the user's device. Goes out: 22 points; an effect is what the official
- * number is larger by than a sensible one, so negative means that the script forgets something.
- * What surprises: effects do not add up to the difference between the two models; each is taken alone.
+ * Takes a question and the user's device; returns 22 points; an effect is what the official number
+ * is larger by than a sensible one, so negative means that the script forgets something. Effects do
+ * not add up to the difference between the two models; each is taken alone.
  */
 import { type CostQuestion, countShape, prefixRows } from "./cost.ts";
 import { paperCost, PaperTerms } from "./cost_paper.ts";

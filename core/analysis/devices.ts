@@ -1,10 +1,10 @@
 /**
  * Devices whose rates the cost model knows.
  *
- * Comes in: a name. Goes out: capacity, bandwidth and dense 16-bit matrix rate, with 32-bit
- * accumulation where the maker tells the two apart. What surprises: rows of origin `preset` keep the
- * values of the library behind the paper's cost script even where the maker's sheet differs, since
- * the paper's numbers rest on them.
+ * Takes a name; returns capacity, bandwidth and dense 16-bit matrix rate, with 32-bit accumulation
+ * where the maker tells the two apart. Rows of origin `preset` keep the values of the library
+ * behind the paper's cost script even where the maker's sheet differs, since the paper's numbers
+ * rest on them.
  */
 
 /** Where a row is from: that library, the maker's sheet, clock times units, or third parties. */
@@ -13,7 +13,7 @@ export type Origin = "preset" | "sheet" | "computed" | "estimate" | "user" | "me
 /** One device. */
 export interface CostDevice {
   readonly name: string;
-  /** In units of 2³⁰ bytes; undefined where nobody said. */
+  /** In units of 2³⁰ bytes; undefined where it is not stated. */
   readonly capacityGb: number | undefined;
   /** 10⁹ bytes per second. */
   readonly bandwidthGbS: number;

@@ -4,11 +4,11 @@
  *   Δ_i = (p_i(y|x) − p(y|x)) / p(y|x)     relative residual of stream i
  *   ρ   = correlation of Δ_i and Δ_j       L(N, P) = E + (A/N)^α ((P − 1) ρ + 1) / P
  *
- * Comes in: log-probabilities that each stream alone gave to the tokens of a text. What surprises:
- * the true distribution p is not known, so the observed token stands in its place, with p = 1:
- * Δ_i = p_i(y) − 1. Some tokens are hard to foresee for any stream; the estimate counts this common
- * part as correlation, so it tends to lie above the ρ of the theory, and says more beside another
- * model's on the same text than by itself.
+ * Takes log-probabilities that each stream alone gave to the tokens of a text. The true
+ * distribution p is not known, so the observed token stands in its place, with p = 1: Δ_i = p_i(y)
+ * − 1. Some tokens are hard to foresee for any stream; the estimate counts this common part as
+ * correlation, so it tends to lie above the ρ of the theory, and says more beside another model's
+ * on the same text than by itself.
  */
 import { Moments } from "./correlation.ts";
 

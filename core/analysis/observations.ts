@@ -1,7 +1,7 @@
 /**
  * Observed losses from files: one row per trained model with its parameters, streams and loss.
  *
- * Comes in: text as CSV, JSON or JSON lines, told apart by its first character. Goes out: checked
+ * Takes text as CSV, JSON or JSON lines, told apart by its first character; returns checked
  * observations. Column names are `n_params`, `streams`, `loss`; the letters N and P are taken too.
  */
 import { DataError } from "../base/errors.ts";

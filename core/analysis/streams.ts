@@ -1,10 +1,9 @@
 /**
  * Which stream weighs most where: statistics of the aggregation weights of a ParScale model.
  *
- * Comes in: texts as tokens with a row of P weights each, shares that sum to 1. Goes out: who wins,
- * how undecided the weights are, how long winners last, and how alike texts are. What surprises:
- * runs never cross from one text to the next, so the length expected by chance depends on how the
- * texts are cut.
+ * Takes texts as tokens with a row of P weights each, shares that sum to 1; returns who wins, how
+ * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
+ * one text to the next, so the length expected by chance depends on how the texts are cut.
  */
 import { Moments } from "./correlation.ts";
 

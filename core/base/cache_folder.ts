@@ -4,7 +4,7 @@ import { EnvironmentError } from "./errors.ts";
 /**
  * `PARSCALE_CACHE`, else the system's cache folder; without a home a private folder among the temporary
  * ones.
- * @throws {EnvironmentError} when somebody else has a folder of that name there
+ * @throws {EnvironmentError} when another user has a folder of that name there
  */
 export function cacheFolder(env: (name: string) => string | undefined): string {
   const own = env("PARSCALE_CACHE");
@@ -13,7 +13,7 @@ export function cacheFolder(env: (name: string) => string | undefined): string {
   return cache ? `${cache}/parscale` : privateFolder(`${env("TMPDIR") || "/tmp"}`);
 }
 
-/** Programs are loaded from the cache, so nobody else may be able to put one there. */
+/** Programs are loaded from the cache, so no other user may be able to put one there. */
 function privateFolder(temporary: string): string {
   const uid = Deno.uid();
   const folder = `${temporary}/parscale-${uid ?? "cache"}`;

@@ -50,7 +50,7 @@ const SYSTEM_ERRORS: Readonly<Record<string, Explanation>> = {
   EMFILE: [EnvironmentError, "too many open files", "raise the limit with ulimit -n"],
 };
 
-/** Where these mean something else to somebody who writes: the place is wrong, not the data. */
+/** Codes that mean something else when writing: the place is wrong, not the data. */
 const WRITE_ERRORS: typeof SYSTEM_ERRORS = {
   ENOENT: [EnvironmentError, "nothing can be made there", "choose another folder"],
   ENOTDIR: [EnvironmentError, "a part of the path is a file", "choose another folder"],

@@ -77,7 +77,7 @@ export function sample(
     left -= weight(at(i));
     if (left < 0) return at(i);
   }
-  return best; // rounding used up the last crumb
+  return best; // rounding left a sum below the drawn number
 }
 
 /** Ids that survive the filters, in order. */

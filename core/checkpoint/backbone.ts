@@ -69,7 +69,7 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
   const given = new AbortController();
   const either = signal === undefined ? given.signal : AbortSignal.any([signal, given.signal]);
   const digest = bytes < WORKER_BYTES ? hashTensors(tensors, either) : hashBeside(tensors, either);
-  const settled = digest.then(() => {}, () => {}); // whoever needs the hash hears of its failure
+  const settled = digest.then(() => {}, () => {}); // its reader gets the failure
   return {
     digest,
     async [Symbol.asyncDispose]() {

@@ -1,8 +1,8 @@
 /**
  * Settles what a conversion will do, before anything is written or any weight is read.
  *
- * Comes in: what the user asked for. Goes out: a plan that `convert` carries out, or an error that
- * names the flag, the file or the field which stands in the way.
+ * Takes what the user asked for; returns a plan that `convert` carries out, or an error that names
+ * the flag, the file or the field which stands in the way.
  */
 import { resolve } from "node:path";
 import { DataError, UsageError } from "../base/errors.ts";

@@ -1,8 +1,8 @@
 /**
  * Writes weight files by streaming: memory stays at one small buffer whatever the size of the model.
  *
- * Comes in: tensors in file order, each with its bytes in another file, in memory or made on demand.
- * Goes out: `model.safetensors`, or shards with an index. Reading, inspecting and writing a piece
+ * Takes tensors in file order, each with its bytes in another file, in memory or made on demand;
+ * returns `model.safetensors`, or shards with an index. Reading, inspecting and writing a piece
  * take turns on one thread, without waiting for each other: the system reads ahead, and what is
  * written goes to the disk in the background. That is faster than handing pieces to other threads.
  */

@@ -1,7 +1,7 @@
 /**
  * Undoes gzip and Zstandard on the way from a file to its reader.
  *
- * Comes in: chunks of bytes. Goes out: chunks of bytes; damaged or cut data is a `DataError`. Several
+ * Takes chunks of bytes; returns chunks of bytes; damaged or cut data is a `DataError`. Several
  * gzip members or Zstandard frames in a row are one text, as `cat a.gz b.gz` makes.
  */
 import { pipeline, Readable, type Transform } from "node:stream";
@@ -45,7 +45,7 @@ async function* through(
   chunks: AsyncIterable<Uint8Array>,
   transform: Transform,
 ): AsyncGenerator<Uint8Array> {
-  // The callback hears of every failure; so does whoever reads, which is the one to act on it.
+  // The callback hears of every failure; so does the reader, which acts on it.
   pipeline(Readable.from(chunks, { objectMode: true }), transform, () => {});
   yield* transform as AsyncIterable<Uint8Array>;
 }

@@ -1,10 +1,10 @@
 /**
  * Turns a document into tokens, and says which of them are trained.
  *
- * Comes in: a document and the tokenizer. Goes out: ids as 32-bit integers; one that is not trained,
- * that is, never a prediction target, is stored as its bitwise complement `~id`, which is negative.
- * What surprises: a conversation is encoded in segments and not as a whole, so that the border before
- * each answer is the one generation will see.
+ * Takes a document and the tokenizer; returns ids as 32-bit integers; one that is not trained, that
+ * is, never a prediction target, is stored as its bitwise complement `~id`, which is negative. A
+ * conversation is encoded in segments and not as a whole, so that the border before each answer is
+ * the one generation will see.
  */
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { encodePair } from "../tokenizer/pair.ts";
@@ -43,7 +43,7 @@ export function idOf(stored: number): number {
   return stored < 0 ? ~stored : stored;
 }
 
-/** How many predictions of a document are trained: its first token is nobody's target. */
+/** How many predictions of a document are trained: the first token is never a target. */
 export function countTargets(ids: Int32Array): number {
   let count = 0;
   for (let i = 1; i < ids.length; i++) if (ids[i]! >= 0) count++;

@@ -1,7 +1,7 @@
 /**
  * Encodes documents together: the unit of work that is sent to a worker and back.
  *
- * Comes in: documents of one file. Goes out: their tokens in three arrays, which a worker can hand over
+ * Takes documents of one file; returns their tokens in three arrays, which a worker can hand over
  * without copying, or an error in a form that survives the way between threads.
  */
 import { errorFrom, ParscaleError, type PlainError, plainError } from "../base/errors.ts";

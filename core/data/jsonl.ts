@@ -1,9 +1,9 @@
 /**
  * Reads JSON lines: one object per line, in UTF-8.
  *
- * Comes in: chunks of bytes. Goes out: documents. Lines are cut as bytes, so that a line may be longer
- * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but counted:
- * row numbers in messages are the line numbers of an editor.
+ * Takes chunks of bytes; returns documents. Lines are cut as bytes, so that a line may be longer
+ * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but
+ * counted: row numbers in messages are the line numbers of an editor.
  */
 import { DataError } from "../base/errors.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
@@ -58,7 +58,7 @@ async function* linesOf(
       start = end + 1;
     }
     requireShort(chunk.length - start);
-    // A copy, since whoever made the chunk may fill it again.
+    // A copy, since the producer may reuse the chunk.
     if (start < chunk.length) begun.push(chunk.slice(start));
   }
   if (begun.length > 0) yield joinBytes(begun);

@@ -1,8 +1,8 @@
 /**
  * Reads documents from a Parquet table.
  *
- * Comes in: a path, since a table is read from its end. Goes out: documents, from our columns only. A
- * row group is read in windows of bounded size, so a table of one huge group does not fill memory.
+ * Takes a path, since a table is read from its end; returns documents, from our columns only. A row
+ * group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
 import type { AsyncBuffer, Compressors, FileMetaData, SchemaTree } from "hyparquet";
 import { readError, readExactlySync } from "../base/files.ts";
@@ -125,7 +125,7 @@ async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> 
 
 /**
  * Every column must be in the schema. The library finds that out when it has begun to read others, whose
- * failures would then be nobody's and end the program.
+ * failures would then be unhandled and end the program.
  */
 function requireColumns({ row_groups }: FileMetaData, schema: SchemaTree): void {
   for (const { meta_data } of row_groups.flatMap(({ columns }) => columns)) {

@@ -1,7 +1,7 @@
 /**
  * Reads documents from a file or from standard input, whatever the format.
  *
- * Comes in: a path, or a stream for standard input. Goes out: documents one at a time, all of one kind.
+ * Takes a path, or a stream for standard input; returns documents one at a time, all of one kind.
  * The format of a file follows from its name, that of standard input from its first bytes.
  */
 import { readError } from "../base/files.ts";

@@ -52,7 +52,7 @@ export interface TokenSource {
   readonly documents: number;
   /** Tokens of each document. */
   readonly lengths: Uint32Array;
-  /** Trained predictions of each document; the first token is nobody's target. */
+  /** Trained predictions of each document; the first token is never a target. */
   readonly targets: Uint32Array;
   /** Stored tokens `start` to `end` of a document; one that is not trained is `~id`. */
   read(document: number, start: number, end: number): Int32Array;

@@ -1,8 +1,8 @@
 /**
  * Writes tokenized documents in the format of `token_store.ts`.
  *
- * Comes in: encoded documents in order. Goes out: a folder that appears in the cache complete or not
- * at all. Writers of the same key do not disturb each other: each fills a folder of its own, and the
+ * Takes encoded documents in order; returns a folder that appears in the cache complete or not at
+ * all. Writers of the same key do not disturb each other: each fills a folder of its own, and the
  * first to finish gives it the name; the others find the same content there and drop theirs.
  */
 import { join } from "node:path";
@@ -22,7 +22,7 @@ import {
 /** Begins the name of a folder being written. */
 const PARTIAL = ".partial-";
 
-/** A folder that nobody finished for so long was left by a crash. */
+/** An unfinished folder of this age was left by a crash. */
 const ABANDONED_MS = 7 * 24 * 3600e3;
 
 /** Tokens that are written at once. */
@@ -200,6 +200,6 @@ async function removeAbandoned(cacheFolder: string): Promise<void> {
     const path = join(cacheFolder, name);
     const info = await Deno.stat(path).catch(() => undefined);
     if (!info?.mtime || Date.now() - info.mtime.getTime() < ABANDONED_MS) continue;
-    await Deno.remove(path, { recursive: true }).catch(() => {}); // somebody else's affair
+    await Deno.remove(path, { recursive: true }).catch(() => {});
   }
 }

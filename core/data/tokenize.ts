@@ -1,9 +1,9 @@
 /**
  * Tokenizes a data file once and keeps the result in a cache.
  *
- * Comes in: a file, or standard input. Goes out: an open `TokenStore`. The name of a store is a hash of
- * all that decides its tokens: the file's bytes and format, the tokenizer's files and the end token. So
- * a second run opens at once, and an edited file is never mistaken for the old one.
+ * Takes a file, or standard input; returns an open `TokenStore`. The name of a store is a hash of
+ * all that decides its tokens: the file's bytes and format, the tokenizer's files and the end
+ * token. So a second run opens at once, and an edited file is never mistaken for the old one.
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
@@ -196,7 +196,7 @@ function keyOf(origin: StoreOrigin, { format, compression }: FileFormat): string
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
-/** Changes when somebody writes to the file. */
+/** Changes when the file is written. */
 async function version(path: string): Promise<string> {
   try {
     const { size, mtime, isFile } = await Deno.stat(path);

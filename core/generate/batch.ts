@@ -1,10 +1,10 @@
 /**
  * Requests that are decoded together, one token per step for every occupied slot.
  *
- * Comes in: requests one by one, as long as there is a free slot. Goes out: events, as they happen. On
- * a device that draws tokens by itself the next step is issued before the tokens of this one are
- * known, so that it never waits for the host. What surprises: such a step may turn out to be in vain
- * for a request that ended with the token before; nobody looks at what it gave then.
+ * Takes requests one by one, as long as there is a free slot; returns events, as they happen. On a
+ * device that draws tokens by itself the next step is issued before the tokens of this one are
+ * known, so that it never waits for the host. Such a step may turn out to be in vain for a request
+ * that ended with the token before; its result is ignored.
  */
 import { notFinite } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
@@ -38,7 +38,6 @@ interface Flight {
   readonly tokens: () => ArrayLike<number>;
 }
 
-/** See the head of this file. */
 export class Batch implements Disposable {
   readonly #engine: Engine;
   readonly #size: number;
@@ -131,7 +130,7 @@ export class Batch implements Disposable {
     // The token under way may be the last that is allowed.
     const slots = this.#slots.map((slot) => !after || (slot && hasMore(slot)) ? slot : undefined);
     const cache = this.#reserve(Math.max(...slots.map((slot) => (slot?.used ?? 0) + 1)));
-    // A free slot computes token 0 at position 0: nobody reads it.
+    // A free slot computes token 0 at position 0: it is not read.
     const start = slots.map((slot) => slot?.used ?? 0);
     const ids = slots.map((slot) => slot?.next ?? 0);
     for (const slot of slots) if (slot) slot.used++;

@@ -2,12 +2,12 @@
  * Keys and values of the beams of one search, and how a step's beams continue those of the step before.
  *
  * Beams are sequences of one batch. Where attention reads through a table the cells of a cache stay
- * where they are: beam b writes its next token into row b, nobody writes there again, and for every
+ * where they are: beam b writes its next token into row b, nothing is written there again, and for every
  * beam the table says in which row each of its slots lies, in all layers and streams alike. Moving a
  * beam moves a row of the table. Elsewhere it moves the beam's rows in all P streams, as copies from one
  * cache into another.
  *
- * What surprises: the prompt lies in row 0 alone, and all tables begin by pointing there.
+ * The prompt lies in row 0 alone, and all tables begin by pointing there.
  */
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";

@@ -70,12 +70,12 @@ class Queue {
     this.exhausted = true;
   }
 
-  /** Tells the source that nobody asks any more. */
+  /** Tells the source that no more is asked for. */
   async close(): Promise<void> {
     if (!this.exhausted && !this.#pending) await this.#source.return?.();
   }
 
-  /** Never rejects, since nobody may be waiting; the error is thrown to who takes the result. */
+  /** Never rejects, since the caller may not be waiting yet; the error is thrown to who takes the result. */
   async #ask(): Promise<void> {
     try {
       const result = await this.#source.next();

@@ -72,7 +72,7 @@ export async function prefill(
 
 /**
  * Where programs are graphs of their own for every size, chunks come in few: what is added lies behind
- * the prompt, where nobody looks and the next tokens are written.
+ * the prompt, which attention does not read, and the next tokens are written.
  */
 function paddingOf(device: Device, tokens: number, room: number): number[] {
   if (!device.traits.staticShapes) return [];

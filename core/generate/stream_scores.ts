@@ -1,10 +1,9 @@
 /**
  * What each stream of a model would predict by itself, beside what they predict together.
  *
- * Comes in: sequences of tokens. Goes out: per sequence the aggregation weights of every token, and
- * the log-probabilities of its tokens under the model and under each stream alone, all from one
- * pass. What surprises: a stream alone still ran through its own prefix, so it is no model without
- * ParScale.
+ * Takes sequences of tokens; returns per sequence the aggregation weights of every token, and the
+ * log-probabilities of its tokens under the model and under each stream alone, all from one pass. A
+ * stream alone still ran through its own prefix, so it is no model without ParScale.
  */
 import { notFinite } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";

@@ -1,9 +1,8 @@
 /**
  * Times the two kinds of work a model does, on made-up tokens: a prompt, and one token after another.
  *
- * Comes in: an engine and a cache with room. Goes out: milliseconds, by the wall. What surprises:
- * tokens that count as cached need never have been computed, since a step takes as long whatever the
- * slots hold.
+ * Takes an engine and a cache with room; returns milliseconds, by the wall. Tokens that count as
+ * cached need never have been computed, since a step takes as long whatever the slots hold.
  */
 import { GREEDY, samplingNumbers } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";

@@ -2,8 +2,8 @@
  * The derivative of every primitive: from the gradient of its output, those of its inputs.
  *
  * In the equations y is the output, ȳ its gradient, and x̄ the gradient of an input x. A primitive
- * without an entry passes nothing on, since its result is a whole number, a constant or a choice.
- * What surprises: a broadcast input gets the sum over all the places it was broadcast to.
+ * without an entry passes nothing on, since its result is a whole number, a constant or a choice. A
+ * broadcast input gets the sum over all the places it was broadcast to.
  */
 import type { Builder } from "./builder.ts";
 import * as p from "./primitives.ts";

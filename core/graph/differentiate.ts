@@ -9,9 +9,9 @@
  * parameters builds little.
  *
  * With `recompute` the values between two `checkpoint` ops are not kept for the backward pass but
- * computed again when it gets there: less memory for about a third more work. The surprising part is
- * how: the nodes of a segment are copied, and the copy starts at a `recompute` op, which keeps the
- * rewriting of equal nodes from finding out that they are equal.
+ * computed again when it gets there: less memory for about a third more work. How: the nodes of a
+ * segment are copied, and the copy starts at a `recompute` op, which keeps the rewriting of equal
+ * nodes from finding out that they are equal.
  */
 import { Builder } from "./builder.ts";
 import { DERIVATIVES } from "./derivatives.ts";

@@ -3,7 +3,7 @@
  *
  * A device calls `prepare`: model ops it cannot run whole are expanded into simpler ones, chains of
  * views become one view, equal nodes (the causal mask of every layer, say) are computed once, sums of
- * scattered entries are scattered straight into the other term, and nodes nobody reads are dropped.
+ * scattered entries are scattered straight into the other term, and unread nodes are dropped.
  */
 import { Builder } from "./builder.ts";
 import { scatterAdd } from "./primitives.ts";

@@ -38,7 +38,7 @@ export interface Op<A extends Attributes = Attributes> {
   /**
    * Reverse mode: from the gradient of output 0 those of the inputs, `undefined` where there is none.
    * Where it is absent the decomposition is differentiated. A rule may build more than is wanted;
-   * nodes that nobody reads are dropped.
+   * unread nodes are dropped.
    */
   vjp?(g: Builder, node: Node<A>, upstream: Value): readonly (Value | undefined)[];
   /**

@@ -9,7 +9,7 @@
  *
  * Each tensor draws from its own stream, keyed by its name, so its values depend on the seed alone
  * and not on sharding, order or which other tensors are made. The official initialiser leaves the
- * prefixes untouched, so whoever creates a ParScale model has to write every one of these.
+ * prefixes untouched, so creating a ParScale model has to write every one of these.
  */
 import { RandomStream } from "../base/random.ts";
 import { elementCount, type ParameterSpec } from "./parameters.ts";

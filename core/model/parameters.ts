@@ -1,7 +1,7 @@
 /**
  * The list of tensors a model consists of: names as in the checkpoint, shapes from the config.
  *
- * The one place that knows the names. Whoever reads, writes, initialises, counts or trains
+ * The one place that knows the names. Code that reads, writes, initialises, counts or trains
  * parameters goes through this list. Its order is the order in which files are written.
  */
 import { elementCount } from "../graph/types.ts";

@@ -13,9 +13,9 @@
  * and a reordering writes a table instead of copying keys and values. What the table says of slots
  * before the first and behind the last that queries of a sequence see is not looked at.
  *
- * Rows are stream-major (row = p·B + b) and the prefix is stored once per stream, not per row. What
- * surprises: q, k, v may have B rows instead of P·B. That is layer 0, where all streams still have
- * equal text; its scores are computed once and streams part only through their prefixes.
+ * Rows are stream-major (row = p·B + b) and the prefix is stored once per stream, not per row. Q,
+ * k, v may have B rows instead of P·B. That is layer 0, where all streams still have equal text;
+ * its scores are computed once and streams part only through their prefixes.
  *
  * The gradient is built on the softmax as the forward pass builds it, so that a device which expands
  * both computes it once.
@@ -176,7 +176,7 @@ export const attentionOp = modelOp<AttentionAttributes>({
     return [call.byToken(g, context, P)];
   },
   vjp(g, { inputs, attributes }, upstream) {
-    // Tables are for caches, and nobody learns from a cache.
+    // Tables are for caches, and no gradient flows through a cache.
     if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
     const call = new Call(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;

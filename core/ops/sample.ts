@@ -4,7 +4,7 @@
  * On devices where logits would have to travel to the host to be looked at. The draws come from the
  * host, so a seed gives the same text everywhere.
  *
- * What surprises: it has no decomposition, since a search is not arithmetic; its meaning is `sample` of
+ * It has no decomposition, since a search is not arithmetic; its meaning is `sample` of
  * core/base/sampling.ts, and only devices with the trait `samplesTokens` know it.
  *
  * Kernel: forward/sample.

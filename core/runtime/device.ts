@@ -79,7 +79,7 @@ export interface Device {
   /**
    * Begins to read a small tensor as it is once everything issued so far is done, and returns what waits
    * for it: the host may issue more work meanwhile, even work that overwrites the tensor. Absent where
-   * nothing goes on behind the host's back.
+   * nothing runs asynchronously.
    */
   readLater?(tensor: DeviceTensor): () => HostArray;
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void;

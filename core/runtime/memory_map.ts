@@ -1,8 +1,8 @@
 /**
  * Memory outside the JavaScript heap: files mapped read-only, and zeroed pages that can be returned.
  *
- * A mapped checkpoint costs no copy and no memory until its pages are read. What surprises: nothing
- * here is collected; whoever maps must unmap, and an address used after that is a crash.
+ * A mapped checkpoint costs no copy and no memory until its pages are read. Nothing here is
+ * collected; every mapping must be unmapped, and an address used after that is a crash.
  */
 import { EnvironmentError } from "../base/errors.ts";
 import { LIBC } from "./libc.ts";

@@ -38,7 +38,7 @@ export function quantizes(device: DeviceChoice): boolean {
 export const DEFAULT_BLOCK = 32;
 
 /**
- * Opens a device; `auto` is cpu, since cuda has not been run on a GPU yet.
+ * Opens a device; `auto` is cpu, since cuda is unverified on a GPU.
  * @throws {EnvironmentError} when the device cannot be used on this machine
  */
 export async function openDevice(

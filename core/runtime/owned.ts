@@ -1,6 +1,6 @@
 /**
  * Things that must be given back by hand, each once, whatever comes first: the last reference to their
- * holder is gone, somebody frees them, or the device is closed.
+ * holder is gone, they are freed, or the device is closed.
  */
 export class Owned<T> {
   readonly #release: (thing: T) => void;

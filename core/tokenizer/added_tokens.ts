@@ -1,9 +1,9 @@
 /**
  * Tokens outside the merges, such as `<|im_end|>`: reading them from files, finding them in text.
  *
- * Comes in: `added_tokens` of tokenizer.json and `added_tokens_decoder` of tokenizer_config.json,
- * which list the same tokens or add to each other. Not all of them are "special": `<tool_call>` is
- * found as one token in any text and stays when special tokens are left out of decoded text.
+ * Takes `added_tokens` of tokenizer.json and `added_tokens_decoder` of tokenizer_config.json, which
+ * list the same tokens or add to each other. Not all of them are "special": `<tool_call>` is found
+ * as one token in any text and stays when special tokens are left out of decoded text.
  */
 import { isObject, type JsonObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";

@@ -1,9 +1,9 @@
 /**
  * Byte-level byte pair encoding in the layout of Qwen2, 2.5 and 3.
  *
- * Text is cut at added tokens, brought into Unicode's NFC, cut into words, and each word's UTF-8 bytes
- * are merged into tokens. Decoding joins the tokens' bytes. Ids equal those of Hugging Face's
- * tokenizers. What surprises: because of NFC some texts do not decode to themselves.
+ * Text is cut at added tokens, brought into Unicode's NFC, cut into words, and each word's UTF-8
+ * bytes are merged into tokens. Decoding joins the tokens' bytes. Ids equal those of Hugging Face's
+ * tokenizers. Because of NFC some texts do not decode to themselves.
  */
 import { type AddedToken, AddedTokenFinder } from "./added_tokens.ts";
 import type { MergeTable } from "./merges.ts";

@@ -1,7 +1,7 @@
 /**
  * Turns a conversation into the prompt that a chat model was trained on.
  *
- * Comes in: messages with roles, and the model's Jinja template. Goes out: text with special tokens
+ * Takes messages with roles, and the model's Jinja template; returns text with special tokens
  * written out, to be encoded as it is. Blocks are trimmed as in Hugging Face's transformers
  * (trim_blocks, lstrip_blocks), without which the prompt has line feeds no model has seen.
  */

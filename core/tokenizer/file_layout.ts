@@ -1,7 +1,7 @@
 /**
  * Takes a `tokenizer.json` apart: two big tables on one side, everything else on the other.
  *
- * Comes in: the file's bytes. Goes out: the spans of `model.vocab` and `model.merges`, and the rest as
+ * Takes the file's bytes; returns the spans of `model.vocab` and `model.merges`, and the rest as
  * parsed JSON, with `null` in their places. Also says whether the rest describes Qwen's layout, the
  * one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
  */
@@ -46,7 +46,7 @@ export function isQwenLayout(settings: JsonObject): boolean {
     isObject(split.pattern) && split.pattern.Regex === QWEN_PATTERN &&
     isType(byteLevel, "ByteLevel") && byteLevel.add_prefix_space === false &&
     byteLevel.use_regex === false &&
-    // What comes out is what went in: this post-processor moves offsets, which nobody here asks for.
+    // What comes out is what went in: this post-processor moves offsets, which are not asked for here.
     (isAbsent(post_processor) || isType(post_processor, "ByteLevel")) &&
     isType(decoder, "ByteLevel") &&
     isType(model, "BPE") && !model.dropout && !model.continuing_subword_prefix &&

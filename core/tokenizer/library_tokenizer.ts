@@ -1,9 +1,9 @@
 /**
  * Tokenizers of any layout but Qwen's, through @huggingface/tokenizers.
  *
- * Comes in: a parsed `tokenizer.json`. Goes out: the same interface as the own encoder's, at a tenth
- * of its speed. The library is loaded only when a folder needs it, and whatever it throws about a
- * file is bad data. Its decoders may treat the first token of a text in its own way, so streamed text
+ * Takes a parsed `tokenizer.json`; returns the same interface as the own encoder's, at a tenth of
+ * its speed. The library is loaded only when a folder needs it, and whatever it throws about a file
+ * is bad data. Its decoders may treat the first token of a text in its own way, so streamed text
  * comes from decoding a sliding window of ids.
  */
 import type { Tokenizer as Library } from "@huggingface/tokenizers";

@@ -1,9 +1,9 @@
 /**
  * Byte pair encoding proper: the table of merges and their application to one word.
  *
- * Comes in: the ids of a word's bytes. Goes out, in place: the ids of its tokens. The pair with the
- * lowest rank merges first, the leftmost one among equals. A heap holds the candidates and a linked
- * list the tokens, so a word of n bytes takes n log n steps; a run of a million letters is one word.
+ * Takes the ids of a word's bytes. Returns the ids of its tokens. The pair with the lowest rank
+ * merges first, the leftmost one among equals. A heap holds the candidates and a linked list the
+ * tokens, so a word of n bytes takes n log n steps; a run of a million letters is one word.
  */
 
 /** Fields of a slot: left id, right id, rank + 1 (0 in a free slot), id of the merged token. */

@@ -1,10 +1,10 @@
 /**
  * Tokens of a context and its continuation, split as lm-evaluation-harness does.
  *
- * White space at the end of the context moves to the front of the continuation, then both are encoded
- * together, and what goes beyond the context's own token count is the continuation. What surprises:
- * nothing checks that the context's own tokens begin the whole. Where a merge crosses the border, they
- * are used all the same, so that published scores can be reproduced.
+ * White space at the end of the context moves to the front of the continuation, then both are
+ * encoded together, and what goes beyond the context's own token count is the continuation. Nothing
+ * checks that the context's own tokens begin the whole. Where a merge crosses the border, they are
+ * used all the same, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
 

@@ -1,12 +1,12 @@
 /**
  * Reads the two big tables of a byte-level tokenizer, vocabulary and merges, from the file's bytes.
  *
- * Comes in: a span of `tokenizer.json`, `vocab.json` or `merges.txt`. Goes out: a `Vocabulary` and a
+ * Takes a span of `tokenizer.json`, `vocab.json` or `merges.txt`; returns a `Vocabulary` and a
  * `MergeTable`. Reading bytes instead of parsed JSON makes opening Qwen's tokenizer several times
  * faster. Merges may be strings with one space ("a b"), pairs (["a","b"]) or lines of text.
  *
- * What surprises: a token that is not spelled in the byte alphabet is no error of the file but means
- * that the layout is another one; it is reported by throwing `NotByteLevel`.
+ * A token that is not spelled in the byte alphabet is no error of the file but means that the
+ * layout is another one; it is reported by throwing `NotByteLevel`.
  */
 import { DataError } from "../base/errors.ts";
 import { BYTE_OF_CODE, spellBytes } from "./byte_alphabet.ts";

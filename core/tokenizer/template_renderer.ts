@@ -108,7 +108,7 @@ class TemplateWorker {
     } else if (rss - this.#memory > MAX_GROWTH_BYTES) this.#end("it takes too much memory");
   }
 
-  /** Ends the worker, which may be in an endless loop, and whoever waits for it. */
+  /** Ends the worker, which may be in an endless loop, and rejects what waits for it. */
   #end(reason: string): void {
     clearInterval(this.#watch);
     clearTimeout(this.#idle);

@@ -1,9 +1,9 @@
 /**
  * Opens the tokenizer of a model folder.
  *
- * Comes in: a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen
- * folders have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there.
- * Goes out: a `Tokenizer`, the own encoder for Qwen's layout and the library for any other.
+ * Takes a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen folders
+ * have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there;
+ * returns a `Tokenizer`, the own encoder for Qwen's layout and the library for any other.
  */
 import {
   isObject,

@@ -2,8 +2,8 @@
  * The model a run starts from: a checkpoint, a checkpoint that is given streams, or nothing but a
  * configuration.
  *
- * Comes in: what the user chose. Goes out: the config of the model to be trained and the first value
- * of each of its parameters. What cannot be (other streams than the checkpoint has, no trainable
+ * Takes what the user chose; returns the config of the model to be trained and the first value of
+ * each of its parameters. What cannot be (other streams than the checkpoint has, no trainable
  * parameter) is refused here, before anything is allocated.
  */
 import { backboneHash } from "../checkpoint/backbone.ts";

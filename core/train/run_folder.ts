@@ -7,9 +7,9 @@
  *     last                name of the newest checkpoint
  *     .lock               held by the process that trains
  *
- * A checkpoint is complete or absent, and `last` is replaced after it. What may surprise: metrics of
- * steps after the checkpoint that is resumed are cut off, since those steps are taken again; later
- * checkpoints stay until they are written anew.
+ * A checkpoint is complete or absent, and `last` is replaced after it. Metrics of steps after the
+ * checkpoint that is resumed are cut off, since those steps are taken again; later checkpoints stay
+ * until they are written anew.
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";

@@ -1,7 +1,7 @@
 /**
  * Learning rate over a run: warm-up, then cosine, WSD or nothing.
  *
- * Comes in: the shape of the schedule and a step, counted from 1. Goes out: a factor by which every
+ * Takes the shape of the schedule and a step, counted from 1; returns a factor by which every
  * group's own rate is multiplied; 1 is the peak. The ParScale paper pre-trains with 2,000 steps of
  * warm-up to 3e-4 and a cosine down to 1e-5: `{ kind: "cosine", warmup: 2000, minFactor: 1 / 30 }`.
  *
@@ -11,8 +11,8 @@
  *
  * WSD ("warm-up, stable, decay", MiniCPM, arXiv 2404.06395) leaves the length of a run open until
  * its decay starts. MiniCPM lets the rate fall exponentially, which takes a half-life as a further
- * number; the straight line here needs none and ends exactly at `minFactor`. What may surprise: the
- * first step has 1 / warmup, not 0, so that no step is without effect.
+ * number; the straight line here needs none and ends exactly at `minFactor`. The first step has 1 /
+ * warmup, not 0, so that no step is without effect.
  */
 import { UsageError } from "../base/errors.ts";
 

@@ -1,11 +1,11 @@
 /**
  * Event files that TensorBoard reads: one scalar per record.
  *
- * Comes in: a folder, then tag, step and value of each number. Goes out: a file
+ * Takes a folder, then tag, step and value of each number; returns a file
  * `events.out.tfevents.<seconds>.parscale` of TFRecords, each an `Event` protocol buffer. A record
  * goes to the system in one write, so a run that is killed leaves a file that can be read to its
- * end. What may surprise: TFRecord's checksums are CRC-32C, not the CRC-32 of zip files, rotated
- * and with a constant added, since a checksum of data that holds checksums is a weak one.
+ * end. TFRecord's checksums are CRC-32C, not the CRC-32 of zip files, rotated and with a constant
+ * added, since a checksum of data that holds checksums is a weak one.
  */
 import { EnvironmentError } from "../base/errors.ts";
 

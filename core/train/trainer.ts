@@ -116,7 +116,6 @@ function frozenTypes(
   return new Map(frozen.map(([name, type]) => [name, { ...type, path: "", offset: 0 }]));
 }
 
-/** See the head of this file. */
 export class Trainer {
   readonly device: Device;
   readonly groups: readonly GroupTensors[];

@@ -4,7 +4,7 @@
 //
 // in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
 // out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]
-// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts. Not yet run on a GPU.
+// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -11,8 +11,8 @@
 // run on a GPU.
 //
 // Where R is B (layer 0), a gradient of shared text is summed over the streams inside one block;
-// that of a prefix over the B rows of its stream. What surprises: the prefix has few slots and
-// sums over all tokens, so these are cut into chunks, and the sums of the chunks added afterwards.
+// that of a prefix over the B rows of its stream. The prefix has few slots and sums over all
+// tokens, so these are cut into chunks, and the sums of the chunks added afterwards.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -4,9 +4,9 @@
 //
 // in   dout, out [heads, D]
 // out  delta [heads] f32
-// reference: the rule in core/ops/attention.ts; 2e-6. Not yet run on a GPU.
+// reference: the rule in core/ops/attention.ts; 2e-6.
 //
-// What surprises: this is Σ w dw over all slots, since out is Σ w v and dw is dout v.
+// This is Σ w dw over all slots, since out is Σ w v and dw is dout v.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

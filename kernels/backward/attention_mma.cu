@@ -13,9 +13,9 @@
 // A warp of the first kernel has 16 queries and walks tiles of slots; a warp of the others has 16
 // slots and walks items, which are tiles of queries of one attention row after the other. Scores
 // are computed twice, once by each kernel, so that nothing is added across blocks. With slots as
-// rows, what one product leaves in registers is the left operand of the next. What surprises: where
-// streams share text (R is B), the sums over streams are in the walk; and the prefix, which all
-// queries see but which has few slots, is cut into chunks of items that are added afterwards.
+// rows, what one product leaves in registers is the left operand of the next. Where streams share
+// text (R is B), the sums over streams are in the walk; and the prefix, which all queries see but
+// which has few slots, is cut into chunks of items that are added afterwards.
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"
 #include "common/types.cuh"
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
 
     for (int tile = 0; tile < tiles; tile++) {
       cp_async_wait<0>();
-      __syncthreads();  // the tile is there, and nobody reads the stage of the next one any more
+      __syncthreads();  // the tile is there, and the stage of the next one is no longer read
       if (tile + 1 < tiles) copyTile(tile + 1);
       cp_async_commit();
       const bool isText = tile >= prefixTiles;
@@ -274,7 +274,7 @@ __device__ inline void slotGradients(SlotMemory& memory, const Inputs& in, Walk 
   for (int at = 0; item < walk.end; at ^= 1) {
     const int following = walk.take(in, begin);
     cp_async_wait<0>();
-    __syncthreads();  // the item is there, and nobody reads the stage of the next one any more
+    __syncthreads();  // the item is there, and the stage of the next one is no longer read
     Column next = {};
     if (following < walk.end) {
       copyItem(following, at ^ 1);

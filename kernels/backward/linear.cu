@@ -2,7 +2,7 @@
 //
 // bias_partials: in dy [rows, N]; out partial [ceil(rows / CHUNK), N] f32
 // sum_partials:  in partial [chunks, N]; out sum [N] f32
-// reference: the rule in core/ops/linear.ts; rows are added in order. Not yet run on a GPU.
+// reference: the rule in core/ops/linear.ts; rows are added in order.
 #include "common/types.cuh"
 
 constexpr int CHUNK = 64;

@@ -2,7 +2,7 @@
 //
 // in   dy [P, count]
 // out  dx [count]
-// reference: broadcast in core/graph/derivatives.ts; added in float. Not yet run on a GPU.
+// reference: broadcast in core/graph/derivatives.ts; added in float.
 #include "common/types.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

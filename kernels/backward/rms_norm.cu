@@ -6,7 +6,7 @@
 //      [rows, C] or null, a gradient that joins dx
 // out  dx [rows, C] (may be dy or residual); partial [ceil(rows / CHUNK), C] f32, whose sum over
 //      the first axis by sum_partials of linear.cu is dweight
-// reference: the rule in core/ops/rms_norm.ts; float inside. Not yet run on a GPU.
+// reference: the rule in core/ops/rms_norm.ts; float inside.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

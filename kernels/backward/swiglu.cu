@@ -4,7 +4,7 @@
 //
 // in   dy, x, gate, up [count]
 // out  dx; dgate (may be gate), dup (may be up) [count]
-// reference: the rules in core/ops/activation.ts; float inside. Not yet run on a GPU.
+// reference: the rules in core/ops/activation.ts; float inside.
 #include "common/types.cuh"
 
 __device__ inline int left(long long count, long long at) {

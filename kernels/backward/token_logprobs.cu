@@ -3,7 +3,7 @@
 // in   dy [N] f32, logits [N, V], targets [N] i32, normalizer [N] f32 as the forward pass saved
 //      it
 // out  dlogits [N, V]; it may be logits
-// reference: the rule in core/ops/token_logprobs.ts; float inside. Not yet run on a GPU.
+// reference: the rule in core/ops/token_logprobs.ts; float inside.
 #include "common/types.cuh"
 
 constexpr int THREADS = 512;

@@ -1,8 +1,8 @@
 // Sine and cosine of any float to 1 unit in the last place.
 //
-// Computed in double by Taylor series. What surprises: no sinf or cosf, whose reduction of large
-// angles would need memory on the stack. Angles are positions of tokens times a frequency, so they
-// are large, and there are only a few kilobytes of them per program.
+// Computed in double by Taylor series. No sinf or cosf, whose reduction of large angles would need
+// memory on the stack. Angles are positions of tokens times a frequency, so they are large, and
+// there are only a few kilobytes of them per program.
 #pragma once
 
 // Angle less a whole number of quarter turns, in [−π/4, π/4], and the number of them mod 4.

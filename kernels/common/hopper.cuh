@@ -8,8 +8,8 @@
 //
 // B is a tile in shared memory as a copy of a box of 64 columns leaves it: rows of 128 bytes, at a
 // multiple of 1024 bytes, where piece c of 16 bytes of row r is in the place of piece c ^ (r % 8).
-// What surprises: a product reads B and its registers until it has been waited for; and what
-// threads have written themselves into a tile, it sees only behind fence_proxy_async.
+// A product reads B and its registers until it has been waited for; and what threads have written
+// themselves into a tile, it sees only behind fence_proxy_async.
 #pragma once
 
 #include "common/ptx.cuh"

@@ -1,8 +1,8 @@
 // Softmax mixtures over parts of the slots, and how they are put together.
 //
 // A mixture is not divided yet: Σ weight value, with the largest score, in powers of two, and the
-// sum of weights, both sums relative to it. What surprises: a part in which nothing is seen has the
-// score −∞ and sums of 0, and adds nothing.
+// sum of weights, both sums relative to it. A part in which nothing is seen has the score −∞ and
+// sums of 0, and adds nothing.
 #pragma once
 
 #include "common/types.cuh"

@@ -10,8 +10,8 @@
 //   D 16 × 8    d[0], d[1] (g, 2t)  d[2], d[3] (g + 8, 2t)
 //
 // ldmatrix reads 8 × 8 matrices of 16-bit elements: lanes 8i … 8i + 7 give the addresses of the
-// rows of matrix i, 16 bytes each, and r[i] is its elements (g, 2t), transposed (2t, g). What
-// surprises: a copy of cp_async_16 may be read only after cp_async_wait and a barrier.
+// rows of matrix i, 16 bytes each, and r[i] is its elements (g, 2t), transposed (2t, g). A copy of
+// cp_async_16 may be read only after cp_async_wait and a barrier.
 #pragma once
 
 // Nearest bfloat16, ties to even.

@@ -1,10 +1,9 @@
 // Element types and vector access, without any header of a toolkit.
 //
 // BF16=1 makes Element the 16 bits of a bfloat16, BF16=0 a float. All arithmetic is in float.
-// Tensors begin at multiples of 16 bytes. A row of C elements is walked in packs of 16 bytes
-// where C is a multiple of a pack, else element by element: packStep(C) says which, and load and
-// store take that step. What surprises: the unused part of a short pack is zero, never left
-// undefined.
+// Tensors begin at multiples of 16 bytes. A row of C elements is walked in packs of 16 bytes where
+// C is a multiple of a pack, else element by element: packStep(C) says which, and load and store
+// take that step. The unused part of a short pack is zero, never left undefined.
 #pragma once
 
 #include "common/ptx.cuh"

@@ -3,7 +3,7 @@
 // in   a, b [count]
 // out  y [count]; it may be a or b, since each thread reads before it writes
 // saved for backward: nothing
-// reference: add of core/graph/primitives.ts; float inside. Not yet run on a GPU.
+// reference: add of core/graph/primitives.ts; float inside.
 #include "common/types.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

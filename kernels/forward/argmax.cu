@@ -3,7 +3,7 @@
 // in   x [N, V]
 // out  index [N] i32
 // saved for backward: nothing
-// reference: argmax of core/graph/primitives.ts, equal. Not yet run on a GPU.
+// reference: argmax of core/graph/primitives.ts, equal.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -11,10 +11,10 @@
 // reference: core/ops/attention.ts; softmax in float, 2e-6 in float, output rounding in bf16. Not
 // yet run on a GPU.
 //
-// R is P·B, or B where all streams share their text (layer 0): attention row r reads row r mod R.
-// A block has TILE queries of one key head, G heads of a token side by side, and walks the slots
-// SLOTS at a time: in the scores a lane is a slot, in the mixture a lane is a dimension. What
-// surprises: a query that sees no slot at all gives zeros here, but the mean of all values there.
+// R is P·B, or B where all streams share their text (layer 0): attention row r reads row r mod R. A
+// block has TILE queries of one key head, G heads of a token side by side, and walks the slots
+// SLOTS at a time: in the scores a lane is a slot, in the mixture a lane is a dimension. A query
+// that sees no slot at all gives zeros here, but the mean of all values there.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

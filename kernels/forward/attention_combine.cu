@@ -5,10 +5,10 @@
 // in   partial [splits, heads, D], peaks, totals [splits, heads] f32: common/mixtures.cuh
 // out  out [heads, D]
 // saved for backward: normalizer = log Σ exp(score) [heads] f32, where it is not null
-// reference: core/ops/attention.ts; output rounding. Not yet run on a GPU.
+// reference: core/ops/attention.ts; output rounding.
 //
 // heads counts the query heads of all tokens of all rows; a block has one of them, and its warps
-// take splits in turn. What surprises: as in attention, a query that sees no slot gives zeros.
+// take splits in turn. As in attention, a query that sees no slot gives zeros.
 #include "common/mixtures.cuh"
 #include "common/reduce.cuh"
 #include "common/turn.cuh"

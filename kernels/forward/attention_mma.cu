@@ -4,13 +4,13 @@
 //
 // in, out, saved for backward: as in forward/attention.cu; D is a multiple of 16, 128 at most
 // reference: core/ops/attention.ts; softmax in float, but weights are rounded to bf16 before they
-// meet the values: 2^-8 of the largest value. Not yet run on a GPU.
+// meet the values: 2^-8 of the largest value.
 //
 // A block has QUERIES queries of one key head, G heads of a token side by side, and walks tiles of
 // KEYS slots: first the prefix, then the text from the first slot any of them sees to the last. A
 // warp has strips of 16 queries in registers, and their scores and sums with them; tile i + 1 is
-// copied while tile i is computed. What surprises: blocks of late queries come first, since they
-// have the most slots; and the queries pass through the memory of the second tile.
+// copied while tile i is computed. Blocks of late queries come first, since they have the most
+// slots; and the queries pass through the memory of the second tile.
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"
 #include "common/types.cuh"
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const float factor = scale * LOG2E;
   for (int tile = 0; tile < tiles; tile++) {
     cp_async_wait<0>();
-    __syncthreads();  // the tile is there, and nobody reads the stage of the next one any more
+    __syncthreads();  // the tile is there, and the stage of the next one is no longer read
     if (tile + 1 < tiles) copyTile(tile + 1);
     cp_async_commit();
     const bool text = tile >= prefixTiles;

@@ -6,13 +6,13 @@
 // out  partial [splits, P·B, T, H, D], peaks, totals [splits, P·B, T, H] f32: mixtures as in
 //      common/mixtures.cuh, which attention_combine puts together
 // reference: core/ops/attention.ts; 2e-6 in float when combined. In bf16 the split on tensor cores
-// takes its place. Not yet run on a GPU.
+// takes its place.
 //
 // Split 0 is the prefix, where there is one; each of the others has `chunk` slots of text. SHARE
 // lanes have WIDTH dimensions each of one slot, so a warp reads whole rows, and keeps one mixture
-// for each of its 32 / SHARE places. What surprises: splits are cut by the room for slots, not by
-// how many are in use, so that a captured launch stays valid; a split that no query sees reads
-// nothing and says so by a total of 0, and its partial mixture is never written nor read.
+// for each of its 32 / SHARE places. Splits are cut by the room for slots, not by how many are in
+// use, so that a captured launch stays valid; a split that no query sees reads nothing and says so
+// by a total of 0, and its partial mixture is never written nor read.
 #include "common/mixtures.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"

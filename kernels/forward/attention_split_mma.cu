@@ -5,11 +5,11 @@
 // in, out: as there, in splits of `chunk` slots behind that of the prefix; G·T is 16 at most and D
 // a multiple of 16, 128 at most
 // reference: core/ops/attention.ts; softmax in float, but weights are rounded to bf16 before they
-// meet the values: 2^-8 of the largest value. Not yet run on a GPU.
+// meet the values: 2^-8 of the largest value.
 //
-// All queries are the 16 rows of every product. Each warp walks slots of its own, 16 at a time,
-// and copies the next 16 while it computes. What surprises: warps meet only at the end, and most of
-// each product is padding, which costs nothing while memory is what takes the time.
+// All queries are the 16 rows of every product. Each warp walks slots of its own, 16 at a time, and
+// copies the next 16 while it computes. Warps meet only at the end, and most of each product is
+// padding, which costs nothing while memory is what takes the time.
 #include "common/mixtures.cuh"
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
       rightOperand<SPAN>(value, stage.values + d * 16);
       multiply(&mixed[2 * d], weight, value);
     }
-    __syncwarp();  // nobody reads this stage any more
+    __syncwarp();  // this stage is no longer read
   }
 
   __syncthreads();

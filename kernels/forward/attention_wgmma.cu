@@ -5,14 +5,14 @@
 //
 // in, out, saved for backward: as in forward/attention.cu; D is 64 or 128; keys and values as maps
 // of [rows·K, slots, D] with boxes of KEYS slots and 64 columns
-// reference: core/ops/attention.ts; rounding as in forward/attention_mma.cu. Not yet run on a GPU.
+// reference: core/ops/attention.ts; rounding as in forward/attention_mma.cu.
 //
 // A block has QUERIES queries of one key head, G heads of a token side by side, 64 for each of two
 // warpgroups; a third one copies tiles of KEYS slots ahead of them, first the prefix, then the text
 // from the first slot any of them sees to the last. While the values of one tile are mixed, the
-// scores of the next become weights. What surprises: a copy brings zeros for what is behind the
-// last slot, but slots that nobody sees yet may hold NaN, and 0 · NaN is NaN; so the values of the
-// last tile that are in no query's sight are overwritten with zeros.
+// scores of the next become weights. A copy brings zeros for what is behind the last slot, but
+// slots that no query sees yet may hold NaN, and 0 · NaN is NaN; so the values of the last tile that
+// are in no query's sight are overwritten with zeros.
 #include "common/hopper.cuh"
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"

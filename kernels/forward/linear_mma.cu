@@ -5,7 +5,7 @@
 // in, out, saved for backward: as there; M is ROWS at most, K a multiple of 8
 // reference: core/ops/linear.ts, core/ops/activation.ts; products are exact and added in float, in
 // an order that depends on K alone: 1e-5 of the largest result where it is WIDE, else the rounding
-// to bf16. Not yet run on a GPU.
+// to bf16.
 //
 // A block has 16 or 32 weight rows. Its warps share out K in runs of 256 bytes of a row and meet at
 // the end. Weights go from memory into registers, past the first-level cache, as the left operand
@@ -15,9 +15,8 @@
 // pieces of weights before it waits, as many as leave room for two blocks on a processor, for one
 // where ROWS is 64.
 //
-// What surprises: the order of k within a product is free as long as both operands have the same.
-// So a lane reads 8 neighbours of a row at once, and takes the first four for one product, the last
-// four for another.
+// The order of k within a product is free as long as both operands have the same. So a lane reads 8
+// neighbours of a row at once, and takes the first four for one product, the last four for another.
 #include "common/linear.cuh"
 #include "common/ptx.cuh"
 #include "common/turn.cuh"

@@ -4,7 +4,7 @@
 // out  slot [1 + count] i32, in memory of the host: the values, and before them, once they are
 //      there, `sequence`
 // saved for backward: nothing
-// reference: none, a copy. Not yet run on a GPU.
+// reference: none, a copy.
 // The one kernel whose result the host reads while the device goes on.
 #include "common/turn.cuh"
 

@@ -4,7 +4,7 @@
 // out  y [rows, C]; sum = x + residual [rows, C], the residual stream from here on
 // saved for backward: inverse = 1 / √(mean(x²) + ε) [rows] f32, where it is not null
 // reference: core/ops/rms_norm.ts, after add in core/graph/primitives.ts; statistics in float, so
-// in bf16 only the result is rounded. Not yet run on a GPU.
+// in bf16 only the result is rounded.
 // One warp per row; the second reading of a row comes from the first-level cache.
 #include "common/reduce.cuh"
 #include "common/types.cuh"

@@ -5,7 +5,7 @@
 // in   x [R, T, heads·D]; cosines, sines [R, T, D/2] f32
 // out  y like x, which it may be
 // saved for backward: the tables; the gradient is this kernel with direction −1
-// reference: core/ops/rope.ts; float inside. Not yet run on a GPU.
+// reference: core/ops/rope.ts; float inside.
 //
 // rope_write_slots is rope of queries and keys and write_slots of keys and values, all that lies
 // between projections and attention in a layer with a cache: q [R, T, H·D], k and v [R, T, K·D]

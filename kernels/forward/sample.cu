@@ -10,8 +10,7 @@
 // A block has one row. Tokens stand in an order, larger logits first and lower ids first among
 // equal ones; what top-k and top-p keep is the beginning of it up to some border, which is found
 // digit by digit of the logits' bits (radix select). The draw then walks the kept tokens by id.
-// What surprises: weights are whole multiples of 2⁻⁴⁰, so that sums are exact and atomics may add
-// in any order.
+// Weights are whole multiples of 2⁻⁴⁰, so that sums are exact and atomics may add in any order.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -3,7 +3,7 @@
 // in   x, gate, up [count]
 // out  y [count]; it may be x or gate, since each thread reads before it writes
 // saved for backward: the inputs
-// reference: core/ops/activation.ts; float inside. Not yet run on a GPU.
+// reference: core/ops/activation.ts; float inside.
 #include "common/types.cuh"
 
 __device__ inline int left(long long count, long long at) {

@@ -3,7 +3,7 @@
 // in   x [count]
 // out  y [count]; iota: 0, 1, …
 // reference: cast and iota of core/graph/primitives/elementwise.ts; Element is what BF16 says,
-// rounded to nearest even. Not yet run on a GPU.
+// rounded to nearest even.
 #include "common/types.cuh"
 
 __device__ inline long long own() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }

@@ -4,7 +4,7 @@
 //      along broadcast axes. Sizes n1, n2, n3 are those of the result, n0 follows from count
 // out  y, dense
 // reference: core/graph/primitives/elementwise.ts, in float; exp, log and σ within 2 units in the
-// last place, sine and cosine within 1, the rest exact. Not yet run on a GPU.
+// last place, sine and cosine within 1, the rest exact.
 // `op` is a number so that one compilation serves all; it is the same for the whole grid.
 #include "common/angle.cuh"
 #include "common/types.cuh"

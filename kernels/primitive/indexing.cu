@@ -4,12 +4,11 @@
 // add_last:    y[r, indices[r]] += update[r], in place    y [rows, size]
 // scatter_add: y[o, indices[j], i] += update[o, j, i], in place, repeated indices too
 //              y [outer, size, inner], indices [count] i32, update [outer, count, inner]
-// reference: core/graph/primitives/indexing.ts. Not yet run on a GPU. An index outside gives NaN
+// reference: core/graph/primitives/indexing.ts. An index outside gives NaN
 // where it is read and changes nothing where it is written.
 //
-// What surprises: scatter_add needs neither sorting nor atomics. The block of an entry whose index
-// occurred before leaves; that of the first adds all its entries in order, so equal inputs give
-// equal bits.
+// Scatter_add needs neither sorting nor atomics. The block of an entry whose index occurred before
+// leaves; that of the first adds all its entries in order, so equal inputs give equal bits.
 #include "common/reduce.cuh"
 #include "common/turn.cuh"
 

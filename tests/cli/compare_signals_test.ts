@@ -13,7 +13,7 @@ function childrenOf(pid: number): number[] {
   }
 }
 
-/** Zombies have ended; only nobody has asked for their exit code yet. */
+/** Zombies have ended, but their exit code has not been read. */
 function isAlive(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(Deno.readTextFileSync(`/proc/${pid}/status`));

@@ -232,7 +232,7 @@ Deno.test("every unknown name is answered with the nearest one", async () => {
   }
 });
 
-Deno.test("an error that nobody waited for is told in our words", async () => {
+Deno.test("an error in a promise without a handler is told in our words", async () => {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
   for (
     const stray of [

@@ -41,7 +41,7 @@ async function stopAfter(
   return { code, stderr: await stderr };
 }
 
-Deno.test("twenty times killed at a random step, the result is the same to the bit", () =>
+Deno.test("twenty times killed at a random step, the result is the same bit for bit", () =>
   withWorkplace(async (place) => {
     const line = `${PACKED} --steps 180 --eval-split 0.1 --eval-every 40`;
     const whole = place.trained(`${line} --save-every 100 --out whole`);

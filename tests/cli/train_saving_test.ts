@@ -113,7 +113,7 @@ Deno.test("two processes do not share a run folder", () =>
     first.kill("SIGKILL");
     reader.releaseLock();
     await Promise.all([first.stdout.cancel(), first.stderr.cancel(), first.status]);
-    assert(place.metrics("run").length > 0, "nobody touched the run");
+    assert(place.metrics("run").length > 0, "the run was not touched");
     await place.trained(`${line} --steps 1 --overwrite`);
   }));
 

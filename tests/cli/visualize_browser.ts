@@ -1,9 +1,8 @@
 /**
  * A headless Chromium for tests of pages, driven through its DevTools protocol.
  *
- * Comes in: the path of a page. Goes out: what the page did, and which addresses it asked for.
- * Nothing is installed: where no Chromium is found, `CHROMIUM` is undefined and tests are to skip
- * themselves.
+ * Takes the path of a page; returns what the page did, and which addresses it asked for. Nothing is
+ * installed: where no Chromium is found, `CHROMIUM` is undefined and tests are to skip themselves.
  */
 
 /** Names that distributions give it; the variable wins. */

@@ -40,7 +40,7 @@ Deno.test("switching streams on a loaded backbone reads nothing of it again", as
     const adapters = kinds.map(([P, M]) => adapterOf(config, P, M));
     let engine = new Engine(device, adapters[0]!.config, tensors, adapters[0]!);
     const results = [await lastLogits(engine)];
-    Deno.removeSync(`${folder}/model.safetensors`); // whoever reads it again fails
+    Deno.removeSync(`${folder}/model.safetensors`); // reading it again would fail
     for (const { config, adapter } of adapters.slice(1)) {
       engine = engine.withAdapter(config, adapter);
       results.push(await lastLogits(engine));

@@ -132,7 +132,7 @@ function forward(each: Case): Program {
 
 const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
 
-/** Inputs of a case, for the reference or, with NaN where nobody may look, for a device. */
+/** Inputs of a case, for the reference or, with NaN where reading is not allowed, for a device. */
 function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
   const { B, T, S, K, D, past = 0, document, blind = 0 } = each;
   const random = new RandomStream(11, each.name);

@@ -152,7 +152,7 @@ async function train(device: CudaDevice, options: TrainerOptions, steps: number)
 
 for (const elements of ["f32", "bf16"] as const) {
   Deno.test({
-    name: `${elements}: training falls, twice the same to the bit, in the memory that was planned`,
+    name: `${elements}: training falls, twice the same bit for bit, in the memory that was planned`,
     ignore,
     async fn() {
       const options = await trainerOptions("qwen2-p2-tied-f32");

@@ -207,7 +207,7 @@ for (const [rule, body, text] of FAULTS) {
   });
 }
 
-test("memory that nobody wrote is NaN, also shared memory of the next block", (bench) => {
+test("unwritten memory is NaN, also shared memory of the next block", (bench) => {
   const kernel = bench.kernel(
     `${HEAD} stale(float* out) {
       __shared__ float left;

@@ -203,7 +203,7 @@ test("a ring of barriers carries tiles from one warp to another, and named barri
 /** Kernels that break a rule, and what is said about them. */
 const FAULTS: readonly [rule: string, body: string, text: string][] = [
   [
-    "a wait for a phase that nobody ends",
+    "a wait for a phase that never ends",
     "if (threadIdx.x < 5) mbarrier_try_wait_parity(barrier, 0, 1);",
     "5 threads wait in mbarrier_try_wait_parity for ever, the first of them (0, 0, 0)",
   ],
@@ -220,7 +220,7 @@ const FAULTS: readonly [rule: string, body: string, text: string][] = [
   ],
   ["a product without a fence", "wgmma_m64n64k16_bf16<true>(d, a, b, false);", "wgmma_fence"],
   [
-    "a product that nobody waits for",
+    "a product without a wait",
     "wgmma_fence(); wgmma_m64n64k16_bf16<true>(d, a, b, false); wgmma_commit();",
     "ended with 1 products under way",
   ],

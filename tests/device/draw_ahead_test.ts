@@ -1,6 +1,6 @@
 /**
  * Decoding on devices that draw tokens themselves: the same texts as on the processor, whatever ends
- * them and whoever joins meanwhile, and the next step is on its way before the last one is read.
+ * them and requests that join meanwhile, and the next step is on its way before the last one is read.
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";

@@ -110,7 +110,7 @@ Deno.test("PEFT builds only the backward work that reaches prefixes and aggregat
 });
 
 for (const { name: deviceName, device } of devices) {
-  Deno.test(`${deviceName}: recomputed activations give the same gradients to the bit`, async () => {
+  Deno.test(`${deviceName}: recomputed activations give the same gradients bit for bit`, async () => {
     const { config, tensors } = await openCheckpoint(modelFolder(P4));
     const { gradients: { ids, labels } } = await readExpected(P4);
     const loss = buildLoss(config, { batch: ids.length, tokens: ids[0]!.length });

@@ -194,7 +194,7 @@ Deno.test({
       const input = { ids: [[5, 9, 12]], start: [0], select: [2] };
       const first = await engine.forward(engine.createCache(1, 8), input, { head: "greedy" });
       const best = first.get("argmax")![0]!;
-      await Deno.remove(`${folder}/model.safetensors`); // whoever reads it again fails
+      await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
       const logits = (await engine.forward(engine.createCache(1, 8), input)).get("logits")!;
       assertEquals(logits.indexOf(Math.max(...logits)), best);
     } finally {

@@ -1,14 +1,14 @@
 /**
  * Kernel files as shared libraries of this machine, made with g++.
  *
- * Comes in: what NVRTC would be given. Goes out: the bytes of a library in place of a cubin, and a
- * log in the words of ptxas. The headers with the instructions, `common/ptx.cuh` and
- * `common/hopper.cuh`, are replaced by those of this folder; everything else is compiled as it is,
- * behind `cuda.hpp` and in front of a table of the kernels.
+ * Takes what NVRTC would be given; returns the bytes of a library in place of a cubin, and a log in
+ * the words of ptxas. The headers with the instructions, `common/ptx.cuh` and `common/hopper.cuh`,
+ * are replaced by those of this folder; everything else is compiled as it is, behind `cuda.hpp` and
+ * in front of a table of the kernels.
  *
- * What surprises: g++ takes a second for a file, so libraries are kept in the folder for temporary
- * files, by the hash of all that went into them. They are written under another name and renamed:
- * tests run in parallel.
+ * G++ takes a second for a file, so libraries are kept in the folder for temporary files, by the
+ * hash of all that went into them. They are written under another name and renamed: tests run in
+ * parallel.
  */
 import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../core/base/errors.ts";

@@ -1,7 +1,7 @@
 // Stacks that wait, and how to go on with another one.
 //
 // A switch is a call that returns elsewhere: a few instructions on x86-64; on other processors what
-// POSIX has for it, which is slower by a system call. What surprises: nothing is unwound when a
+// POSIX has for it, which is slower by a system call. Nothing is unwound when a
 // context is given up; kernels have nothing to clean.
 #pragma once
 #include "emulator/machine.hpp"

@@ -1,10 +1,10 @@
 /**
  * cuBLASLt of an emulated machine: descriptors as records, products by product.cpp.
  *
- * Comes in: memory and streams of the machine, so that products run in stream order and can be
- * captured. Goes out: a symbol table. Types are f32 and bf16, sums f32, matrices column-major, and
- * the epilogues are none and the bias over rows of D. What surprises: the one algorithm that the
- * heuristic knows wants a workspace, so that a caller that forgets it is found out.
+ * Takes memory and streams of the machine, so that products run in stream order and can be
+ * captured; returns a symbol table. Types are f32 and bf16, sums f32, matrices column-major, and
+ * the epilogues are none and the bias over rows of D. The one algorithm that the heuristic knows
+ * wants a workspace, so that a caller that forgets it is found out.
  */
 import { CUBLASLT_SYMBOLS, type CublasLtSymbols } from "../../core/runtime/cuda/symbols.ts";
 import { EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
@@ -214,7 +214,7 @@ function multiplier(
   };
 }
 
-/** The whole table; a function nobody emulates throws with its name. */
+/** The whole table; a function that is not emulated throws with its name. */
 export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbols {
   const records = new Records();
   const missing = Object.keys(CUBLASLT_SYMBOLS).map((name) => [name, () => {

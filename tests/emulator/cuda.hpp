@@ -2,7 +2,7 @@
 //
 // Comes before the text of a kernel file. Left out: what kernels here do not use (textures,
 // launches from kernels, formats of a byte) and what one OS thread cannot show (clusters, waiting
-// for another block). What surprises: functions that only approximate on a device are exact here.
+// for another block). Functions that only approximate on a device are exact here.
 #pragma once
 #include <math.h>
 

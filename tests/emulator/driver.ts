@@ -2,10 +2,10 @@
  * libcuda of an emulated machine: the functions the driver class calls, with the codes a real one
  * gives.
  *
- * Comes in: memory and streams of a machine. Goes out: a symbol table with an H100 behind it. Wrong
- * calls are answered with the code a driver has for them; what a device would only show as damage
- * or as a hang is thrown as an `EmulatorError` in words, when the work runs. What surprises: that
- * is when something waits for it, not at the launch.
+ * Takes memory and streams of a machine; returns a symbol table with an H100 behind it. Wrong calls
+ * are answered with the code a driver has for them; what a device would only show as damage or as a
+ * hang is thrown as an `EmulatorError` in words, when the work runs. That is when something waits
+ * for it, not at the launch.
  */
 import { DRIVER_SYMBOLS, type DriverSymbols } from "../../core/runtime/cuda/symbols.ts";
 import { LaunchConfig, Modules } from "./kernels.ts";
@@ -266,7 +266,7 @@ function deviceFunctions(memory: Memory, streams: Streams): Partial<DriverSymbol
   };
 }
 
-/** The whole table; a function nobody emulates throws with its name. */
+/** The whole table; a function that is not emulated throws with its name. */
 export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
   const missing = Object.keys(DRIVER_SYMBOLS).map((name) => [name, () => {
     throw new EmulatorError(`Cannot call ${name}: found no emulation of it`);

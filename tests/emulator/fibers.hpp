@@ -5,7 +5,7 @@
 //
 // Threads start in order. One that has to wait leaves its stack and another goes on, first those
 // that may, then those that have not started; so a thread that never waits costs a call, and a
-// block in which nobody waits uses one stack. What surprises: __syncthreads waits for all threads
+// block without a wait uses one stack. __syncthreads waits for all threads
 // of a block, also for those that have returned, since CUDA promises nothing better; and nothing
 // runs at the same time, so races are not found.
 #pragma once
@@ -17,7 +17,7 @@ inline void makeReady(int base, unsigned lanes) {
   if (lanes) block.ready[block.endReady++ % MAX_BATCHES] = {base, lanes};
 }
 
-// Asks for the waiters whether what they wait for holds; only when nobody else can go on, so that
+// Asks for the waiters whether what they wait for holds; only when no other thread can go on, so that
 // they are as late as they can be.
 inline void askForWaiters() {
   int left = 0;
@@ -51,7 +51,7 @@ inline Thread& nextReady() {
 
 inline void meetWhoIsLeft(Warp& warp);
 
-// What a stack does: one thread after the other, until somebody else has to go on.
+// What a stack does: one thread after the other, until another has to go on.
 inline void work() {
   const int stack = block.newStack;
   do {
@@ -92,7 +92,7 @@ inline Context freshStack() {
   return freshContext(machine->stacks + STACK_STRIDE * block.newStack, work);
 }
 
-// Leaves the current thread until somebody makes it ready. Never inlined: all threads come back to
+// Leaves the current thread until it is made ready. Never inlined: all threads come back to
 // the same place, which is what the processor predicts.
 __attribute__((noinline)) void wait() {
   Thread& self = *current;
@@ -103,7 +103,7 @@ __attribute__((noinline)) void wait() {
   } else if (block.started < block.size) {
     switchContext(self.context, freshStack());
   } else {
-    switchContext(self.context, block.scheduler);  // nobody can go on
+    switchContext(self.context, block.scheduler);  // no thread can go on
   }
 }
 

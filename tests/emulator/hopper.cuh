@@ -1,10 +1,9 @@
 // kernels/common/hopper.cuh in plain C++: the same functions with the same layouts, for the
 // emulator.
 //
-// What surprises: everything that runs by itself is as late as it may be. A box is poison until
-// somebody waits for its barrier, and a product reads its tile when it is waited for; so a kernel
-// that reads, releases or overwrites too early finds wrong numbers. A map holds what tensor_map.ts
-// has written.
+// Everything that runs by itself is as late as it may be. A box is poison until a thread waits for
+// its barrier, and a product reads its tile when it is waited for; so a kernel that reads, releases
+// or overwrites too early finds wrong numbers. A map holds what tensor_map.ts has written.
 #pragma once
 
 #include "emulator/boxes.hpp"
@@ -196,7 +195,7 @@ template <int N>
 inline void wgmma_wait() {
   using namespace emulator;
   wholeWarp("wgmma_wait");
-  // Whoever waits for a tile to be released goes first, in case it has been too early.
+  // A thread that waits for the release of a tile goes first, in case the release comes too early.
   if (laneOf() == 0) waitUntil("wgmma_wait", [](void*) { return true; }, nullptr);
   GroupProducts& own = groupProducts[current->number];
   GroupWait wait = {&own, own.group - N};

@@ -1,10 +1,10 @@
 /**
  * Compiled programs of an emulated machine, and their launches.
  *
- * Comes in: the bytes that `compile` made, in place of a cubin; at a launch, the structures that
- * the driver reads from host memory. Goes out: work for a stream, with the parameters copied as a
- * launch copies them. What surprises: addresses among the parameters are checked, since here it is
- * known which of them are some; the end of an allocation may be passed, but nothing behind it.
+ * Takes the bytes that `compile` made, in place of a cubin; at a launch, the structures that the
+ * driver reads from host memory; returns work for a stream, with the parameters copied as a launch
+ * copies them. Addresses among the parameters are checked, since here it is known which of them are
+ * some; the end of an allocation may be passed, but nothing behind it.
  */
 import { EmulatorError, type Memory, openCopy } from "./memory.ts";
 import { CODE, Handles, type Work } from "./streams.ts";
@@ -66,7 +66,6 @@ export class LaunchConfig {
   }
 }
 
-/** See the head of this file. */
 export class Modules {
   readonly #memory: Memory;
   readonly #modules = new Handles<Program>();

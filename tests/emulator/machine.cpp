@@ -1,9 +1,9 @@
 // The memory of an emulated machine, guarded, and its matrix products.
 //
 // Device memory is host memory: 256-byte aligned, poisoned, with guards on both sides that a launch
-// must leave as they are. What surprises: faults of kernels are signals; the handler belongs to the
+// must leave as they are. Faults of kernels are signals; the handler belongs to the
 // whole process, goes back to the launch under way on its thread, and hands every other fault to
-// whoever was there before. The library is therefore never unloaded.
+// the previous handler. The library is therefore never unloaded.
 #include "emulator/machine.hpp"
 
 #include <signal.h>

@@ -11,7 +11,7 @@ constexpr size_t STACK_BYTES = 32 * 1024;
 constexpr size_t STACK_STRIDE = STACK_BYTES + 320;
 constexpr size_t SHARED_BYTES = 228 * 1024;
 constexpr size_t GUARD_BYTES = 256;
-// Memory nobody wrote, and guards: NaN as float and as bfloat16, −1 as int.
+// Unwritten memory, and guards: NaN as float and as bfloat16, −1 as int.
 constexpr unsigned char POISON = 0xff;
 
 struct Machine {

@@ -63,7 +63,6 @@ interface Range {
   readonly kind: Kind;
 }
 
-/** See the head of this file. */
 export class Memory {
   readonly library = openCopy(compileMachine(), SYMBOLS).symbols;
   readonly machine = this.library.machineOpen();

@@ -1,9 +1,9 @@
 // kernels/common/ptx.cuh in plain C++: the same functions with the same layouts, for the emulator.
 //
-// mma and ldmatrix meet the whole warp; the last lane to arrive computes for all. What surprises:
-// cp_async_16 copies when its group is waited for, and until then poisons its target, so that a
-// kernel that reads too early finds NaN. Sums of mma are float in the order of k; those of a tensor
-// core keep fewer bits.
+// mma and ldmatrix meet the whole warp; the last lane to arrive computes for all. Cp_async_16
+// copies when its group is waited for, and until then poisons its target, so that a kernel that
+// reads too early finds NaN. Sums of mma are float in the order of k; those of a tensor core keep
+// fewer bits.
 #pragma once
 
 inline unsigned short cvt_rn_bf16(float x) {

@@ -2,9 +2,8 @@
  * Streams, events and graphs of an emulated machine: what runs when.
  *
  * Work put into a stream does not run at once but when something waits for it, as late as a device
- * may run it; so host code that reads or reuses memory without waiting finds out here. What
- * surprises: a host that only watches mapped memory waits for ever, unless streams are made
- * `eager`.
+ * may run it; so host code that reads or reuses memory without waiting finds out here. A host that
+ * only watches mapped memory waits for ever, unless streams are made `eager`.
  */
 
 /** Something to be done in stream order, with its arguments copied. */
@@ -70,7 +69,6 @@ export class Handles<T> extends Map<bigint, T> {
   }
 }
 
-/** See the head of this file. */
 export class Streams {
   readonly #streams = new Handles<Stream>();
   readonly #events = new Handles<Event>();

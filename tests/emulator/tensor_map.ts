@@ -1,9 +1,9 @@
 /**
  * cuTensorMapEncodeTiled: a tensor and the boxes in which a kernel copies it, in 128 bytes.
  *
- * Comes in: what the driver is told. Goes out: the bytes as `boxes.hpp` reads them, or the code that
- * a driver has for what the hardware cannot do. What surprises: whether the tensor lies in memory is
- * checked here, which a driver does not; what is wrong then would only show when a kernel copies.
+ * Takes what the driver is told; returns the bytes as `boxes.hpp` reads them, or the code that a
+ * driver has for what the hardware cannot do. Whether the tensor lies in memory is checked here,
+ * which a driver does not; what is wrong then would only show when a kernel copies.
  */
 import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
 import { CODE } from "./streams.ts";

@@ -2,8 +2,8 @@
  * One emulated machine behind the real driver layer, with what a test of kernels needs in few
  * words.
  *
- * Comes in: kernel text and numbers. Goes out: numbers. Everything allocated is freed by `close`,
- * which also checks the guards. What surprises: results are there only after `finish`.
+ * Takes kernel text and numbers; returns numbers. Everything allocated is freed by `close`, which
+ * also checks the guards. Results are there only after `finish`.
  */
 import { assertEquals } from "@std/assert";
 import { narrow, widen } from "../../core/base/dtype.ts";
@@ -26,7 +26,6 @@ export type Argument =
 /** Headers that kernels of a test may include besides `common/ptx.cuh`. */
 const NO_HEADERS: ReadonlyMap<string, string> = new Map();
 
-/** See the head of this file. */
 export class Bench {
   readonly machine;
   readonly driver: Driver;
@@ -71,7 +70,7 @@ export class Bench {
     this.site(kernel, geometry, list).launch(this.driver, this.stream);
   }
 
-  /** Device memory that nobody has written. */
+  /** Device memory that was never written. */
   empty(bytes: number): bigint {
     const address = this.driver.allocate(bytes);
     this.#allocated.push(address);

@@ -100,7 +100,7 @@ Thread* current;
 Warp warps[MAX_THREADS / LANES];
 Copy copies[MAX_THREADS][MAX_COPIES];
 Block block;
-// Called when a block has ended, by whoever keeps something for it.
+// Called when a block has ended, by the owner of its resources.
 void (*blockEnded)() = nullptr;
 
 // Words for the one who reads the test, in front of them where it happened.

@@ -1,4 +1,4 @@
-/** A training run of a small model, twice: the loss falls, and both are equal to the bit. */
+/** A training run of a small model, twice: the loss falls, and both are equal bit for bit. */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { RandomStream } from "../../core/base/random.ts";

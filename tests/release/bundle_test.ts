@@ -103,7 +103,7 @@ async function runsReadOnly(bundle: Bundle): Promise<void> {
   if (before === undefined) return console.log("no read-only folders can be made here");
   const files = [...filesIn(bundle.root)];
   await bundle.tokens({}, { before });
-  // Nobody can make a folder there: everything stays in memory.
+  // No folder can be made there: everything stays in memory.
   await bundle.tokens({ TMPDIR: "/proc", HOME: "/proc" }, { before });
   assertEquals([...filesIn(bundle.root)], files);
 }
@@ -137,6 +137,6 @@ Deno.test("the portable bundle", async (t) => {
     await step("runs code of a model in its sandbox", runsModelWrittenCode);
     await step("may be started three times at once with an empty cache", startsTogether);
     await step("runs from a read-only folder, with and without a cache", runsReadOnly);
-    await step("keeps its cache where nobody else can write", keepsItsCachePrivate);
+    await step("keeps its cache where no other user can write", keepsItsCachePrivate);
   });
 });

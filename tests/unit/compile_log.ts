@@ -1,16 +1,16 @@
 /**
  * Reads what the device compiler says about each kernel: registers, spills, shared memory.
  *
- * Comes in: the log of NVRTC or of nvcc with `-Xptxas -v`; they print the same lines. Goes out: one
- * entry per kernel, and all performance notes of the family C75xx, each of which means that a kernel
- * runs slower than written.
+ * Takes the log of NVRTC or of nvcc with `-Xptxas -v`; they print the same lines; returns one entry
+ * per kernel, and all performance notes of the family C75xx, each of which means that a kernel runs
+ * slower than written.
  */
 
 /** What the compiler made of one kernel. */
 export interface KernelUse {
   readonly name: string;
   readonly registers: number;
-  /** Bytes per thread stored to memory for want of registers. */
+  /** Bytes per thread stored to memory for lack of registers. */
   readonly spills: number;
   /** Bytes of stack per thread, spills included. */
   readonly stack: number;

@@ -102,7 +102,7 @@ Deno.test("an object among tokens is bad data, whatever it says when it is conve
     }
   }));
 
-Deno.test("a Parquet column that is not in its schema is bad data, and fails nobody else", () =>
+Deno.test("a Parquet column that is not in its schema is bad data, and fails no other read", () =>
   withScratch(async (folder) => {
     const table = Deno.readFileSync(new URL("../../fixtures/data/tokens.parquet", import.meta.url));
     const text = new TextDecoder("latin1").decode(table);

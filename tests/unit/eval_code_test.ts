@@ -265,7 +265,7 @@ Deno.test("the tolerance of floats stays for later inputs", () => {
   assert(isRight(2, "[1.0000001, 2]"), "types inside need not be");
 });
 
-Deno.test("oracles accept what EvalPlus accepts", () => {
+Deno.test("special rules accept what EvalPlus accepts", () => {
   const right = (entryPoint: string, input: string, expected: string, result: string, atol = 0) =>
     compareWith({ entryPoint, atol, inputs: [input], expected: [expected] })(0, result);
   assert(right("find_zero", "[[1, 2]]", "-0.5", "-0.50004", 1e-4));

@@ -1,4 +1,4 @@
-/** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, to the letter. */
+/** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, exactly. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { createHash } from "node:crypto";
 import { UsageError } from "../../core/base/errors.ts";

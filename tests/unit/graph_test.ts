@@ -50,7 +50,7 @@ Deno.test("expansion leaves only what the device runs, equal nodes are shared, u
   const g = new Builder("rewrite");
   const x = g.input("x", f32(2, 3));
   const twice = p.add(g, softmax(g, x), softmax(g, x));
-  p.exp(g, x); // nobody reads this
+  p.exp(g, x); // unread
   g.output("y", twice);
   const program = g.build();
   const primitive = expand(program, (op) => !op.decompose);

@@ -1,10 +1,10 @@
 /**
  * Finds and reads the rows of a benchmark in a folder of the user's.
  *
- * Comes in: a folder with one folder per benchmark, its files named as the authors or the Hugging Face
- * hub name them, or one file for one task. Goes out: rows, the rows shots are drawn from, and hashes of
- * what was read. Which rows a pool has decides every prompt, so sizes are compared with the official
- * ones by the caller.
+ * Takes a folder with one folder per benchmark, its files named as the authors or the Hugging Face
+ * hub name them, or one file for one task; returns rows, the rows shots are drawn from, and hashes
+ * of what was read. Which rows a pool has decides every prompt, so sizes are compared with the
+ * official ones by the caller.
  */
 import { parse as parseCsv } from "@std/csv/parse";
 import { createHash } from "node:crypto";

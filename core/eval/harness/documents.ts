@@ -1,10 +1,10 @@
 /**
  * Makes the exact prompts of a task: which rows, which shots, which text.
  *
- * Comes in: a task with its rows. Goes out: documents in the order of the rows, each with the question
+ * Takes a task with its rows; returns documents in the order of the rows, each with the question
  * and its shots, and from them the requests to a model, plain or as a conversation. The drawing of
- * shots runs on from row to row, so rows that are passed over still draw (section 2.2 of the contract
- * of lm-evaluation-harness 0.4.13).
+ * shots runs on from row to row, so rows that are passed over still draw (section 2.2 of the
+ * contract of lm-evaluation-harness 0.4.13).
  */
 import { createHash } from "node:crypto";
 import { UsageError } from "../../base/errors.ts";
@@ -100,7 +100,7 @@ function wantedRows(task: Task, count: number, { limit, ids }: DocumentOptions):
   );
 }
 
-/** Shots are read only where they are used: a pool may have flawed rows nobody draws. */
+/** Shots are read only where they are used: a pool may have flawed rows that are not drawn. */
 type ShotDrawer = (row: Row, group: string) => readonly (() => Question)[];
 
 function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: boolean): ShotDrawer {

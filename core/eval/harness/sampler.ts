@@ -1,5 +1,5 @@
 /**
- * Draws solved examples as CPython's `random.Random(seed).sample` does, to the bit.
+ * Draws solved examples as CPython's `random.Random(seed).sample` does, bit for bit.
  *
  * The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998), seeded by `init_by_array`. One
  * generator serves a whole task, row after row, so what a row gets depends on every row before it.

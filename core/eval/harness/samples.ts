@@ -41,7 +41,7 @@ export function sampleKey({ task, doc_id, sample }: Sample): string {
 /**
  * A parsed line as a sample. `task` is what a line without a task belongs to; `known` are the tasks
  * that were asked for.
- * @throws {DataError} naming the place, for lines nobody could score
+ * @throws {DataError} naming the place, for lines that cannot be scored
  */
 export class SampleReader {
   /** Answers so far to a row, for layouts that number none. */

@@ -47,7 +47,7 @@ export type Metrics = Readonly<Record<string, number | readonly number[]>>;
 export interface Response {
   /** Cut at the first stop string. */
   readonly text: string;
-  /** 0 for greedy decoding; undefined where nobody knows. */
+  /** 0 for greedy decoding; undefined where it is not known. */
   readonly temperature?: number | undefined;
   /** A whole program, where another tool made it; `text` is then of no use. */
   readonly solution?: string | undefined;

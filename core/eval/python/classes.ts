@@ -2,7 +2,7 @@
  * Python's classes of characters, written for JavaScript's regular expressions with the `u` or `v`
  * flag.
  *
- * What surprises: a word character is any letter or number, but no combining mark.
+ * A word character is any letter or number, but no combining mark.
  */
 
 /** What Python calls white space, as members of a class. */

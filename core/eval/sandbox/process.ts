@@ -40,7 +40,7 @@ export class Child {
     this.#process = childCommand({ shell, read }).spawn();
     this.#input = this.#process.stdin.getWriter();
     this.#send({ ...settings, token: this.#token });
-    this.#ready.promise.catch(() => {}); // whoever needs it sees it
+    this.#ready.promise.catch(() => {}); // its reader gets the failure
     const late = setTimeout(() => this.#kill(), 1000 * PATIENCE.start);
     this.#ready.promise.finally(() => clearTimeout(late)).catch(() => {});
     this.#done = Promise.all([this.#listen(), this.#keepErrors(), this.#process.status]);

@@ -1,12 +1,12 @@
 /**
  * Compiled kernels on disk, found by the hash of everything that went into them.
  *
- * Comes in: compiler version, source with its headers, target. Goes out: the cubin and its log; where
+ * Takes compiler version, source with its headers, target; returns the cubin and its log; where
  * they are known, neither NVRTC nor its 200 MB library is needed. A file is the length of the log
  * (4 bytes, little-endian), the log, the cubin.
  *
- * What surprises: there is no lock. Compiling gives the same bytes every time, and a file appears
- * under its name only when it is complete, so several processes may write it at once.
+ * There is no lock. Compiling gives the same bytes every time, and a file appears under its name
+ * only when it is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
 import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";

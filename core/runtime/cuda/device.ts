@@ -1,9 +1,10 @@
 /**
  * The cuda device: programs as kernels of ours and products of cuBLASLt, on one stream.
  *
- * Comes in: the functions of the three libraries, real ones or those of the emulator that the tests
- * use. Tensors lie in device memory; reading or writing one waits for the stream. Nothing of this has
- * run on a GPU yet; on the emulator every op, gradient and golden model agrees with the reference.
+ * Takes the functions of the three libraries, real ones or those of the emulator that the tests
+ * use. Tensors lie in device memory; reading or writing one waits for the stream. Nothing of this
+ * has run on a GPU yet; on the emulator every op, gradient and golden model agrees with the
+ * reference.
  */
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
@@ -65,7 +66,6 @@ export interface CudaOptions {
   readonly trials?: TrialFiles | undefined;
 }
 
-/** See the head of this file. */
 export class CudaDevice implements Device {
   readonly name = "cuda";
   readonly traits: Traits = TRAITS.cuda;

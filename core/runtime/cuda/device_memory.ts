@@ -1,12 +1,11 @@
 /**
  * Memory of the device, as its tensors and programs hold it.
  *
- * Every tensor has an allocation of its own, returned when nothing refers to it any more. The temporaries
- * of all programs share one arena, since programs run one after the other: it is as large as the
- * largest needs, and a value lies in it where the memory plan put it. Nothing here has run on a GPU
- * yet.
+ * Every tensor has an allocation of its own, returned when nothing refers to it any more. The
+ * temporaries of all programs share one arena, since programs run one after the other: it is as
+ * large as the largest needs, and a value lies in it where the memory plan put it.
  *
- * What surprises: when the arena grows it moves, so addresses in it hold only for its `generation`.
+ * When the arena grows it moves, so addresses in it hold only for its `generation`.
  */
 import type { Driver } from "./driver.ts";
 
@@ -18,7 +17,6 @@ export interface Block {
   readonly address: bigint;
 }
 
-/** See the head of this file. */
 export class DeviceMemory {
   /** Changes whenever the arena moves. */
   generation = 0;
@@ -35,7 +33,7 @@ export class DeviceMemory {
       try {
         this.#release(address);
       } catch {
-        // After a fault nothing can be freed; whoever runs something next is told.
+        // After a fault nothing can be freed; the next run reports it.
       }
     });
   }
@@ -68,7 +66,7 @@ export class DeviceMemory {
    */
   reserve(bytes: number): void {
     if (bytes <= this.#arenaBytes) return;
-    if (this.#arena) this.#release(this.#arena); // waits for whoever works in it
+    if (this.#arena) this.#release(this.#arena); // waits for the work that uses it
     [this.#arena, this.#arenaBytes] = [0n, 0];
     this.#arena = this.#take(bytes);
     this.#arenaBytes = bytes;

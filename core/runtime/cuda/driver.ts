@@ -1,12 +1,12 @@
 /**
  * The driver API as a class: one device, its context, memory, streams, events, kernels and graphs.
  *
- * Comes in: a symbol table, the real libcuda or a stand-in that records calls. Goes out: plain numbers
- * and handles as `bigint`; every return code is checked. Nothing here has run on a GPU yet.
+ * Takes a symbol table, the real libcuda or a stand-in that records calls; returns plain numbers
+ * and handles as `bigint`; every return code is checked.
  *
- * What surprises: the context is current on the thread that made the driver and on no other, so no
- * call is `nonblocking`. Waiting blocks; whoever must not block polls `isDone` instead. Stream 0 is
- * never used, since it waits for all others.
+ * The context is current on the thread that made the driver and on no other, so no call is
+ * `nonblocking`. Waiting blocks; code that must not block polls `isDone` instead. Stream 0 is never
+ * used, since it waits for all others.
  */
 import { EnvironmentError } from "../../base/errors.ts";
 import { checkDriver, NOT_READY } from "./errors.ts";
@@ -58,7 +58,6 @@ export interface PinnedMemory {
 const encoder = new TextEncoder();
 const cString = (text: string) => encoder.encode(`${text}\0`);
 
-/** See the head of this file. */
 export class Driver {
   /** 13000 for CUDA 13.0. */
   readonly version: number;

@@ -1,9 +1,9 @@
 /**
  * Result codes of libcuda, NVRTC and cuBLASLt as errors with a name and a remedy.
  *
- * Comes in: a code and what was being done, as the rest of a sentence that begins with "Cannot".
- * Goes out: nothing, or a thrown `CudaError`. What surprises: after a fault inside a kernel every later
- * call reports the same code, so the call named in the message need not be the guilty one.
+ * Takes a code and what was being done, as the rest of a sentence that begins with "Cannot";
+ * returns nothing, or a thrown `CudaError`. After a fault inside a kernel every later call reports
+ * the same code, so the call named in the message need not be the guilty one.
  */
 import { EnvironmentError } from "../../base/errors.ts";
 

@@ -1,12 +1,12 @@
 /**
  * A lowered program as launches on a stream.
  *
- * Comes in: the program with its memory plan, and tensors by name at each run. Goes out: everything
- * issued in order; the host does not wait, whoever reads a result does.
+ * Takes the program with its memory plan, and tensors by name at each run; returns everything
+ * issued in order; the host does not wait, reading a result does.
  *
- * The first run with some tensors launches step by step, which also warms every kernel; the second is
- * captured as a graph, and from then on a run is one launch of that graph. What surprises: a graph
- * holds addresses, so other tensors, or an arena that has moved, start anew.
+ * The first run with some tensors launches step by step, which also warms every kernel; the second
+ * is captured as a graph, and from then on a run is one launch of that graph. A graph holds
+ * addresses, so other tensors, or an arena that has moved, start anew.
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Node, Program, Value } from "../../graph/types.ts";
@@ -49,14 +49,13 @@ interface Issue {
   issue(): void;
 }
 
-/** See the head of this file. */
 export class CudaExecutable implements Executable {
   readonly #context: ExecutionContext;
   readonly #compiled: CompiledProgram;
   readonly #steps: readonly Issue[];
   /** Name of what is bound to each place outside the arena. */
   readonly #names: ReadonlyMap<string, string>;
-  /** Tensors of the last run, kept so that nobody returns their memory. */
+  /** Tensors of the last run, kept so that their memory is not returned. */
   #bound = new Map<string, CudaTensor>();
   #generation = -1;
   #runs = 0;
@@ -164,12 +163,12 @@ function dropGraph({ graph, context: { graphs, driver } }: OwnedGraph): void {
   if (graphs.delete(graph)) driver.destroyGraph(graph);
 }
 
-/** Programs that nobody refers to any more take their graphs along. */
+/** Graphs end with the programs that own them. */
 const collected = new FinalizationRegistry<OwnedGraph>((owned) => {
   try {
     dropGraph(owned);
   } catch {
-    // After a fault nothing can be freed; whoever runs something next is told.
+    // After a fault nothing can be freed; the next run reports it.
   }
 });
 

@@ -1,11 +1,11 @@
 /**
  * Kernels as they are needed: compiled, cached on disk, loaded, found by name.
  *
- * Comes in: the name of a kernel and the macros of its file. Goes out: a launch site, with grid and
- * numbers set and addresses still to be set. From compute capability 9.0 on a launch may start before
- * the one before it has ended (programmatic dependent launch): its blocks are in place when that one
- * ends. Every kernel waits for it before it reads or writes anything; what it may do earlier is to
- * fetch weights into the cache.
+ * Takes the name of a kernel and the macros of its file; returns a launch site, with grid and
+ * numbers set and addresses still to be set. From compute capability 9.0 on a launch may start
+ * before the one before it has ended (programmatic dependent launch): its blocks are in place when
+ * that one ends. Every kernel waits for it before it reads or writes anything; what it may do
+ * earlier is to fetch weights into the cache.
  */
 import { type CubinCache } from "./cubin_cache.ts";
 import type { Driver } from "./driver.ts";

@@ -1,7 +1,7 @@
 /**
  * All kernels, and the macros with which their files are compiled.
  *
- * Descriptions are in `kernels/`. None of these kernels has run on a GPU yet.
+ * Descriptions are in `kernels/`.
  */
 import type { KernelFile } from "./kernel_sources.ts";
 import { BACKWARD } from "./kernels/backward.ts";

@@ -1,18 +1,17 @@
 /**
  * Kernel launches whose arguments are laid out once and rewritten in place.
  *
- * The driver wants an array of addresses, one per argument, and a structure with grid, block, shared
- * memory, stream and attributes. A `LaunchSite` writes all of that into one block of host memory when
- * it is made; afterwards only what changes is written, and a launch makes no garbage. Nothing here has
- * run on a GPU yet.
+ * The driver wants an array of addresses, one per argument, and a structure with grid, block,
+ * shared memory, stream and attributes. A `LaunchSite` writes all of that into one block of host
+ * memory when it is made; afterwards only what changes is written, and a launch makes no garbage.
  *
  *   bytes   0…  56   CUlaunchConfig
  *          64… 136   one CUlaunchAttribute of 72 bytes
  *         384… 640   addresses of up to 32 arguments
  *         640…       the arguments: 8 bytes each, larger ones at multiples of 128
  *
- * What surprises: arguments are read while the launch call runs, so one site may be launched again at
- * once with other values; inside a captured graph the values of the capture stay for good.
+ * Arguments are read while the launch call runs, so one site may be launched again at once with
+ * other values; inside a captured graph the values of the capture stay for good.
  */
 import type { Driver } from "./driver.ts";
 

@@ -2,12 +2,12 @@
  * Finds and opens libcuda, NVRTC, cuBLASLt and NCCL, wherever a driver, a toolkit or a Python wheel put
  * them.
  *
- * Comes in: the name of a library and its symbol table. Goes out: its functions and where it was found,
+ * Takes the name of a library and its symbol table; returns its functions and where it was found,
  * or an `EnvironmentError` that lists every path tried. Nothing of this has met a GPU yet.
  *
- * What surprises: NVRTC loads its builtins library by bare name and does not look beside itself, so
- * when it was found by path the builtins are opened first; else every compilation fails. cuBLASLt takes
- * up to a second to load, so it is opened only when it is needed.
+ * NVRTC loads its builtins library by bare name and does not look beside itself, so when it was
+ * found by path the builtins are opened first; else every compilation fails. cuBLASLt takes up to a
+ * second to load, so it is opened only when it is needed.
  */
 import { EnvironmentError } from "../../base/errors.ts";
 import type { SymbolsOf } from "./symbols.ts";

@@ -1,12 +1,12 @@
 /**
  * Compiles CUDA C++ text to machine code for one architecture, in this process.
  *
- * Comes in: the text of a kernel file and of the headers it includes, all from memory. Goes out: a
- * cubin and what the compiler said about each kernel. Cubins made here have not run on a GPU yet.
+ * Takes the text of a kernel file and of the headers it includes, all from memory; returns a cubin
+ * and what the compiler said about each kernel.
  *
- * What surprises: by default NVRTC also looks for headers in the working directory; that is switched
- * off, so that a file lying there can never change a kernel. Compiles from several threads wait for
- * each other inside the library.
+ * By default NVRTC also looks for headers in the working directory; that is switched off, so that a
+ * file lying there can never change a kernel. Compiles from several threads wait for each other
+ * inside the library.
  */
 import { EnvironmentError } from "../../base/errors.ts";
 import { checkNvrtc } from "./errors.ts";

@@ -1,8 +1,8 @@
 /**
  * Opens the cuda device on the libraries of this machine.
  *
- * The compiler is not needed once its kernels are in the cache: where NVRTC is missing, what its last
- * version compiled is used. Nothing of this has run on a GPU yet.
+ * The compiler is not needed once its kernels are in the cache: where NVRTC is missing, what its
+ * last version compiled is used.
  */
 import { cacheFolder } from "../../base/cache_folder.ts";
 import { EnvironmentError } from "../../base/errors.ts";

@@ -1,8 +1,8 @@
 /**
  * Which CUDA libraries this machine has, for `doctor`; nothing is run on a device.
  *
- * Goes out: one line per library, found or not. cuBLASLt is only looked for where the driver is there,
- * since loading it takes up to a second.
+ * Returns one line per library, found or not. cuBLASLt is only looked for where the driver is
+ * there, since loading it takes up to a second.
  */
 import { Driver, formatVersion } from "./driver.ts";
 import { type LibraryName, openLibrary } from "./libraries.ts";

@@ -1,11 +1,11 @@
 /**
  * Matrix products by cuBLASLt.
  *
- * Comes in: the shape of a product, from which the library picks an algorithm once. Goes out: an object
- * that launches it on addresses. Nothing here has run on a GPU yet.
+ * Takes the shape of a product, from which the library picks an algorithm once; returns an object
+ * that launches it on addresses.
  *
- * What surprises: the library counts columns first. Our row-major matrix [rows, columns] is its matrix
- * [columns, rows], so Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
+ * The library counts columns first. Our row-major matrix [rows, columns] is its matrix [columns,
+ * rows], so Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
 import type { Block } from "./device_memory.ts";
 import type { ElementType } from "./tensor.ts";

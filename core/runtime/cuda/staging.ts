@@ -2,11 +2,11 @@
  * Small copies between host and device, in stream order and without waiting.
  *
  * The bytes go through one piece of pinned memory, from which the device fetches them by itself. A
- * decoding step writes a few hundred bytes and reads as many: this way it waits once, for its result.
- * Nothing of this has run on a GPU yet.
+ * decoding step writes a few hundred bytes and reads as many: this way it waits once, for its
+ * result.
  *
- * What surprises: the memory is used in a ring, and before it is used again everything issued so far
- * has to be done, so one write in a few thousand waits.
+ * The memory is used in a ring, and before it is used again everything issued so far has to be
+ * done, so one write in a few thousand waits.
  */
 import type { Driver, PinnedMemory } from "./driver.ts";
 

@@ -1,13 +1,12 @@
 /**
  * The functions of libcuda, NVRTC and cuBLASLt that this device calls, as FFI symbol tables.
  *
- * Data only; nothing is loaded here, and no function here has been called on a GPU yet. Names are the
- * exported ones, which the C headers hide behind macros (`cuMemAlloc` is `cuMemAlloc_v2`). Handles and
- * device addresses are `u64`: a device address is no host pointer. Results of the functions come back
- * through one-element typed arrays.
+ * Data only; nothing is loaded here. Names are the exported ones, which the C headers hide behind
+ * macros (`cuMemAlloc` is `cuMemAlloc_v2`). Handles and device addresses are `u64`: a device
+ * address is no host pointer. Results of the functions come back through one-element typed arrays.
  *
- * What surprises: none is marked optional. The newest came with CUDA 12.0, the oldest that is
- * supported; a function newer than that has to be optional, or older drivers could not be opened.
+ * None is marked optional. The newest came with CUDA 12.0, the oldest that is supported; a function
+ * newer than that has to be optional, or older drivers could not be opened.
  */
 
 /** A typed array that a call fills or reads. */

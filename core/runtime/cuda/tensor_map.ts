@@ -1,10 +1,9 @@
 /**
  * Tensor maps: what the hardware has to know of a tensor to copy boxes of it into shared memory.
  *
- * Comes in: a dense tensor of bf16 and the size of a box. Goes out: the 128 bytes that a kernel is
- * given. Rows of a box are at most 128 bytes, and lie in shared memory as wgmma reads them: swizzled.
- * What surprises: a map holds an address, so a tensor that has moved needs another one. None of these
- * has been used on a GPU yet.
+ * Takes a dense tensor of bf16 and the size of a box; returns the 128 bytes that a kernel is given.
+ * Rows of a box are at most 128 bytes, and lie in shared memory as wgmma reads them: swizzled. A
+ * map holds an address, so a tensor that has moved needs another one.
  */
 import { checkDriver } from "./errors.ts";
 import type { DriverSymbols } from "./symbols.ts";

@@ -1,13 +1,12 @@
 /**
  * Small results on their way to the host while the device goes on working.
  *
- * Pinned memory that the device writes into by itself, as a ring of slots: a number, and behind it the
- * values. A kernel at the end of a step writes the values and then its number, and the host reads its
- * own memory until the number is there: no copy is waited for, and no stream. Nothing of this has run
- * on a GPU yet.
+ * Pinned memory that the device writes into by itself, as a ring of slots: a number, and behind it
+ * the values. A kernel at the end of a step writes the values and then its number, and the host
+ * reads its own memory until the number is there: no copy is waited for, and no stream.
  *
- * What surprises: a device that has failed never writes, so now and then the host asks how it is; and a
- * result that nobody reads is overwritten when the ring comes round.
+ * A device that has failed never writes, so now and then the host asks how it is; and a result that
+ * not read is overwritten when the ring wraps around.
  */
 import type { Driver, PinnedMemory } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
@@ -28,7 +27,6 @@ interface Opened {
   readonly events: readonly bigint[];
 }
 
-/** See the head of this file. */
 export class TokenRing {
   readonly #driver: Driver;
   readonly #stream: bigint;

@@ -1,13 +1,13 @@
 /**
  * Whether attention runs on warpgroups: found out by running both kernels on the device at hand.
  *
- * Comes in: the sizes of an attention that either kernel could compute. Goes out: whether
- * `attention_wgmma` gave what `attention_mma` gives, and sooner. Both run on made-up numbers of that
- * shape, bounded so that a trial takes a fraction of a second; sizes of one class share a trial, and
- * what was found is kept in memory and on disk. None of this has run on a GPU yet.
+ * Takes the sizes of an attention that either kernel could compute; returns whether
+ * `attention_wgmma` gave what `attention_mma` gives, and sooner. Both run on made-up numbers of
+ * that shape, bounded so that a trial takes a fraction of a second; sizes of one class share a
+ * trial, and what was found is kept in memory and on disk.
  *
- * What surprises: slots that no query sees hold NaN, since a kernel that lets one of them through is
- * wrong in a way that finite numbers would hide.
+ * Slots that no query sees hold NaN, since a kernel that lets one of them through is wrong in a way
+ * that finite numbers would hide.
  */
 import { EnvironmentError } from "../../base/errors.ts";
 import { hashOf } from "./cubin_cache.ts";
@@ -33,7 +33,6 @@ export interface TrialContext extends RaceContext {
   readonly files?: TrialFiles | undefined;
 }
 
-/** See the head of this file. */
 export class Trials {
   readonly #context: TrialContext;
   readonly #known = new Map<string, boolean>();

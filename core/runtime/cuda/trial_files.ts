@@ -1,10 +1,10 @@
 /**
  * What trials on this machine have found, one file each, beside the compiled kernels.
  *
- * Comes in: a record by its key, which is the hash of everything it depends on. Goes out: the record, as
- * often as somebody asks. What surprises: a record is written before a trial starts as well, so that a
- * kernel which takes the process along is not tried again by the next one. Whoever removes the folder
- * has everything tried anew.
+ * Takes a record by its key, which is the hash of everything it depends on; returns the record, as
+ * often as somebody asks. A record is written before a trial starts as well, so that a kernel which
+ * takes the process along is not tried again by the next one. Whoever removes the folder has
+ * everything tried anew.
  */
 import { cacheFolder } from "../../base/cache_folder.ts";
 

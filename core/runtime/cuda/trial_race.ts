@@ -1,9 +1,9 @@
 /**
  * Attention of made-up queries, keys and values by several kernels on the same memory.
  *
- * Comes in: names of kernels, and sizes, which are cut to what takes no time. Goes out: what each of
- * them computes and how long a launch takes. What surprises: a kernel that fails takes the context
- * along, and then nothing can be freed any more.
+ * Takes names of kernels, and sizes, which are cut to what takes no time; returns what each of them
+ * computes and how long a launch takes. A kernel that fails takes the context along, and then
+ * nothing can be freed any more.
  */
 import { RandomStream } from "../../base/random.ts";
 import { narrow, widen } from "../../base/dtype.ts";
@@ -38,7 +38,6 @@ interface Tensor {
   readonly shape: readonly number[];
 }
 
-/** See the head of this file. */
 export class Race {
   readonly #context: RaceContext;
   readonly #sites: ReadonlyMap<string, LaunchSite>;
@@ -88,7 +87,7 @@ export class Race {
     return Object.fromEntries(Object.entries(times).map(([entry, list]) => [entry, median(list)]));
   }
 
-  /** Frees everything; after a fault nothing can be freed, and whoever caused it has been told. */
+  /** Frees everything; after a fault nothing can be freed, and the cause has been reported. */
   close(): void {
     for (const address of this.#allocated.splice(0)) {
       try {

@@ -48,7 +48,6 @@ class CpuTensor implements OnnxValue {
   }
 }
 
-/** See the head of this file. */
 export class CpuDevice extends HostDevice implements Device {
   readonly name = "cpu";
   readonly traits: Traits = TRAITS.cpu;

@@ -1,11 +1,11 @@
 /**
  * Programs as ONNX files that run without parscale, sharing one file of weights.
  *
- * Comes in: programs of fixed sizes and the weights of a model. Goes out: one `.onnx` file each, and
- * one file that holds every weight once, in the form in which a program wants it.
+ * Takes programs of fixed sizes and the weights of a model; returns one `.onnx` file each, and one
+ * file that holds every weight once, in the form in which a program wants it.
  *
- * What surprises: new contents of a state leave a program under a name of their own, `new.keys.0` for
- * `keys.0`; whoever runs it hands them in again at the next step.
+ * New contents of a state leave a program under a name of their own, `new.keys.0` for `keys.0`;
+ * the caller passes them in again at the next step.
  */
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/types.ts";

@@ -1,9 +1,9 @@
 /**
  * The webgpu device: programs on ONNX Runtime's WebGPU provider, for inference on any GPU with a driver.
  *
- * Programs are lowered as for the processor, with the rules that differ. Tensors and weights stay in
- * the GPU's memory; only ids, positions and results cross. What surprises: sines and cosines are
- * computed on the processor (see `host_part.ts`).
+ * Programs are lowered as for the processor, with the rules that differ. Tensors and weights stay
+ * in the GPU's memory; only ids, positions and results cross. Sines and cosines are computed on the
+ * processor (see `host_part.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import { formatType, type Program, type TensorType } from "../../graph/types.ts";
@@ -40,7 +40,6 @@ export interface WebGpuOptions {
   readonly matrices?: MatrixFormat;
 }
 
-/** See the head of this file. */
 export class WebGpuDevice implements Device {
   readonly name = "webgpu";
   readonly traits = TRAITS.webgpu;

@@ -31,7 +31,6 @@ import { TRAITS } from "../traits.ts";
 /** Arithmetic of the reference: `f64` rounds nothing, `f32` rounds every stored result. */
 export type Precision = "f64" | "f32";
 
-/** See the head of this file. */
 export class ReferenceDevice extends HostDevice implements Device {
   readonly name = "reference";
   readonly traits = TRAITS.reference;

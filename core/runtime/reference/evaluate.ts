@@ -1,7 +1,7 @@
 /**
  * The meaning of every primitive, as plain loops.
  *
- * This file judges all other devices, so it is written to be read, not to be fast: one function per
+ * This file is the reference of all other devices, so it is written to be read, not to be fast: one function per
  * primitive, results stored into arrays the caller allocated. In f64 mode all `f32` tensors are
  * Float64Array and nothing is rounded.
  */

@@ -25,7 +25,6 @@ import { evaluate } from "./evaluate.ts";
 import { type Slot, Storage, type Tensor, type TensorFlow, TfjsTensor } from "./storage.ts";
 import { TRAITS } from "../traits.ts";
 
-/** See the head of this file. */
 export class TfjsDevice extends HostDevice implements Device {
   readonly name = "tfjs";
   readonly traits = TRAITS.tfjs;
@@ -120,7 +119,7 @@ function lower(program: Program): Program {
   return prepare(program, (op) => !op.decompose);
 }
 
-/** A node, and the values that nobody reads after it. */
+/** A node, and the values that are not read after it. */
 interface Step {
   readonly node: Program["nodes"][number];
   readonly done: readonly Value[];

@@ -1,9 +1,9 @@
 /**
  * How TensorFlow computes every primitive: one of its ops each, or a few where it has no such op.
  *
- * Each rule returns a new tensor of the node's shape. What surprises: TensorFlow.js broadcasts the
- * leading axes of a matrix product wrongly on some of its backends, and TensorFlow does not promise
- * which of several equal elements `argMax` finds; both are seen to here.
+ * Each rule returns a new tensor of the node's shape. TensorFlow.js broadcasts the leading axes of
+ * a matrix product wrongly on some of its backends, and TensorFlow does not promise which of
+ * several equal elements `argMax` finds; both are seen to here.
  */
 import {
   type Attributes,

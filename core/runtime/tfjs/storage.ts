@@ -7,8 +7,8 @@
  * read. Long arrays of which programs take views, as in training, therefore cross between the two at
  * every step.
  *
- * What surprises: TensorFlow keeps arrays it is given and shows arrays it keeps, so every array that
- * crosses is copied.
+ * TensorFlow keeps arrays it is given and shows arrays it keeps, so every array that crosses is
+ * copied.
  */
 import type * as tfjs from "@tensorflow/tfjs-core";
 import { type DType, elementCount, type TensorType } from "../../graph/types.ts";
@@ -33,7 +33,6 @@ export function tensorType(dtype: DType): "float32" | "int32" | "bool" {
   throw new TypeError(`Cannot compute in ${dtype} on tfjs, expected f32`);
 }
 
-/** See the head of this file. */
 export class Storage {
   readonly slot: Slot = { tensor: undefined };
   readonly #tf: TensorFlow;
@@ -53,7 +52,7 @@ export class Storage {
       : new Uint8Array(length);
   }
 
-  /** The elements; whoever changes them calls `changed`. */
+  /** The elements; call `changed` after changing them. */
   get array(): HostArray {
     this.#array ??= this.slot.tensor!.dataSync<"float32">().slice();
     return this.#array;

@@ -1,8 +1,8 @@
 /**
  * Takes JSON apart without reading its numbers.
  *
- * Comes in: a JSON text, also with Python's NaN and Infinity. Goes out: pieces of it. Inputs of the
- * tests go to Python as the text they are: read here, 1.0 would become 1 and long integers would lose
+ * Takes a JSON text, also with Python's NaN and Infinity; returns pieces of it. Inputs of the tests
+ * go to Python as the text they are: read here, 1.0 would become 1 and long integers would lose
  * digits.
  */
 

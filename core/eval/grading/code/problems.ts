@@ -1,7 +1,7 @@
 /**
  * Reads the problems of HumanEval, HumanEval+ and MBPP+.
  *
- * Comes in: one of the published JSONL files, gzipped or not. Goes out: problems, in file order, with
+ * Takes one of the published JSONL files, gzipped or not; returns problems, in file order, with
  * their test inputs still as text. A row of HumanEval+ looks like this (shortened):
  *
  * ```json

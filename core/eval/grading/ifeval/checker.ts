@@ -1,9 +1,9 @@
 /**
  * What a checker of one instruction is, and how its arguments are validated.
  *
- * A checker declares the arguments it takes and gets them typed. What surprises: an argument that
- * is null, zero or empty counts as missing, as in the reference, which would then make one up; here
- * the row is refused.
+ * A checker declares the arguments it takes and gets them typed. An argument that is null, zero or
+ * empty counts as missing, as in the reference, which would then make one up; here the row is
+ * refused.
  */
 import { DataError } from "../../../base/errors.ts";
 import { pythonRegex } from "../../python/text.ts";

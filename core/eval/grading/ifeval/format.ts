@@ -1,8 +1,8 @@
 /**
  * Instructions about layout: bullets, highlights, sections, titles, JSON, fixed answers.
  *
- * What surprises: `**a**` holds three highlights by the pattern for single asterisks, two of them
- * empty, and one more by the pattern for double ones.
+ * S: `**a**` holds three highlights by the pattern for single asterisks, two of them empty, and one
+ * more by the pattern for double ones.
  */
 import { lstrip, pythonRegex, rstrip, strip } from "../../python/text.ts";
 import { checker, countMatches, type Family } from "./checker.ts";

@@ -1,10 +1,10 @@
 /**
  * Character sequences that tell languages apart, taken as the language-detection library does.
  *
- * Text comes in, its sequences of one to three characters go out. What surprises is how much is
- * dropped before: addresses, all punctuation, Latin letters inside other scripts, and every
- * sequence that ends in the second of two capitals. Whole scripts collapse into one letter, since
- * Japanese, Korean or Vietnamese are known by their script rather than by the letters used.
+ * Text comes in, its sequences of one to three characters go out. How much is dropped before:
+ * addresses, all punctuation, Latin letters inside other scripts, and every sequence that ends in
+ * the second of two capitals. Whole scripts collapse into one letter, since Japanese, Korean or
+ * Vietnamese are known by their script rather than by the letters used.
  */
 import { isUpper } from "../../python/text.ts";
 
@@ -14,7 +14,7 @@ const MAIL_PATTERN = /[\-_.0-9A-Za-z]{1,64}@[\-_0-9A-Za-z]{1,255}[\-_.0-9A-Za-z]
 /** A Vietnamese vowel and its tone, typed separately. */
 const TONED_VOWEL = /[AEIOUYaeiouyÂÊÔâêôĂăƠơƯư][\u0300\u0301\u0303\u0309\u0323]/g;
 
-/** Longer texts are judged by their beginning. */
+/** Of longer texts only the beginning is used. */
 const LONGEST_TEXT = 10_000;
 
 const LONGEST_GRAM = 3;

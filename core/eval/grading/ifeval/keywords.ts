@@ -1,9 +1,8 @@
 /**
  * Instructions about words and letters that must occur, or must not.
  *
- * What surprises: keywords are data, yet the reference uses them as regular expressions, without
- * word boundaries except for forbidden ones. A keyword such as `(a+)+b` can take exponential time,
- * there and here.
+ * Keywords are data, yet the reference uses them as regular expressions, without word boundaries
+ * except for forbidden ones. A keyword such as `(a+)+b` can take exponential time, there and here.
  */
 import { pythonRegex, strip } from "../../python/text.ts";
 import { checker, countMatches, type Family, holds } from "./checker.ts";

@@ -2,8 +2,8 @@
  * The data behind sentences and languages, read once when first needed.
  *
  * Two compressed JSON files beside this module come in (made by
- * `fixtures/eval/pack_language_data.ts`), tables for look-up go out. What surprises: a gram lists
- * only the languages that know it, which makes both the file and a trial several times smaller.
+ * `fixtures/eval/pack_language_data.ts`), tables for look-up go out. A gram lists only the
+ * languages that know it, which makes both the file and a trial several times smaller.
  */
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { LanguageProfiles } from "./language.ts";

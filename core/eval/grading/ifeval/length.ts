@@ -1,8 +1,8 @@
 /**
  * Instructions about the number of sentences, words and paragraphs.
  *
- * What surprises: paragraphs are what `***` separates in one instruction, and what an empty line
- * separates in the other.
+ * Paragraphs are what `***` separates in one instruction, and what an empty line separates in the
+ * other.
  */
 import { lstrip, pythonRegex, SPACE, strip } from "../../python/text.ts";
 import { checker, countMatches, type Family, holds } from "./checker.ts";

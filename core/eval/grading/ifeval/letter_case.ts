@@ -1,8 +1,8 @@
 /**
  * Instructions about letter case and language.
  *
- * What surprises: a text whose language cannot be told, such as one of digits only, counts as
- * written in the language asked for.
+ * A text whose language cannot be told, such as one of digits only, counts as written in the
+ * language asked for.
  */
 import { isLower, isUpper } from "../../python/text.ts";
 import { checker, type Context, type Family, holds } from "./checker.ts";

@@ -3,7 +3,7 @@
  *
  * A response and the instructions of its row come in, strict and loose verdicts per instruction go
  * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
- * variants of the response. What surprises: a blank response follows nothing, not even "no commas".
+ * variants of the response. A blank response follows nothing, not even "no commas".
  */
 import { show } from "../../../base/files.ts";
 import { DataError } from "../../../base/errors.ts";

@@ -4,9 +4,8 @@
  *
  * Text and the parameters of a language come in, sentences go out. A period, question or
  * exclamation mark is a candidate; whether it ends a sentence depends on its word (abbreviation,
- * initial, number) and on how the next one was written in the texts the parameters come from. What
- * surprises: a candidate is judged without the rest of the text, from its own word and the next one
- * only.
+ * initial, number) and on how the next one was written in the texts the parameters come from. A
+ * candidate is judged without the rest of the text, from its own word and the next one only.
  */
 import { isLower, isUpper, rstrip, SPACE } from "../../python/text.ts";
 
@@ -22,7 +21,7 @@ export interface PunktParameters {
   readonly writing: ReadonlyMap<string, number>;
 }
 
-/** A word in upper case at the beginning of a sentence, inside one, or where nobody knows. */
+/** A word in upper case at the beginning of a sentence, inside one, or unknown. */
 const UPPER_BEGIN = 2, UPPER_MIDDLE = 4, UPPER_UNKNOWN = 8;
 /** The same in lower case. */
 const LOWER_BEGIN = 16, LOWER_MIDDLE = 32, LOWER_UNKNOWN = 64;

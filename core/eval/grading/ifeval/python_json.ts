@@ -2,7 +2,7 @@
  * Whether Python's `json.loads` accepts a text.
  *
  * It takes what JSON.parse takes, and `NaN`, `Infinity` and `-Infinity` where a value may stand.
- * What surprises: integers of more than 4300 digits are refused, a limit of Python's own.
+ * Integers of more than 4300 digits are refused, a limit of Python's own.
  */
 
 /** Strings, to be skipped, and the three words. */

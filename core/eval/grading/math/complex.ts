@@ -1,8 +1,8 @@
 /**
  * Complex numbers and the functions of school mathematics on them, principal values throughout.
  *
- * What surprises: nothing is checked. A division by zero or an overflow yields a value that is not
- * finite, which the caller takes for undefined.
+ * Nothing is checked. A division by zero or an overflow yields a value that is not finite, which
+ * the caller takes for undefined.
  */
 
 /** A complex number. */

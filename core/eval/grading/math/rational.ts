@@ -1,8 +1,8 @@
 /**
  * Fractions of big integers.
  *
- * What surprises: every operation may answer undefined, where the result would not be a fraction,
- * or would be too large to be worth the time.
+ * Every operation may answer undefined, where the result would not be a fraction, or would be too
+ * large to be worth the time.
  */
 
 /** A fraction in lowest terms, its denominator positive. */

@@ -4,7 +4,7 @@ How Python values cross the border of the sandbox.
 A value becomes one line of JSON: None, booleans, small integers, finite floats, strings and lists
 stand for themselves, everything else is an object with one letter. The letters are read again in
 `values.ts`. Subclasses lose every method of their own: only what the builtin type holds is written,
-so that an `__eq__` made by the tested code never meets the judge.
+so that an `__eq__` made by the tested code never meets the comparison.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def encode(value):
             continue
         size += text.write(part)
         if size > _CHARACTERS:
-            # Nobody reads that much: a hash tells whether it is the same.
+            # A hash is enough to compare longer values.
             digest = _sha256(text.getvalue().encode())
     if digest is None:
         return text.getvalue()

@@ -5,9 +5,9 @@
  * that an argument cannot be added on one side only.
  *
  * Arguments are written as in C, in order: `*x` is an address, `n` an i32, `n:i64` and `n:f32` what
- * they say, `#x:64x128` the map of a tensor that is copied in boxes of 128 rows of 64 elements. What
- * surprises: sizes that follow from others are arguments too; a kernel computes no strides from what it
- * could be told.
+ * they say, `#x:64x128` the map of a tensor that is copied in boxes of 128 rows of 64 elements.
+ * Sizes that follow from others are arguments too; a kernel computes no strides from what it could
+ * be told.
  */
 import type { KernelFile } from "../kernel_sources.ts";
 import type { ArgumentType, Geometry } from "../launch.ts";

@@ -9,7 +9,7 @@
  *   wgmma    the same on Hopper with heads of 64 or 128, where a trial has shown that it pays
  *   simple   everything else, and many queries that read through a table
  *
- * What surprises: the gradient has no split of its own, since nobody learns from single queries.
+ * The gradient has no split of its own, since training has no single queries.
  */
 import type { Value } from "../../../graph/types.ts";
 import { type AttentionCall, attentionCall } from "./attention_call.ts";

@@ -1,17 +1,18 @@
 /**
  * Program → launches: what the rules of this folder build on.
  *
- * Comes in: a prepared program of model ops, their gradients and primitives. Goes out: a program whose
- * nodes are launches of kernels and library products, so that the memory plan of the result is exactly
- * what the device will use. Temporaries of a rule, such as partial sums, are values like all others.
+ * Takes a prepared program of model ops, their gradients and primitives; returns a program whose
+ * nodes are launches of kernels and library products, so that the memory plan of the result is
+ * exactly what the device will use. Temporaries of a rule, such as partial sums, are values like
+ * all others.
  *
  * Numbers are in one of two types. `element` is what the model computes in, bf16 or f32; `wide` is f32,
  * for statistics, losses, and gradients of parameters. A rule asks for its operands in the type that
  * its kernel reads, and a cast is made where they are not in it; a fixed weight is uploaded in each
  * type that is asked for, and never cast.
  *
- * What surprises: rules may leave launches that nobody needs, because a later rule found a better way;
- * they are dropped at the end.
+ * Rules may leave launches that are not needed, because a later rule found a better way; they are
+ * dropped at the end.
  */
 import { Builder } from "../../../graph/builder.ts";
 import { dropUnread } from "../../../graph/rewrite.ts";

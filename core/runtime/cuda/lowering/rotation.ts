@@ -4,7 +4,7 @@
  * In a layer with a cache queries and keys are turned, and keys and values written where attention reads
  * them: four launches over little memory, of which a decoding step would have four per layer. Attention
  * knows all of them, so that is where they are found, and lowered a second time, as one; what was
- * lowered before is read by nobody then.
+ * lowered before is then unread.
  */
 import type { Node, Value } from "../../../graph/types.ts";
 import type { Lowering, Rule } from "./lowering.ts";

@@ -2,9 +2,9 @@
  * The slice of ONNX Runtime's C API that the cpu device uses, as TypeScript functions.
  *
  * The API is a table of function pointers that only ever grows, so a slot number is as stable as a
- * name. Every call that returns a status throws when it is set. What surprises: the runtime keeps raw
- * addresses, and `Deno.UnsafePointer.of` keeps nothing alive, so whoever makes a tensor from memory
- * must hold that memory for as long as the tensor is used.
+ * name. Every call that returns a status throws when it is set. The runtime keeps raw addresses,
+ * and `Deno.UnsafePointer.of` keeps nothing alive, so the caller that makes a tensor from memory must hold
+ * that memory for as long as the tensor is used.
  */
 import { openOnnxRuntime } from "./library.ts";
 

@@ -1,10 +1,10 @@
 /**
  * Finds and opens the ONNX Runtime library that npm:onnxruntime-node ships.
  *
- * Only the shared library is used, never the package's JavaScript binding (it copies every output and
- * blocks the event loop). What surprises: the library carries a telemetry client that writes into the
- * user's home when it is loaded, unless ORT_DISABLE_TELEMETRY is set before. This is the one module
- * that loads it, and it sets the variable first.
+ * Only the shared library is used, never the package's JavaScript binding (it copies every output
+ * and blocks the event loop). The library carries a telemetry client that writes into the user's
+ * home when it is loaded, unless ORT_DISABLE_TELEMETRY is set before. This is the one module that
+ * loads it, and it sets the variable first.
  */
 import { createRequire } from "node:module";
 import { EnvironmentError } from "../../../base/errors.ts";

@@ -79,7 +79,7 @@ export class OnnxModel {
 
   /**
    * The bytes of the ONNX file. Nodes are written last to first: the library searches backwards from
-   * the results nobody reads, those with the largest number first, and runs what each of them needs,
+   * the unread results, those with the largest number first, and runs what each of them needs,
    * again the largest number first. So they run in the order in which they were added, as late as that
    * allows; the other way round, gradients of weights would come after everything else and keep all
    * activations alive.

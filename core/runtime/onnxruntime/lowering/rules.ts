@@ -263,7 +263,7 @@ const addLast: Rule = (l, node, output) => {
   l.model.node("ScatterElements", [x, column, values], { axis: -1, reduction: "add" }, { output });
 };
 
-/** The output is bound to the buffer's memory; `Lowering` checks that nobody reads the buffer late. */
+/** The output is bound to the buffer's memory; `Lowering` checks that the buffer is not read late. */
 const assign: Rule = (l, node, output) => {
   l.model.node("Identity", [l.get(node.inputs[1]!)], {}, { output });
 };

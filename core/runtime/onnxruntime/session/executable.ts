@@ -21,12 +21,11 @@ export interface OnnxValue extends DeviceTensor {
   readonly value: Handle;
 }
 
-/** Frees bindings whose program nobody refers to any more. */
+/** Frees bindings of collected programs. */
 export function bindingRegistry(api: OnnxApi): FinalizationRegistry<Handle> {
   return new FinalizationRegistry((handle) => api.release("IoBinding", handle));
 }
 
-/** See the head of this file. */
 export class OnnxExecutable implements Executable {
   readonly #api: OnnxApi;
   readonly #program: Program;

@@ -20,7 +20,6 @@ export interface Ready {
   readonly weights: Weights;
 }
 
-/** See the head of this file. */
 export class SessionPool {
   readonly #options: Pick<LoweringOptions, "matrices" | "target">;
   readonly #open: (ready: Ready) => Session;

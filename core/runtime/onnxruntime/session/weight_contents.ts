@@ -1,5 +1,5 @@
 /**
- * The bytes of weights in the forms that lowered programs want, for whoever takes them elsewhere: into a
+ * The bytes of weights in the forms that lowered programs want, to be written into a
  * file, or onto a GPU.
  */
 import { narrow } from "../../../base/dtype.ts";
@@ -9,7 +9,6 @@ import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../quantized/quantize.ts";
 import { packing, type Quantized, quantizedFormat, quantizeStored } from "../quantized/quantize.ts";
 
-/** See the head of this file. */
 export class WeightContents {
   readonly #weights: Weights;
   readonly #matrices: MatrixFormat;

@@ -21,7 +21,6 @@ interface QuantizedMemory {
   readonly scales: MemoryMap;
 }
 
-/** See the head of this file. */
 export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
   readonly #weights: Weights;

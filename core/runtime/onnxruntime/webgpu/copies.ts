@@ -12,7 +12,6 @@ import type { Session } from "../session/session.ts";
 import { type Gpu, RESULT } from "./gpu.ts";
 import type { GpuTensor } from "./tensor.ts";
 
-/** See the head of this file. */
 export class Moves {
   readonly #gpu: Gpu;
   readonly #sessions = new Map<string, Session>();

@@ -1,9 +1,9 @@
 /**
  * The GPU as ONNX Runtime's WebGPU provider sees it: its memory, and sessions that run on it alone.
  *
- * Comes in: nothing but a driver. Goes out: memory, copies, and the options every session needs. What
- * surprises: the library can run what the provider does not know on the processor, with copies to and
- * fro, and does so in silence. Sessions here refuse to, so an op without a kernel is an error.
+ * Takes only a driver and returns memory, copies, and the options every session needs. The library
+ * can run what the provider does not know on the processor, with copies to and fro, and does so in
+ * silence. Sessions here refuse to, so an op without a kernel is an error.
  */
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { DType } from "../../../graph/types.ts";
@@ -29,7 +29,6 @@ export interface LibraryType {
   readonly shape: readonly number[];
 }
 
-/** See the head of this file. */
 export class Gpu {
   readonly api: OnnxApi;
   /** Has a GPU's memory allocated; sessions share the device. */

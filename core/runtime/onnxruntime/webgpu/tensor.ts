@@ -2,7 +2,7 @@
  * A tensor on the GPU, with a copy in host memory of what was written or read last.
  *
  * The copy serves small things: ids and positions that a program needs on both sides, results that
- * are read. Nobody reads a KV cache, so it has none.
+ * are read. A KV cache is never read, so it has none.
  */
 import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { HostArray } from "../../device.ts";
@@ -11,13 +11,12 @@ import type { Handle, OnnxType } from "../capi/capi.ts";
 import type { OnnxValue } from "../session/executable.ts";
 import type { Gpu } from "./gpu.ts";
 
-/** What must be freed when nobody refers to the tensor any more. */
+/** Freed when the tensor is collected. */
 export interface Allocation {
   readonly buffer: Handle;
   readonly value: Handle;
 }
 
-/** See the head of this file. */
 export class GpuTensor implements OnnxValue {
   readonly dtype: TensorType["dtype"];
   readonly shape: TensorType["shape"];

@@ -12,7 +12,6 @@ import { WeightContents } from "../session/weight_contents.ts";
 import type { Gpu } from "./gpu.ts";
 import type { Allocation } from "./tensor.ts";
 
-/** See the head of this file. */
 export class GpuWeights implements Initializers {
   readonly #gpu: Gpu;
   readonly #contents: WeightContents;
