@@ -7,8 +7,7 @@
 //      [P·B, T, H] f32 of backward/attention_delta.cu, and the inputs of forward/attention.cu
 // out  attention_queries: dq [R, T, H, D]; attention_keys: dkeys, dvalues [R, K, S, D];
 //      attention_prefix: partialKeys, partialValues [chunks, P, K, M, D] f32
-// reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order. Not yet
-// run on a GPU.
+// reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order.
 //
 // Where R is B (layer 0), a gradient of shared text is summed over the streams inside one block;
 // that of a prefix over the B rows of its stream. The prefix has few slots and sums over all

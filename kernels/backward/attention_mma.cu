@@ -7,8 +7,7 @@
 // out  attention_queries_mma: dq [R, T, H, D]; attention_keys_mma: dkeys, dvalues [R, K, S, D];
 //      attention_prefix_mma: partialKeys, partialValues [chunks, P, K, M, D] f32
 // reference: the rule in core/ops/attention.ts; sums in float and in a fixed order, w and ds
-// rounded to bf16 before they meet the other factor: 2^-7 of the largest gradient. Not yet run on
-// a GPU.
+// rounded to bf16 before they meet the other factor: 2^-7 of the largest gradient.
 //
 // A warp of the first kernel has 16 queries and walks tiles of slots; a warp of the others has 16
 // slots and walks items, which are tiles of queries of one attention row after the other. Scores

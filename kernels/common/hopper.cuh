@@ -77,7 +77,7 @@ __device__ inline bool mbarrier_try_wait_parity(Barrier* barrier, int parity, in
   return ended;
 }
 
-// Ends all blocks with an error, by a store to nowhere: beside a trap, ptxas gives what comes behind
+// Ends all blocks with an error, by a store to nowhere: beside a trap, ptxas gives what follows
 // setmaxnreg_inc no more registers than before.
 __device__ inline void fault() {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(0ull), "r"(0) : "memory");

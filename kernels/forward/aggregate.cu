@@ -3,8 +3,7 @@
 // in   x [P, N, C], scores [N, P], smoothing ε
 // out  stream_weights: weights [N, P] f32; mix_streams: y [N, C]
 // saved for backward: weights, x
-// reference: core/ops/aggregate.ts; softmax and sums in float, streams added in order. Not yet run
-// on a GPU.
+// reference: core/ops/aggregate.ts; softmax and sums in float, streams added in order.
 #include "common/types.cuh"
 
 // P is small, so a thread walks its row three times rather than keep it in registers.

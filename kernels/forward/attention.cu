@@ -8,8 +8,7 @@
 //      [P, K, M, D], seen by all (M may be 0)
 // out  out [P·B, T, H·D]
 // saved for backward: normalizer = log Σ exp(score) [P·B, T, H] f32, where it is not null
-// reference: core/ops/attention.ts; softmax in float, 2e-6 in float, output rounding in bf16. Not
-// yet run on a GPU.
+// reference: core/ops/attention.ts; softmax in float, 2e-6 in float, output rounding in bf16.
 //
 // R is P·B, or B where all streams share their text (layer 0): attention row r reads row r mod R. A
 // block has TILE queries of one key head, G heads of a token side by side, and walks the slots

@@ -11,8 +11,8 @@
 // warpgroups; a third one copies tiles of KEYS slots ahead of them, first the prefix, then the text
 // from the first slot any of them sees to the last. While the values of one tile are mixed, the
 // scores of the next become weights. A copy brings zeros for what is behind the last slot, but
-// slots that no query sees yet may hold NaN, and 0 · NaN is NaN; so the values of the last tile that
-// are in no query's sight are overwritten with zeros.
+// slots that no query sees yet may hold NaN, and 0 · NaN is NaN; so the values of the last tile
+// that are in no query's sight are overwritten with zeros.
 #include "common/hopper.cuh"
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"

@@ -4,8 +4,7 @@
 //      top-p, min-p, and a draw from [0, 1) in two parts
 // out  tokens [N] i32, −1 where a logit is NaN
 // saved for backward: nothing
-// reference: core/base/sampling.ts, equal but for draws within 1e-6 of the border between two tokens.
-// Not yet run on a GPU.
+// reference: core/base/sampling.ts, equal but for numbers within 1e-6 of the border of two tokens.
 //
 // A block has one row. Tokens stand in an order, larger logits first and lower ids first among
 // equal ones; what top-k and top-p keep is the beginning of it up to some border, which is found

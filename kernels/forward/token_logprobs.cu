@@ -3,8 +3,8 @@
 // in   logits [N, V], targets [N] i32
 // out  logprobs [N] f32
 // saved for backward: normalizer = log Σ exp(logits[n]) [N] f32, where it is not null
-// reference: core/ops/token_logprobs.ts; float inside, about 1e-6 of the largest logit. Not yet
-// run on a GPU. A target outside the vocabulary gives NaN, which no later sum hides.
+// reference: core/ops/token_logprobs.ts; float inside, about 1e-6 of the
+// largest logit. A target outside the vocabulary gives NaN, which no later sum hides.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

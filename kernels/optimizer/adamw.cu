@@ -5,8 +5,7 @@
 //
 // in   gradient [count]; scale s, decay d, stepSize a, correction c [1] each
 // out  parameter θ, m, v [count] where they lie
-// reference: core/ops/adamw.ts, up to rounding: that one forms its scalars in other order. Not yet
-// run on a GPU.
+// reference: core/ops/adamw.ts, up to rounding: that one forms its scalars in other order.
 // The scalars lie in device memory, so that a captured graph works at every learning rate. All
 // tensors of a group lie end to end (core/train/optimizer.ts), so one launch updates many.
 #include "common/turn.cuh"

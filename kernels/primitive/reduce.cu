@@ -4,7 +4,6 @@
 // out  y [rows, ceil(n / chunk)]: a long row is folded in pieces, whose results are folded in turn;
 //      y [outer, inner]
 // reference: core/graph/primitives/products.ts; sums in float by pieces, so closer than one by one.
-// Not yet run on a GPU.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -1,6 +1,6 @@
 /** Own encoder against @huggingface/tokenizers on one text of code and TeX, and opening times. */
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { FIXTURE, openOracle, qwenJson } from "../unit/tokenizer_testing.ts";
+import { FIXTURE, openOracle, qwenJson } from "../unit/tokenizer/testing.ts";
 
 const json = await qwenJson() ?? Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`);
 const folder = Deno.makeTempDirSync({ prefix: "parscale-bench-" });

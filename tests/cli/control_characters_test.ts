@@ -4,7 +4,7 @@ import { main } from "../../cli/main.ts";
 import { guardTerminal, visible, visibleJson, visibleLines } from "../../cli/output/clean.ts";
 import { openReport } from "../../cli/output/report.ts";
 import type { Invocation } from "../../cli/output/document.ts";
-import { captureIo } from "../unit/capture_io.ts";
+import { captureIo } from "../unit/cli/capture_io.ts";
 import { copyFolder, jsonLines, MODEL } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 

@@ -1,6 +1,6 @@
 /** `parscale convert` as a black box: results, round trips, refusals, interruption. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { copyModel, makeLargeModel, readRaw, writeRaw } from "../unit/checkpoint_testing.ts";
+import { copyModel, makeLargeModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { parscale, runParscale, runShell, withScratch } from "./run.ts";
 

@@ -1,6 +1,6 @@
 /** `parscale inspect` as a black box: fields, the tokenizer, the check of weights and adapters. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { copyModel, readRaw, writeRaw } from "../unit/checkpoint_testing.ts";
+import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 

@@ -1,7 +1,7 @@
 /** Every form of data that `parscale train` takes, through the command. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { zstdCompressSync } from "node:zlib";
-import { bytesOf, DATA, gzip } from "../unit/data_testing.ts";
+import { bytesOf, DATA, gzip } from "../unit/data/testing.ts";
 import { copyFolder, jsonLines, MODEL, parseLines } from "./models.ts";
 import { runShell } from "./run.ts";
 import { ROWS, texts, withWorkplace, type Workplace } from "./train_testing.ts";

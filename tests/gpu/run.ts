@@ -68,19 +68,19 @@ async function stage(name: string, run: () => void | Promise<void>): Promise<voi
  * which find it where there is a Vulkan driver for it.
  */
 const SUITES = [
-  "ops",
-  "gradients",
-  "layer0",
-  "loss",
-  "model",
-  "trainer",
-  "cuda_device",
-  "cuda_attention",
-  "cuda_linear",
-  "sample",
-  "draw_ahead",
-  "beam_search",
-  ...(emulated ? [] : ["webgpu"]),
+  "ops/ops",
+  "ops/gradients",
+  "model/shared_first_layer",
+  "model/loss",
+  "model/model",
+  "train/trainer",
+  "cuda/device",
+  "cuda/attention",
+  "cuda/linear",
+  "generate/sample",
+  "generate/asynchronous",
+  "generate/beam_search",
+  ...(emulated ? [] : ["webgpu/webgpu"]),
 ];
 
 /** Runs the suites, each in a process of its own, behind other words of a command line if there are any. */
@@ -108,7 +108,7 @@ const TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"];
 async function sanitize(): Promise<void> {
   for (const tool of TOOLS) {
     const before = ["compute-sanitizer", "--error-exitcode=9", `--tool=${tool}`];
-    await conformance(["ops", "gradients", "cuda_attention", "cuda_linear"], before);
+    await conformance(["ops/ops", "ops/gradients", "cuda/attention", "cuda/linear"], before);
   }
 }
 

@@ -1,0 +1,277 @@
+/**
+ * Attention and its gradient on the cuda device, on an emulated machine, against the reference.
+ *
+ * Inputs are numbers that bf16 has, so that what differs is the kernels' own rounding: errors are
+ * relative to the largest number of a tensor. Slots that no query sees hold NaN, and what a table says
+ * of them is no row. Each case says which kernels it is about, and that they run is checked too.
+ */
+import { assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { Builder } from "../../../core/graph/builder.ts";
+import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
+import { mul, reshape, sum } from "../../../core/graph/primitives.ts";
+import { elementCount, type Program, type Shape } from "../../../core/graph/types.ts";
+import { buildLoss } from "../../../core/model/loss.ts";
+import { attention } from "../../../core/ops/attention.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import type { HostArray } from "../../../core/runtime/device.ts";
+import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
+import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
+import { CUDA, openTestCuda, reference } from "../devices.ts";
+import { modelFolder } from "../goldens.ts";
+import { runOn } from "../ops/cases.ts";
+
+/** Sizes of one attention; see core/ops/attention.ts for the letters. */
+interface Case {
+  readonly name: string;
+  readonly P: number;
+  readonly B: number;
+  readonly T: number;
+  readonly S: number;
+  readonly K: number;
+  readonly G: number;
+  readonly D: number;
+  readonly M: number;
+  /** All streams read the text of B rows. */
+  readonly shared?: boolean;
+  /** Tokens of a document, where rows hold several. */
+  readonly document?: number;
+  /** Of the sequence, the tokens that are there before the queries. */
+  readonly past?: number;
+  /** The first queries see no text. */
+  readonly blind?: number;
+  /** Slots are found through a table. */
+  readonly paged?: boolean;
+}
+
+/** Type, how far results may be off, and gradients of them. */
+const TYPES: Readonly<Record<ElementType, { result: number; gradient: number }>> = {
+  f32: { result: 3e-6, gradient: 1e-5 },
+  bf16: { result: 2 ** -7, gradient: 2 ** -7 },
+};
+
+const TRAINING: readonly Case[] = [
+  { name: "one stream", P: 1, B: 1, T: 70, S: 70, K: 1, G: 1, D: 16, M: 0 },
+  { name: "short prefix", P: 2, B: 1, T: 30, S: 30, K: 2, G: 3, D: 64, M: 5 },
+  { name: "long prefix", P: 2, B: 2, T: 17, S: 17, K: 1, G: 7, D: 64, M: 48 },
+  { name: "shared text", P: 4, B: 2, T: 24, S: 24, K: 1, G: 12, D: 16, M: 48, shared: true },
+  { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 16, M: 5, document: 45 },
+  { name: "wide heads", P: 2, B: 1, T: 26, S: 26, K: 1, G: 3, D: 128, M: 48 },
+  { name: "wide heads, shared", P: 2, B: 1, T: 40, S: 40, K: 1, G: 1, D: 128, M: 5, shared: true },
+  { name: "a cache", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 16, M: 48, past: 90 },
+  { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 16, M: 0, blind: 4 },
+];
+
+/** Those whose heads fit boxes, and more of the kind. */
+const WARPGROUPS: readonly Case[] = [
+  ...TRAINING.filter(({ D }) => D >= 64),
+  { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 64, M: 5, document: 45 },
+  { name: "a cache", P: 2, B: 2, T: 20, S: 200, K: 1, G: 1, D: 128, M: 48, past: 130 },
+  { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 64, M: 0, blind: 4 },
+];
+
+const DECODING: readonly Case[] = [
+  { name: "one token", P: 2, B: 2, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
+  { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
+  { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
+  { name: "shared text", P: 4, B: 1, T: 1, S: 128, K: 1, G: 1, D: 16, M: 5, past: 3, shared: true },
+  { name: "documents", P: 1, B: 1, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
+  { name: "much room", P: 1, B: 1, T: 1, S: 9000, K: 1, G: 2, D: 16, M: 5, past: 8990 },
+  { name: "many rows", P: 4, B: 4, T: 1, S: 420, K: 4, G: 1, D: 16, M: 3, past: 200 },
+  { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
+];
+
+/** Slots shared out over blocks. */
+const PAGED_DECODING: readonly Case[] = [
+  { name: "one token", P: 2, B: 3, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
+  { name: "wide heads", P: 1, B: 4, T: 1, S: 200, K: 2, G: 7, D: 128, M: 0, past: 199 },
+  { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
+  { name: "shared", P: 4, B: 3, T: 1, S: 128, K: 2, G: 1, D: 64, M: 5, past: 90, shared: true },
+  { name: "documents", P: 1, B: 2, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
+];
+
+/** Few slots, many queries, or heads that have no other kernel. */
+const PAGED_SIMPLE: readonly Case[] = [
+  { name: "few slots", P: 2, B: 3, T: 1, S: 70, K: 2, G: 3, D: 16, M: 5, past: 40 },
+  { name: "many queries", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 64, M: 5, past: 90 },
+  { name: "odd heads", P: 2, B: 2, T: 1, S: 150, K: 2, G: 1, D: 20, M: 5, past: 99, shared: true },
+];
+
+function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shape> {
+  const R = shared ? B : P * B;
+  return {
+    q: [R, T, K * G, D],
+    keys: [R, K, S, D],
+    values: [R, K, S, D],
+    ...(M > 0 ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
+  };
+}
+
+function forward(each: Case): Program {
+  const g = new Builder("attention");
+  const { P, B, T, K, G, D, document } = each;
+  const x = Object.fromEntries(
+    Object.entries(shapesOf(each)).map(([name, shape]) => [name, g.input(name, f32(shape))]),
+  );
+  const slot = (name: string) => g.input(name, { dtype: "i32", shape: [B, T] });
+  const visible = {
+    last: slot("last"),
+    first: document ? slot("first") : undefined,
+    table: each.paged ? g.input("table", { dtype: "i32", shape: [B, each.S] }) : undefined,
+  };
+  const { q, keys, values, prefixKeys, prefixValues } = x;
+  const prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
+  const inputs = { q: q!, keys: keys!, values: values!, visible, ...(prefix ? { prefix } : {}) };
+  const out = attention(g, inputs);
+  const count = P * B * T * K * G * D;
+  const product = mul(g, out, g.input("weights", f32(out.shape)));
+  g.output("scalar", reshape(g, sum(g, reshape(g, product, [count]), 0), []));
+  g.output("out", out);
+  return g.build();
+}
+
+const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
+
+/** Inputs of a case, for the reference or, with NaN where reading is not allowed, for a device. */
+function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
+  const { B, T, S, K, D, past = 0, document, blind = 0 } = each;
+  const random = new RandomStream(11, each.name);
+  const draw = (count: number, size: number) => drawNarrow(random, count, size);
+  const all = new Map<string, number[]>();
+  for (const [name, shape] of Object.entries(shapesOf(each))) {
+    all.set(name, draw(elementCount(shape), name === "q" ? 3 : 1));
+  }
+  all.set("weights", draw(each.P * B * T * K * each.G * D, 1));
+  // Rows of a batch are one slot apart.
+  const at = Array.from({ length: B * T }, (_, i) => past + i % T - Math.min(past, i / T | 0));
+  all.set("last", at.map((slot, i) => i % T < blind ? -1 : slot));
+  if (document) all.set("first", at.map((slot) => slot - slot % document));
+  const seen = new Set<number>(); // cells b·S + s
+  const table: number[] = [];
+  for (let b = 0; b < B; b++) {
+    const [from, to] = [all.get("first")?.[b * T] ?? 0, at[b * T + T - 1]!];
+    for (let s = 0; s < S; s++) {
+      const isSeen = from <= s && s <= to;
+      const row = each.paged ? random.integer(B) : b;
+      table.push(isSeen ? row : s % 2 === 0 ? 1e9 : -1e9);
+      if (isSeen) seen.add(row * S + s);
+    }
+  }
+  if (each.paged) all.set("table", table);
+  if (!poison) return all;
+  for (const name of ["keys", "values"]) {
+    const data = all.get(name)!;
+    for (let i = 0; i < data.length; i++) {
+      const [row, position] = [Math.floor(i / (K * S * D)) % B, Math.floor(i / D) % S];
+      if (!seen.has(row * S + position)) data[i] = NaN;
+    }
+  }
+  return all;
+}
+
+/** Names of the kernels that a program is made of. */
+function kernelsOf(program: Program, elements: ElementType, wgmma = false): string[] {
+  return launchesOf(program, elements, { wgmma: () => wgmma }).map(({ entry }) => entry);
+}
+
+const attends = (entry: string) => entry.startsWith("attention");
+
+function entriesOf(program: Program, elements: ElementType, wgmma?: boolean): Set<string> {
+  return new Set(kernelsOf(program, elements, wgmma).filter(attends));
+}
+
+/** That nothing is moved for the sake of a table. */
+function assertReadsInPlace(each: Case, elements: ElementType): void {
+  const [paged, plain] = [true, false].map((paged) =>
+    kernelsOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
+  );
+  assertEquals(paged, plain);
+}
+
+function test(
+  { name, each, elements, entries, wgmma }: {
+    name: string;
+    each: Case;
+    elements: ElementType;
+    entries: readonly string[];
+    wgmma?: boolean;
+  },
+  by: readonly string[],
+): void {
+  Deno.test({
+    name,
+    ignore: !CUDA,
+    async fn() {
+      const plain = forward(each);
+      const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
+      assertEquals(entriesOf(program, elements, wgmma), new Set(entries));
+      if (each.paged) assertReadsInPlace(each, elements);
+      const expected = await runOn(reference, program, inputsOf(each, false));
+      const device = openTestCuda(elements, { wgmma });
+      const found = await runOn(device, program, inputsOf(each, true));
+      const again = await runOn(device, program, inputsOf(each, true));
+      const { result, gradient } = TYPES[elements];
+      for (const key of ["out", ...by.map(gradientName)]) {
+        const values = expected.get(key)!;
+        // A query that sees nothing gives zeros here, and the mean of all values there.
+        if (each.blind) zeroBlind(each, key, values);
+        assertNear([found.get(key)!, values], key === "out" ? result : gradient, key);
+        assertEquals(found.get(key), again.get(key), `${key} twice the same`);
+      }
+      device.close();
+    },
+  });
+}
+
+function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): void {
+  if (key === "out") values.fill(0, 0, blind! * K * G * D);
+}
+
+for (const wgmma of [false, true]) {
+  for (const each of wgmma ? WARPGROUPS : TRAINING) {
+    const { name, M, blind } = each;
+    const backward = ["queries_mma", "keys_mma", "delta", ...(M > 0 ? ["prefix_mma"] : [])];
+    const forward = wgmma ? "wgmma" : "mma";
+    const entries = [forward, ...(blind ? [] : backward)].map((part) => `attention_${part}`);
+    const by = blind ? [] : Object.keys(shapesOf(each));
+    const where = wgmma ? "warpgroups" : "tensor cores";
+    test({ name: `bf16 on ${where}: ${name}`, each, elements: "bf16", entries, wgmma }, by);
+  }
+}
+
+for (const elements of ["f32", "bf16"] as const) {
+  for (const each of DECODING) {
+    const entries = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
+    test({ name: `${elements}, slots shared out: ${each.name}`, each, elements, entries }, []);
+  }
+  for (const [cases, how] of [[PAGED_DECODING, "shared out, "], [PAGED_SIMPLE, ""]] as const) {
+    const split = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
+    for (const each of cases) {
+      const name = `${elements}, slots ${how}through a table: ${each.name}`;
+      const entries = how ? split : ["attention"];
+      test({ name, each: { ...each, paged: true }, elements, entries }, []);
+    }
+  }
+}
+
+const documents = TRAINING.find(({ name }) => name === "documents")!;
+const SIMPLE = [
+  "attention",
+  ..."delta queries keys prefix".split(" ").map((x) => `attention_${x}`),
+];
+test(
+  { name: "f32: queries in chunks", each: documents, elements: "f32", entries: SIMPLE },
+  Object.keys(shapesOf(documents)),
+);
+
+Deno.test("a golden model trains on tensor cores in bf16, and without them in f32", async () => {
+  const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
+  const loss = buildLoss(config, { batch: 1, tokens: 16 });
+  const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
+  const part = (name: string) => `attention_${name}`;
+  assertEquals(
+    entriesOf(program, "bf16"),
+    new Set(["mma", "delta", "queries_mma", "keys_mma", "prefix_mma"].map(part)),
+  );
+  assertEquals(entriesOf(program, "f32"), new Set(SIMPLE));
+});

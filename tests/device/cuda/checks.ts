@@ -1,0 +1,43 @@
+/** What tests of single kernels share: inputs that bf16 has, launches of a program, distances. */
+import { assert } from "@std/assert";
+import { prepare } from "../../../core/graph/rewrite.ts";
+import type { Program } from "../../../core/graph/types.ts";
+import type { RandomStream } from "../../../core/base/random.ts";
+import type { HostArray } from "../../../core/runtime/device.ts";
+import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
+import { lower, lowers } from "../../../core/runtime/cuda/lowering/lower.ts";
+import type { Choices, KernelLaunch, Step } from "../../../core/runtime/cuda/lowering/types.ts";
+import { narrow, widen } from "../../../core/base/dtype.ts";
+
+/** Normal numbers of some size, each of which bf16 has. */
+export function drawNarrow(random: RandomStream, count: number, size: number): number[] {
+  const exact = Float32Array.from({ length: count }, () => random.normal() * size);
+  return Array.from(widen(narrow(exact, "bf16"), "bf16"));
+}
+
+/** Launches of kernels that a program is made of. */
+export function launchesOf(
+  program: Program,
+  elements: ElementType,
+  choices: Choices = {},
+): KernelLaunch[] {
+  const prepared = prepare(program, (op) => lowers(op));
+  const { nodes } = lower(prepared, elements, () => false, choices).program;
+  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
+}
+
+/** The largest size of a number; NaN where there is one. */
+function largest(values: ArrayLike<number>): number {
+  return Array.from(values, Math.abs).reduce((a, b) => Math.max(a, b));
+}
+
+/** Errors are relative to the largest number expected. */
+export function assertNear(
+  [found, expected]: readonly [HostArray, HostArray],
+  tolerance: number,
+  name: string,
+): void {
+  const size = largest(expected);
+  const worst = largest(Array.from(expected, (x, i) => found[i]! - x));
+  assert(worst <= tolerance * size, `${name}: off by ${worst / size} of the largest`);
+}

@@ -1,0 +1,229 @@
+/**
+ * Decoding on devices that draw tokens themselves: the same texts as on the processor, whatever ends
+ * them and requests that join meanwhile, and the next step is on its way before the last one is read.
+ */
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { NumericalError } from "../../../core/base/errors.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import type {
+  Device,
+  DeviceTensor,
+  FileTensor,
+  HostTensor,
+  Weights,
+} from "../../../core/runtime/device.ts";
+import { Driver } from "../../../core/runtime/cuda/driver.ts";
+import { KernelLoader } from "../../../core/runtime/cuda/kernel_loader.ts";
+import { TokenRing } from "../../../core/runtime/cuda/token_ring.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
+import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
+import { modelFolder, openGolden } from "../goldens.ts";
+
+const MODEL = "qwen2-p2-tied-f32";
+const WARM: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
+const HOT: SamplingOptions = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+
+function prompt(index: number, length = 3 + index * 5 % 11): number[] {
+  const random = new RandomStream(index, "prompt");
+  return Array.from({ length }, () => random.integer(480));
+}
+
+function request(index: number, changes: Partial<GenerationRequest> = {}): GenerationRequest {
+  return {
+    tokens: prompt(index),
+    maxTokens: 3 + index * 7 % 13,
+    sampling: [GREEDY, WARM, HOT][index % 3]!,
+    random: new RandomStream(5, index),
+    eosTokenIds: [],
+    ...changes,
+  };
+}
+
+/** Ends by limit, by end token and by stop string, in an order of its own. */
+function requests(): GenerationRequest[] {
+  return Array.from({ length: 10 }, (_, i) => {
+    let count = 0;
+    if (i % 4 === 1) return request(i, { maxTokens: 30, shouldStop: () => ++count === 4 });
+    if (i % 4 === 2) {
+      return request(i, { maxTokens: 20, eosTokenIds: Array.from({ length: 60 }, (_, id) => id) });
+    }
+    return request(i, i === 3 ? { maxTokens: 1 } : {});
+  });
+}
+
+async function texts(
+  engine: Engine,
+  of: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
+  batch: number,
+) {
+  const results: (number | string)[][] = [];
+  for await (const event of generate(engine, of, { batch })) {
+    const result = results[event.index] ??= [];
+    if (event.kind === "token") result.push(event.token);
+    if (event.kind === "done") result.push(event.reason);
+    if (event.kind === "failed") throw event.error;
+  }
+  return results;
+}
+
+const devices: readonly (readonly [string, () => Device])[] = [
+  ["reference", () => reference],
+  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
+];
+
+for (const [name, open] of devices) {
+  Deno.test(`${name}: texts are those of the processor, alone and together`, async () => {
+    const expected = await texts(
+      await openGolden(MODEL, new CpuDevice({ threads: 1 })),
+      requests(),
+      1,
+    );
+    const engine = await openGolden(MODEL, open());
+    for (const batch of [1, 3, 8]) {
+      assertEquals(await texts(engine, requests(), batch), expected, `batch of ${batch}`);
+    }
+    const reversed = await texts(engine, requests().reverse(), 4);
+    assertEquals(reversed.reverse(), expected);
+  });
+
+  Deno.test(`${name}: a text that outgrows its cache, and one that joins it late`, async () => {
+    const all = () => [
+      request(0, { tokens: prompt(0, 250), maxTokens: 20 }),
+      request(1, { maxTokens: 12, random: new RandomStream(5, 1) }),
+    ];
+    const slow = async function* () {
+      const [first, second] = all() as [GenerationRequest, GenerationRequest];
+      yield first;
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      yield second;
+    };
+    const expected = await texts(await openGolden(MODEL, new CpuDevice({ threads: 1 })), all(), 1);
+    const engine = await openGolden(MODEL, open());
+    assertEquals(await texts(engine, all(), 2), expected);
+    assertEquals(await texts(engine, slow(), 2), expected);
+  });
+
+  Deno.test(`${name}: the context ends a text, though the next step was issued`, async () => {
+    const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
+    const engine = new Engine(open(), { ...config, maxPositionEmbeddings: 24 }, tensors);
+    const long = [20, 23, 24].map((length, i) =>
+      request(i, { tokens: prompt(i, length), maxTokens: 99 })
+    );
+    assertEquals((await texts(engine, long, 2)).map((each) => each.length - 1), [4, 1, 0]);
+  });
+
+  Deno.test(`${name}: a NaN among the logits is a numerical error`, async () => {
+    const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
+    const weight = tensors.get("model.norm.weight")!;
+    const broken: HostTensor = {
+      dtype: "f32",
+      shape: weight.shape,
+      data: Float32Array.from(weightValues(weight), (x, i) => i === 3 ? NaN : x),
+    };
+    const weights: Weights = new Map<string, HostTensor | FileTensor>(tensors).set(
+      "model.norm.weight",
+      broken,
+    );
+    const engine = new Engine(open(), config, weights);
+    await assertRejects(() => texts(engine, [request(1)], 1), NumericalError, "NaN as a logit");
+  });
+}
+
+/** A device that notes when a program runs and when a result is waited for. */
+function watched(device: Device, log: string[]): Device {
+  const later = device.readLater!.bind(device);
+  return new Proxy(device, {
+    get(target, name) {
+      if (name === "compile") {
+        return async (...args: Parameters<Device["compile"]>) => {
+          const executable = await target.compile(...args);
+          return {
+            run: (bindings: Parameters<typeof executable.run>[0]) => {
+              log.push("run");
+              return executable.run(bindings);
+            },
+          };
+        };
+      }
+      if (name === "readLater") {
+        return (tensor: DeviceTensor) => {
+          const wait = later(tensor);
+          return () => {
+            log.push("wait");
+            return wait();
+          };
+        };
+      }
+      const value = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+Deno.test({
+  name: "a step is issued before the one before it is read, and none in vain for a known limit",
+  ignore: !emulatorPresent(),
+  async fn() {
+    const log: string[] = [];
+    const engine = await openGolden(MODEL, watched(openEmulated(), log));
+    await texts(engine, [request(0, { maxTokens: 6 })], 1);
+    // The prompt, then five steps for tokens 2 to 6, each issued one ahead.
+    const [ahead, last] = [["run", "wait"], ["wait"]];
+    assertEquals(log, ["run", "run", ...ahead, ...ahead, ...ahead, ...ahead, ...last]);
+  },
+});
+
+Deno.test({
+  name: "results wait in the ring until they are read, in any order; one overwritten is an error",
+  ignore: !emulatorPresent(),
+  fn() {
+    const machine = emulatedMachine();
+    const driver = new Driver(machine.driver);
+    const stream = driver.createStream();
+    const { compiler } = machine;
+    const kernels = new KernelLoader(driver, { compiler, architecture: "sm_90a" });
+    const ring = new TokenRing(driver, stream, kernels);
+    const source = driver.allocate(4 * 300);
+    const send = (value: number) => {
+      driver.upload(source, new Int32Array(300).fill(value));
+      const wait = ring.send(source, 300);
+      driver.synchronize(stream); // else the next upload changes what is sent
+      return wait;
+    };
+    const waits = Array.from({ length: 20 }, (_, i) => send(i));
+    for (const i of [19, 4, 11, 4]) assertEquals([...new Set(waits[i]!())], [i]);
+    assertThrows(() => waits[3]!(), Error, "Cannot read result 4: found 20 in its place");
+    assert(ring.takes(1023) && !ring.takes(1024));
+    ring.close();
+    driver.close();
+  },
+});
+
+Deno.test({
+  name: "a device that fails while a result is awaited is an error, not a wait for ever",
+  ignore: !emulatorPresent(),
+  fn() {
+    const machine = emulatedMachine();
+    let failing = false;
+    const driver = new Driver({
+      ...machine.driver,
+      cuEventQuery: (event) => failing ? 700 : machine.driver.cuEventQuery(event),
+    });
+    const stream = driver.createStream();
+    const { compiler } = machine;
+    const ring = new TokenRing(
+      driver,
+      stream,
+      new KernelLoader(driver, { compiler, architecture: "sm_90a" }),
+    );
+    const wait = ring.send(driver.allocate(64), 4);
+    failing = true;
+    assertThrows(wait, Error, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  },
+});

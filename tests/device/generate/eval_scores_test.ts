@@ -1,0 +1,175 @@
+/** Scores and greedy texts of benchmark rows equal those of lm-evaluation-harness. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
+import {
+  documentsOf,
+  type LikelihoodRequest,
+  requestsOf,
+} from "../../../core/eval/harness/documents.ts";
+import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { generate } from "../../../core/generate/generate.ts";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { type Score, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
+import { scoreSets } from "../../../core/generate/score_sets.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { openGolden } from "../goldens.ts";
+
+const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const MODEL = `${FIXTURES}models/tiny-qwen2`;
+
+// deno-lint-ignore no-explicit-any -- tests look at any field
+function golden(name: string): any[] {
+  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/requests_${name}.jsonl`);
+  return text.trim().split("\n").map((line) => JSON.parse(line));
+}
+
+const tokenizer = await openTokenizer(MODEL);
+const checkpoint = await openCheckpoint(MODEL);
+const device = new CpuDevice({ threads: 1 });
+const engine = new Engine(device, checkpoint.config, checkpoint.tensors);
+const chat = (messages: readonly ChatMessage[]) => renderChat(tokenizer, messages);
+
+const NAMES = [
+  ..."winogrande hellaswag openbookqa piqa arc_easy arc_challenge sciq mmlu race".split(" "),
+  "mmlu_chat",
+  "arc_challenge_maxlen256",
+];
+
+for (const name of NAMES) {
+  Deno.test(`${name}: log-likelihoods`, async () => {
+    const cases = golden(name);
+    const task = taskOf(name.replace(/_chat|_maxlen256/, ""))!;
+    const shots = cases[0].num_fewshot;
+    const data = await readTaskData(task, `${FIXTURES}eval/data`, shots);
+    const limit = Math.min(12, data.rows.length);
+    const documents = [...documentsOf(task, data, { shots, limit })];
+    const maxLength = cases[0].max_length ?? checkpoint.config.maxPositionEmbeddings;
+    const encoder = new RequestEncoder({ tokenizer, maxLength, startToken: undefined });
+    const sets = await Promise.all(documents.map(async (document) => {
+      const requests = await requestsOf(document, name.endsWith("_chat") ? chat : undefined);
+      return encoder.pairs(requests as LikelihoodRequest[]);
+    }));
+    const scores = await collect(scoreSets(engine, sets, { batch: 8 }));
+    const counts = new Map<string, number>();
+    documents.forEach(({ group }, i) => {
+      const at = counts.get(group) ?? 0;
+      counts.set(group, at + 1);
+      const full = group === "" ? task.name : `${task.name}_${group}`;
+      const expected = cases.find((c) => c.task === full && c.doc_index === at);
+      if (!expected) return;
+      expected.loglikelihood.forEach((value: number, choice: number) => {
+        const { loglikelihood, isGreedy } = scores[i]![choice]!;
+        assert(Math.abs(loglikelihood - value) < 1e-3, `${full} ${at}: ${loglikelihood} ${value}`);
+        assertEquals(isGreedy, expected.is_greedy[choice]);
+      });
+    });
+    assertEquals(encoder.truncated > 0, name.endsWith("_maxlen256"));
+  });
+}
+
+async function collect(
+  stream: AsyncIterable<{ index: number; scores: Score[] }>,
+): Promise<Record<number, Score[]>> {
+  const found: Record<number, Score[]> = {};
+  for await (const { index, scores } of stream) found[index] = scores;
+  return found;
+}
+
+for (const name of ["gsm8k", "gsm8k_cot", "minerva_math", "ifeval", "gsm8k_chat"]) {
+  Deno.test(`${name}: greedy tokens`, async () => {
+    const cases = golden(name).filter((c) => c.tiny_model_min_top2_logit_margin > 1e-3).slice(0, 6);
+    const requests = cases.map((expected, i) => ({
+      tokens: tokenizer.encode(expected.prompt),
+      maxTokens: expected.tiny_model_max_gen_toks,
+      sampling: GREEDY,
+      random: new RandomStream(0, i),
+      eosTokenIds: [],
+    }));
+    const tokens: number[][] = cases.map(() => []);
+    for await (const event of generate(engine, requests, { batch: 3 })) {
+      if (event.kind === "token") tokens[event.index]!.push(event.token);
+    }
+    assertEquals(tokens, cases.map((c) => c.tiny_model_greedy_token_ids_no_stop));
+  });
+}
+
+/** Sets like those of benchmarks: a shared trunk or none, one leaf or several, all lengths. */
+function madeSets(): ScoreRequest[][] {
+  const random = new RandomStream(7, "sets");
+  const text = (length: number) => Array.from({ length }, () => random.integer(500));
+  const trunks = [text(0), text(40), text(150), text(300)];
+  const sets = Array.from({ length: 17 }, (_, i): ScoreRequest[] => {
+    const stem = [...trunks[i % 4]!, ...text(1 + i * 5)];
+    const from = stem.length;
+    if (i % 5 === 0) return [1, 2, 3].map((last) => ({ tokens: [...stem, last], from }));
+    if (i % 5 === 1) return [{ tokens: [...stem, ...text(9)], from }];
+    // As in WinoGrande: they part before what is scored.
+    const ending = text(6);
+    if (i % 5 === 2) {
+      return [2, 3].map((n) => ({ tokens: [...stem, ...text(n), ...ending], from: from + n }));
+    }
+    return [4, 9, 1, 17].map((n) => ({ tokens: [...stem, ...text(n)], from }));
+  });
+  return [...sets, sets[3]!, [{ tokens: [4, 5], from: 1 }], [{ tokens: text(290), from: 260 }]];
+}
+
+for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
+  Deno.test(`${golden}: sets with shared beginnings score as each sequence alone`, async () => {
+    const engine = await openGolden(golden, new CpuDevice({ threads: 1 }));
+    const sets = madeSets();
+    for (const batch of [1, 4, 64]) {
+      const scores = await collect(scoreSets(engine, sets, { batch }));
+      assertEquals(Object.keys(scores).length, sets.length);
+      for (const [i, set] of sets.entries()) {
+        const alone = await scoreBatch(engine, set);
+        set.forEach((_, j) => {
+          const [a, b] = [scores[i]![j]!, alone[j]!];
+          const apart = Math.abs(a.loglikelihood - b.loglikelihood);
+          assert(apart < 1e-4, `batch ${batch}, set ${i}, ${j}: ${apart}`);
+          assertEquals([a.isGreedy, a.tokenLogprobs.length], [b.isGreedy, b.tokenLogprobs.length]);
+        });
+      }
+    }
+  });
+}
+
+Deno.test("sets that are skipped change nothing for the others", async () => {
+  const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
+  const sets = madeSets();
+  const all = await collect(scoreSets(engine, sets, { batch: 8 }));
+  const some = await collect(scoreSets(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 }));
+  assertEquals(Object.keys(some).map(Number), [...sets.keys()].filter((i) => i % 3 === 1));
+  for (const i of Object.keys(some).map(Number)) {
+    assertEquals(some[i]!.map((s) => s.loglikelihood), all[i]!.map((s) => s.loglikelihood));
+  }
+});
+
+Deno.test("prompts that begin alike generate what they generate apart", async () => {
+  const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
+  const random = new RandomStream(8, "prompts");
+  const text = (length: number) => Array.from({ length }, () => random.integer(500));
+  const shots = text(270);
+  const prompts = [[...shots, ...text(5)], [...shots, ...text(60)], shots, shots, text(9)];
+  const run = async (list: number[][]) => {
+    const tokens: number[][] = list.map(() => []);
+    const requests = list.map((prompt) => ({
+      tokens: prompt,
+      maxTokens: 12,
+      sampling: GREEDY,
+      random: new RandomStream(0, 0),
+      eosTokenIds: [],
+    }));
+    for await (const event of generate(engine, requests, { batch: 4 })) {
+      if (event.kind === "token") tokens[event.index]!.push(event.token);
+    }
+    return tokens;
+  };
+  const together = await run(prompts);
+  for (const [i, prompt] of prompts.entries()) assertEquals(await run([prompt]), [together[i]!]);
+});

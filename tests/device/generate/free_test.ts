@@ -1,0 +1,112 @@
+/**
+ * Caches are returned as soon as they are done, and never used afterwards: on a device that spoils what
+ * is returned to it, results are the same, and nothing is left behind.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { beamSearch } from "../../../core/generate/beam_search.ts";
+import type { Engine } from "../../../core/generate/engine.ts";
+import { generate } from "../../../core/generate/generate.ts";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { scoreBatch } from "../../../core/generate/score.ts";
+import { scoreSets } from "../../../core/generate/score_sets.ts";
+import { scoreStreams } from "../../../core/generate/stream_scores.ts";
+import type { TensorType } from "../../../core/graph/types.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import type { Device, DeviceTensor, HostTensor } from "../../../core/runtime/device.ts";
+import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { openGolden } from "../goldens.ts";
+
+const MODEL = "qwen2-p2-tied-f32";
+
+/** Counts KV caches' tensors, the only ones with four axes, and fills with NaN what is returned. */
+class SpoilingDevice extends CpuDevice implements Device {
+  override traits: Traits = { ...TRAITS.cpu };
+  readonly live = new Set<DeviceTensor>();
+  most = 0;
+
+  override allocate(type: TensorType): DeviceTensor {
+    const tensor = super.allocate(type);
+    if (type.shape.length === 4) this.live.add(tensor);
+    this.most = Math.max(this.most, this.live.size);
+    return tensor;
+  }
+
+  free(tensor: DeviceTensor): void {
+    assert(this.live.delete(tensor), "returned twice, or never had");
+    (tensor as HostTensor).data.fill(NaN);
+  }
+}
+
+function prompt(index: number, length: number, from = 0): number[] {
+  const random = new RandomStream(index, "prompt");
+  const own = Array.from({ length }, () => random.integer(480));
+  // Prompts have a beginning in common, which is copied from the one before.
+  return [...Array.from({ length: 20 }, (_, i) => 7 * i + from), ...own];
+}
+
+/** Everything that makes caches. */
+const USES: Readonly<Record<string, (engine: Engine) => Promise<unknown>>> = {
+  async generate(engine) {
+    const requests = Array.from({ length: 7 }, (_, i) => ({
+      tokens: prompt(i, 3 + 50 * (i % 3)),
+      maxTokens: 3 + 40 * (i % 4),
+      sampling: GREEDY,
+      random: new RandomStream(0),
+      eosTokenIds: [],
+    }));
+    return await Array.fromAsync(generate(engine, requests, { batch: 3 }));
+  },
+  async "generate, left early"(engine) {
+    const request = {
+      tokens: prompt(1, 5),
+      maxTokens: 50,
+      sampling: GREEDY,
+      random: new RandomStream(0),
+      eosTokenIds: [],
+    };
+    for await (const event of generate(engine, [request, request], { batch: 2 })) {
+      if (event.kind === "token") return event.token;
+    }
+  },
+  beamSearch: (engine) =>
+    beamSearch(engine, prompt(2, 90), {
+      beams: 3,
+      maxTokens: 40,
+      lengthPenalty: 1,
+      eosTokenIds: [],
+    }),
+  scoreBatch: (engine) =>
+    scoreBatch(engine, [{ tokens: prompt(3, 9), from: 1 }, { tokens: prompt(4, 30), from: 4 }]),
+  scoreSets: async (engine) =>
+    await Array.fromAsync(scoreSets(
+      engine,
+      [0, 1, 2].map((i) =>
+        [0, 1, 2].map((j) => ({
+          tokens: [...prompt(5 + i, 12), ...prompt(9 + j, 2 + j, 3)],
+          from: 33,
+        }))
+      ),
+      { batch: 4 },
+    )),
+  scoreStreams: (engine) => scoreStreams(engine, [prompt(6, 8), prompt(7, 8)]),
+};
+
+const USES_OF_CACHES = [
+  ...Object.entries(USES).map(([name, use]) => ({ name, use, throughTable: false })),
+  { name: "beamSearch through a table", use: USES.beamSearch!, throughTable: true },
+];
+
+for (const { name, use, throughTable } of USES_OF_CACHES) {
+  Deno.test(`${name} returns its caches, and uses none that it has returned`, async () => {
+    const plain = new CpuDevice({ threads: 1 });
+    const device = new SpoilingDevice({ threads: 1 });
+    device.traits = { ...TRAITS.cpu, pagedCache: throughTable };
+    const expected = await use(await openGolden(MODEL, plain));
+    assertEquals(await use(await openGolden(MODEL, device)), expected);
+    assertEquals(device.live.size, 0);
+    assert(device.most > 0, "there were caches");
+    plain.close();
+    device.close();
+  });
+}

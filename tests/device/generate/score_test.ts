@@ -1,0 +1,138 @@
+/** Scoring: company, padding and chunks change nothing but the last bits. */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { DataError, NumericalError } from "../../../core/base/errors.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden } from "../goldens.ts";
+
+const CLOSE = 1e-5;
+
+function text(length: number, stream = length): number[] {
+  const random = new RandomStream(2, stream);
+  return Array.from({ length }, () => random.integer(512));
+}
+
+/** log p of every token but the first, straight from the logits of one pass. */
+async function direct(engine: Engine, tokens: number[]): Promise<number[]> {
+  const V = engine.config.vocabSize;
+  const outputs = await engine.forward(engine.createCache(1, tokens.length), {
+    ids: [tokens],
+    start: [0],
+    select: tokens.map((_, t) => t),
+  });
+  return tokens.slice(1).map((token, t) => {
+    const row = Array.from(outputs.get("logits")!.subarray(t * V, (t + 1) * V));
+    const peak = Math.max(...row);
+    const total = row.reduce((sum, x) => sum + Math.exp(x - peak), 0);
+    return row[token]! - peak - Math.log(total);
+  });
+}
+
+const engine = await openGolden("qwen2-p4-untied-f32", new CpuDevice({ threads: 1 }));
+
+Deno.test("rows of different length give the same side by side as alone", async () => {
+  const requests: ScoreRequest[] = [5, 31, 32, 33, 100, 2].map((length, i) => ({
+    tokens: text(length),
+    from: i === 4 ? 90 : 1,
+  }));
+  const together = await scoreBatch(engine, requests, { weights: true });
+  for (const [i, request] of requests.entries()) {
+    const [alone] = await scoreBatch(engine, [request], { weights: true });
+    const scores = [together[i]!, alone!];
+    const [a, b] = scores.map(({ tokenLogprobs }) => tokenLogprobs);
+    assertEquals(a!.length, request.tokens.length - request.from);
+    assert(maxDifference(a!, b!) < CLOSE, `logprobs of row ${i}`);
+    const [v, w] = scores.map(({ weights }) => weights!.flatMap((row) => Array.from(row)));
+    assert(maxDifference(v!, w!) < CLOSE, `weights of row ${i}`);
+    assertEquals(scores[0]!.isGreedy, scores[1]!.isGreedy);
+  }
+});
+
+Deno.test("texts of several chunks equal one pass; a part equals the end of the whole", async () => {
+  for (const length of [255, 256, 257, 258, 300, 513, 600]) {
+    const tokens = text(length);
+    const expected = await direct(engine, tokens);
+    const [whole, part] = await scoreBatch(engine, [
+      { tokens, from: 1 },
+      { tokens, from: length - 3 },
+    ]);
+    assert(maxDifference(whole!.tokenLogprobs, expected) < CLOSE, `${length} tokens`);
+    assert(maxDifference(part!.tokenLogprobs, expected.slice(-3)) < CLOSE, `end of ${length}`);
+    const sum = expected.reduce((a, b) => a + b, 0);
+    assert(Math.abs(whole!.loglikelihood - sum) < CLOSE * length);
+  }
+});
+
+Deno.test("is_greedy says whether greedy decoding gives these tokens", async () => {
+  const tokens = text(4);
+  for (let i = 0; i < 6; i++) {
+    const V = engine.config.vocabSize;
+    const outputs = await engine.forward(engine.createCache(1, tokens.length), {
+      ids: [tokens],
+      start: [0],
+      select: [tokens.length - 1],
+    });
+    const logits = Array.from(outputs.get("logits")!.subarray(0, V));
+    tokens.push(logits.indexOf(Math.max(...logits)));
+  }
+  const other = tokens.with(7, (tokens[7]! + 1) % 512);
+  const scores = await scoreBatch(engine, [
+    { tokens, from: 4 },
+    { tokens: other, from: 4 },
+    { tokens: other, from: 8 },
+  ]);
+  assertEquals(scores.slice(0, 2).map(({ isGreedy }) => isGreedy), [true, false]);
+});
+
+Deno.test("weights: a row of P shares per token that sum to 1; all ones with one stream", async () => {
+  for (const name of GOLDEN_NAMES) {
+    const engine = await openGolden(name, new CpuDevice({ threads: 1 }));
+    const [{ weights } = { weights: undefined }] = await scoreBatch(
+      engine,
+      [{ tokens: text(40), from: 39 }],
+      { weights: true },
+    );
+    assertEquals(weights!.length, 40);
+    for (const row of weights!) {
+      assertEquals(row.length, engine.config.streams);
+      assert(Math.abs(row.reduce((sum, share) => sum + share, 0) - 1) < 1e-6);
+      assert(row.every((share) => share > 0 && share <= 1));
+    }
+    if (engine.config.streams === 1) assertEquals(weights!.every(([share]) => share === 1), true);
+    engine.device.close();
+  }
+});
+
+Deno.test("a single token has nothing to score, and the weights of one token", async () => {
+  const [score] = await scoreBatch(engine, [{ tokens: [5], from: 1 }], { weights: true });
+  assertEquals([score!.tokenLogprobs.length, score!.loglikelihood, score!.isGreedy], [0, 0, true]);
+  assertEquals(score!.weights!.length, 1);
+  const [plain] = await scoreBatch(engine, [{ tokens: [5], from: 1 }]);
+  assertEquals([plain!.loglikelihood, plain!.weights], [0, undefined]);
+});
+
+Deno.test("a text may exceed the context by the last token, which is scored and not read", async () => {
+  const limit = engine.config.maxPositionEmbeddings;
+  const tokens = text(limit + 1);
+  const [score] = await scoreBatch(engine, [{ tokens, from: limit }]);
+  assertEquals(score!.tokenLogprobs.length, 1);
+  const refused = (tokens: number[], options = {}) =>
+    assertRejects(() => scoreBatch(engine, [{ tokens, from: 1 }], options), DataError);
+  assertStringIncludes((await refused([...tokens, 1])).message, "2050 tokens exceed");
+  // Weights are wanted at the last token too, so it has to be read.
+  assertStringIncludes((await refused(tokens, { weights: true })).message, "2049 tokens exceed");
+  await assertRejects(() => scoreBatch(engine, [{ tokens: [], from: 1 }]), DataError, "no tokens");
+});
+
+Deno.test("numbers that are not finite are a numerical error", async () => {
+  const { config, device } = engine;
+  const { tensors } = await openCheckpoint(modelFolder("qwen2-p4-untied-f32"));
+  const data = new Float32Array(config.hiddenSize).fill(NaN);
+  const broken = new Map(tensors as ConstructorParameters<typeof Engine>[2])
+    .set("model.norm.weight", { dtype: "f32", shape: [config.hiddenSize], data });
+  const ill = new Engine(device, config, broken);
+  await assertRejects(() => scoreBatch(ill, [{ tokens: [1, 2], from: 1 }]), NumericalError);
+});

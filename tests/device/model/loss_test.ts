@@ -1,0 +1,185 @@
+/** The loss program and all its gradients against the goldens; packing; recomputation. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
+import type { Program } from "../../../core/graph/types.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { buildLoss } from "../../../core/model/loss.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
+import type { Device, Weights } from "../../../core/runtime/device.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { planMemory } from "../../../core/graph/memory_plan.ts";
+import { prepare } from "../../../core/graph/rewrite.ts";
+import { devices, reference } from "../devices.ts";
+import {
+  GOLDEN_NAMES,
+  maxDifference,
+  modelFolder,
+  readExpected,
+  readTensors,
+  takesGolden,
+} from "../goldens.ts";
+
+/** Rows of tokens as the loss program takes them; `labels` of −100 do not count. */
+function inputsOf(rows: readonly number[][], labels: readonly number[][] = rows) {
+  const targets = rows.map((row, b) => row.map((_, t) => labels[b]![t + 1] ?? -100));
+  return new Map([
+    ["ids", rows.flat()],
+    ["positions", rows.flatMap((row) => row.map((_, t) => t))],
+    ["targets", targets.flat().map((label) => Math.max(0, label))],
+    ["predicted", targets.flat().map((label) => label < 0 ? 0 : 1)],
+  ]);
+}
+
+async function run(
+  device: Device,
+  program: Program,
+  weights: Weights,
+  data: ReadonlyMap<string, readonly number[]>,
+) {
+  const executable = await device.compile(program, new Map());
+  const names = [...program.inputs, ...program.parameters, ...program.outputs];
+  const tensors = new Map(names.map(([name, type]) => [name, device.allocate(type)]));
+  for (const name of program.parameters.keys()) {
+    device.write(tensors.get(name)!, weightValues(weights.get(name)!));
+  }
+  for (const [name, values] of data) device.write(tensors.get(name)!, values);
+  await executable.run(tensors);
+  return (name: string) => device.read(tensors.get(name)!);
+}
+
+function names(config: ModelConfig, mode: "full" | "peft"): string[] {
+  const specs = parameterSpecs(config).filter((spec) => mode === "full" || spec.introduced);
+  return specs.map(({ name }) => name);
+}
+
+const count = (data: ReadonlyMap<string, number[]>) =>
+  data.get("predicted")!.reduce((total, one) => total + one);
+
+for (const name of GOLDEN_NAMES) {
+  for (const { name: deviceName, device } of devices) {
+    if (!takesGolden(deviceName, name)) continue;
+    for (const mode of ["full", "peft"] as const) {
+      Deno.test(`${deviceName} computes the ${mode} gradients of ${name}`, async () => {
+        const { config, tensors } = await openCheckpoint(modelFolder(name));
+        const { gradients } = await readExpected(name);
+        const expected = gradients[mode];
+        if (!expected) return assertEquals(config.streams, 1);
+        const data = inputsOf(gradients.ids, gradients.labels);
+        const sizes = { batch: gradients.ids.length, tokens: gradients.ids[0]!.length };
+        const by = names(config, mode);
+        const program = differentiate(buildLoss(config, sizes), { of: "loss", by });
+        const read = await run(device, program, tensors, data);
+        const tokens = count(data);
+        const loss = read("loss")[0]! / tokens;
+        assert(Math.abs(loss - expected.loss) < 1e-5, `loss ${loss}, expected ${expected.loss}`);
+        const golden = await readTensors(name, "grads_full");
+        for (const parameter of by) {
+          const actual = Float64Array.from(read(gradientName(parameter)), (x) => x / tokens);
+          const wanted = golden.get(parameter)!;
+          const largest = Math.max(...Array.from(wanted, Math.abs));
+          const error = maxDifference(actual, wanted) / largest;
+          assert(error <= 1e-4, `${parameter}: relative error ${error}`);
+        }
+      });
+    }
+  }
+}
+
+const P4 = "qwen2-p4-untied-f32";
+
+Deno.test("PEFT builds only the backward work that reaches prefixes and aggregator", async () => {
+  const { config } = await openCheckpoint(modelFolder(P4));
+  const loss = buildLoss(config, { batch: 2, tokens: 16 });
+  const products = (by: string[] | undefined) => {
+    const program = by ? differentiate(loss, { of: "loss", by }) : loss;
+    const { nodes } = prepare(program, (op) => !op.decompose);
+    return nodes.filter((node) => node.op.name === "matmul").length;
+  };
+  const [forward, peft, full] = [
+    products(undefined),
+    products(names(config, "peft")),
+    products(names(config, "full")),
+  ];
+  // Per layer 7 linear layers and 4 products of attention, the aggregator 3 with the mixture, 1 for the
+  // sums of weights, and the head.
+  assertEquals(forward, 2 * 11 + 5);
+  // No product for a weight of the backbone, and in layer 0 nothing that leads to its input: not the
+  // 3 of q, k, v, nor the 3 of attention that lead to q and to k and v of the text.
+  assert(peft - forward < (full - forward) * 0.65, `${forward}, ${peft}, ${full}`);
+});
+
+for (const { name: deviceName, device } of devices) {
+  Deno.test(`${deviceName}: recomputed activations give the same gradients bit for bit`, async () => {
+    const { config, tensors } = await openCheckpoint(modelFolder(P4));
+    const { gradients: { ids, labels } } = await readExpected(P4);
+    const loss = buildLoss(config, { batch: ids.length, tokens: ids[0]!.length });
+    const by = names(config, "full");
+    const results = await Promise.all([false, true].map(async (recompute) => {
+      const program = differentiate(loss, { of: "loss", by, recompute });
+      const read = await run(device, program, tensors, inputsOf(ids, labels));
+      return by.map((name) => read(gradientName(name)).slice());
+    }));
+    results[0]!.forEach((kept, i) => assertEquals(results[1]![i], kept, by[i]));
+  });
+}
+
+Deno.test("recomputed activations take less memory", async () => {
+  const { config } = await openCheckpoint(modelFolder(P4));
+  const deep = { ...config, numHiddenLayers: 8 };
+  const loss = buildLoss(deep, { batch: 2, tokens: 64 });
+  const [kept, recomputed] = [false, true].map((recompute) => {
+    const options = { of: "loss", by: names(deep, "full"), recompute };
+    const program = prepare(differentiate(loss, options), (op) => !op.decompose);
+    return planMemory(program).sections.temporaries;
+  });
+  assert(recomputed! < kept! * 0.5, `${recomputed} of ${kept}`);
+});
+
+for (const { name: deviceName, device } of devices) {
+  Deno.test(`${deviceName}: documents of a packed row do not see each other`, async () => {
+    const { config, tensors } = await openCheckpoint(modelFolder(P4));
+    const documents = [[5, 9, 12, 7, 30], [8, 8, 2], [40, 41, 42, 43, 3, 1]];
+    const packed = [...documents.flat(), 0, 0]; // two slots of padding
+    const fill = (row: number[]) => [...row, ...Array(packed.length - row.length).fill(0)];
+    const positions = documents.flatMap((document) => document.map((_, t) => t));
+    const targets = documents.flatMap((document) => [...document.slice(1), -100]);
+    const program = differentiate(buildLoss(config, { batch: 1, tokens: packed.length }), {
+      of: "loss",
+      by: names(config, "full"),
+    });
+    const one = new Map([
+      ["ids", packed],
+      ["positions", fill(positions)],
+      ["targets", fill(targets.map((label) => Math.max(0, label)))],
+      ["predicted", fill(targets.map((label) => label < 0 ? 0 : 1))],
+    ]);
+    const together = await run(device, program, tensors, one);
+    const alone = await Promise.all(documents.map((document) => {
+      const label = [...document, ...Array(packed.length - document.length).fill(-100)];
+      return run(device, program, tensors, inputsOf([fill(document)], [label]));
+    }));
+    const outputs = [...program.outputs.keys()];
+    for (const name of outputs) {
+      const sum = together(name).map((_, i) =>
+        alone.reduce((total, read) => total + read(name)[i]!, 0)
+      );
+      const scale = Math.max(1, ...Array.from(sum, Math.abs));
+      const error = maxDifference(together(name), sum) / scale;
+      assert(error < 2e-6, `${name}: ${error}`);
+    }
+  });
+}
+
+Deno.test("the sum of aggregation weights counts predicted tokens only", async () => {
+  const { config, tensors } = await openCheckpoint(modelFolder(P4));
+  const data = inputsOf([[5, 9, 12, 7], [8, 8, 2, 1]], [[5, 9, -100, 7], [-100, -100, 2, 1]]);
+  const read = await run(
+    reference,
+    buildLoss(config, { batch: 2, tokens: 4 }),
+    tensors,
+    data,
+  );
+  const total = Array.from(read("weight_sums")).reduce((sum, x) => sum + x);
+  assert(Math.abs(total - count(data)) < 1e-9, `${total}`);
+});

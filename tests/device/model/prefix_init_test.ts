@@ -1,0 +1,50 @@
+/** Prefixes made from text stand for that text: rotary positions are relative. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { cutSegments, prefixesFromText } from "../../../core/generate/prefix_init.ts";
+import { introducedValues } from "../../../core/model/init.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
+import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { maxDifference, modelFolder, TOLERANCE } from "../goldens.ts";
+
+for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
+  Deno.test(`${name}: a text prefix acts like the text itself, put before`, async () => {
+    const device = new CpuDevice();
+    const { config, tensors } = await openCheckpoint(modelFolder(name));
+    const plain = new Engine(device, config, tensors);
+    const segment = [5, 17, 100, 42, 8, 300, 77];
+    const text = [9, 12, 200, 31, 64];
+    const [M, T] = [segment.length, text.length];
+
+    const streams = { ...config, streams: 2, prefix: true, prefixTokens: M, smoothing: 0.1 };
+    const prefixes = await prefixesFromText(plain, [segment, segment]);
+    const weights = new Map<string, HostTensor | FileTensor>(tensors);
+    for (const spec of parameterSpecs(streams).filter((spec) => spec.introduced)) {
+      const data = prefixes.get(spec.name) ?? introducedValues(spec, 0);
+      weights.set(spec.name, { dtype: "f32", shape: spec.shape, data });
+    }
+    const select = text.map((_, t) => t);
+    const parallel = new Engine(device, streams, weights);
+    const actual = await parallel.forward(parallel.createCache(1, T), {
+      ids: [text],
+      start: [0],
+      select,
+    });
+    const expected = await plain.forward(plain.createCache(1, M + T), {
+      ids: [[...segment, ...text]],
+      start: [0],
+      select: select.map((t) => M + t),
+    });
+    const difference = maxDifference(actual.get("logits")!, expected.get("logits")!);
+    assert(difference <= TOLERANCE.logits, `logits differ by ${difference}`);
+  });
+}
+
+Deno.test("segments are spread over the text", () => {
+  const tokens = Array.from({ length: 10 }, (_, i) => i);
+  assertEquals(cutSegments(tokens, 3, 2), [[0, 1], [4, 5], [8, 9]]);
+  assertEquals(cutSegments(tokens, 2, 10), [tokens, tokens]);
+  assertEquals(cutSegments(tokens, 1, 4), [[0, 1, 2, 3]]);
+});

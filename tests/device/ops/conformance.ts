@@ -1,0 +1,235 @@
+/**
+ * What every device must get right: ops, gradients and golden models, as tests to be registered for one
+ * device or another.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Builder } from "../../../core/graph/builder.ts";
+import { differentiate } from "../../../core/graph/differentiate.ts";
+import { add, assign, constant, mul, writeSlots } from "../../../core/graph/primitives.ts";
+import { beamSearch } from "../../../core/generate/beam_search.ts";
+import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { scoreBatch } from "../../../core/generate/score.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import type { Device, HostArray } from "../../../core/runtime/device.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { type NamedDevice, reference } from "../devices.ts";
+import {
+  maxDifference,
+  openGolden,
+  readExpected,
+  readExpectedTensors,
+  TOLERANCE,
+} from "../goldens.ts";
+import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
+import { OP_CASES, randomInputs, runOn } from "./cases.ts";
+
+/** Results are sums of a few dozen products of numbers around 1. */
+const OP_TOLERANCE = 1e-5;
+
+/** How a device is called, and opened. */
+export type Opener = readonly [label: string, open: () => Device];
+
+/** Every op on a device, against the reference in f64. */
+export function testOps({ name: deviceName, device }: NamedDevice): void {
+  for (const one of OP_CASES) {
+    Deno.test(`${deviceName} agrees with the reference on ${one.name}`, async () => {
+      const inputs = randomInputs(one);
+      const expected = (await runOn(reference, one.program, inputs)).get("result")!;
+      const actual = (await runOn(device, one.program, inputs)).get("result")!;
+      const scale = Math.max(1, ...Array.from(expected, Math.abs));
+      const difference = maxDifference(actual, expected) / scale;
+      assert(difference < OP_TOLERANCE, `relative difference ${difference}`);
+    });
+  }
+
+  Deno.test(`${deviceName} assigns to a state after its last reader`, async () => {
+    const g = new Builder("assign");
+    const state = g.state("mean", { dtype: "f32", shape: [3] });
+    const x = g.input("x", { dtype: "f32", shape: [3] });
+    const half = constant(g, 0.5);
+    g.update("mean", assign(g, state, add(g, mul(g, state, half), mul(g, x, half))));
+    const data = new Map([["mean", [2, 4, -6]], ["x", [4, 0, 2]]]);
+    assertEquals(Array.from((await runOn(device, g.build(), data)).get("mean")!), [3, 2, -2]);
+  });
+
+  Deno.test(`${deviceName} refuses to overwrite a state that is read elsewhere`, async () => {
+    const g = new Builder("late reader");
+    const state = g.state("count", { dtype: "f32", shape: [3] });
+    g.update("count", assign(g, state, add(g, state, constant(g, 1))));
+    g.output("old", mul(g, state, constant(g, 2)));
+    await assertRejects(
+      async () => await runOn(device, g.build(), new Map()),
+      TypeError,
+      /^(cpu|webgpu)/.test(deviceName) ? "before it is read" : "read by a later node",
+    );
+  });
+
+  Deno.test(`${deviceName} writes slots into the state's own memory`, async () => {
+    const [R, K, S, T, D] = [3, 2, 6, 2, 4];
+    const g = new Builder("write_slots");
+    const state = g.state("cache", { dtype: "f32", shape: [R, K, S, D] });
+    const update = g.input("update", { dtype: "f32", shape: [R, K, T, D] });
+    const start = g.input("start", { dtype: "i32", shape: [R] });
+    g.update("cache", writeSlots(g, state, update, start));
+    const program = g.build();
+    const old = Array.from({ length: R * K * S * D }, (_, i) => -i);
+    const fresh = Array.from({ length: R * K * T * D }, (_, i) => i + 1);
+    const starts = [4, 0, 2];
+    const data = new Map([["cache", old], ["update", fresh], ["start", starts]]);
+    const cache = (await runOn(device, program, data)).get("cache")!;
+    const expected = old.slice();
+    for (let r = 0; r < R; r++) {
+      for (let k = 0; k < K; k++) {
+        for (let i = 0; i < T * D; i++) {
+          expected[((r * K + k) * S + starts[r]!) * D + i] = fresh[(r * K + k) * T * D + i]!;
+        }
+      }
+    }
+    assertEquals(Array.from(cache), expected);
+  });
+}
+
+/** The gradient of every op on a device, against the reference. */
+export function testGradients({ name: deviceName, device }: NamedDevice): void {
+  for (const one of GRADIENT_CASES) {
+    Deno.test(`${deviceName} agrees with the reference on the gradient of ${one.name}`, async () => {
+      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
+      const inputs = randomInputs({ ...one, program });
+      const expected = await runOn(reference, program, inputs);
+      const actual = await runOn(device, program, inputs);
+      for (const [name, values] of expected) {
+        if (!program.outputs.has(name)) continue;
+        const scale = Math.max(1, ...Array.from(values, Math.abs));
+        const difference = maxDifference(actual.get(name)!, values) / scale;
+        assert(difference < 1e-5, `${name}: relative difference ${difference}`);
+      }
+    });
+  }
+}
+
+function assertClose(actual: HostArray, expected: HostArray, tolerance: number, what: string) {
+  const difference = maxDifference(actual, expected);
+  assert(difference <= tolerance, `${what} differ by ${difference}, expected ${tolerance} at most`);
+}
+
+const all = (count: number) => Array.from({ length: count }, (_, i) => i);
+
+/** Logits, aggregation weights and the residual stream of a golden model on a device. */
+export function testForward(name: string, [label, open]: Opener): void {
+  Deno.test(`${name} on ${label}: logits and aggregation weights`, async () => {
+    const engine = await openGolden(name, open());
+    const expected = await readExpectedTensors(name);
+    const { cases } = await readExpected(name);
+    for (const key of ["single", "pair", "token"]) {
+      const { ids } = cases[key]!;
+      const count = ids.length * ids[0]!.length;
+      const outputs = await engine.forward(engine.createCache(ids.length, ids[0]!.length), {
+        ids,
+        start: ids.map(() => 0),
+        select: all(count),
+      });
+      const logits = expected.get(`${key}.logits`)!;
+      assertClose(outputs.get("logits")!, logits, TOLERANCE.logits, `${key} logits`);
+      const weights = expected.get(`${key}.weights`);
+      assertEquals(weights === undefined, engine.config.streams === 1);
+      if (weights) assertClose(outputs.get("weights")!, weights, TOLERANCE.weights, "weights");
+    }
+  });
+
+  Deno.test(`${name} on ${label}: rows of different length in one batch`, async () => {
+    const engine = await openGolden(name, open());
+    const expected = (await readExpectedTensors(name)).get("padded.logits")!;
+    const { ids, left_padding: padding } = (await readExpected(name)).cases.padded!;
+    const T = ids[0]!.length;
+    const V = engine.config.vocabSize;
+    // The golden pads on the left; a row here starts at slot 0 and is padded on the right.
+    const rows = ids.map((row, b) => [...row.slice(padding![b]!), ...row.slice(0, padding![b]!)]);
+    const outputs = await engine.forward(engine.createCache(rows.length, T), {
+      ids: rows,
+      start: rows.map(() => 0),
+      select: all(rows.length * T),
+    });
+    padding!.forEach((skip, b) => {
+      const actual = outputs.get("logits")!.subarray(b * T * V, (b * T + T - skip) * V);
+      const row = expected.subarray((b * T + skip) * V, (b + 1) * T * V);
+      assertClose(actual, row, TOLERANCE.logits, `logits of row ${b}`);
+    });
+  });
+
+  Deno.test(`${name} on ${label}: residual stream after every layer`, async () => {
+    const engine = await openGolden(name, open());
+    const expected = await readExpectedTensors(name);
+    const ids = (await readExpected(name)).cases.single!.ids[0]!.slice(0, 6);
+    const outputs = await engine.forward(
+      engine.createCache(1, ids.length),
+      { ids: [ids], start: [0], select: all(ids.length) },
+      { head: "logits", trace: true },
+    );
+    const traces = [...expected.keys()].filter((key) => key.startsWith("trace."));
+    assert(traces.length >= engine.config.numHiddenLayers + 2);
+    for (const key of traces) {
+      const actual = outputs.get(key) ?? outputs.get(key.replace("trace.", ""))!;
+      assertClose(actual, expected.get(key)!, TOLERANCE.trace, key);
+    }
+  });
+}
+
+/** Losses, greedy decoding and beam search of a golden model on a device. */
+export function testGeneration(name: string, [label, open]: Opener): void {
+  Deno.test(`${name} on ${label}: losses`, async () => {
+    const engine = await openGolden(name, open());
+    const expected = await readExpectedTensors(name);
+    const { cases } = await readExpected(name);
+    for (const key of ["single", "pair"]) {
+      const requests = cases[key]!.ids.map((tokens) => ({ tokens, from: 1 }));
+      const scores = await scoreBatch(engine, requests);
+      const losses = scores.flatMap(({ tokenLogprobs }) => Array.from(tokenLogprobs, (x) => -x));
+      const tokenLosses = expected.get(`${key}.token_loss`)!;
+      assertClose(Float32Array.from(losses), tokenLosses, TOLERANCE.tokenLoss, key);
+      const mean = losses.reduce((sum, x) => sum + x, 0) / losses.length;
+      assert(Math.abs(mean - cases[key]!.loss!) <= TOLERANCE.loss);
+    }
+  });
+
+  Deno.test(`${name} on ${label}: greedy decoding, alone and side by side`, async () => {
+    const device = open();
+    const engine = await openGolden(name, device);
+    const { greedy } = await readExpected(name);
+    const request = (tokens: number[], eosTokenIds: number[] = []): GenerationRequest => ({
+      tokens,
+      maxTokens: 32,
+      sampling: GREEDY,
+      random: new RandomStream(0),
+      eosTokenIds,
+    });
+    const { eos, prompt, output } = greedy.with_eos;
+    const requests = [...greedy.prompts.map((tokens) => request(tokens)), request(prompt, [eos])];
+    for (const batch of [1, 3]) {
+      const results: number[][] = requests.map(() => []);
+      for await (const event of generate(engine, requests, { batch })) {
+        assert(event.kind !== "failed");
+        if (event.kind === "token") results[event.index]!.push(event.token);
+      }
+      assertEquals(results, [...greedy.outputs, output]);
+    }
+    const sessions = device instanceof CpuDevice ? device.sessionCount : 1;
+    assertEquals(sessions, 1, "all sizes must run on one session");
+  });
+
+  Deno.test(`${name} on ${label}: beam search`, async () => {
+    const engine = await openGolden(name, open());
+    for (const search of (await readExpected(name)).beam) {
+      const results = await beamSearch(engine, search.prompt, {
+        beams: search.beams,
+        maxTokens: search.max_new_tokens,
+        lengthPenalty: search.length_penalty,
+        eosTokenIds: search.eos === null ? [] : [search.eos],
+      });
+      assertEquals(results.map(({ tokens }) => tokens), search.outputs.map(({ ids }) => ids));
+      results.forEach(({ score }, i) => {
+        assert(Math.abs(score - search.outputs[i]!.score) <= TOLERANCE.beamScore);
+      });
+    }
+  });
+}

@@ -1,0 +1,86 @@
+/** Gradients of every op against central differences, and of every device against the reference. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../../core/graph/derivatives.ts";
+import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
+import { Builder } from "../../../core/graph/builder.ts";
+import { mul, PRIMITIVES } from "../../../core/graph/primitives.ts";
+import type { Value } from "../../../core/graph/types.ts";
+import { MODEL_OPS } from "../../../core/ops/mod.ts";
+import { testGradients } from "./conformance.ts";
+import { devices, reference } from "../devices.ts";
+import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
+import { OP_CASES, prepareOn, randomInputs, runOn } from "./cases.ts";
+
+/** Step of the central differences, whose own error is of its square. */
+const STEP = 1e-4;
+
+for (const one of GRADIENT_CASES) {
+  Deno.test(`the gradient of ${one.name} agrees with central differences`, async () => {
+    const program = scalarOf(one);
+    const inputs = randomInputs({ ...one, program });
+    const names = variables(one);
+    const run = await prepareOn(reference, program);
+    const gradients = await runOn(
+      reference,
+      differentiate(program, { of: "scalar", by: names }),
+      inputs,
+    );
+    const valueAt = async (name: string, i: number, step: number) => {
+      const moved = inputs.get(name)!.slice();
+      moved[i]! += step;
+      return (await run(new Map([...inputs, [name, moved]]))).get("scalar")![0]!;
+    };
+    for (const name of names) {
+      const actual = gradients.get(gradientName(name))!;
+      const scale = Math.max(1, ...Array.from(actual, Math.abs));
+      for (let i = 0; i < actual.length; i++) {
+        const slope = (await valueAt(name, i, STEP) - await valueAt(name, i, -STEP)) / (2 * STEP);
+        const error = Math.abs(actual[i]! - slope) / scale;
+        assert(error < 2e-6, `${name}[${i}]: found ${actual[i]}, expected ${slope}`);
+      }
+    }
+  });
+}
+
+for (const each of devices) testGradients(each);
+
+Deno.test("attention through a table has no gradient", async () => {
+  const one = OP_CASES.find(({ name }) => name === "attention: through a table")!;
+  const program = differentiate(scalarOf(one), { of: "scalar", by: ["keys"] });
+  for (const { device } of devices) {
+    await assertRejects(
+      async () => await runOn(device, program, randomInputs({ ...one, program })),
+      TypeError,
+      "Cannot differentiate attention through a table",
+    );
+  }
+});
+
+Deno.test("every primitive has a derivative or is known to have none", () => {
+  const known = new Set([...Object.keys(DERIVATIVES), ...WITHOUT_DERIVATIVE]);
+  assertEquals([...PRIMITIVES.keys()].filter((name) => !known.has(name)), []);
+});
+
+Deno.test("every op with a derivative has a gradient check", () => {
+  const checked = new Set(GRADIENT_CASES.map(({ op }) => op));
+  const all = [...Object.keys(DERIVATIVES), ...MODEL_OPS.keys()];
+  assertEquals(all.filter((name) => !checked.has(name)), []);
+});
+
+Deno.test("a value used twice gets both gradients, and an unused input is refused", async () => {
+  const g = new Builder("square");
+  const x: Value = g.input("x", { dtype: "f32", shape: [] });
+  g.input("y", { dtype: "f32", shape: [] });
+  g.output("scalar", mul(g, mul(g, x, x), x));
+  const program = g.build();
+  const gradients = differentiate(program, { of: "scalar", by: ["x"] });
+  const result = await runOn(reference, gradients, new Map([["x", [3]]]));
+  assertEquals(result.get("grad.x")![0], 27);
+  let message = "";
+  try {
+    differentiate(program, { of: "scalar", by: ["y"] });
+  } catch (error) {
+    message = (error as Error).message;
+  }
+  assertEquals(message, 'Cannot differentiate by "y": "scalar" does not use it');
+});

@@ -1,0 +1,25 @@
+/** The script for machines with a GPU, tried on the emulator: that it runs, not how fast. */
+import { assert, assertEquals } from "@std/assert";
+import { emulatorPresent } from "../../emulator/mod.ts";
+
+Deno.test({
+  name: "the GPU script brings a machine up and times every kind of work",
+  ignore: !emulatorPresent(),
+  async fn() {
+    const out = await Deno.makeTempFile({ suffix: ".json" });
+    const script = new URL("../../gpu/run.ts", import.meta.url).pathname;
+    const args = ["run", "-A", "--no-check", script, "--emulated", "--streams", "2", "--out", out];
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [...args, "--skip", "conformance"],
+      stderr: "null",
+    }).output();
+    assertEquals(code, 0, new TextDecoder().decode(stdout));
+    const report = JSON.parse(await Deno.readTextFile(out));
+    await Deno.remove(out);
+    assertEquals([report.emulated, report.failures], [true, []]);
+    assertEquals(report.findings.length, 8);
+    const kinds = report.timings.map(({ what }: { what: string }) => what);
+    assertEquals(kinds, ["decode", "prefill", "peft", "train"]);
+    for (const { ms, share } of report.timings) assert(ms > 0 && share > 0);
+  },
+});

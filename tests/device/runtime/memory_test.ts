@@ -1,0 +1,113 @@
+/** Memory outside the heap: what is mapped is returned, and errors say what is wrong. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import { MemoryMap } from "../../../core/runtime/memory_map.ts";
+import { withScratch } from "../../cli/run.ts";
+import { moduleAt, runChild } from "./child.ts";
+import { modelFolder } from "../goldens.ts";
+
+/**
+ * Opens a model and a matrix of 64 MiB (as f32) on a device and closes it, twelve times; prints how
+ * often the weights are mapped before and after each closing, and the growth over the last ten.
+ */
+const ROUNDS = `
+  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
+  import { Engine } from ${moduleAt("core/generate/engine.ts")};
+  import { Builder } from ${moduleAt("core/graph/builder.ts")};
+  import { linear } from ${moduleAt("core/ops/linear.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
+
+  const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
+  const { path } = tensors.get("model.embed_tokens.weight");
+  const big = { dtype: "bf16", shape: [4096, 4096], data: new Uint16Array(1 << 24) };
+  const g = new Builder("big");
+  const x = g.input("x", { dtype: "f32", shape: [1, 4096] });
+  g.output("y", linear(g, x, g.parameter("big", { dtype: "f32", shape: big.shape })));
+  const program = g.build();
+  const proc = (name) => Deno.readTextFileSync("/proc/self/" + name);
+  const mapped = () => proc("maps").split("\\n").filter((line) => line.endsWith(path)).length;
+  const resident = () => Number(/VmRSS:\\s+(\\d+)/.exec(proc("status"))[1]) * 1024;
+  const open = new Set(), closed = new Set();
+  let before;
+  for (let round = 0; round < 12; round++) {
+    if (round === 2) before = resident();
+    const device = new CpuDevice({ threads: 1 });
+    const engine = new Engine(device, config, tensors);
+    await engine.forward(engine.createCache(1, 2), { ids: [[1, 2]], start: [0], select: [1] });
+    await device.compile(program, new Map([["big", big]]));
+    open.add(mapped());
+    device.close();
+    closed.add(mapped());
+  }
+  const grown = resident() - before;
+  console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
+
+/** Peak growth in bytes over two runs of the gradients of a deep model, beside the plan. */
+const gradientPeak = (recompute: boolean) => `
+  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
+  import { differentiate } from ${moduleAt("core/graph/differentiate.ts")};
+  import { buildLoss } from ${moduleAt("core/model/loss.ts")};
+  import { parameterSpecs } from ${moduleAt("core/model/parameters.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
+
+  const opened = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
+  const config = { ...opened.config, numHiddenLayers: 8 };
+  const by = parameterSpecs(config).map(({ name }) => name);
+  const loss = buildLoss(config, { batch: 2, tokens: 256 });
+  const program = differentiate(loss, { of: "loss", by, recompute: ${recompute} });
+  const device = new CpuDevice({ threads: 1 });
+  const plan = device.plan(program, new Map()).sections.temporaries;
+  const executable = await device.compile(program, new Map());
+  const all = [...program.inputs, ...program.parameters, ...program.outputs];
+  const tensors = new Map(all.map(([name, type]) => [name, device.allocate(type)]));
+  const status = () => Deno.readTextFileSync("/proc/self/status");
+  const bytes = (name) => Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(status())[1]) * 1024;
+  const before = bytes("VmRSS");
+  for (let i = 0; i < 2; i++) await executable.run(tensors);
+  console.log(JSON.stringify({ plan, grown: bytes("VmHWM") - before }));`;
+
+if (Deno.build.os === "linux") {
+  Deno.test("recomputing activations lowers the peak of the process, not only of the plan", async () => {
+    const measure = async (recompute: boolean) =>
+      JSON.parse(await runChild(gradientPeak(recompute)));
+    const [kept, recomputed] = [await measure(false), await measure(true)];
+    assert(recomputed.plan < kept.plan * 0.5, `planned ${recomputed.plan} of ${kept.plan}`);
+    assert(recomputed.grown < kept.grown * 0.6, `grew ${recomputed.grown} of ${kept.grown}`);
+    assert(kept.grown < kept.plan * 1.4, `grew ${kept.grown}, planned ${kept.plan}`);
+  });
+
+  Deno.test("closing a device returns what it mapped, and many rounds do not leak", async () => {
+    const { open, closed, grown } = JSON.parse(await runChild(ROUNDS));
+    assert(open.every((count: number) => count > 0), "weights are mapped, not copied");
+    assertEquals(closed, [0]);
+    assert(grown < 64 * 2 ** 20, `grew by ${grown} bytes`);
+  });
+}
+
+Deno.test("memory maps: zeroed pages, files read only, and errors that say what is wrong", async () => {
+  const map = MemoryMap.allocate(10_000);
+  const bytes = new Uint8Array(map.buffer());
+  assertEquals(bytes.every((byte) => byte === 0), true);
+  bytes[9999] = 7;
+  assertEquals(new Uint8Array(map.buffer(9999))[0], 7);
+  map.unmap();
+  await withScratch(async (folder) => {
+    await Deno.writeTextFile(`${folder}/file`, "hello");
+    const file = MemoryMap.file(`${folder}/file`);
+    assertEquals(new TextDecoder().decode(file.buffer(1, 3)), "ell");
+    file.forgetPages();
+    assertEquals(new TextDecoder().decode(file.buffer()), "hello");
+    file.unmap();
+    const fails = (path: string, text: string) =>
+      assertEquals(
+        assertThrows(() => MemoryMap.file(`${folder}/${path}`), EnvironmentError).message,
+        `Cannot map "${folder}/${path}": ${text}`,
+      );
+    fails("none", "found no such file");
+    await Deno.writeTextFile(`${folder}/empty`, "");
+    fails("empty", "found an empty file, expected tensors");
+  });
+  const error = assertThrows(() => MemoryMap.allocate(2 ** 50), EnvironmentError);
+  assertEquals(error.message, `Cannot map memory: ${2 ** 50} bytes are not available`);
+  assertEquals(error.hints.length, 1);
+});

@@ -1,0 +1,272 @@
+/**
+ * The webgpu device, where this machine has a GPU or a Vulkan driver that stands in for one.
+ *
+ * All of it is in this one file: tests of several files run at once in one process, and ONNX Runtime's
+ * provider has one GPU context, which two threads cannot share.
+ */
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { Builder } from "../../../core/graph/builder.ts";
+import { add, mul, sin } from "../../../core/graph/primitives.ts";
+import type { Program } from "../../../core/graph/types.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import type { Device } from "../../../core/runtime/device.ts";
+import { openDevice } from "../../../core/runtime/mod.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { OnnxModel } from "../../../core/runtime/onnxruntime/lowering/model.ts";
+import { WebGpuDevice } from "../../../core/runtime/onnxruntime/webgpu.ts";
+import { Gpu, RESULT } from "../../../core/runtime/onnxruntime/webgpu/gpu.ts";
+import { split } from "../../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts";
+import { staysOnHost } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
+import { testForward, testGeneration, testGradients, testOps } from "../ops/conformance.ts";
+import { reference } from "../devices.ts";
+import {
+  GOLDEN_NAMES,
+  maxDifference,
+  modelFolder,
+  openGolden,
+  readExpected,
+  readExpectedTensors,
+  takesGolden,
+} from "../goldens.ts";
+import { runOn } from "../ops/cases.ts";
+
+/** A device, or why there is none. */
+function open(options: ConstructorParameters<typeof WebGpuDevice>[0] = {}): Device | string {
+  try {
+    return new WebGpuDevice(options);
+  } catch (error) {
+    if (error instanceof EnvironmentError) return error.message;
+    throw error;
+  }
+}
+
+const device = open();
+const ignore = typeof device === "string";
+const half = ignore ? device : open({ elements: "f16" });
+for (const found of new Set([device, half])) {
+  if (typeof found === "string") console.error(`tests of webgpu are skipped: ${found}`);
+}
+
+const MODEL = "qwen2-p2-tied-f32";
+
+if (typeof device !== "string") {
+  const name = "webgpu";
+  testOps({ name, device });
+  testGradients({ name, device });
+  for (const model of GOLDEN_NAMES.filter((each) => takesGolden(name, each))) {
+    testForward(model, [name, () => device]);
+    testGeneration(model, [name, () => device]);
+  }
+}
+
+/** Logits of a golden model's first prompt, and by how much they differ from what is expected. */
+async function logitsOn(device: Device): Promise<{ logits: Float32Array; difference: number }> {
+  const engine = await openGolden(MODEL, device);
+  const { ids } = (await readExpected(MODEL)).cases.single!;
+  const T = ids[0]!.length;
+  const select = Array.from({ length: T }, (_, t) => t);
+  const cache = engine.createCache(1, T);
+  const logits = Float32Array.from(
+    (await engine.forward(cache, { ids, start: [0], select })).get("logits")!,
+  );
+  const expected = (await readExpectedTensors(MODEL)).get("single.logits")!;
+  const largest = Math.max(...Array.from(expected, Math.abs));
+  return { logits, difference: maxDifference(logits, expected) / largest };
+}
+
+Deno.test({
+  name: "in f16 logits stay within 1% of the largest, and keys and values take half the memory",
+  ignore: typeof half === "string",
+  async fn() {
+    const { difference } = await logitsOn(half as Device);
+    assert(difference > 1e-5 && difference < 0.01, `found ${difference}`);
+    const sizes = { batch: 1, tokens: 1, capacity: 128, selected: 1 };
+    const stateOf = async (each: Device) =>
+      (await openGolden(MODEL, each)).plan(sizes).sections.state;
+    assertEquals(await stateOf(half as Device), await stateOf(device as Device) / 2);
+    const weightsOf = async (each: Device) =>
+      (await openGolden(MODEL, each)).plan(sizes).sections.parameters;
+    assert(await weightsOf(half as Device) < 0.6 * await weightsOf(device as Device));
+  },
+});
+
+for (const kind of ["q8", "q4"] as const) {
+  for (const elements of ["f32", "f16"] as const) {
+    Deno.test({
+      name: `${kind} beside ${elements} is as close to the exact logits as on the cpu`,
+      ignore: typeof (elements === "f16" ? half : device) === "string",
+      async fn() {
+        const matrices = { kind, block: 32 };
+        const [gpu, cpu] = [new WebGpuDevice({ elements, matrices }), new CpuDevice({ matrices })];
+        const [ours, theirs] = [await logitsOn(gpu), await logitsOn(cpu)];
+        assert(ours.difference < 1.25 * theirs.difference, `${ours.difference}`);
+        assert(ours.difference > theirs.difference / 2, "must be quantised");
+        gpu.close();
+        cpu.close();
+      },
+    });
+  }
+}
+
+Deno.test({
+  name: "rectangles are copied as in host memory, also inside one tensor",
+  ignore,
+  fn() {
+    const gpu = device as Device;
+    const random = new RandomStream(3);
+    for (let round = 0; round < 30; round++) {
+      const [rows, width] = [1 + random.integer(4), 1 + random.integer(6)];
+      const region = {
+        sourceOffset: random.integer(20),
+        sourceStride: width + random.integer(5),
+        targetOffset: random.integer(20),
+        targetStride: width + random.integer(5),
+        width,
+        height: rows,
+      };
+      const values = [1, 2].map(() => Array.from({ length: 120 }, () => random.integer(1000)));
+      const results = [gpu, reference].map((each) => {
+        const tensors = values.map((data) => {
+          const tensor = each.allocate({ dtype: round % 2 ? "f32" : "i32", shape: [4, 30] });
+          each.write(tensor, data);
+          return tensor;
+        });
+        const target = tensors[round % 3 ? 1 : 0]!;
+        // Far apart inside one tensor, where the order of the copies would show.
+        const far = { ...region, targetOffset: region.targetOffset + 60 };
+        each.copy(tensors[0]!, target, target === tensors[0] ? far : region);
+        return Array.from(each.read(target));
+      });
+      assertEquals(results[0], results[1], JSON.stringify(region));
+    }
+  },
+});
+
+Deno.test({
+  name: "new tensors are zero where there were others before",
+  ignore,
+  fn() {
+    const gpu = new WebGpuDevice();
+    for (let round = 0; round < 4; round++) {
+      const tensor = gpu.allocate({ dtype: "f32", shape: [1000] });
+      assertEquals(Array.from(gpu.read(tensor)).some((x) => x !== 0), false);
+      gpu.write(tensor, new Float32Array(1000).fill(NaN));
+    }
+    gpu.close();
+  },
+});
+
+Deno.test({
+  name: "a tensor that is too large is an error that says what to do, and the device goes on",
+  ignore,
+  fn() {
+    const gpu = new WebGpuDevice();
+    const huge = { dtype: "f32", shape: [1 << 20, 1 << 15] } as const;
+    const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "too little room");
+    assertStringIncludes(error.message, "Cannot keep f32[1048576, 32768] on webgpu");
+    assertStringIncludes(error.hints.join(), "--dtype f16");
+    assertEquals(gpu.read(gpu.allocate({ dtype: "f32", shape: [2] })).length, 2);
+    gpu.close();
+  },
+});
+
+Deno.test({
+  name: "weights come from one file in one form for all heads, and are read once",
+  ignore,
+  async fn() {
+    const folder = await Deno.makeTempDir();
+    const gpu = new WebGpuDevice();
+    try {
+      for (const name of ["config.json", "model.safetensors"]) {
+        await Deno.copyFile(`${modelFolder(MODEL)}/${name}`, `${folder}/${name}`);
+      }
+      const { config, tensors } = await openCheckpoint(folder);
+      const engine = new Engine(gpu, config, tensors);
+      const input = { ids: [[5, 9, 12]], start: [0], select: [2] };
+      const first = await engine.forward(engine.createCache(1, 8), input, { head: "greedy" });
+      const best = first.get("argmax")![0]!;
+      await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
+      const logits = (await engine.forward(engine.createCache(1, 8), input)).get("logits")!;
+      assertEquals(logits.indexOf(Math.max(...logits)), best);
+    } finally {
+      gpu.close();
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+});
+
+Deno.test({
+  name: "what the provider has no kernel for is an error, not run elsewhere in silence",
+  ignore,
+  fn() {
+    const model = new OnnxModel();
+    model.input("x", "f32", [undefined]);
+    model.node("Sin", ["x"], {}, { output: RESULT });
+    model.output(RESULT, "f32", [undefined]);
+    const gpu = new Gpu();
+    assertThrows(
+      () => gpu.session(model),
+      Error,
+      "fallback to CPU EP has been explicitly disabled",
+    );
+    gpu.close();
+  },
+});
+
+Deno.test({
+  name: "it does not train, and says so",
+  ignore,
+  fn() {
+    assertThrows(() => (device as WebGpuDevice).view(), UsageError, "Cannot train on webgpu");
+  },
+});
+
+Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
+  const g = new Builder("split");
+  const x = g.input("x", { dtype: "f32", shape: [2] });
+  const y = g.input("y", { dtype: "f32", shape: [2] });
+  const weight = g.parameter("weight", { dtype: "f32", shape: [2] });
+  const doubled = add(g, x, x);
+  g.output("result", add(g, mul(g, sin(g, mul(g, doubled, weight)), y), doubled));
+  const program = g.build();
+  const { host, rest } = split(program, staysOnHost);
+  assertEquals(host!.nodes.map(({ op }) => op.name), ["add", "mul", "sin"]);
+  assertEquals(rest.nodes.map(({ op }) => op.name), ["add", "mul", "add"]);
+  assertEquals([...host!.inputs.keys(), ...host!.parameters.keys()], ["x", "weight"]);
+  assertEquals([...rest.inputs.keys()], ["x", "y", "host.0"]);
+
+  const on = (part: Program, values: Readonly<Record<string, number[]>>) => {
+    const inputs = new Map([...part.inputs, ...part.parameters]);
+    const known = new Map([...inputs.keys()].map((name) => [name, values[name]!]));
+    return runOn(reference, { ...part, inputs, parameters: new Map() }, known);
+  };
+  const values = { x: [0.5, -1], y: [2, 3], weight: [4, 5] };
+  const turned = Array.from((await on(host!, values)).get("host.0")!);
+  const whole = (await on(program, values)).get("result")!;
+  const parts = await on(rest, { ...values, "host.0": turned });
+  assertEquals(parts.get("result"), whole);
+});
+
+Deno.test("bf16 is refused on webgpu, f16 elsewhere, with where it is had", async () => {
+  const refused = async (...args: Parameters<typeof openDevice>) => {
+    const error = await assertRejects(() => openDevice(...args), UsageError);
+    return [error.message, ...error.hints].join("; ");
+  };
+  assertEquals(
+    await refused("webgpu", { dtype: "bf16" }),
+    'Cannot compute on "webgpu": found --dtype bf16, expected f32 or f16; ' +
+      "leave out --dtype, or pass --device cuda",
+  );
+  for (const name of ["cpu", "tfjs", "reference", "cuda"] as const) {
+    assertStringIncludes(await refused(name, { dtype: "f16" }), "pass --device webgpu");
+  }
+});

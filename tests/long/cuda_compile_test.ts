@@ -1,0 +1,160 @@
+/**
+ * Compiles every kernel for every architecture and checks what the compiler made of it.
+ *
+ * With NVRTC, of which the budget was made, else with nvcc; where there is neither, the one test is
+ * skipped. Needs no GPU and proves nothing about results. No kernel may spill, earn a performance
+ * note, or need more registers than `cuda_budget.json` allows.
+ *
+ *   PARSCALE_LONG_TESTS=1    all architectures instead of two
+ *   PARSCALE_CUDA_BUDGET=1   writes the budget instead of checking it, for all architectures
+ */
+import { assertEquals } from "@std/assert";
+import { parseCompileLog } from "../unit/runtime/cuda/compile_log.ts";
+import {
+  KERNEL_FILES,
+  KERNEL_HEADERS,
+  type KernelFile,
+  kernelSource,
+} from "../../core/runtime/cuda/kernel_sources.ts";
+import {
+  KERNELS,
+  runsOn,
+  type Specialisation,
+  specialisations,
+} from "../../core/runtime/cuda/kernel_table.ts";
+import { openLibrary } from "../../core/runtime/cuda/libraries.ts";
+import { compileOptions, type CompileTarget, Nvrtc } from "../../core/runtime/cuda/nvrtc.ts";
+import { NVRTC_SYMBOLS } from "../../core/runtime/cuda/symbols.ts";
+
+const BUDGET = new URL("cuda_budget.json", import.meta.url);
+const ALL = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
+const writing = Deno.env.get("PARSCALE_CUDA_BUDGET") === "1";
+const long = writing || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
+const architectures = long ? ALL : ["sm_80", "sm_90a"];
+
+/** Registers for each of `ALL`, by `file entry macros`; 0 where it is not compiled. */
+type Budget = Record<string, number[]>;
+
+/** Compiles some files and returns the compiler's log. */
+type Compile = (files: readonly KernelFile[], target: CompileTarget) => Promise<string>;
+
+function nvrtcCompiler(): Compile | undefined {
+  try {
+    const nvrtc = new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS).symbols);
+    return (files, target) =>
+      Promise.resolve(
+        files.map((file) => nvrtc.compile(kernelSource(file), target).log).join("\n"),
+      );
+  } catch {
+    return undefined; // not on this machine: the next rung of the ladder
+  }
+}
+
+async function nvccCompiler(folder: string): Promise<Compile | undefined> {
+  try {
+    await new Deno.Command("nvcc", { args: ["--version"], stdout: "null" }).output();
+  } catch {
+    return undefined;
+  }
+  for (const [name, text] of KERNEL_HEADERS) {
+    Deno.mkdirSync(`${folder}/${name.split("/")[0]}`, { recursive: true });
+    Deno.writeTextFileSync(`${folder}/${name}`, text);
+  }
+  return async (files, target) => {
+    const path = `${folder}/${crypto.randomUUID()}.cu`;
+    Deno.writeTextFileSync(path, oneProgram(files));
+    const macros = compileOptions(target).filter((option) => option.startsWith("-D"));
+    const args = [`-arch=${target.architecture}`, "-std=c++17", "-Xptxas", "-v", `-I${folder}`];
+    const { success, stderr } = await new Deno.Command("nvcc", {
+      args: ["-cubin", ...args, ...macros, "-o", `${path}.cubin`, path],
+    }).output();
+    const log = new TextDecoder().decode(stderr);
+    if (!success) {
+      throw new Error(`Cannot compile ${files.join()} for ${target.architecture}:\n${log}`);
+    }
+    return log;
+  };
+}
+
+/** Many files as one, since a process costs more than most kernels; helpers have equal names. */
+function oneProgram(files: readonly KernelFile[]): string {
+  const headers = [...KERNEL_HEADERS.keys()].map((name) => `#include "${name}"\n`);
+  const parts = files.map((file, i) => `namespace file${i} {\n${kernelSource(file).text}\n}\n`);
+  return [...headers, ...parts].join("");
+}
+
+/** Files that are compiled with the same macros. */
+function groups(): KernelFile[][] {
+  return [...Map.groupBy(KERNEL_FILES, (file) => JSON.stringify(specialisations(file))).values()];
+}
+
+/** Registers come in units of this; between NVRTC and nvcc a kernel differs by less. */
+const SLACK = 8;
+
+/** Compilations at a time; nvcc is a process each, NVRTC takes turns by itself. */
+const LANES = 2;
+
+async function compileAll(
+  compile: Compile,
+  visit: (files: readonly KernelFile[], target: CompileTarget, log: string) => void,
+): Promise<void> {
+  const work = groups().flatMap((files) =>
+    specialisations(files[0]!).flatMap((defines: Specialisation) =>
+      architectures.map((architecture) => ({
+        files: files.filter((file) => runsOn(file, architecture)),
+        target: { architecture, defines },
+      }))
+    )
+  ).filter(({ files }) => files.length > 0);
+  const lane = async () => {
+    for (let next = work.pop(); next; next = work.pop()) {
+      visit(next.files, next.target, await compile(next.files, next.target));
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+}
+
+const folder = await Deno.makeTempDir();
+const compile = nvrtcCompiler() ?? await nvccCompiler(folder);
+
+Deno.test({
+  name: compile
+    ? `kernels compile for ${architectures.join(", ")} without spills and within the budget`
+    : "kernels are not compiled: found neither NVRTC nor nvcc",
+  ignore: !compile,
+  async fn() {
+    const budget: Budget = writing ? {} : JSON.parse(Deno.readTextFileSync(BUDGET));
+    const faults: string[] = [];
+    await compileAll(compile!, (files, { architecture, defines }, log) => {
+      const { kernels, notes } = parseCompileLog(log);
+      const macros = Object.entries(defines).map(([name, value]) => `${name}=${value}`).join(" ");
+      const expected = KERNELS.filter(({ file }) => files.includes(file));
+      const found = kernels.map(({ name }) => name).toSorted();
+      assertEquals(found, expected.map(({ entry }) => entry).toSorted(), files.join());
+      faults.push(...notes);
+      for (const { name, registers, spills, stack } of kernels) {
+        const { file } = expected.find(({ entry }) => entry === name)!;
+        const key = `${file} ${name} ${macros}`;
+        const at = `${key} on ${architecture}`;
+        if (spills > 0 || stack > 0) faults.push(`${at}: ${spills} bytes spilled, stack ${stack}`);
+        const index = ALL.indexOf(architecture);
+        if (writing) (budget[key] ??= ALL.map(() => 0))[index] = registers;
+        const allowed = budget[key]?.[index] ?? 0;
+        if (registers > allowed + SLACK) {
+          faults.push(`${at}: ${registers} registers, budget ${allowed}`);
+        }
+      }
+    });
+    assertEquals(faults, []);
+    if (writing) Deno.writeTextFileSync(BUDGET, formatBudget(budget));
+  },
+});
+
+globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive: true }));
+
+/** One line per kernel, so that a change shows as one. */
+function formatBudget(budget: Budget): string {
+  const lines = Object.entries(budget).toSorted(([a], [b]) => a < b ? -1 : 1)
+    .map(([key, registers]) => `  ${JSON.stringify(key)}: [${registers.join(", ")}]`);
+  return `{\n${lines.join(",\n")}\n}\n`;
+}

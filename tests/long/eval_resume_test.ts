@@ -1,0 +1,225 @@
+/** Evaluations that are killed, spread over shards, or scored later give what a single run gives. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { comparable, DATA, EVAL, runEval, sortedLines } from "../cli/eval_testing.ts";
+import { assertRefused, jsonLines, parseLines } from "../cli/models.ts";
+import { parscale, runParscale, runShell, withScratch } from "../cli/run.ts";
+
+/** Choices that share contexts, and answers in free words, sampled. */
+const WORK = [
+  ...["--tasks", "arc_easy,mmlu,gsm8k,gsm8k_cot", "--limit", "8"],
+  ...["--max-tokens", "24", "--temperature", "0.7", "--n-samples", "2"],
+];
+
+/** Starts an evaluation and kills it once it has written some samples. */
+async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promise<number> {
+  const child = parscale([...EVAL, ...WORK, "--out", "killed"], {
+    cwd,
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  const path = `${cwd}/killed/samples.jsonl`;
+  const written = () => {
+    try {
+      return Deno.readTextFileSync(path).split("\n").length - 1;
+    } catch {
+      return 0;
+    }
+  };
+  const ended = child.status;
+  let running = true;
+  ended.then(() => running = false);
+  while (running && written() < lines) await new Promise((resolve) => setTimeout(resolve, 5));
+  if (running) child.kill(signal);
+  return (await ended).code;
+}
+
+Deno.test("kill -9 again and again: finished rows are not run twice, results are equal", async () => {
+  await withScratch(async (cwd) => {
+    await runEval([...WORK, "--out", "whole"], cwd);
+    for (const lines of [1, 9, 20, 33]) {
+      await killAfter(lines, cwd, "SIGKILL");
+      const path = `${cwd}/killed/samples.jsonl`;
+      // What a crash of the machine could leave.
+      if (lines === 20) await Deno.writeTextFile(path, '{"task":"gsm8k","doc', { append: true });
+    }
+    const before = parseLines(
+      Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`).replace(/[^\n]*$/, ""),
+    );
+    const { stderr } = await runEval([...WORK, "--out", "killed", "--resume"], cwd);
+    assertStringIncludes(stderr, `going on after ${before.length} samples in killed`);
+    const after = parseLines(Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`));
+    assertEquals(after.slice(0, before.length), before);
+    assertEquals(
+      sortedLines(`${cwd}/killed/samples.jsonl`),
+      sortedLines(`${cwd}/whole/samples.jsonl`),
+    );
+    assertEquals(comparable(`${cwd}/killed`), comparable(`${cwd}/whole`));
+  });
+});
+
+Deno.test("statistics add up over resumed runs, and a run with nothing to do keeps them", async () => {
+  await withScratch(async (cwd) => {
+    const stats = () =>
+      JSON.parse(Deno.readTextFileSync(`${cwd}/killed/results.json`)).results.stats;
+    const noted = () => [
+      ...new Map(
+        parseLines(Deno.readTextFileSync(`${cwd}/killed/stats.jsonl`)).map((row) => [
+          row.run,
+          row.seconds,
+        ]),
+      ).values(),
+    ];
+    await runEval([...WORK, "--out", "whole"], cwd);
+    const whole = JSON.parse(Deno.readTextFileSync(`${cwd}/whole/results.json`)).results.stats;
+    await killAfter(20, cwd, "SIGKILL");
+    const [first] = noted();
+    await runEval([...WORK, "--out", "killed"], cwd);
+    const { samples, seconds, new_tokens, peak_rss_bytes } = stats();
+    assertEquals([samples, new_tokens], [whole.samples, whole.new_tokens]);
+    assertEquals(noted().length, 2);
+    assert(seconds > first! && peak_rss_bytes > 1e7, `${seconds} after ${first}`);
+    await runEval([...WORK, "--out", "killed"], cwd);
+    const again = stats();
+    assertEquals([again.samples, again.new_tokens], [samples, new_tokens]);
+    assert(again.seconds >= seconds && again.seconds < seconds + 1, `${again.seconds}`);
+  });
+});
+
+Deno.test("SIGTERM: what is answered is kept, and the message says how to go on", async () => {
+  await withScratch(async (cwd) => {
+    const code = await killAfter(3, cwd, "SIGTERM");
+    assertEquals(code, 143);
+    await runEval([...WORK, "--out", "killed"], cwd);
+  });
+});
+
+Deno.test("shards merge into the single run", async () => {
+  await withScratch(async (cwd) => {
+    await runEval([...WORK, "--out", "whole"], cwd);
+    for (const part of [1, 2, 3]) {
+      await runEval([...WORK, "--shard", `${part}/3`, "--out", `part-${part}`], cwd);
+    }
+    const merge = (...parts: string[]) =>
+      runParscale(["eval", "merge", ...parts, "--out", "merged"], { cwd });
+    assertRefused(
+      await merge("part-1", "part-3"),
+      3,
+      "Cannot merge: found the shards 1/3, 3/3, expected 1/3 to 3/3, each once",
+    );
+    const merged = await merge("part-3", "part-1", "part-2");
+    assertEquals([merged.code, merged.stderr], [0, ""]);
+    const [one, other] = [comparable(`${cwd}/merged`), comparable(`${cwd}/whole`)];
+    assertEquals(one.scores, other.scores);
+    assertEquals(one.results, other.results);
+    const close = (name: string) =>
+      sortedLines(`${cwd}/${name}/samples.jsonl`).map(({ loglikelihood, ...rest }) => ({
+        ...rest,
+        loglikelihood: loglikelihood?.map((x: number) => x.toFixed(3)),
+      }));
+    assertEquals(close("merged"), close("whole"));
+  });
+});
+
+Deno.test("answers now, scores later: the file scores as the run did, also from stdin", async () => {
+  await withScratch(async (cwd) => {
+    await runEval([...WORK, "--out", "whole"], cwd);
+    await runEval([...WORK, "--out", "answers", "--predict-only"], cwd);
+    const data = ["--tasks", "arc_easy,mmlu,gsm8k,gsm8k_cot", "--limit", "8", "--data", DATA];
+    const path = "answers/samples.jsonl";
+    const scored = await runParscale(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
+    assertEquals([scored.code, scored.stderr], [0, ""]);
+    const { tasks } = JSON.parse(scored.stdout).results;
+    assertEquals(tasks, comparable(`${cwd}/whole`).results.tasks);
+    const piped = await runShell(
+      `cat ${path} | parscale eval --score - ${data.join(" ")} --json`,
+      { cwd },
+    );
+    assertEquals(JSON.parse(piped.stdout).results.tasks, tasks);
+  });
+});
+
+Deno.test("a folder of another evaluation is refused, and replaced only when told", async () => {
+  await withScratch(async (cwd) => {
+    const args = ["--tasks", "piqa", "--limit", "2", "--out", "run"];
+    await runEval(args, cwd);
+    const other = [...EVAL, ...args, "--shots", "1"];
+    const refused = await runParscale(other, { cwd });
+    assertEquals(refused.code, 2);
+    assertStringIncludes(
+      refused.stderr,
+      'Cannot go on in "run": found an evaluation with another shots, expected the same',
+    );
+    assertEquals((await runParscale([...other, "--overwrite"], { cwd })).code, 0);
+    await Deno.mkdir(`${cwd}/mine`);
+    await Deno.writeTextFile(`${cwd}/mine/notes`, "");
+    const occupied = await runParscale([...EVAL, ...args.slice(0, 4), "--out", "mine"], { cwd });
+    assertEquals(occupied.code, 2);
+    const none = await runParscale([...EVAL, ...args.slice(0, 4), "--out", "x", "--resume"], {
+      cwd,
+    });
+    assertEquals(none.code, 3);
+  });
+});
+
+const GSM8K = [
+  "eval",
+  "--tasks",
+  "gsm8k",
+  "--shots",
+  "0",
+  "--data",
+  DATA,
+  "--score",
+  "-",
+  "--json",
+];
+
+Deno.test("samples of other tools: generate's rows and the harness's", async () => {
+  const answers = ["#### 18", "so it is 3.", "#### 70,000"];
+  const layouts = [
+    answers.map((text, id) => ({ id, text, tokens: [1], finish_reason: "stop" })),
+    answers.flatMap((text, doc_id) =>
+      ["strict-match", "flexible-extract"].map((filter) => ({
+        doc_id,
+        doc: {},
+        target: "",
+        resps: [[text]],
+        filter,
+      }))
+    ),
+    answers.map((text, doc_id) => ({ task: "gsm8k", doc_id, text })),
+  ];
+  for (const rows of layouts) {
+    const { code, stdout, stderr } = await runParscale(GSM8K, { stdin: jsonLines(...rows) });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "gsm8k has no answers to 9 of 12 rows, row 3 first");
+    const [{ rows: count, metrics }] = JSON.parse(stdout).results.tasks;
+    const values = metrics.map(({ value }: { value: number }) => value);
+    assertEquals([count, values], [3, [2 / 3, 1]]);
+  }
+});
+
+Deno.test("sample files that do not fit are refused with their line", async () => {
+  const good = jsonLines({ task: "gsm8k", doc_id: 0, text: "#### 18" });
+  const cases: [string, string][] = [
+    [good + '{"task":"gsm8k","doc_id":1,"te', "Cannot read line 2 of stdin: found Unterminated"],
+    [good + good, 'Cannot read line 2 of stdin: found a second "gsm8k/0/0", expected it once'],
+    [jsonLines({ a: 1 }), 'Cannot read line 1 of stdin: found "a", expected "task", "doc_id"'],
+    [jsonLines({ task: "gsm8k", doc_id: 99, text: "" }), "Cannot score row 99 of gsm8k: found no"],
+    [
+      jsonLines({ task: "gsm8k", doc_id: 0, text: "", request: "0000000000000000" }),
+      "Cannot score row 0 of gsm8k: found an answer to another prompt",
+    ],
+    [jsonLines({ task: "piqa", doc_id: 0, text: "" }), "Cannot score stdin: found no samples of"],
+    [
+      jsonLines({ task: "gsm8k", doc_id: 0, loglikelihood: [-1, -2] }),
+      "Cannot score row 0 of gsm8k: found no text in its sample, expected an answer in words",
+    ],
+    [jsonLines({ id: 0, error: "too long" }), "Cannot read line 1 of stdin: found a failed row"],
+  ];
+  for (const [stdin, message] of cases) {
+    const { code, stdout, stderr } = await runParscale([...GSM8K.slice(0, -1), "-q"], { stdin });
+    assertEquals([code, stdout], [3, ""]);
+    assert(stderr.startsWith(`error: ${message}`), stderr);
+  }
+});

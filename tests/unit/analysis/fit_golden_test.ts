@@ -1,0 +1,169 @@
+/** Protects the scaling-law fit: optimum, answers, refits and the paper's printed numbers. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { DATA_SETS } from "../../../cli/fit/data_sets.ts";
+import { fitLaw, judge } from "../../../core/analysis/fit.ts";
+import {
+  equivalentParameters,
+  parametersForLoss,
+  predictLoss,
+  streamFactor,
+  streamsForLoss,
+  streamsForParameters,
+} from "../../../core/analysis/law.ts";
+import { parseObservations } from "../../../core/analysis/observations.ts";
+import {
+  bootstrap,
+  intervalOf,
+  jackknife,
+  PARAMETERS,
+} from "../../../core/analysis/uncertainty.ts";
+import { DataError } from "../../../core/base/errors.ts";
+
+const PATH = new URL("../../../fixtures/analysis/scaling-law.json", import.meta.url);
+const GOLDEN = JSON.parse(Deno.readTextFileSync(PATH)).datasets["stack-v2-python"];
+const { observations, laws } = DATA_SETS["stack-v2-python"];
+const FIT = fitLaw(observations, "log");
+
+function assertClose(found: number | undefined, expected: number, relative: number, where = "") {
+  const error = Math.abs(found! - expected);
+  assert(error <= relative * Math.abs(expected), `${where}: found ${found}, expected ${expected}`);
+}
+
+Deno.test("the built-in losses are the golden ones, with N from the shapes", () => {
+  const golden = GOLDEN.observations.map(
+    ({ N, P, loss }: Record<string, number>) => ({ n: N, p: P, loss }),
+  );
+  assertEquals(observations, golden);
+  assertEquals(parseObservations(JSON.stringify(GOLDEN), "golden"), golden);
+});
+
+Deno.test("the logarithmic law reaches the optimum from every start", () => {
+  const { optimum, optimum_tolerance: within, optimum_predictions } = GOLDEN.logarithmic;
+  const { law, huberLoss, r2, starts, startsConverged, secondBest } = FIT;
+  assertClose(law.E, optimum.E, within.parameters_relative, "E");
+  assertClose(law.A, optimum.A, within.parameters_relative, "A");
+  assertClose(law.alpha, optimum.alpha, within.parameters_relative, "alpha");
+  assertClose(law.stream, optimum.k, within.parameters_relative, "k");
+  assertClose(huberLoss, optimum.huber_loss, within.huber_loss_relative, "objective");
+  assert(Math.abs(r2 - optimum.r2) <= within.r2_absolute);
+  assertEquals([starts, startsConverged, secondBest], [300, 300, undefined]);
+  observations.forEach(({ n, p }, i) => {
+    const error = predictLoss(law, n, p) - optimum_predictions[i];
+    assert(Math.abs(error) <= within.predictions_absolute, `row ${i}`);
+  });
+});
+
+Deno.test("the theoretical law has the spec's numbers, from every start", () => {
+  const { law, huberLoss, r2, starts, startsConverged } = fitLaw(observations, "theoretical");
+  for (const name of PARAMETERS) assertClose(law[name], laws.theoretical[name], 2e-3, name);
+  assertEquals((huberLoss * 1e5).toFixed(3), "5.259");
+  assertEquals([r2.toFixed(4), starts, startsConverged], ["0.9959", 300, 300]);
+});
+
+Deno.test("the Pile: all starts of both laws, near what the paper prints, with its last digits", () => {
+  const pile = DATA_SETS.pile;
+  assertEquals(pile.observations.length, 24);
+  for (
+    const [kind, objective, r2] of [["log", "1.814", "0.9987"], [
+      "theoretical",
+      "4.545",
+      "0.9968",
+    ]] as const
+  ) {
+    const fit = fitLaw(pile.observations, kind);
+    for (const name of PARAMETERS) assertClose(fit.law[name], pile.laws[kind][name], 2e-3, name);
+    assertEquals([(fit.huberLoss * 1e5).toFixed(3), fit.r2.toFixed(4)], [objective, r2]);
+    assertEquals([fit.starts, fit.startsConverged], [300, 300]);
+    const printed = judge(pile.laws[kind], pile.observations);
+    assertEquals([(printed.huberLoss * 1e5).toFixed(3), printed.r2.toFixed(4)], [objective, r2]);
+  }
+});
+
+Deno.test("the printed parameters give every printed row, objective and R²", () => {
+  const { paper, paper_predictions } = GOLDEN.logarithmic;
+  assertEquals({ ...laws.log, k: laws.log.stream }, {
+    kind: "log",
+    E: paper.E,
+    A: paper.A,
+    alpha: paper.alpha,
+    k: paper.k,
+    stream: paper.k,
+  });
+  const predicted = observations.map(({ n, p }) => Number(predictLoss(laws.log, n, p).toFixed(4)));
+  assertEquals(predicted, paper_predictions);
+  const { huberLoss, r2 } = judge(laws.log, observations);
+  assertEquals([(huberLoss * 1e5).toFixed(3), r2.toFixed(4)], ["3.677", "0.9978"]);
+  const theoretical = judge(laws.theoretical, observations);
+  assertEquals((theoretical.huberLoss * 1e5).toFixed(3), "5.259");
+});
+
+Deno.test("every golden question", () => {
+  const { law } = FIT;
+  const queries = GOLDEN.queries_logarithmic as unknown as Record<string, number>[];
+  assertEquals(queries.length, 22);
+  for (const { query, N, P, loss, target_N, expected } of queries) {
+    const answers: Record<string, () => number | undefined> = {
+      loss: () => predictLoss(law, N!, P!),
+      equivalent_N: () => equivalentParameters(law, N!, P!),
+      N_for_loss: () => parametersForLoss(law, loss!, P!),
+      P_for_equivalent_N: () => streamsForParameters(law, N!, target_N!),
+      parameter_saving: () => 1 - 1 / streamFactor(law, P!),
+    };
+    assertClose(answers[String(query)]!()!, expected!, 1e-6, String(query));
+  }
+});
+
+Deno.test("what no number of parameters or streams reaches has no answer", () => {
+  const { law } = FIT;
+  assertEquals(parametersForLoss(law, law.E, 8), undefined);
+  assertEquals(streamsForLoss(law, 1e9, law.E / 2), undefined);
+  const { theoretical } = laws; // P streams are worth at most rho^(-1/alpha) times N
+  const most = theoretical.stream ** (-1 / theoretical.alpha);
+  assertEquals(streamsForParameters(theoretical, 1e9, 1.01e9 * most), undefined);
+  const P = streamsForParameters(theoretical, 1e9, 1.5e9)!;
+  assertClose(streamFactor(theoretical, P), 1.5, 1e-12);
+  assertClose(streamsForLoss(law, 1e9, predictLoss(law, 1e9, 5)), 5, 1e-9);
+  // The stream factor overflows here, the loss does not.
+  const flat = { ...theoretical, alpha: 1e-5 };
+  assert(predictLoss(flat, 1e9, 8) < flat.E + 1);
+});
+
+Deno.test("jackknife: every golden refit and the standard errors", () => {
+  const { rows, standard_error_E_A_alpha_k } = GOLDEN.uncertainty_logarithmic.jackknife;
+  const { fits, standardErrors, holdoutErrors } = jackknife(observations, FIT.law);
+  assertEquals([fits.length, holdoutErrors.length], [24, 24]);
+  fits.forEach(({ law, huberLoss }, i) => {
+    const found = [law.E, law.A / 1e9, law.alpha, law.stream, huberLoss];
+    found.forEach((value, column) => assertClose(value, rows[i][column], 1e-4, `row ${i}`));
+  });
+  PARAMETERS.forEach((name, i) =>
+    assertClose(standardErrors[name], standard_error_E_A_alpha_k[[0, 1, 2, 3][i]!], 1e-3, name)
+  );
+});
+
+Deno.test("bootstrap: intervals within what the golden file allows, the same for a seed", () => {
+  const { p2_5, p50, p97_5 } = GOLDEN.uncertainty_logarithmic.case_bootstrap;
+  const { laws: drawn, dropped } = bootstrap(observations, FIT.law, { resamples: 500, seed: 7 });
+  assertEquals(drawn.length + dropped, 500);
+  assert(dropped < 10);
+  PARAMETERS.forEach((name, i) => {
+    const width = p97_5[i] - p2_5[i];
+    const { low, median, high } = intervalOf(drawn, (law) => law[name])!;
+    assert(Math.abs(median - p50[i]) <= 0.1 * width, `median of ${name}`);
+    if (name === "A") return;
+    assert(Math.abs(low - p2_5[i]) <= 0.25 * width, `low end of ${name}`);
+    assert(Math.abs(high - p97_5[i]) <= 0.25 * width, `high end of ${name}`);
+  });
+  const options = { resamples: 20, seed: 7 };
+  assertEquals(bootstrap(observations, FIT.law, options).laws, drawn.slice(0, 20));
+  assert(bootstrap(observations, FIT.law, { ...options, seed: 8 }).laws[0]!.E !== drawn[0]!.E);
+});
+
+Deno.test("observations that determine nothing are refused", () => {
+  const fit = (rows: typeof observations, kind: "log" | "chinchilla" = "log") => () =>
+    void fitLaw(rows, kind);
+  assertThrows(fit(observations.slice(0, 4)), DataError, "found 4 observations");
+  assertThrows(fit(observations.slice(0, 6)), DataError, "found P = 1 only");
+  assertThrows(fit(observations.map((row) => ({ ...row, n: 1e9 }))), DataError, "found one N only");
+  assertClose(fitLaw(observations.slice(0, 6), "chinchilla").startsConverged, 75, 0);
+});

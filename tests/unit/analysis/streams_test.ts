@@ -1,0 +1,163 @@
+/**
+ * Statistics of stream weights and of the streams' residuals, on numbers whose answers are known.
+ */
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { Moments } from "../../../core/analysis/correlation.ts";
+import { diversityOf } from "../../../core/analysis/diversity.ts";
+import {
+  agreementOf,
+  describeStreams,
+  entropyOf,
+  type WeightedText,
+  winnerOf,
+} from "../../../core/analysis/streams.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+
+/** A text won by the named streams, each with weight 0.7 of the sum. */
+function wonBy(letters: string, P: number, tokens?: readonly number[]): WeightedText {
+  const rest = 0.3 / (P - 1);
+  const weights = [...letters].map((letter) =>
+    Array.from({ length: P }, (_, p) => p === letter.charCodeAt(0) - 65 ? 0.7 : rest)
+  );
+  return { tokens: tokens ?? weights.map((_, t) => t), weights };
+}
+
+Deno.test("the winner is the first of equals; entropy is in nats", () => {
+  assertEquals([winnerOf([0.2, 0.5, 0.3]), winnerOf([0.4, 0.4, 0.2])], [1, 0]);
+  assertAlmostEquals(entropyOf([0.25, 0.25, 0.25, 0.25]), Math.log(4), 1e-12);
+  assertEquals(entropyOf([0, 1, 0]), 0);
+  assertAlmostEquals(entropyOf([0.5, 0.5, 0]), Math.LN2, 1e-12);
+});
+
+Deno.test("shares, mean weights, entropy and runs of a text with four runs", () => {
+  const result = describeStreams([wonBy("AAABBAAC", 3)]);
+  assertEquals([result.tokens, result.shares], [8, [5 / 8, 2 / 8, 1 / 8]]);
+  const mean = (wins: number) => (wins * 0.7 + (8 - wins) * 0.15) / 8;
+  result.meanWeights.forEach((x, p) => assertAlmostEquals(x, mean([5, 2, 1][p]!), 1e-12));
+  const entropy = -0.7 * Math.log(0.7) - 0.3 * Math.log(0.15);
+  assertAlmostEquals(result.meanEntropy, entropy, 1e-12);
+  assertAlmostEquals(result.entropyShare, entropy / Math.log(3), 1e-12);
+  assertEquals(result.meanRunLength, 2);
+  const runs = 1 + 7 * (1 - (25 + 4 + 1) / 64);
+  assertAlmostEquals(result.chanceRunLength, 8 / runs, 1e-12);
+  assertAlmostEquals(result.locality, 2 / (8 / runs), 1e-12);
+});
+
+Deno.test("runs end with their text; a stream that always wins is no sign of locality", () => {
+  const [one, two] = [[wonBy("AAAA", 2)], [wonBy("AA", 2), wonBy("AA", 2)]].map(describeStreams);
+  assertEquals([one!.meanRunLength, one!.chanceRunLength, one!.locality], [4, 4, 1]);
+  assertEquals([two!.meanRunLength, two!.chanceRunLength, two!.locality], [2, 2, 1]);
+});
+
+Deno.test("independent winners have locality 1, and runs of three have their length", () => {
+  const random = new RandomStream(1, 7);
+  const drawn = Array.from({ length: 20_000 }, () => "ABCD"[random.integer(4)]!);
+  const independent = describeStreams([wonBy(drawn.join(""), 4)]);
+  assertAlmostEquals(independent.locality, 1, 0.02);
+  assertAlmostEquals(independent.chanceRunLength, 4 / 3, 0.01);
+  const repeated = drawn.slice(0, 3000).map((letter) => letter.repeat(3)).join("");
+  assertAlmostEquals(describeStreams([wonBy(repeated, 4)]).locality, 3, 0.1);
+});
+
+Deno.test("two streams correlate with −1, a constant one with nothing", () => {
+  const two = describeStreams([wonBy("ABBA", 2)]).correlations;
+  assertAlmostEquals(two[0]![1]!, -1, 1e-12);
+  assertAlmostEquals(two[0]![0]!, 1, 1e-12);
+  const weights = [[0.2, 0.5, 0.3], [0.2, 0.3, 0.5], [0.2, 0.1, 0.7]];
+  const { correlations } = describeStreams([{ tokens: [1, 2, 3], weights }]);
+  assertEquals([correlations[0], correlations[1]![0]], [
+    [undefined, undefined, undefined],
+    undefined,
+  ]);
+  assertAlmostEquals(correlations[1]![2]!, -1, 1e-12);
+});
+
+Deno.test("correlations survive weights that hardly vary, and sums subtract", () => {
+  const rows = [1, 2, 4, 7].map((x) => [0.5 + 1e-9 * x, 0.5 + 2e-9 * x, 0.5 - 1e-9 * x]);
+  const moments = new Moments(rows[0]!);
+  for (const row of rows) moments.add(row);
+  assertAlmostEquals(moments.correlation(0, 1)!, 1, 1e-4);
+  assertAlmostEquals(moments.correlation(2, 0)!, -1, 1e-4);
+  const last = new Moments(rows[0]!);
+  last.add(rows[3]!);
+  const rest = moments.with(last, -1);
+  assertEquals(rest.count, 3);
+  assertAlmostEquals(rest.mean(0), 0.5 + 7e-9 / 3, 1e-15);
+});
+
+Deno.test("agreement: overlap of shares, and winners of tokens that stand in two texts", () => {
+  assertEquals(agreementOf([wonBy("AB", 2)]), undefined);
+  const a = wonBy("AABB", 2, [1, 2, 3, 9]);
+  const b = wonBy("ABBB", 2, [1, 2, 3, 8]);
+  const result = agreementOf([a, b])!;
+  assertAlmostEquals(result.shareOverlap, 0.25 + 0.5, 1e-12);
+  assertEquals(result.tokenPairs, 3);
+  assertAlmostEquals(result.sameToken!, 2 / 3, 1e-12);
+  assertAlmostEquals(result.sameTokenByChance!, 0.5 * 0.25 + 0.5 * 0.75, 1e-12);
+  const apart = agreementOf([wonBy("A", 2, [1]), wonBy("B", 2, [2])])!;
+  assertEquals([apart.shareOverlap, apart.sameToken, apart.tokenPairs], [0, undefined, 0]);
+});
+
+Deno.test("agreement counts every pair of occurrences in different texts once", () => {
+  const texts = [wonBy("AAB", 2, [5, 5, 5]), wonBy("AB", 2, [5, 5]), wonBy("B", 2, [5])];
+  let pairs = 0, same = 0;
+  texts.forEach((a, i) =>
+    texts.slice(i + 1).forEach((b) =>
+      a.weights.forEach((x) =>
+        b.weights.forEach((y) => {
+          pairs++;
+          same += Number(winnerOf(x) === winnerOf(y));
+        })
+      )
+    )
+  );
+  const result = agreementOf(texts)!;
+  assertEquals([result.tokenPairs, result.sameToken], [pairs, same / pairs]);
+  // Shares of A are 2/3, 1/2 and 0.
+  const overlaps = [1 / 2 + 1 / 3, 1 / 3, 1 / 2];
+  assertAlmostEquals(result.shareOverlap, overlaps.reduce((a, b) => a + b) / 3, 1e-12);
+});
+
+Deno.test("diversity of equal, opposite and independent streams", () => {
+  const probabilities = [0.1, 0.4, 0.3, 0.8];
+  const predictions = (rows: number[][]) => [{
+    streams: rows.map((row) => row.map(Math.log)),
+    model: rows.map((row) => Math.log(row[0]!)),
+  }];
+  const equal = diversityOf(predictions(probabilities.map((p) => [p, p])))!;
+  assertAlmostEquals(equal.rho!, 1, 1e-12);
+  assertEquals([equal.tokens, equal.standardError], [4, undefined]);
+  assertAlmostEquals(equal.meanResiduals[0]!, 0.4 - 1, 1e-12);
+  const loss = -probabilities.reduce((sum, p) => sum + Math.log(p), 0) / 4;
+  for (const value of [...equal.streamLosses, equal.modelLoss, equal.meanMixtureLoss]) {
+    assertAlmostEquals(value, loss, 1e-12);
+  }
+  const opposite = diversityOf(predictions(probabilities.map((p) => [p, 1 - p])))!;
+  assertAlmostEquals(opposite.rho!, -1, 1e-12);
+  assertAlmostEquals(opposite.meanMixtureLoss, Math.LN2, 1e-12);
+  const random = new RandomStream(3, 1);
+  const draw = () => 0.05 + 0.9 * random.integer(1000) / 1000;
+  const rows = Array.from({ length: 8000 }, () => [draw(), draw(), draw()]);
+  const free = diversityOf(predictions(rows))!;
+  assert(Math.abs(free.rho!) < 0.02 && free.standardError! < 0.02);
+  assert(free.meanMixtureLoss < Math.min(...free.streamLosses));
+});
+
+Deno.test("diversity of known correlation: a common part of half the variance gives 0.5", () => {
+  const random = new RandomStream(9, 2);
+  const draw = () => random.integer(1000) / 4000;
+  const rows = Array.from({ length: 20_000 }, () => {
+    const common = draw();
+    return [0, 1, 2, 3].map(() => Math.log(0.25 + common + draw()));
+  });
+  const { rho, standardError, correlations } = diversityOf([{ streams: rows, model: [] }])!;
+  assertAlmostEquals(rho!, 0.5, 0.02);
+  assert(standardError! > 0 && standardError! < 0.02);
+  assertAlmostEquals(correlations[1]![3]!, 0.5, 0.03);
+});
+
+Deno.test("nothing predicted is no diversity; streams that never vary have no correlation", () => {
+  assertEquals(diversityOf([{ streams: [], model: [] }]), undefined);
+  const same = diversityOf([{ streams: [[-1, -2], [-1, -2]], model: [-1, -1] }])!;
+  assertEquals([same.rho, same.standardError], [undefined, undefined]);
+});

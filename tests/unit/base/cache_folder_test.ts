@@ -1,0 +1,26 @@
+/** Where caches lie, with and without a home. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { cacheFolder } from "../../../core/base/cache_folder.ts";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+
+const from = (env: Record<string, string>) => cacheFolder((name) => env[name]);
+
+Deno.test("a folder that is named, else the system's, else that of the home", () => {
+  assertEquals(from({ PARSCALE_CACHE: "/p", HOME: "/h" }), "/p");
+  assertEquals(from({ XDG_CACHE_HOME: "/x", HOME: "/h" }), "/x/parscale");
+  assertEquals(from({ HOME: "/h" }), "/h/.cache/parscale");
+});
+
+Deno.test({
+  name: "without a home the folder is private, and one that is not is refused",
+  ignore: Deno.uid() === null,
+  async fn() {
+    const temporary = await Deno.makeTempDir();
+    const folder = from({ TMPDIR: temporary });
+    assertEquals(folder, `${temporary}/parscale-${Deno.uid()}`);
+    assertEquals(Deno.statSync(folder).mode! & 0o777, 0o700);
+    Deno.chmodSync(folder, 0o777);
+    assertThrows(() => from({ TMPDIR: temporary }), EnvironmentError, "others can write");
+    await Deno.remove(temporary, { recursive: true });
+  },
+});

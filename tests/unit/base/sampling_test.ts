@@ -1,0 +1,165 @@
+/** Sampling against a naive version that sorts everything, its distribution, seeds and speed. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { NumericalError } from "../../../core/base/errors.ts";
+import { argmax, GREEDY, sample, type SamplingOptions } from "../../../core/base/sampling.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+
+/** A stream whose next draw is known. */
+function drawing(uniform: number): RandomStream {
+  const stream = new RandomStream(0);
+  stream.uniform = () => uniform;
+  return stream;
+}
+
+/** Probabilities by id after all filters: the definition, without a thought for speed. */
+function naiveProbabilities(logits: readonly number[], options: SamplingOptions): number[] {
+  const peak = Math.max(...logits);
+  let kept = logits
+    .map((logit, id) => ({ id, weight: Math.exp((logit - peak) / options.temperature), logit }))
+    .sort((a, b) => b.logit - a.logit || a.id - b.id);
+  if (options.topK > 0) kept = kept.slice(0, options.topK);
+  if (options.topP < 1) {
+    const total = kept.reduce((sum, { weight }) => sum + weight, 0);
+    let mass = 0;
+    const last = kept.findIndex(({ weight }) => (mass += weight) >= options.topP * total);
+    if (last >= 0) kept = kept.slice(0, last + 1);
+  }
+  kept = kept.filter(({ weight }) => weight >= options.minP);
+  const total = kept.reduce((sum, { weight }) => sum + weight, 0);
+  const probabilities = logits.map(() => 0);
+  for (const { id, weight } of kept) probabilities[id] = weight / total;
+  return probabilities;
+}
+
+/** Logits of many kinds: ordinary, flat, with ties, far apart, with impossible tokens. */
+function randomLogits(random: RandomStream, size: number): number[] {
+  const kind = random.integer(6);
+  return Array.from({ length: size }, (_, id) => {
+    const x = random.normal();
+    if (kind === 1) return 0;
+    if (kind === 2) return random.integer(4);
+    if (kind === 3) return x * 1e4;
+    if (kind === 4) return id > 0 && random.integer(3) === 0 ? -Infinity : x * 5;
+    if (kind === 5) return id === 0 ? 3e38 : x * -1e30;
+    return x * 3;
+  });
+}
+
+/** Ids that draws on a fine grid reach, with the share of the grid that each takes. */
+function observed(logits: readonly number[], options: SamplingOptions, steps: number): number[] {
+  const shares = logits.map(() => 0);
+  for (let i = 0; i < steps; i++) {
+    shares[sample(logits, options, drawing((i + 0.5) / steps))]! += 1 / steps;
+  }
+  return shares;
+}
+
+Deno.test("greedy takes the largest logit, the lowest id among equal ones", () => {
+  assertEquals(argmax([1, 3, 3, 2]), 1);
+  assertEquals(argmax([-Infinity, -Infinity]), 0);
+  assertEquals(argmax([-0, 0]), 0);
+  const random = new RandomStream(0);
+  assertEquals(sample([5, 9, 9], GREEDY, random), 1);
+  assertEquals(random.position, 0, "greedy draws nothing");
+});
+
+Deno.test("a logit that is NaN is a numerical error, wherever it stands", () => {
+  for (const at of [0, 1, 2]) {
+    const logits = [3, 2, 1];
+    logits[at] = NaN;
+    for (const options of [GREEDY, { ...GREEDY, temperature: 1, topK: 2 }]) {
+      const error = assertThrows(() => sample(logits, options, drawing(0.5)), NumericalError);
+      assertEquals(
+        error.message,
+        `Cannot choose a token: found NaN as the logit of token ${at}, expected finite numbers`,
+      );
+    }
+  }
+});
+
+Deno.test("600 random cases agree with the naive version", () => {
+  const random = new RandomStream(3, "sampling");
+  const pick = <T>(values: readonly T[]) => values[random.integer(values.length)]!;
+  const steps = 400;
+  for (let round = 0; round < 600; round++) {
+    const logits = randomLogits(random, pick([1, 2, 5, 40]));
+    const options = {
+      temperature: pick([0.01, 0.7, 1, 3, 100]),
+      topK: pick([0, 0, 1, 3, 39, 1000]),
+      topP: pick([1, 1, 1e-9, 0.3, 0.9, 0.999999]),
+      minP: pick([0, 0, 0.05, 0.5, 1]),
+    };
+    const expected = naiveProbabilities(logits, options);
+    const actual = observed(logits, options, steps);
+    const about = JSON.stringify({ round, options, logits });
+    actual.forEach((share, id) => {
+      assert(share === 0 || expected[id]! > 0, `id ${id} must not be drawn: ${about}`);
+      // A token's share of the grid differs from its probability by a step at either end.
+      assert(Math.abs(share - expected[id]!) <= 2 / steps, `share of id ${id}: ${about}`);
+    });
+  }
+});
+
+Deno.test("the extreme draws stay inside the filters", () => {
+  const options = { temperature: 1, topK: 3, topP: 0.99, minP: 0.01 };
+  const logits = [0, 4, 3, 2, -1];
+  assertEquals(sample(logits, options, drawing(2 ** -53)), 1);
+  assertEquals(sample(logits, options, drawing(1 - 2 ** -53)), 3);
+});
+
+Deno.test("draws follow the distribution (chi-square), and a seed repeats them", () => {
+  const logits = Array.from({ length: 12 }, (_, id) => Math.sin(id * 7) * 2);
+  for (
+    const options of [{ temperature: 0.8, topK: 0, topP: 1, minP: 0 }, {
+      temperature: 1.3,
+      topK: 10,
+      topP: 0.95,
+      minP: 0.02,
+    }]
+  ) {
+    const probabilities = naiveProbabilities(logits, options);
+    const draw = (seed: number) => {
+      const random = new RandomStream(seed);
+      return Array.from({ length: 20_000 }, () => sample(logits, options, random));
+    };
+    const ids = draw(1);
+    const counts = logits.map(() => 0);
+    for (const id of ids) counts[id]!++;
+    let statistic = 0;
+    let freedom = -1;
+    probabilities.forEach((probability, id) => {
+      if (probability === 0) return assertEquals(counts[id], 0);
+      const expected = probability * ids.length;
+      statistic += (counts[id]! - expected) ** 2 / expected;
+      freedom++;
+    });
+    // Mean and standard deviation of the statistic are known; four of them is one in ten thousand.
+    assert(statistic < freedom + 4 * Math.sqrt(2 * freedom), `${statistic} for ${freedom}`);
+    assertEquals(draw(1), ids);
+    assert(draw(2).join() !== ids.join());
+  }
+});
+
+Deno.test("a vocabulary of 150 000 is not sorted as a whole", () => {
+  const random = new RandomStream(5);
+  const shapes = {
+    "a few likely tokens": Float32Array.from({ length: 150_000 }, () => random.normal() * 4),
+    "flat": Float32Array.from({ length: 150_000 }, () => random.normal()),
+  };
+  for (const [shape, logits] of Object.entries(shapes)) {
+    const sortMs = fastest(() => Array.from(logits.keys()).sort((a, b) => logits[b]! - logits[a]!));
+    for (const filter of [{ topK: 50 }, { topP: 0.3 }, { minP: 0.05 }, { topK: 50, topP: 0.9 }]) {
+      const options = { ...GREEDY, temperature: 1, ...filter };
+      const ms = fastest(() => sample(logits, options, drawing(0.5)));
+      assert(ms < sortMs / 2, `${shape}, ${JSON.stringify(filter)}: ${ms} ms, sort ${sortMs} ms`);
+    }
+  }
+});
+
+function fastest(work: () => void): number {
+  return Math.min(...Array.from({ length: 3 }, () => {
+    const start = performance.now();
+    work();
+    return performance.now() - start;
+  }));
+}

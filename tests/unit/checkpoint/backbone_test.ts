@@ -1,0 +1,91 @@
+/** Protects the backbone's hash: what enters it, the worker for large models, adapters' records. */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  backboneHash,
+  backboneTensors,
+  checkAdapterBackbone,
+  hashTensors,
+} from "../../../core/checkpoint/backbone.ts";
+import { convert } from "../../../core/checkpoint/convert.ts";
+import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import {
+  copyModel,
+  makeLargeModel,
+  MODELS,
+  readRaw,
+  userError,
+  withScratch,
+  writeRaw,
+} from "./testing.ts";
+
+const LARGE = 80 << 20;
+
+Deno.test("a worker hashes a large model as one thread would, and its errors are ours", () =>
+  withScratch(async (folder) => {
+    makeLargeModel(`${folder}/large`, LARGE);
+    const checkpoint = await openCheckpoint(`${folder}/large`);
+    assertEquals(await backboneHash(checkpoint), await hashTensors(backboneTensors(checkpoint)));
+
+    const abort = new AbortController();
+    const aborted = backboneHash(checkpoint, { signal: abort.signal });
+    abort.abort();
+    await assertRejects(() => aborted, DOMException);
+    await assertRejects(() => backboneHash(checkpoint, { signal: abort.signal }), DOMException);
+
+    Deno.truncateSync(`${folder}/large/model.safetensors`, LARGE / 2);
+    const error = await userError(() => backboneHash(checkpoint));
+    assertEquals(error.kind, "data");
+    assertStringIncludes(error.message, "found its end at byte");
+    assertEquals(error.hints.length, 1);
+    Deno.removeSync(`${folder}/large/model.safetensors`);
+    assertEquals((await userError(() => backboneHash(checkpoint))).kind, "data");
+  }));
+
+Deno.test("a large conversion that fails leaves nothing, whichever thread saw it first", () =>
+  withScratch(async (folder) => {
+    const model = `${folder}/large`, out = `${folder}/out`;
+    makeLargeModel(model, LARGE);
+    const plan = await planConversion({ model, out, streams: 2 });
+    const weights = `${model}/model.safetensors`;
+    {
+      using file = Deno.openSync(weights, { write: true });
+      file.seekSync(plan.source.tensors.get("model.norm.weight")!.offset, Deno.SeekMode.Start);
+      file.writeSync(new Uint8Array(4).fill(0xff));
+    }
+    assertEquals((await userError(() => convert(plan))).kind, "numerical");
+    Deno.truncateSync(weights, LARGE / 2);
+    assertEquals((await userError(() => convert(plan))).kind, "data");
+    assertEquals([...Deno.readDirSync(folder)].map(({ name }) => name), ["large"]);
+  }));
+
+Deno.test("an adapter knows its backbone; it is only compared on request", () =>
+  withScratch(async (folder) => {
+    const adapter = `${folder}/adapter`, other = `${folder}/other`;
+    const model = `${MODELS}/qwen2-p1-tied-f32`;
+    await convert(
+      await planConversion({ model, out: adapter, streams: 2, introducedOnly: true }),
+    );
+    await checkAdapterBackbone(await openCheckpoint(model));
+    await checkAdapterBackbone(await openCheckpoint(model, { adapter }));
+
+    copyModel("qwen2-p1-tied-f32", other);
+    const { header, data } = readRaw(`${other}/model.safetensors`);
+    data[header["model.norm.weight"].data_offsets[0]]! ^= 1;
+    writeRaw(`${other}/model.safetensors`, header, data);
+    const checkpoint = await openCheckpoint(other, { adapter });
+    const error = await userError(() => checkAdapterBackbone(checkpoint));
+    assertEquals(error.kind, "data");
+    assertStringIncludes(error.message, await backboneHash(checkpoint));
+
+    const config = JSON.parse(Deno.readTextFileSync(`${adapter}/config.json`));
+    const write = (value: unknown) =>
+      Deno.writeTextFileSync(
+        `${adapter}/config.json`,
+        JSON.stringify({ ...config, parscale_backbone_sha256: value }),
+      );
+    write(undefined); // written before the record was introduced
+    await checkAdapterBackbone(await openCheckpoint(other, { adapter }));
+    write("abc");
+    assertEquals((await userError(() => openCheckpoint(other, { adapter }))).kind, "data");
+  }));

@@ -1,0 +1,76 @@
+/** What hidden folders become after a kill, and that a checkpoint loses its name before its files. */
+import { assertEquals } from "@std/assert";
+import { clearLeftovers, holdFolder } from "../../../core/checkpoint/leftovers.ts";
+import { RunFolder } from "../../../core/train/run_folder.ts";
+import { withScratch } from "../../cli/run.ts";
+
+/** A process id that no process has: larger than any system gives. */
+const DEAD = 2 ** 30 - 1;
+
+const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
+
+function makeFolder(path: string, ...files: string[]): void {
+  Deno.mkdirSync(path, { recursive: true });
+  for (const file of files) Deno.writeTextFileSync(`${path}/${file}`, "{}");
+}
+
+/** Calls `body` as if the process were killed at its first deletion. */
+async function killedAtRemoval(body: () => Promise<unknown>): Promise<void> {
+  const remove = Deno.remove;
+  Deno.remove = async (path) => {
+    await Deno.lstat(path);
+    throw new Error(`killed before ${path} is removed`);
+  };
+  try {
+    await body().catch(() => {});
+  } finally {
+    Deno.remove = remove;
+  }
+}
+
+Deno.test("a checkpoint that is pruned when the process dies is complete or absent", () =>
+  withScratch(async (folder) => {
+    const path = `${folder}/run`, files = ["config.json", "model.safetensors"];
+    makeFolder(path, "config.json");
+    {
+      using run = await RunFolder.open(path);
+      for (const step of [1, 2]) {
+        await run.saveCheckpoint(step, (target) => Promise.resolve(makeFolder(target, ...files)));
+      }
+      await killedAtRemoval(() => run.keepNewest(1, 2));
+      assertEquals(names(path).filter((name) => name.startsWith("checkpoint")), [
+        "checkpoint-000002",
+      ]);
+    }
+    using _ = await RunFolder.open(path);
+    assertEquals(names(path), [".lock", "checkpoint-000002", "config.json", "last"]);
+    assertEquals(names(`${path}/checkpoint-000002`), files);
+  }));
+
+Deno.test("leftovers of dead processes go, those of live ones and of others stay", () =>
+  withScratch(async (folder) => {
+    const gone = [`.a.partial-${DEAD}`, `.a.removed-${DEAD}`];
+    const live = `.b.partial-${Deno.ppid}`, held = `.c.partial-${DEAD}`;
+    const foreign = `.d.partial-${DEAD}`, file = `.e.partial-${DEAD}`;
+    for (const name of [...gone, live, held]) makeFolder(`${folder}/${name}`, "config.json");
+    makeFolder(`${folder}/${foreign}`, "thesis.tex");
+    Deno.writeTextFileSync(`${folder}/${file}`, "");
+    const hold = await holdFolder(`${folder}/${held}`);
+    await clearLeftovers(folder);
+    hold?.close();
+    assertEquals(names(folder), [live, held, foreign, file].sort());
+    await clearLeftovers(folder);
+    assertEquals(names(folder), [live, foreign, file].sort());
+  }));
+
+Deno.test("a folder whose replacement never came gets its name back", () =>
+  withScratch(async (folder) => {
+    makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json", "model.safetensors");
+    makeFolder(`${folder}/.out.partial-${DEAD}`, "config.json");
+    await clearLeftovers(folder);
+    assertEquals(names(folder), ["out"]);
+    assertEquals(names(`${folder}/out`), ["config.json", "model.safetensors"]);
+    makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json");
+    await clearLeftovers(folder);
+    assertEquals(names(folder), ["out"], "the new folder has the name");
+  }));

@@ -1,0 +1,296 @@
+/** Protects opening: the small models, what is refused, and how it is worded. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { checkFinite, readTensor } from "../../../core/checkpoint/read.ts";
+import { writeWeights } from "../../../core/checkpoint/write.ts";
+import { findNonFinite, narrow, widen } from "../../../core/base/dtype.ts";
+import { resolveModel } from "../../../core/checkpoint/hub.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import { countParameters, parameterSpecs } from "../../../core/model/parameters.ts";
+import {
+  copyModel,
+  MODEL_NAMES,
+  MODELS,
+  readRaw,
+  userError,
+  withScratch,
+  writeRaw,
+} from "./testing.ts";
+
+const opened = (folder: string, options = {}) => userError(() => openCheckpoint(folder, options));
+
+Deno.test("every small model opens with the tensors its config calls for", async () => {
+  assertEquals(MODEL_NAMES.length, 7);
+  for (const name of MODEL_NAMES) {
+    const checkpoint = await openCheckpoint(`${MODELS}/${name}`);
+    const { config, tensors, extraTensors } = checkpoint;
+    assertEquals([...tensors.keys()], parameterSpecs(config).map((spec) => spec.name));
+    assertEquals(extraTensors, []);
+    assertEquals(config.streams, Number(/-p(\d)-/.exec(name)![1]));
+    assertEquals(config.dtype, name.endsWith("bf16") ? "bf16" : "f32");
+    assertEquals(config.tieWordEmbeddings, name.includes("-tied-"));
+    assertEquals(config.eosTokenIds, [490]);
+    await checkFinite(checkpoint);
+    const norm = await readTensor(tensors.get("model.norm.weight")!);
+    assertEquals(norm.length, config.hiddenSize);
+    assert(norm.every((value) => Math.abs(value - 1) < 1));
+  }
+});
+
+Deno.test("parameter counts equal the 24 rows of the paper", () => {
+  const sizes = [[896, 4864], [1024, 5504], [1280, 6912], [1536, 8320], [2048, 11008], [
+    2560,
+    13824,
+  ]] as const;
+  // Backbone; then for 1, 2, 4, 8 streams the count without embeddings.
+  const expected = [
+    [535813376, 538195842, 540577412, 545340552],
+    [693753856, 696738818, 699722756, 705690632],
+    [1088376320, 1092762882, 1097148164, 1105918728],
+    [1571472384, 1577522690, 1583571460, 1595669000],
+    [2774773760, 2784937986, 2795100164, 2815424520],
+    [4353203200, 4368529922, 4383854084, 4414502408],
+  ];
+  for (const [i, [hidden_size, intermediate_size]] of sizes.entries()) {
+    for (const [j, parscale_n] of [1, 2, 4, 8].entries()) {
+      const config = parseConfig({
+        model_type: "qwen2_parscale",
+        hidden_size,
+        intermediate_size,
+        num_hidden_layers: 36,
+        num_attention_heads: 16,
+        num_key_value_heads: 2,
+        tie_word_embeddings: true,
+        parscale_n,
+      }, "config.json");
+      const { total, embedding } = countParameters(config);
+      assertEquals(total - embedding, expected[i]![j]);
+      assertEquals(embedding, 151936 * hidden_size);
+    }
+  }
+});
+
+Deno.test("a missing config field has the default of the official class", () => {
+  const config = parseConfig({ model_type: "qwen2_parscale" }, "config.json");
+  assertEquals(config, {
+    family: "qwen2",
+    vocabSize: 151936,
+    hiddenSize: 4096,
+    intermediateSize: 22016,
+    numHiddenLayers: 32,
+    numAttentionHeads: 32,
+    numKeyValueHeads: 32,
+    headDim: 128,
+    rmsNormEps: 1e-6,
+    ropeTheta: 10000,
+    maxPositionEmbeddings: 32768,
+    tieWordEmbeddings: false,
+    attentionBias: true,
+    outputBias: false,
+    dtype: "f32",
+    eosTokenIds: [],
+    streams: 1,
+    prefix: false,
+    loraRank: 0,
+    bitfit: false,
+    prefixTokens: 48,
+    smoothing: 0.01,
+    aggregator: "dynamic",
+  });
+});
+
+Deno.test("newer spellings of config fields are read", () => {
+  const parse = (fields: Record<string, unknown>) =>
+    parseConfig({ model_type: "qwen3", ...fields }, "config.json");
+  const rope_parameters = { rope_theta: 1e6, rope_type: "default" };
+  assertEquals(parse({ rope_parameters }).ropeTheta, 1e6);
+  assertEquals(parse({ dtype: "bfloat16" }).dtype, "bf16");
+  assertEquals(parse({ rope_scaling: { type: "default" } }).ropeTheta, 10000);
+  assertEquals(parse({ num_key_value_heads: null }).numKeyValueHeads, 32);
+  assertEquals(parse({ attention_bias: true }).outputBias, true);
+  assertEquals(parse({ eos_token_id: [1, 2] }).eosTokenIds, [1, 2]);
+});
+
+Deno.test("without head_dim Qwen3 means 128 and Qwen2 divides the width by the heads", () => {
+  const headDim = (model_type: string, head_dim?: number | null) =>
+    parseConfig({
+      model_type,
+      hidden_size: 1024,
+      num_attention_heads: 16,
+      num_key_value_heads: 8,
+      head_dim,
+    }, "")
+      .headDim;
+  assertEquals([headDim("qwen2"), headDim("qwen2", null), headDim("qwen2", 32)], [64, 64, 32]);
+  assertEquals([headDim("qwen3"), headDim("qwen3", null), headDim("qwen3", 32)], [128, 128, 32]);
+  assertEquals(headDim("qwen3_parscale"), 128);
+});
+
+Deno.test("config values that would be computed wrongly are refused by name", async () => {
+  const cases: [Record<string, unknown>, string][] = [
+    [{ use_sliding_window: true }, "use_sliding_window"],
+    [{ layer_types: ["full_attention", "sliding_attention"] }, "layer_types"],
+    [{ model_type: "qwen3_moe" }, "model_type"],
+    [{ model_type: "llama" }, "model_type"],
+    [{ model_type: "toString" }, "model_type"],
+    [{ num_experts: 8 }, "num_experts"],
+    [{ rope_scaling: { rope_type: "yarn", factor: 4 } }, "rope_scaling"],
+    [{ rope_parameters: { rope_type: "linear", rope_theta: 1e4 } }, "rope_parameters"],
+    [{ rope_parameters: { full_attention: {} } }, "rope_parameters"],
+    [{ hidden_act: "gelu" }, "hidden_act"],
+    [{ hidden_size: "64" }, "hidden_size"],
+    [{ num_key_value_heads: 3 }, "num_key_value_heads"],
+    [{ head_dim: 15 }, "head_dim"],
+    [{ hidden_size: 66 }, "hidden_size"],
+    [{ rope_theta: -1 }, "rope_theta"],
+    [{ tie_word_embeddings: "yes" }, "tie_word_embeddings"],
+    [{ torch_dtype: "float8" }, "torch_dtype"],
+    [{ num_hidden_layers: 1e9 }, "num_hidden_layers"],
+    [{ parscale_n: 4 }, "parscale_n"],
+    [{ parscale_attn_smooth: 2 }, "parscale_attn_smooth"],
+    [{ quantization_config: {} }, "quantization_config"],
+    [{ eos_token_id: "end" }, "eos_token_id"],
+  ];
+  for (const [fields, key] of cases) {
+    const json = { model_type: "qwen2", hidden_size: 64, num_attention_heads: 4, ...fields };
+    const kv = "num_key_value_heads" in fields ? {} : { num_key_value_heads: 2 };
+    const error = await userError(() => parseConfig({ ...json, ...kv }, "config.json"));
+    assertEquals(error.kind, "data");
+    assertStringIncludes(error.message, key);
+  }
+});
+
+Deno.test("contradictions between config and tensors are refused", async () => {
+  const cases: [string, Record<string, unknown>, string][] = [
+    ["qwen2-p2-tied-f32", { parscale_n: 4 }, "expected [4,2,8,16]"],
+    ["qwen2-p2-tied-f32", { parscale_n: 1 }, "aggregate_layer"],
+    ["qwen2-p2-tied-f32", { parscale_n_tokens: 48 }, "prefix_k"],
+    ["qwen2-p1-tied-f32", { num_hidden_layers: 1 }, "model.layers.1."],
+    ["qwen2-p1-tied-f32", { num_hidden_layers: 3 }, "model.layers.2."],
+    ["qwen2-p1-tied-f32", { tie_word_embeddings: false }, "lm_head.weight"],
+    ["qwen2-p1-tied-f32", { vocab_size: 500 }, "model.embed_tokens.weight"],
+    ["qwen2-p1-tied-f32", { model_type: "qwen3" }, "bias"],
+    ["qwen3-p1-tied-f32", { model_type: "qwen2" }, "q_norm"],
+  ];
+  for (const [name, changes, words] of cases) {
+    await withScratch(async (folder) => {
+      copyModel(name, `${folder}/m`, changes);
+      const error = await opened(`${folder}/m`);
+      assertEquals(error.kind, "data");
+      assertStringIncludes(error.message, words);
+    });
+  }
+});
+
+Deno.test("things that are no checkpoint folder are named as such", () =>
+  withScratch(async (folder) => {
+    const fixture = `${MODELS}/qwen2-p1-tied-f32`;
+    assertStringIncludes((await opened(`${fixture}/config.json`)).message, "found a file");
+    assertStringIncludes((await opened(`${folder}/none`)).message, "found nothing");
+    assertStringIncludes((await opened(folder)).message, "config.json");
+    Deno.copyFileSync(`${fixture}/config.json`, `${folder}/config.json`);
+    const error = await opened(folder);
+    assertStringIncludes(error.message, "found no weights");
+    assertEquals(error.hints.length, 1);
+  }));
+
+Deno.test("a stored output matrix is ignored when the tables are tied", () =>
+  withScratch(async (folder) => {
+    copyModel("qwen2-p1-untied-bf16", folder, { tie_word_embeddings: true });
+    const { tensors, extraTensors } = await openCheckpoint(folder);
+    assertEquals(extraTensors, ["lm_head.weight"]);
+    assert(!tensors.has("lm_head.weight"));
+  }));
+
+Deno.test("shards are followed, and what is missing is named", () =>
+  withScratch(async (folder) => {
+    const fixture = await openCheckpoint(`${MODELS}/qwen2-p4-untied-f32`);
+    copyModel("qwen2-p4-untied-f32", folder);
+    Deno.removeSync(`${folder}/model.safetensors`);
+    const tensors = [...fixture.tensors.values()].map((t) => ({ ...t, source: t }));
+    const files = await writeWeights(folder, tensors, { maxShardBytes: 200_000 });
+    assert(files.includes("model-00001-of-00004.safetensors"), files.join());
+
+    const sharded = await openCheckpoint(folder);
+    for (const [name, tensor] of fixture.tensors) {
+      assertEquals(await readTensor(sharded.tensors.get(name)!), await readTensor(tensor));
+    }
+    const indexPath = `${folder}/model.safetensors.index.json`;
+    const index = JSON.parse(Deno.readTextFileSync(indexPath));
+    const bytes = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
+    assertEquals(index.metadata.total_size, bytes);
+
+    delete index.weight_map["model.norm.weight"]; // unlisted but stored: accepted
+    Deno.writeTextFileSync(indexPath, JSON.stringify(index));
+    await openCheckpoint(folder);
+    index.weight_map["model.ghost"] = "model-00001-of-00004.safetensors";
+    Deno.writeTextFileSync(indexPath, JSON.stringify(index));
+    assertStringIncludes((await opened(folder)).message, "model.ghost");
+    index.weight_map["model.ghost"] = "../secret.safetensors";
+    Deno.writeTextFileSync(indexPath, JSON.stringify(index));
+    assertStringIncludes((await opened(folder)).message, "../secret");
+    Deno.removeSync(`${folder}/model-00002-of-00004.safetensors`);
+    delete index.weight_map["model.ghost"];
+    Deno.writeTextFileSync(indexPath, JSON.stringify(index));
+    const error = await opened(folder);
+    assertStringIncludes(error.message, "found 3 of 4 shards");
+    assertStringIncludes(error.hints[0]!, "model-00002-of-00004.safetensors");
+  }));
+
+Deno.test("symbolic links, as in a hub cache, resolve to the real file", () =>
+  withScratch(async (folder) => {
+    copyModel("qwen2-p1-tied-f32", `${folder}/snapshots/main`);
+    Deno.mkdirSync(`${folder}/blobs`);
+    const link = `${folder}/snapshots/main/model.safetensors`;
+    Deno.renameSync(link, `${folder}/blobs/abc`);
+    Deno.symlinkSync("../../blobs/abc", link);
+    const { tensors } = await openCheckpoint(`${folder}/snapshots/main`);
+    const [tensor] = tensors.values();
+    assertEquals(tensor!.path, Deno.realPathSync(`${folder}/blobs/abc`));
+    await readTensor(tensor!);
+    Deno.removeSync(`${folder}/blobs/abc`);
+    assertEquals((await opened(`${folder}/snapshots/main`)).kind, "data");
+  }));
+
+Deno.test("the first weight that is not finite is named with its index", () =>
+  withScratch(async (folder) => {
+    copyModel("qwen2-p1-tied-f32", folder);
+    const path = `${folder}/model.safetensors`;
+    const { header, data } = readRaw(path);
+    const begin = header["model.norm.weight"].data_offsets[0];
+    new DataView(data.buffer, data.byteOffset).setFloat32(begin + 4 * 7, NaN, true);
+    writeRaw(path, header, data);
+    const error = await userError(async () => checkFinite(await openCheckpoint(folder)));
+    assertEquals(error.kind, "numerical");
+    assertStringIncludes(error.message, '"model.norm.weight"');
+    assertStringIncludes(error.message, "found NaN at index 7 ");
+  }));
+
+Deno.test("element types widen exactly and narrow to nearest, ties to even", () => {
+  const values = new Float32Array([0, -0, 1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, 65504, 3e38, -2.5]);
+  const bf16 = [0, -0, 1, 1, 1 + 2 ** -6, 65536, 3.0040553e38, -2.5];
+  assertEquals([...widen(narrow(values, "bf16"), "bf16")], bf16.map(Math.fround));
+  assertEquals(widen(narrow(values, "f16"), "f16")[5], 65504);
+  assertEquals(widen(narrow(values, "f32"), "f32"), values);
+  for (const type of ["f32", "bf16", "f16"] as const) {
+    for (const bad of [NaN, Infinity, -Infinity]) {
+      for (const at of [0, 4, 6]) {
+        const some = new Float32Array(7).map((_, i) => i === at ? bad : 1000 * i);
+        assertEquals(findNonFinite(narrow(some, type), type), at);
+      }
+    }
+    assertEquals(findNonFinite(narrow(new Float32Array([-60000, 1e-8, 3]), type), type), -1);
+  }
+});
+
+Deno.test("a model is a path first and a hub repository second", async () => {
+  const fail = () => Promise.reject(new Error("not to be called"));
+  assertEquals(await resolveModel(MODELS, fail), MODELS);
+  assertEquals(await resolveModel("org/name", () => Promise.resolve("/cache")), "/cache");
+  assert(await userError(() => resolveModel("./no/such/path", fail)) instanceof DataError);
+  const gone = () => Promise.reject(Object.assign(new Error(), { statusCode: 404 }));
+  assertEquals((await userError(() => resolveModel("org/none", gone))).kind, "data");
+  const error = await userError(() => resolveModel("org/none", fail));
+  assertEquals(error.kind, "environment");
+});

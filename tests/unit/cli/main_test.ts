@@ -1,0 +1,216 @@
+/** The frame around a command: dispatch, exit codes, error texts, dry run, help, interruption. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  DataError,
+  EnvironmentError,
+  NumericalError,
+  ParscaleError,
+  UsageError,
+} from "../../../core/base/errors.ts";
+import { defineCommand } from "../../../cli/commands/define.ts";
+import { Interrupted } from "../../../cli/output/errors.ts";
+import { openReport } from "../../../cli/output/report.ts";
+import { main } from "../../../cli/main.ts";
+import { captureIo, type CaptureOptions } from "./capture_io.ts";
+
+const failures: Record<string, () => unknown> = {
+  usage: () => new UsageError("Cannot use it", { hints: ["use another"] }),
+  data: () =>
+    new DataError('Cannot open checkpoint "m"', {
+      cause: new Error("inner", { cause: new Error("innermost") }),
+    }),
+  environment: () => new EnvironmentError("Cannot find a device"),
+  numerical: () => new NumericalError("Cannot go on: found NaN"),
+  defect: () => new TypeError("x is\n undefined"),
+  text: () => "just text",
+  permission: () => new Deno.errors.NotCapable('Requires read access to "x", run again with -R'),
+  memory: () => new RangeError("Array buffer allocation failed"),
+  interrupted: () => new Interrupted("SIGINT", ["resume with `parscale probe`"]),
+};
+
+const probe = defineCommand({
+  name: "probe",
+  summary: "Try the frame",
+  description: "For tests only.",
+  examples: [{ text: "Try it", line: "parscale probe --fail data" }],
+  arguments: [{ name: "FILE", summary: "rows" }],
+  flags: {
+    fail: {
+      type: "choice",
+      choices: Object.keys(failures),
+      summary: "How to fail",
+      details: "Throws that error.",
+    },
+    code: { type: "int", min: 0, max: 1, default: 0, summary: "Exit code", details: "Returned." },
+    "max-tokens": { type: "int", min: 1, summary: "Tokens", details: "Unused.", unit: "tokens" },
+  },
+  plan: (values) => Promise.resolve([`would return ${values.code}`]),
+  async run(values, io, invocation) {
+    if (values.fail !== undefined) throw failures[values.fail]!();
+    if (values.arguments[0] === "-") await io.readText("-");
+    using report = openReport(io, invocation, { schema: "parscale.probe/1" });
+    report.row({ max_tokens: values.maxTokens ?? null });
+    await report.finish();
+    return values.code;
+  },
+});
+const registry = [{
+  name: "probe",
+  summary: probe.summary,
+  load: () => Promise.resolve({ command: probe }),
+}];
+
+async function run(args: string[], options: CaptureOptions = {}) {
+  const capture = captureIo(options);
+  const code = await main(args, capture.io, registry);
+  return { code, stdout: capture.stdout(), stderr: capture.stderr() };
+}
+
+Deno.test("a command returns its result and its code", async () => {
+  assertEquals(await run(["probe", "--max-tokens", "4k"]), {
+    code: 0,
+    stdout: "max tokens\n      4000\n",
+    stderr: "",
+  });
+  assertEquals((await run(["probe", "--code", "1"])).code, 1);
+  assertEquals((await run(["-qq", "--format", "csv", "probe"])).stdout, "");
+  assertEquals((await run(["--format", "csv", "probe"])).stdout, "max_tokens\n\n");
+});
+
+Deno.test("every kind of failure has its exit code", async () => {
+  const codes = await Promise.all(
+    Object.keys(failures).map(async (fail) => (await run(["probe", "--fail", fail])).code),
+  );
+  assertEquals(codes, [2, 3, 4, 5, 70, 70, 4, 4, 130]);
+});
+
+Deno.test("errors: one line, causes after colons, hints after an empty line", async () => {
+  assertEquals(
+    (await run(["probe", "--fail", "usage"])).stderr,
+    "error: Cannot use it\n\nhint: use another\n",
+  );
+  assertEquals(
+    (await run(["probe", "--fail", "data"])).stderr,
+    'error: Cannot open checkpoint "m": inner: innermost\n',
+  );
+  const { stderr } = await run(["probe", "--fail", "permission"]);
+  assertStringIncludes(stderr, 'found no permission, Requires read access to "x"\n');
+  assertStringIncludes(stderr, "deno task compile");
+  assertEquals(stderr.includes("-R"), false);
+});
+
+Deno.test("errors: a defect asks for a report; the trace only comes when asked for", async () => {
+  const plain = (await run(["probe", "--fail", "defect"])).stderr;
+  assertStringIncludes(plain, "found a defect in parscale 0.");
+  assertStringIncludes(plain, "TypeError: x is undefined\n");
+  assertStringIncludes(plain, "hint: please report it with the trace, which PARSCALE_TRACE=1");
+  assertEquals(plain.includes("main_test.ts"), false);
+  const traced = await run(["probe", "--fail", "defect"], { env: { PARSCALE_TRACE: "1" } });
+  assertStringIncludes(traced.stderr, "main_test.ts");
+  assertStringIncludes((await run(["probe", "-vv", "--fail", "data"])).stderr, "caused by:");
+});
+
+Deno.test("errors: one JSON object with JSON output, also for misuse", async () => {
+  const { stderr, stdout } = await run(["probe", "--json", "--fail", "usage"]);
+  assertEquals(stdout, "");
+  assertEquals(JSON.parse(stderr), {
+    error: { code: 2, kind: "usage", message: "Cannot use it", hints: ["use another"] },
+  });
+  const misuse = await run(["prob", "--json"]);
+  assertEquals(JSON.parse(misuse.stderr).error.kind, "usage");
+  const both = JSON.parse((await run(["probe", "--jsonl", "--cod", "--max-tokens=0"])).stderr);
+  assertEquals(both.error.message.split("; ").length, 2);
+  assertEquals(both.error.hints, ["did you mean `--code`?"]);
+});
+
+Deno.test("errors: all misuse at once, a line each", async () => {
+  const { code, stderr } = await run(["probe", "--max-tokens", "0", "--fial", "x", "a", "b"]);
+  assertEquals(code, 2);
+  assertEquals(stderr.match(/^error: /gm)?.length, 3);
+  assertEquals(stderr.match(/^hint: /gm)?.length, 1);
+});
+
+Deno.test("errors are coloured on a terminal only", async () => {
+  const colored = await run(["probe", "--fail", "usage"], { terminals: ["stderr"] });
+  assertStringIncludes(colored.stderr, "\x1b[31merror:\x1b[39m");
+  const never = await run(["probe", "--fail", "usage", "--color=never"], { terminals: ["stderr"] });
+  assertEquals(never.stderr.includes("\x1b"), false);
+});
+
+Deno.test("a closed pipe ends the program quietly with 0", async () => {
+  for (const args of [["probe"], ["--help"], ["probe", "--json"], ["--version"]]) {
+    assertEquals(await run(args, { closed: ["stdout"] }), { code: 0, stdout: "", stderr: "" });
+  }
+});
+
+Deno.test("input from a terminal: short help and misuse, no waiting", async () => {
+  const { code, stdout, stderr } = await run(["probe", "-"], { terminals: ["stdin"] });
+  assertEquals([code, stdout], [2, ""]);
+  assertStringIncludes(stderr, "Usage: parscale probe [flags] [FILE]");
+  assertStringIncludes(stderr, "error: Cannot read stdin: found a terminal");
+});
+
+Deno.test("no command: help on stderr; flags alone are not a command", async () => {
+  const bare = await run([]);
+  assertEquals([bare.code, bare.stdout], [2, ""]);
+  assertStringIncludes(bare.stderr, "Usage: parscale COMMAND");
+  const flags = await run(["--json", "--colour"]);
+  assertEquals(flags.code, 2);
+  assertStringIncludes(JSON.parse(flags.stderr).error.message, "found no command");
+});
+
+Deno.test("no abbreviations of commands", async () => {
+  const { code, stderr } = await run(["prob"]);
+  assertEquals(code, 2);
+  assertEquals(
+    stderr,
+    'error: Cannot run "prob": found no such command\n\nhint: did you mean `probe`? known: probe\n',
+  );
+});
+
+Deno.test("help wins over everything, with two forms", async () => {
+  const short = await run(["probe", "--max-tokens", "0", "-h"]);
+  const full = await run(["--help", "probe", "--bogus"]);
+  assertEquals([short.code, full.code], [0, 0]);
+  assertEquals(short.stdout.length < full.stdout.length, true);
+  assertStringIncludes(short.stdout, "  --max-tokens N");
+  const text = full.stdout;
+  assertEquals(text.indexOf("Examples:") < text.indexOf("For tests only."), true);
+  assertStringIncludes(text, "[at least 1; in tokens; env: PARSCALE_MAX_TOKENS]");
+  assertStringIncludes(text, "[from 0 to 1; default: 0; env: PARSCALE_CODE]");
+  assertStringIncludes(text, "--[no-]progress");
+  assertEquals(text.split("\n").every((line) => line.length <= 80), true);
+});
+
+Deno.test("version, with and without a command", async () => {
+  for (const args of [["-V"], ["--version"], ["probe", "-V"]]) {
+    assertStringIncludes((await run(args)).stdout, "parscale 0.");
+  }
+});
+
+Deno.test("dry run: nothing runs, the document is a config that resolves to itself", async () => {
+  const table = await run(["probe", "--dry-run", "--fail", "defect", "--max-tokens", "4k"]);
+  assertEquals(table.code, 0);
+  assertStringIncludes(table.stdout, "--max-tokens  4000    flag\n");
+  assertStringIncludes(table.stdout, "\nwould return 0\n");
+  const first = JSON.parse((await run(["probe", "--dry-run", "--json", "--code", "1"])).stdout);
+  assertEquals(first.schema, "parscale.plan/1");
+  assertEquals(first.results, { plan: ["would return 1"] });
+  assertEquals([first.origins.code, first.origins["max-tokens"]], ["flag", "default"]);
+  const path = await Deno.makeTempFile();
+  try {
+    await Deno.writeTextFile(path, JSON.stringify(first));
+    const again = JSON.parse((await run(["probe", "--dry-run", "--config", path])).stdout);
+    assertEquals(again.config, first.config);
+    assertEquals(again.origins.code, "config");
+    assertEquals((await run(["probe", "--config", path])).code, 1);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
+Deno.test("all error kinds are instances of the base", () => {
+  for (const kind of ["usage", "data", "environment", "numerical"]) {
+    assertEquals(failures[kind]!() instanceof ParscaleError, true);
+  }
+});

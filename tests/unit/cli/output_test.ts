@@ -1,0 +1,306 @@
+/** Output: colour rules, input, tables, number formats, documents, reports, sinks, progress. */
+import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
+import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
+import { buildDocument, type Invocation, toJson } from "../../../cli/output/document.ts";
+import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
+import { formatDuration, startProgress } from "../../../cli/output/progress.ts";
+import { openReport } from "../../../cli/output/report.ts";
+import { openSink, writeText } from "../../../cli/output/sink.ts";
+import {
+  boxedTable,
+  csvLine,
+  displayWidth,
+  formatNumber,
+  markdownTable,
+  plainTable,
+} from "../../../cli/output/table.ts";
+import { captureIo } from "./capture_io.ts";
+
+const invocation: Invocation = {
+  command: "score",
+  startedAt: new Date(0),
+  startedMs: 0,
+  format: "table",
+  out: undefined,
+  overwrite: false,
+  config: { model: "m", seed: 3, "max-tokens": null },
+  origins: { model: "flag", seed: "flag", "max-tokens": "default" },
+};
+const rows = [
+  { task: "gsm8k", score: 0.3125, stderr: 0.0128, n: 1319 },
+  { task: "größe", score: 0.5, stderr: null, n: 7 },
+];
+const columns = [
+  { key: "task" },
+  { key: "score", digits: 3, error: "stderr" },
+  { key: "n", title: "samples" },
+];
+
+async function scratch(body: (folder: string) => Promise<void> | void) {
+  const folder = await Deno.makeTempDir();
+  try {
+    await body(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("colour: flag before environment before terminal, per stream", () => {
+  const wants = (mode: "auto" | "always" | "never", terminal: boolean, env = {}) =>
+    wantsColor(mode, terminal, (name) => (env as Record<string, string>)[name]);
+  assertEquals(wants("auto", true), true);
+  assertEquals(wants("auto", false), false);
+  assertEquals(wants("never", true, { FORCE_COLOR: "1" }), false);
+  assertEquals(wants("always", false, { NO_COLOR: "1" }), true);
+  assertEquals(wants("auto", true, { NO_COLOR: "1" }), false);
+  assertEquals(wants("auto", true, { NO_COLOR: "" }), true);
+  assertEquals(wants("auto", true, { TERM: "dumb" }), false);
+  assertEquals(wants("auto", false, { FORCE_COLOR: "1" }), true);
+  assertEquals(wants("auto", false, { FORCE_COLOR: "0" }), false);
+  const { io } = captureIo({ terminals: ["stderr"] });
+  assertEquals(io.palette("stderr").error("x"), "\x1b[31mx\x1b[39m");
+  assertEquals(io.palette("stdout").error("x"), "x");
+  const { success, warning, hint } = io.palette("stderr");
+  assertEquals(
+    [success("x"), warning("x"), hint("x")],
+    ["\x1b[32mx\x1b[39m", "\x1b[33mx\x1b[39m", "\x1b[36mx\x1b[39m"],
+  );
+});
+
+Deno.test("input: lines across chunks, last line without end, CRLF", async () => {
+  const { io } = captureIo({ stdin: "a\r\nb\n\nc" });
+  assertEquals(await Array.fromAsync(io.readLines()), ["a", "b", "", "c"]);
+  assertEquals(await captureIo({ stdin: "é\n" }).io.readText("-"), "é\n");
+});
+
+Deno.test("input: a terminal, a missing file, a folder and broken UTF-8 are told apart", async () => {
+  await assertRejects(
+    () => captureIo({ terminals: ["stdin"] }).io.readText(),
+    MissingInputError,
+    "found a terminal",
+  );
+  await assertRejects(() => captureIo().io.readText("/nowhere"), DataError, "no such file");
+  await assertRejects(() => captureIo().io.readText("/tmp"), DataError, "found a folder");
+  await assertRejects(
+    () => captureIo({ stdin: new Uint8Array([0xff, 0xfe, 0x80]) }).io.readText(),
+    DataError,
+    "not UTF-8",
+  );
+});
+
+Deno.test("streams: quiet levels, warnings once, closed pipes", () => {
+  const loud = captureIo();
+  loud.io.warn("slow path", "pass --device cpu");
+  loud.io.warn("slow path");
+  loud.io.detail("hidden");
+  assertEquals(loud.stderr(), "warning: slow path\nhint: pass --device cpu\n");
+  const quiet = captureIo({ settings: { quiet: 1 } });
+  quiet.io.warn("w");
+  quiet.io.note("n");
+  quiet.io.write("result\n");
+  assertEquals([quiet.stdout(), quiet.stderr()], ["result\n", ""]);
+  const silent = captureIo({ settings: { quiet: 2 } });
+  silent.io.write("result\n");
+  silent.io.writeError("error\n");
+  assertEquals([silent.stdout(), silent.stderr()], ["", "error\n"]);
+  const closed = captureIo({ closed: ["stdout", "stderr"] });
+  closed.io.writeError("nobody reads this\n");
+  assertThrows(() => closed.io.write("x"), ClosedPipeError);
+});
+
+Deno.test("numbers: stated precision, whole integers, four digits otherwise", () => {
+  assertEquals(formatNumber(0.3125, 3), "0.313");
+  assertEquals(formatNumber(1319), "1319");
+  assertEquals(formatNumber(0.123456), "0.1235");
+  assertEquals(formatNumber(1.5e-7), "1.5e-7");
+});
+
+Deno.test("plain table: numbers right-aligned, ±, wide characters, no trailing space", () => {
+  assertEquals(
+    plainTable(columns, rows),
+    "task           score  samples\n" +
+      "gsm8k  0.313 ± 0.013     1319\n" +
+      "größe          0.500        7\n",
+  );
+  assertEquals(plainTable([{ key: "a" }], [{ a: "x\ny" }]), "a\nx\\ny\n");
+  assertEquals([displayWidth("日本"), displayWidth("e\u0301")], [4, 1]);
+});
+
+Deno.test("boxed table: fits the terminal by narrowing the widest column", async () => {
+  const long = [{ name: "x".repeat(100), n: 1 }];
+  const text = await boxedTable([{ key: "name" }, { key: "n" }], long, 40, PLAIN);
+  assertEquals(Math.max(...text.split("\n").map(displayWidth)), 40);
+  assertStringIncludes(text, "…");
+});
+
+Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
+  assertEquals(
+    markdownTable([{ key: "a" }, { key: "n", digits: 1 }], [{ a: "x|y", n: 2 }]),
+    "| a | n |\n| --- | ---: |\n| x\\|y | 2.0 |\n",
+  );
+  assertEquals(
+    csvLine(['say "hi"', "a,b", 0.1 + 0.2, null, true, [1, 2]]),
+    [
+      '"say ""hi"""',
+      '"a,b"',
+      "0.30000000000000004",
+      "",
+      "true",
+      '"[1,2]"\n',
+    ].join(","),
+  );
+});
+
+Deno.test("documents: fixed head, seed from the config, absent is null", () => {
+  const head = { schema: "parscale.score/1", device: "cpu" };
+  const document = buildDocument(invocation, head, 1234.5, rows);
+  assertEquals(
+    Object.keys(document).join(" "),
+    [
+      "schema version command config seed device started_at duration_s results",
+    ].join(" "),
+  );
+  assertEquals([document.seed, document.device, document.duration_s], [3, "cpu", 1.235]);
+  assertEquals(document.started_at, "1970-01-01T00:00:00.000Z");
+});
+
+Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", () => {
+  const json = toJson({ a: new Float32Array([0.5, 1]), b: undefined, c: [undefined], d: {} });
+  assertEquals(json, '{"a":[0.5,1],"b":null,"c":[null],"d":{}}');
+  assertThrows(
+    () => toJson({ results: [{ loss: [0, NaN] }] }),
+    NumericalError,
+    'Cannot write "results[0].loss[1]" as JSON: found NaN',
+  );
+  assertThrows(() => toJson(new Float32Array([Infinity])), NumericalError);
+});
+
+async function reported(format: Invocation["format"], single?: Record<string, unknown>) {
+  const capture = captureIo();
+  using report = openReport(capture.io, { ...invocation, format }, {
+    schema: "parscale.score/1",
+    ...(single === undefined ? { columns } : {}),
+  });
+  if (single === undefined) { for (const row of rows) report.row(row); }
+  await report.finish(single);
+  return capture.stdout();
+}
+
+Deno.test("reports: the same rows in every format", async () => {
+  assertEquals(await reported("table"), plainTable(columns, rows));
+  assertEquals(await reported("md"), markdownTable(columns, rows));
+  assertEquals(await reported("jsonl"), rows.map((row) => JSON.stringify(row) + "\n").join(""));
+  assertEquals(await reported("csv"), "task,score,n\ngsm8k,0.3125,1319\ngröße,0.5,7\n");
+  assertEquals(JSON.parse(await reported("json")).results, rows);
+});
+
+Deno.test("reports: one object is upright in a table, one line in rows", async () => {
+  const single = { family: "qwen2", params: 494032768, share: 0.123456789 };
+  assertEquals(
+    await reported("table", single),
+    "field   value\nfamily  qwen2\nparams  494032768\nshare   0.123457\n",
+  );
+  assertEquals(JSON.parse(await reported("json", single)).results, single);
+  assertEquals(JSON.parse(await reported("jsonl", single)), single);
+  assertEquals(await reported("csv", single), "family,params,share\nqwen2,494032768,0.123456789\n");
+});
+
+Deno.test("reports: JSON lines go out row by row, before the end", () => {
+  const capture = captureIo();
+  using report = openReport(capture.io, { ...invocation, format: "jsonl" }, { schema: "s/1" });
+  report.row({ id: 0 });
+  assertEquals(capture.stdout(), '{"id":0}\n');
+});
+
+Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", async () => {
+  await scratch(async (folder) => {
+    const path = `${folder}/result.json`;
+    const { io } = captureIo();
+    {
+      using report = openReport(io, { ...invocation, out: path }, { schema: "s/1" });
+      report.row({ id: 0 });
+      assertEquals([...Deno.readDirSync(folder)].some(({ name }) => name === "result.json"), false);
+    }
+    assertEquals([...Deno.readDirSync(folder)], []);
+    writeText(io, "one", path, false);
+    assertThrows(() => writeText(io, "two", path, false), UsageError, "found an existing file");
+    writeText(io, "two", path, true);
+    assertEquals(await Deno.readTextFile(path), "two");
+    assertEquals([...Deno.readDirSync(folder)].length, 1);
+    assertThrows(() => openSink(io, folder, true), UsageError, "found a folder");
+    assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "found no such folder");
+  });
+});
+
+Deno.test("sinks: - is stdout", () => {
+  const capture = captureIo();
+  writeText(capture.io, "text", "-", false);
+  assertEquals(capture.stdout(), "text");
+});
+
+Deno.test("progress: redrawn on a terminal with rate and time left, gone at the end", () => {
+  const capture = captureIo({ terminals: ["stderr"], columns: 100 });
+  {
+    using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 20 });
+    assertStringIncludes(capture.stderr(), "Scoring: [                    ] 0/20 rows");
+    capture.advance(50);
+    progress.update(1);
+    capture.advance(1950);
+    progress.update(10, "loss 2.5");
+  }
+  const drawn = capture.stderr().split("\r\x1b[2K");
+  assertEquals(drawn[1], "Scoring: [==========          ] 10/20 rows, 5 rows/s, 2s left, loss 2.5");
+  assertEquals(drawn.slice(2), ["Scoring: 10 rows in 2s, 5 rows/s\n"]);
+});
+
+Deno.test("progress: output goes above the redrawn line", () => {
+  const capture = captureIo({ terminals: ["stdout", "stderr"] });
+  capture.io.redraw("half");
+  capture.io.write("row\n");
+  capture.io.redraw("");
+  assertEquals(capture.stderr(), "half\r\x1b[2Khalf\r\x1b[2K");
+});
+
+Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progress", () => {
+  const cases = [
+    {},
+    { terminals: ["stderr"] as const, env: { CI: "1" } },
+    { terminals: ["stderr"] as const, settings: { progress: false } },
+  ];
+  for (const options of cases) {
+    const capture = captureIo(options);
+    {
+      using progress = startProgress(capture.io, {
+        label: "Training",
+        unit: "steps",
+        everyItems: 2,
+      });
+      for (const step of [1, 2, 3, 4]) {
+        capture.advance(500);
+        progress.update(step);
+      }
+    }
+    assertEquals(
+      capture.stderr(),
+      "Training: 2 steps, 2 steps/s\nTraining: 4 steps, 2 steps/s\n" +
+        "Training: 4 steps in 2s, 2 steps/s\n",
+    );
+  }
+});
+
+Deno.test("progress: silent under -q, and for a short run without a terminal", () => {
+  for (const settings of [{ quiet: 1 }, {}]) {
+    const capture = captureIo({ settings, terminals: settings.quiet ? ["stderr"] : [] });
+    {
+      using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
+      capture.advance(100);
+      progress.update(2);
+    }
+    assertEquals(capture.stderr(), "");
+  }
+});
+
+Deno.test("durations read well at every length", () => {
+  assertEquals([0.4, 45, 185, 7620].map(formatDuration), ["0s", "45s", "3m05s", "2h07m"]);
+});

@@ -1,0 +1,162 @@
+/** Resolving: order of sources, origins, configuration files, presets, round trip. */
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { UsageError } from "../../../core/base/errors.ts";
+import { parseConfig, stripComments } from "../../../cli/flags/config_file.ts";
+import { MisuseError } from "../../../cli/flags/misuse.ts";
+import { parse } from "../../../cli/flags/parse.ts";
+import { type Resolution, resolve } from "../../../cli/flags/resolve.ts";
+import { commonFlags } from "../../../cli/flags/common.ts";
+import type { FlagTable } from "../../../cli/flags/table.ts";
+
+const words = { summary: "S", details: "D." };
+const table: FlagTable = {
+  ...commonFlags,
+  model: { type: "path", required: true, ...words },
+  lr: { type: "number", above: 0, default: 1e-4, ...words },
+  tokens: { type: "int", min: 1, ...words },
+  streams: { type: "int", min: 1, list: "comma", ...words },
+  "memory-limit": { type: "size", ...words },
+  pack: { type: "switch", default: true, ...words },
+};
+const command = {
+  name: "train",
+  arguments: [{ name: "FILE", summary: "a file of rows" }],
+  presets: { quick: { summary: "Small", values: { lr: 0.5, tokens: "4k", pack: false } } },
+};
+
+async function resolved(
+  args: string[],
+  env: Record<string, string> = {},
+  config?: string,
+): Promise<Resolution> {
+  const scratch = await Deno.makeTempDir();
+  try {
+    if (config !== undefined) {
+      await Deno.writeTextFile(`${scratch}/config.json`, config);
+      args = [...args, "--config", `${scratch}/config.json`];
+    }
+    return await resolve(parse(args, table), table, command, (name) => env[name]);
+  } finally {
+    await Deno.remove(scratch, { recursive: true });
+  }
+}
+
+async function messages(...input: Parameters<typeof resolved>): Promise<string[]> {
+  const error = await assertRejects(() => resolved(...input), MisuseError) as MisuseError;
+  return error.problems.map(({ message }) => message.replace(/"[^"]*config.json"/, "FILE"));
+}
+
+Deno.test("order: flag, environment, config, preset, default", async () => {
+  const env = { PARSCALE_LR: "0.2" };
+  const config = '{"lr": 0.3}';
+  const preset = ["--model", "m", "--preset", "quick"];
+  const order: [Promise<Resolution>, number, string][] = [
+    [resolved([...preset, "--lr", "0.1"], env, config), 0.1, "flag"],
+    [resolved(preset, env, config), 0.2, "environment"],
+    [resolved(preset, {}, config), 0.3, "config"],
+    [resolved(preset), 0.5, "preset"],
+    [resolved(["--model", "m"]), 1e-4, "default"],
+  ];
+  for (const [resolution, lr, origin] of order) {
+    assertEquals((await resolution).values.lr, lr);
+    assertEquals((await resolution).origins.lr, origin);
+  }
+});
+
+Deno.test("values are typed and absent ones undefined, lists empty", async () => {
+  const { values } = await resolved(["--model", "m", "--memory-limit", "2KiB", "x", "--no-pack"]);
+  assertEquals(values.memoryLimit, 2048);
+  assertEquals(values.tokens, undefined);
+  assertEquals(values.streams, []);
+  assertEquals(values.pack, false);
+  assertEquals(values.arguments, ["x"]);
+});
+
+Deno.test("an empty variable does not count; switches take words", async () => {
+  const env = { PARSCALE_LR: "", PARSCALE_PACK: "0", PARSCALE_STREAMS: "1..4*2" };
+  const { values, origins } = await resolved(["--model", "m"], env);
+  assertEquals([values.lr, values.pack, values.streams], [1e-4, false, [1, 2, 4]]);
+  assertEquals(origins.lr, "default");
+});
+
+Deno.test("a preset may be named by the environment or the config", async () => {
+  assertEquals((await resolved(["--model", "m"], { PARSCALE_PRESET: "quick" })).values.lr, 0.5);
+  const { values } = await resolved(["--model", "m"], {}, '{"preset": "quick", "lr": 2}');
+  assertEquals([values.lr, values.tokens], [2, 4000]);
+});
+
+Deno.test("all problems of all sources are reported at once", async () => {
+  const found = await messages(
+    ["--lr", "0", "--tokenz", "4", "--preset", "quik", "a", "b"],
+    { PARSCALE_TOKENS: "x" },
+    '{"strems": [1], "streams": [0], "help": true}',
+  );
+  assertEquals(found, [
+    'Cannot use "--tokenz": found no such flag',
+    'Cannot use argument "b": found one more, expected at most 1 arguments',
+    'Cannot use "--lr": found "0", expected a number above 0',
+    'Cannot use environment variable PARSCALE_TOKENS: found "x", expected an integer of at least 1',
+    'Cannot use key "strems" of config FILE: found no such flag that can be set there',
+    'Cannot use key "help" of config FILE: found no such flag that can be set there',
+    'Cannot use key "streams" of config FILE: found 0, ' +
+    "expected integers or ranges such as 1..8 of at least 1",
+    'Cannot use preset "quik": found no such preset',
+    'Cannot run "train": found no "--model", expected one',
+  ]);
+});
+
+Deno.test("unknown keys and presets are answered with the nearest name", async () => {
+  const error = await assertRejects(
+    () => resolved(["--model", "m", "--preset", "quik"], {}, '{"strems": 1}'),
+    MisuseError,
+  ) as MisuseError;
+  assertEquals(error.hints, ["did you mean `streams`?", "did you mean `quick`? known: quick"]);
+});
+
+Deno.test("a resolved config is a config: the round trip changes origins only", async () => {
+  const args = ["--model", "m", "--streams", "1..8*2", "--memory-limit", "8GiB", "--no-pack", "-v"];
+  const first = await resolved(args);
+  const plain = await resolved([], {}, JSON.stringify(first.config));
+  const document = { schema: "parscale.plan/1", command: "train", config: first.config };
+  const whole = await resolved([], {}, JSON.stringify(document));
+  for (const again of [plain, whole]) {
+    assertEquals(again.config, first.config);
+    assertEquals(again.origins.streams, "config");
+  }
+  assertEquals(Object.hasOwn(first.config, "dry-run"), false);
+});
+
+Deno.test("config files: comments, shorthands, null", async () => {
+  const text =
+    '{ // rate\n "lr": 2, /* "lr": 3, */ "json": true, "tokens": null,\n "model": "a//b" }';
+  const { values } = await resolved([], {}, text);
+  assertEquals([values.lr, values.format, values.tokens], [2, "json", undefined]);
+  assertEquals(values.model, "a//b");
+  assertEquals(stripComments('"\\"//" // x').trimEnd(), '"\\"//"');
+});
+
+Deno.test("config files: unreadable, malformed, for another command", async () => {
+  await assertRejects(
+    () => resolved(["--config", "/nowhere.json"]),
+    UsageError,
+    "no readable file",
+  );
+  for (const text of ["{", "[1]", "3", '{"schema":"s","command":"fit","config":{}}']) {
+    assertThrows(() => parseConfig(text, "c.json", "train"), UsageError, "Cannot");
+  }
+});
+
+Deno.test("positional arguments: missing and not among the choices", async () => {
+  const shell = {
+    name: "completions",
+    arguments: [{ name: "SHELL", summary: "shell", required: true, choices: ["bash", "zsh"] }],
+  };
+  const attempt = (args: string[]) =>
+    resolve(parse(args, commonFlags), commonFlags, shell, () => undefined);
+  await assertRejects(() => attempt([]), MisuseError, "found no SHELL, expected one of bash, zsh");
+  await assertRejects(
+    () => attempt(["bsh"]),
+    MisuseError,
+    'found "bsh", expected one of bash, zsh',
+  );
+});

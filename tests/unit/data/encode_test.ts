@@ -1,0 +1,170 @@
+/** Protects which tokens a document becomes and which of them are trained. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Document, toDocument } from "../../../core/data/document.ts";
+import { countTargets, encodeDocument, idOf } from "../../../core/data/encode.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { userError } from "../checkpoint/testing.ts";
+import { TOKENIZER } from "./testing.ts";
+
+const tokenizer = await openTokenizer(TOKENIZER);
+const END = tokenizer.idOf("<|endoftext|>")!;
+
+const documentOf = (row: unknown) => toDocument(row, "a.jsonl", 1);
+const encode = (row: unknown, options = {}, used: Tokenizer | undefined = tokenizer) =>
+  encodeDocument(used, documentOf(row), options);
+
+/** Runs of trained and untrained tokens as text: `+` before what is trained, `-` before what is not. */
+function runs(ids: Int32Array): string[] {
+  const found: { mark: string; ids: number[] }[] = [];
+  for (const id of ids) {
+    const mark = id < 0 ? "-" : "+";
+    if (found.at(-1)?.mark !== mark) found.push({ mark, ids: [] });
+    found.at(-1)!.ids.push(idOf(id));
+  }
+  return found.map(({ mark, ids }) => mark + tokenizer.decode(ids));
+}
+
+/** A tokenizer with another chat template. */
+const withTemplate = (chatTemplate: string): Tokenizer =>
+  Object.assign(Object.create(tokenizer), {
+    encode: (text: string) => tokenizer.encode(text),
+    decode: (...given: Parameters<Tokenizer["decode"]>) => tokenizer.decode(...given),
+    chatTemplate,
+  });
+
+Deno.test("of a text all is trained, the end token too", async () => {
+  const text = "Hello, world!";
+  assertEquals([...await encode({ text })], tokenizer.encode(text));
+  assertEquals(runs(await encode({ text }, { endToken: END })), [`+${text}<|endoftext|>`]);
+  assertEquals([...await encode({ text: "" }, { endToken: END })], [END]);
+  assertEquals(
+    countTargets(await encode({ text }, { endToken: END })),
+    tokenizer.encode(text).length,
+  );
+  assertEquals(countTargets(new Int32Array(0)), 0);
+});
+
+Deno.test("rows of tokens are taken as they are and need no tokenizer", async () => {
+  const row = { tokens: [5, 0, 7], labels: [-100, -100, 7] };
+  assertEquals([...await encodeDocument(undefined, documentOf(row), { endToken: END })], [
+    ~5,
+    ~0,
+    7,
+  ]);
+  assertEquals([...await encodeDocument(undefined, documentOf({ tokens: [5] }))], [5]);
+  const error = await userError(() => encodeDocument(undefined, documentOf({ text: "a" })));
+  assertStringIncludes(error.message, "Cannot tokenize row 1: found no tokenizer");
+});
+
+Deno.test("of a completion the prompt is not trained, and a blank between belongs to the answer", async () => {
+  const row = { prompt: "Question: 2+2?\nAnswer:", completion: " four" };
+  assertEquals(runs(await encode(row, { endToken: END })), [
+    "-Question: 2+2?\nAnswer:",
+    "+ four<|endoftext|>",
+  ]);
+  const blank = { prompt: "Question: 2+2?\nAnswer: ", completion: "four" };
+  assertEquals(await encode(blank), await encode(row));
+  // An empty prompt needs something to predict the first token from.
+  assertEquals(runs(await encode({ prompt: "", completion: "four" }, { endToken: END })), [
+    "-<|endoftext|>",
+    "+four<|endoftext|>",
+  ]);
+  const error = await userError(() => encode({ prompt: "", completion: "four" }, { at: "row 7" }));
+  assertStringIncludes(error.message, "Cannot tokenize row 7: cannot score");
+});
+
+Deno.test("of a conversation the answers are trained to their end markers", async () => {
+  const messages = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Hello!" },
+    { role: "user", content: "Bye" },
+    { role: "assistant", content: "See you.\n\nSoon." },
+    { role: "user", content: "never answered, so of no use" },
+  ];
+  const found = runs(await encode({ messages }, { endToken: END }));
+  assertEquals(found, [
+    "-<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+    "+Hello!<|im_end|>",
+    "-\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n",
+    "+See you.\n\nSoon.<|im_end|>",
+    "-\n",
+  ]);
+  // What generation sees before the answer is what stands before it here.
+  const question = tokenizer.encode(found[0]!.slice(1));
+  assertEquals([...await encode({ messages })].slice(0, question.length).map(idOf), question);
+});
+
+Deno.test("an answer's end is found where the content has special tokens or the template rewrites it", async () => {
+  const trained = async (content: unknown, used?: Tokenizer) => {
+    const messages = [{ role: "user", content: "Hi" }, { role: "assistant", content }];
+    return runs(await encode({ messages }, {}, used)).slice(1);
+  };
+  assertEquals(await trained("a<|im_end|>b <|im_start|>c"), [
+    "+a<|im_end|>b <|im_start|>c<|im_end|>",
+    "-\n",
+  ]);
+  assertEquals(await trained(""), ["+<|im_end|>", "-\n"]);
+  const start = "{% for m in messages %}<|im_start|>{{ m.role }}\n";
+  const end =
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  const trimming = withTemplate(`${start}{{ m.content | trim }}${end}`);
+  assertEquals(await trained("  spaced \n", trimming), ["+spaced<|im_end|>", "-\n"]);
+  const thinking = withTemplate(`${start}<think></think>{{ m.content | upper }}${end}`);
+  const prompt = "<|im_start|>user\n<think></think>HI<|im_end|>\n<|im_start|>assistant\n";
+  assertEquals(await trained("shout", thinking), ["+<think></think>SHOUT<|im_end|>", "-\n"]);
+  assertEquals(
+    runs(
+      await encode(
+        {
+          messages: [{ role: "user", content: "Hi" }, { role: "assistant", content: "a" }],
+        },
+        {},
+        thinking,
+      ),
+    )[0],
+    `-${prompt}`,
+  );
+  // No special token at all: everything is the answer.
+  const bare = withTemplate(
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",
+  );
+  assertEquals(await trained("yes", bare), ["+yes\n"]);
+});
+
+Deno.test("tools reach the template", async () => {
+  const used = withTemplate(
+    "{% if tools %}{{ tools[0].name }}{% endif %}{% for m in messages %}{{ m.content }};{% endfor %}",
+  );
+  const messages = [{ role: "user", content: "Hi" }, { role: "assistant", content: "Ho" }];
+  const ids = await encode({ messages, tools: [{ name: "clock" }] }, {}, used);
+  assertEquals(runs(ids), ["-clockHi;", "+Ho;"]);
+});
+
+Deno.test("conversations that cannot be trained are refused with their place", async () => {
+  const told = async (messages: unknown, used?: Tokenizer) => {
+    const error = await userError(() => encode({ messages }, { at: 'row 3 of "a.jsonl"' }, used));
+    assert(error instanceof DataError);
+    assertStringIncludes(error.message, 'Cannot tokenize row 3 of "a.jsonl": cannot render');
+    return error;
+  };
+  const user = { role: "user", content: "Hi" }, assistant = { role: "assistant", content: "Ho" };
+  await told([assistant]);
+  await told([{ role: "user", content: 1 }, assistant]);
+  // Keeps only the last answer, as templates do that drop earlier thoughts.
+  const forgetful = withTemplate(
+    "{% for m in messages %}{% if m.role == 'user' or loop.last %}<|im_start|>{{ m.content }}<|im_end|>{% endif %}{% endfor %}",
+  );
+  const error = await told([user, assistant, user, assistant], forgetful);
+  assertStringIncludes(error.message, "expected text that only grows");
+  assertEquals(error.hints.length, 1);
+  await told([user, assistant], Object.assign(withTemplate(""), { chatTemplate: undefined }));
+});
+
+Deno.test("ids beyond the vocabulary are refused, trained or not", async () => {
+  const document: Document = documentOf({ tokens: [1, 9, 2], labels: [1, -100, 2] });
+  const error = await userError(() => encodeDocument(undefined, document, { vocabSize: 9 }));
+  assertEquals(error.message, "Cannot tokenize row 1: found token id 9, expected 0 to 8");
+  assertEquals((await encodeDocument(undefined, document, { vocabSize: 10 })).length, 3);
+});

@@ -1,0 +1,252 @@
+/** Protects the readers: every format and packing, and what each bad file is told. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import { userError, withScratch } from "../checkpoint/testing.ts";
+import { bytesOf, DATA, gzip, jsonLines, readAll, streamOf, zstd } from "./testing.ts";
+
+const ROWS = [{ text: "One" }, { text: "Größe 你好 👍🏽" }, { text: "" }];
+const TEXTS = ROWS.map(({ text }) => text);
+
+const textsOf = async (path: string, stdin?: ReadableStream<Uint8Array>) =>
+  (await readAll(path, stdin)).map((document) => document.kind === "text" ? document.text : "?");
+
+Deno.test("JSON lines are read plain, packed, under every ending", () =>
+  withScratch(async (folder) => {
+    const text = jsonLines(ROWS);
+    const files: Record<string, Uint8Array> = {
+      "a.jsonl": bytesOf(text),
+      "a.ndjson": bytesOf(text.replaceAll("\n", "\r\n")),
+      "a.JSON": bytesOf(text.trimEnd()),
+      "a.jsonl.gz": await gzip(text),
+      "a.jsonl.zst": zstd(text),
+      "a.json.zstd": zstd(`\ufeff${text}`),
+    };
+    for (const [name, bytes] of Object.entries(files)) {
+      Deno.writeFileSync(`${folder}/${name}`, bytes);
+      assertEquals(await textsOf(`${folder}/${name}`), TEXTS, name);
+    }
+  }));
+
+Deno.test("packed files of several members or frames are read to their end", () =>
+  withScratch(async (folder) => {
+    const [a, b] = [jsonLines(ROWS.slice(0, 1)), jsonLines(ROWS.slice(1))];
+    // Between the frames one that decompressors are to skip.
+    const skipped = Uint8Array.of(0x5e, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3);
+    const parts = { gz: [await gzip(a), await gzip(b)], zst: [zstd(a), skipped, zstd(b)] };
+    for (const [ending, pieces] of Object.entries(parts)) {
+      const path = `${folder}/a.jsonl.${ending}`;
+      Deno.writeFileSync(path, new Uint8Array(await new Blob(pieces as BlobPart[]).arrayBuffer()));
+      assertEquals(await textsOf(path), TEXTS);
+    }
+    assertEquals(await textsOf(`${DATA}/packed.jsonl.zst`), ["From a file", "packed by zstd"]);
+    // Many blocks, with and without content that repeats.
+    const long = jsonLines([{ text: "x".repeat(1e6) }, {
+      text: Array.from({ length: 2e5 }, Math.random).join(),
+    }]);
+    Deno.writeFileSync(`${folder}/long.jsonl.zst`, zstd(long));
+    assertEquals(
+      jsonLines((await textsOf(`${folder}/long.jsonl.zst`)).map((text) => ({ text }))),
+      long,
+    );
+  }));
+
+Deno.test("packed files that are cut short or damaged are refused", () =>
+  withScratch(async (folder) => {
+    const text = jsonLines(Array.from({ length: 3000 }, (_, i) => ({ text: `row ${i * i}` })));
+    for (const [ending, bytes] of [["gz", await gzip(text)], ["zst", zstd(text)]] as const) {
+      const path = `${folder}/a.jsonl.${ending}`;
+      for (const cut of [3, 9, bytes.length >> 1, bytes.length - 1]) {
+        Deno.writeFileSync(path, bytes.slice(0, cut));
+        const error = await userError(() => readAll(path));
+        assert(error instanceof DataError);
+        assertStringIncludes(error.message, `Cannot read "${path}": found `);
+      }
+      Deno.writeFileSync(path, bytesOf(text));
+      assertMatch(
+        (await userError(() => readAll(path))).message,
+        /expected whole (gzip|zstd) data/,
+      );
+    }
+  }));
+
+Deno.test("anything else is plain text, one document per file", () =>
+  withScratch(async (folder) => {
+    const text = '{"not": "JSON lines"}\n\n  é\n';
+    Deno.writeTextFileSync(`${folder}/a.py`, text);
+    Deno.writeFileSync(`${folder}/b.txt.gz`, await gzip(text));
+    const documents = [{ row: 1, kind: "text", text } as const];
+    assertEquals(await readAll(`${folder}/a.py`), documents);
+    assertEquals(await readAll(`${folder}/b.txt.gz`), documents);
+  }));
+
+Deno.test("standard input tells its format by its first bytes", async () => {
+  const text = jsonLines(ROWS);
+  for (const piece of [1, 7, 1e6]) {
+    const read = (bytes: Uint8Array) => textsOf("-", streamOf(bytes, piece));
+    assertEquals(await read(bytesOf(text)), TEXTS);
+    assertEquals(await read(bytesOf(`\ufeff${text}`)), TEXTS);
+    assertEquals(await read(await gzip(text)), TEXTS);
+    assertEquals(await read(zstd(text)), TEXTS);
+    assertEquals(await read(bytesOf("[plain] text")), ["[plain] text"]);
+    assertEquals(await read(bytesOf("a")), ["a"]);
+  }
+  const table = Deno.readFileSync(`${DATA}/text.parquet`);
+  assertStringIncludes((await userError(() => readAll("-", streamOf(table)))).message, "Parquet");
+  assertEquals(
+    (await userError(() => readAll("-", streamOf(new Uint8Array(0))))).message,
+    'Cannot read "standard input": found no rows, expected at least one',
+  );
+});
+
+Deno.test("a line may be far longer than what is read at once", () =>
+  withScratch(async (folder) => {
+    const text = "0123456789".repeat(1e6);
+    Deno.writeTextFileSync(
+      `${folder}/a.jsonl`,
+      jsonLines([{ text: "a" }, { text }, { text: "b" }]),
+    );
+    assertEquals(await textsOf(`${folder}/a.jsonl`), ["a", text, "b"]);
+  }));
+
+Deno.test("rows of every kind are read, other keys ignored, null taken for absent", () =>
+  withScratch(async (folder) => {
+    const read = async (...rows: unknown[]) => {
+      Deno.writeTextFileSync(`${folder}/a.jsonl`, `\n${jsonLines(rows)}  \n`);
+      return await readAll(`${folder}/a.jsonl`);
+    };
+    assertEquals(await read({ id: 1, text: "a", tokens: null }), [
+      { row: 2, kind: "text", text: "a" }, // the line, though the first is blank
+    ]);
+    assertEquals(await read({ tokens: [1, 2], labels: [-100, 2] }, { tokens: [3] }), [
+      { row: 2, kind: "tokens", tokens: Int32Array.of(1, 2), labels: Int32Array.of(-100, 2) },
+      { row: 3, kind: "tokens", tokens: Int32Array.of(3) },
+    ]);
+    assertEquals(await read({ prompt: "", completion: "b" }), [
+      { row: 2, kind: "completion", prompt: "", completion: "b" },
+    ]);
+    const messages = [{ role: "user", content: "Hi" }, {
+      role: "assistant",
+      content: "Ho",
+      x: [1],
+    }];
+    assertEquals(await read({ messages, tools: [{}] }), [
+      { row: 2, kind: "messages", messages, tools: [{}] },
+    ]);
+  }));
+
+Deno.test("a bad row is named with what is wrong", () =>
+  withScratch(async (folder) => {
+    const path = `${folder}/a.jsonl`;
+    const user = { role: "user", content: "Hi" };
+    const cases: [string, RegExp][] = [
+      ["{", /JSON/],
+      ["[1]", /found \[1\], expected an object/],
+      ["{}", /found no keys/],
+      ['{"body": "a"}', /found the keys "body"/],
+      ['{"text": 1}', /found "text" 1, expected text/],
+      ['{"text": "a", "tokens": [1]}', /found "text" and "tokens", expected keys of one kind/],
+      ['{"text": "a", "messages": []}', /"text" and "messages"/],
+      ['{"tokens": []}', /empty "tokens"/],
+      ['{"tokens": [1, -1]}', /token id -1/],
+      ['{"tokens": [1.5]}', /1.5 in "tokens"/],
+      ['{"tokens": [2147483648]}', /2147483648 in "tokens"/],
+      ['{"tokens": ["1"]}', /"1" in "tokens"/],
+      ['{"tokens": "12"}', /"tokens" "12", expected a list/],
+      ['{"labels": [1]}', /"tokens" nothing, expected a list/],
+      ['{"tokens": [1, 2], "labels": [1]}', /1 labels, expected 2/],
+      ['{"tokens": [1, 2], "labels": [2, -100]}', /label 2 for token 1/],
+      ['{"prompt": "a"}', /"completion" nothing, expected text/],
+      ['{"prompt": "a", "completion": ""}', /empty "completion"/],
+      ['{"messages": []}', /"messages" \[\]/],
+      ['{"messages": ["Hi"]}', /message "Hi"/],
+      [JSON.stringify({ messages: [user] }), /no assistant turn/],
+      [JSON.stringify({ messages: [user, { role: "assistant" }], tools: 1 }), /"tools" 1/],
+    ];
+    for (const [row, reason] of cases) {
+      Deno.writeTextFileSync(path, `\n${row}\n`);
+      const error = await userError(() => readAll(path));
+      assert(error instanceof DataError, row);
+      assertStringIncludes(error.message, `row 2 of "${path}": found `);
+      assertMatch(error.message, reason);
+    }
+  }));
+
+Deno.test("a file of mixed formats, without rows or not in UTF-8 is refused", () =>
+  withScratch(async (folder) => {
+    const path = `${folder}/a.jsonl`;
+    const told = async (content: string | Uint8Array, name = path) => {
+      Deno.writeFileSync(name, typeof content === "string" ? bytesOf(content) : content);
+      const error = await userError(() => readAll(name));
+      assert(error instanceof DataError);
+      return error.message;
+    };
+    assertEquals(
+      await told('{"text": "a"}\n{"tokens": [1]}\n'),
+      `Cannot read row 2 of "${path}": found mixed formats, "tokens" after "text", expected rows of one kind in a file`,
+    );
+    assertEquals(
+      await told(" \n\n"),
+      `Cannot read "${path}": found no rows, expected at least one`,
+    );
+    assertStringIncludes(await told("", `${folder}/a.txt`), "found no rows");
+    const bad = Uint8Array.of(...bytesOf('{"text": "a"}\n{"text": "'), 0xff, ...bytesOf('"}\n'));
+    assertStringIncludes(await told(bad), `row 2 of "${path}": found bytes that are not UTF-8`);
+    assertStringIncludes(await told(Uint8Array.of(0xff), `${folder}/b.txt`), "not UTF-8");
+    const pretty = await (async () => {
+      Deno.writeTextFileSync(path, JSON.stringify([{ text: "a" }], null, 2));
+      return await userError(() => readAll(path));
+    })();
+    assertStringIncludes(pretty.hints.join(), "one JSON object per line");
+    assertStringIncludes(
+      (await userError(() => readAll(`${folder}/none.jsonl`))).message,
+      "found nothing there",
+    );
+  }));
+
+Deno.test("Parquet tables of every kind and packing are read", async () => {
+  assertEquals(await readAll(`${DATA}/text.parquet`), [
+    { row: 1, kind: "text", text: "Hello world." },
+    { row: 2, kind: "text", text: "Größe, 你好 👍🏽" },
+    { row: 3, kind: "text", text: "" },
+    { row: 4, kind: "text", text: "Two\nlines of text" },
+  ]);
+  assertEquals(await readAll(`${DATA}/tokens.parquet`), [
+    { row: 1, kind: "tokens", tokens: Int32Array.of(1, 2, 3), labels: Int32Array.of(-100, 2, 3) },
+    { row: 2, kind: "tokens", tokens: Int32Array.of(4) },
+    { row: 3, kind: "tokens", tokens: Int32Array.of(5, 6), labels: Int32Array.of(5, 6) },
+  ]);
+  assertEquals(await readAll(`${DATA}/messages.parquet`), [
+    {
+      row: 1,
+      kind: "messages",
+      messages: [{ role: "user", content: "Hi" }, { role: "assistant", content: "Hello!" }],
+    },
+    {
+      row: 2,
+      kind: "messages",
+      messages: [{ role: "user", content: "2+2?", name: "Ann" }, {
+        role: "assistant",
+        content: "4",
+      }],
+    },
+  ]);
+  assertEquals(await readAll(`${DATA}/completion.parquet`), [
+    { row: 1, kind: "completion", prompt: "a", completion: "x" },
+    { row: 2, kind: "completion", prompt: "b", completion: "y" },
+  ]);
+});
+
+Deno.test("Parquet tables without our columns or with damage are refused", () =>
+  withScratch(async (folder) => {
+    assertStringIncludes(
+      (await userError(() => readAll(`${DATA}/other.parquet`))).message,
+      'found the columns "body", "n"',
+    );
+    const bytes = Deno.readFileSync(`${DATA}/text.parquet`), path = `${folder}/a.parquet`;
+    for (const content of [bytes.slice(0, 400), bytes.slice(400), bytes.slice(0, 0)]) {
+      Deno.writeFileSync(path, content);
+      assert(await userError(() => readAll(path)) instanceof DataError);
+    }
+    Deno.writeFileSync(`${path}.gz`, await gzip("PAR1"));
+    assertStringIncludes((await userError(() => readAll(`${path}.gz`))).message, "packed Parquet");
+  }));

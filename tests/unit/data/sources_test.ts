@@ -1,0 +1,97 @@
+/** Protects how words for data become files: folders, globs, weights, names that look like either. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { relative } from "node:path";
+import { resolveSources } from "../../../core/data/sources.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { userError, withScratch } from "../checkpoint/testing.ts";
+import { DATA } from "./testing.ts";
+
+const FILES = [
+  "b.jsonl",
+  "a.txt.gz",
+  "c.png",
+  "odd=2.jsonl",
+  "deep/x.parquet",
+  "deep/er/y.jsonl.zst",
+  "deep/er/model.bin",
+  ".hidden/z.jsonl",
+];
+
+/** Runs with a folder of the files above; `names` gives the files of each source inside it. */
+const withFiles = (
+  work: (folder: string, names: (...specs: string[]) => Promise<string[][]>) => Promise<void>,
+) =>
+  withScratch(async (folder) => {
+    for (const file of FILES) {
+      Deno.mkdirSync(`${folder}/${file}`.replace(/\/[^/]*$/, ""), { recursive: true });
+      Deno.writeTextFileSync(`${folder}/${file}`, "{}");
+    }
+    await work(folder, async (...specs) => {
+      const sources = await resolveSources(specs.map((spec) => spec && `${folder}/${spec}`));
+      return sources.map(({ files }) => files.map((file) => file.slice(folder.length + 1)));
+    });
+  });
+
+Deno.test("a folder gives its supported files, sorted, without hidden ones", () =>
+  withFiles(async (folder, names) => {
+    const all = ["a.txt.gz", "b.jsonl", "deep/er/y.jsonl.zst", "deep/x.parquet", "odd=2.jsonl"];
+    assertEquals(await names("."), [all]);
+    assertEquals(await names("deep/"), [["deep/er/y.jsonl.zst", "deep/x.parquet"]]);
+    Deno.symlinkSync(`${folder}/b.jsonl`, `${folder}/deep/link.jsonl`);
+    assertEquals((await names("deep"))[0]!.at(1), "deep/link.jsonl");
+  }));
+
+Deno.test("globs give what they match", () =>
+  withFiles(async (_, names) => {
+    assertEquals(await names("*.jsonl"), [["b.jsonl", "odd=2.jsonl"]]);
+    assertEquals(await names("?.*"), [["a.txt.gz", "b.jsonl", "c.png"]]);
+    assertEquals(await names("**/*.jsonl*"), [["b.jsonl", "deep/er/y.jsonl.zst", "odd=2.jsonl"]]);
+    assertEquals(await names("d*/*"), [["deep/x.parquet"]]);
+    assertEquals(await names("deep/**"), [[
+      "deep/er/model.bin",
+      "deep/er/y.jsonl.zst",
+      "deep/x.parquet",
+    ]]);
+  }));
+
+Deno.test("globs are relative to the working folder too", async () => {
+  const data = relative(Deno.cwd(), DATA);
+  const files = [`${data}/text.parquet`, `${data}/tokens.parquet`];
+  for (const spec of [`${data}/t*.parquet`, `./${data}/../data/t*.parquet`]) {
+    assertEquals(await resolveSources([spec]), [{ spec, files }]);
+  }
+});
+
+Deno.test("specs without weights are one source, with weights one each", () =>
+  withFiles(async (folder, names) => {
+    assertEquals(await names("c.png", "b.jsonl"), [["c.png", "b.jsonl"]]);
+    const sources = await resolveSources([`${folder}/b.jsonl=2.5`, `${folder}/deep=1e-1`, "-=3"]);
+    assertEquals(sources.map(({ weight }) => weight), [2.5, 0.1, 3]);
+    assertEquals(sources[2], { spec: "-", files: ["-"], weight: 3 });
+    assertEquals(await resolveSources(["-"]), [{ spec: "-", files: ["-"] }]);
+    // An existing path is no weight; more than that is.
+    assertEquals(await names("odd=2.jsonl"), [["odd=2.jsonl"]]);
+    Deno.writeTextFileSync(`${folder}/name=3`, "x");
+    assertEquals(await names("name=3"), [["name=3"]]);
+    assertEquals((await resolveSources([`${folder}/name=3=4`]))[0]!.weight, 4);
+  }));
+
+Deno.test("what cannot be meant is refused", () =>
+  withFiles(async (folder) => {
+    const told = async (Kind: typeof UsageError | typeof DataError, ...specs: string[]) => {
+      const error = await userError(() => resolveSources(specs));
+      assert(error instanceof Kind, specs.join());
+      return error.message;
+    };
+    assertStringIncludes(await told(UsageError), "found no paths");
+    assertStringIncludes(
+      await told(UsageError, `${folder}/b.jsonl=2`, `${folder}/c.png`),
+      `found no weight for "${folder}/c.png"`,
+    );
+    assertStringIncludes(await told(DataError, `${folder}/none.jsonl`), "found no files there");
+    assertStringIncludes(await told(DataError, `${folder}/*.md`), "found no files there");
+    assertStringIncludes(await told(DataError, `${folder}/none/**/*.md`), "found no files there");
+    assertStringIncludes(await told(DataError, `${folder}/b.jsonl=0`), "found no files there");
+    assertStringIncludes(await told(UsageError, `${folder}/*.jsonl`, `${folder}/b.jsonl`), "twice");
+    assertStringIncludes(await told(UsageError, "-", "-"), "twice");
+  }));

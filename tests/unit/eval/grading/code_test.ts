@@ -1,0 +1,289 @@
+/** Python problems: reading, asking, cutting, sanitising and judging, against the goldens. */
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
+import { DataError } from "../../../../core/base/errors.ts";
+import { allclose } from "../../../../core/eval/grading/code/allclose.ts";
+import { arrayTexts, objectTexts } from "../../../../core/eval/grading/code/json_text.ts";
+import { compareWith } from "../../../../core/eval/grading/code/comparison.ts";
+import {
+  type Benchmark,
+  CODE_TOKENS,
+  type CodeProblem,
+  codePrompt,
+  codeStops,
+  type Grader,
+  openGrader,
+  readProblems,
+  truncate,
+} from "../../../../core/eval/grading/code/mod.ts";
+import { answerIn, line, lines } from "../../../../core/eval/sandbox/protocol.ts";
+import { equal, parseValue } from "../../../../core/eval/grading/code/values.ts";
+
+const FIXTURES = new URL("../../../../fixtures/", import.meta.url).pathname;
+const FILES: Readonly<Record<Benchmark, string>> = {
+  humaneval: `${FIXTURES}eval/data/humaneval_plus/HumanEvalPlus.jsonl.gz`,
+  mbpp: `${FIXTURES}eval/data/mbpp_plus/MbppPlus.jsonl.gz`,
+};
+const PLAIN = `${FIXTURES}eval/data/humaneval/HumanEval.jsonl.gz`;
+
+// deno-lint-ignore no-explicit-any
+function golden(name: string): any[] {
+  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_evalplus_${name}.jsonl`);
+  return text.trim().split("\n").map((row) => JSON.parse(row));
+}
+
+const PROBLEMS = {
+  humaneval: await readProblems(FILES.humaneval, "humaneval"),
+  mbpp: await readProblems(FILES.mbpp, "mbpp"),
+};
+
+function find(benchmark: Benchmark, taskId: string): CodeProblem {
+  return PROBLEMS[benchmark].find((problem) => problem.taskId === taskId)!;
+}
+
+Deno.test("the published files are read whole", async () => {
+  const [plus, mbpp, plain] = await Promise.all([
+    readProblems(FILES.humaneval, "humaneval"),
+    readProblems(FILES.mbpp, "mbpp"),
+    readProblems(PLAIN, "humaneval"),
+  ]);
+  assertEquals([plus.length, mbpp.length, plain.length], [164, 378, 164]);
+  const count = (problems: CodeProblem[], which: "base" | "plus") =>
+    problems.reduce(
+      (sum, { tests }) => sum + (tests.kind === "inputs" ? tests[which].length : 0),
+      0,
+    );
+  assertEquals([count(plus, "base"), count(plus, "plus")], [1570, 122683]);
+  assertEquals([count(mbpp, "base"), count(mbpp, "plus")], [1174, 39841]);
+  assert(plain.every(({ tests }) => tests.kind === "check" && tests.test.includes("def check(")));
+});
+
+Deno.test("requests are those of EvalPlus", () => {
+  for (const row of golden("requests")) {
+    assertEquals(codePrompt(find(row.dataset, row.task_id)), row.prompt);
+    assertEquals(codeStops(row.dataset), row.stop);
+    assertEquals(CODE_TOKENS, row.max_new_tokens);
+  }
+});
+
+Deno.test("answers are cut as EvalPlus cuts them", () => {
+  for (const { dataset, output, truncated } of golden("truncate")) {
+    assertEquals(truncate(output, codeStops(dataset)), truncated);
+  }
+  assertEquals(truncate("𝄞".repeat(10001), []), "𝄞".repeat(10000));
+});
+
+const CACHE = await Deno.makeTempDir();
+addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));
+
+async function withGrader(test: (grader: Grader) => Promise<void>) {
+  await using grader = await openGrader({ shell: "none", workers: 2, cacheFolder: CACHE });
+  await test(grader);
+}
+
+Deno.test("programs are sanitised as the goldens say", () =>
+  withGrader(async (grader) => {
+    for (const { entry_point, solution, sanitized } of golden("sanitize")) {
+      assertEquals(await grader.sanitize(solution, entry_point), sanitized);
+    }
+    // Comments on the last line of a definition, and behind it in its own block.
+    const comments = `${FIXTURES}golden/eval/cases_sanitize_comments.jsonl`;
+    for (const line of Deno.readTextFileSync(comments).trim().split("\n")) {
+      const { entry_point, solution, sanitized } = JSON.parse(line);
+      assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
+    }
+    assertEquals(await grader.sanitize("", "f"), "");
+    assertEquals(await grader.sanitize("a, b = c\nx.y = c\nf = c", "f"), "a, b = c\nf = c");
+    // A text on which the parser gives up still comes back.
+    const deep = `f = ${"(".repeat(5000)}${")".repeat(5000)}`;
+    assertEquals(await grader.sanitize(deep, "f"), deep);
+  }));
+
+Deno.test("statuses are those of EvalPlus", () =>
+  withGrader(async (grader) => {
+    await Promise.all(
+      golden("execution").map(async (row) => {
+        const problem = find(row.dataset, row.task_id);
+        const { base, plus } = await grader.grade(problem, row.solution);
+        const name = `${row.task_id}, ${row.note}`;
+        assertEquals([name, base, plus], [name, row.base_status, row.plus_status]);
+      }),
+    );
+  }));
+
+Deno.test("plain HumanEval grades by its check", () =>
+  withGrader(async (grader) => {
+    const problems = await readProblems(PLAIN, "humaneval");
+    const at = (number: number) => problems[number]!;
+    const grade = async (number: number, body: string) =>
+      (await grader.grade(at(number), at(number).prompt + body)).base;
+    assertEquals(await grade(53, "    return x + y\n"), "pass");
+    assertEquals(await grade(53, "    return x - y\n"), "fail");
+    assertEquals(await grade(2, "    return round(number % 1, 9)\n"), "pass");
+    // The check itself uses the prompt's own functions here.
+    assertEquals(await grade(38, at(38).canonicalSolution), "pass");
+    assertEquals(await grade(32, "    return 0.0\n"), "fail");
+  }));
+
+Deno.test("expected results are kept, and a damaged file is made again", async () => {
+  const cacheFolder = await Deno.makeTempDir();
+  const folder = `${cacheFolder}/expected`;
+  const problem = find("humaneval", "HumanEval/53");
+  const grade = async () => {
+    await using grader = await openGrader({ shell: "none", workers: 1, cacheFolder });
+    return (await grader.grade(problem, problem.prompt + problem.canonicalSolution)).plus;
+  };
+  assertEquals(await grade(), "pass");
+  const [file, ...others] = [...Deno.readDirSync(folder)].map(({ name }) => name);
+  assertEquals(others, []);
+  const whole = await Deno.readFile(`${folder}/${file}`);
+  await Deno.writeFile(`${folder}/${file}`, whole.subarray(0, whole.length >> 1));
+  const snapshot = [...Deno.readDirSync(cacheFolder)].find(({ name }) =>
+    name.endsWith(".snapshot")
+  );
+  await Deno.truncate(`${cacheFolder}/${snapshot!.name}`, 1000);
+  assertEquals(await grade(), "pass");
+  assertEquals(await Deno.readFile(`${folder}/${file}`).then((bytes) => bytes.length > 100), true);
+  await Deno.remove(cacheFolder, { recursive: true });
+});
+
+Deno.test("a module that this Python lacks is no silent fail", () =>
+  withGrader(async (grader) => {
+    const problem = find("humaneval", "HumanEval/53");
+    const { base, plus, detail } = await grader.grade(problem, "import numpy\ndef add(x, y): 0");
+    assertEquals([base, plus], ["unavailable", "unavailable"]);
+    assertEquals(detail, 'this Python has no module "numpy"');
+    assertEquals((await grader.grade(problem, "import nunpy\n")).base, "fail");
+  }));
+
+Deno.test("unfit problem files say what is wrong", async () => {
+  const folder = await Deno.makeTempDir();
+  const message = async (text: string, benchmark: Benchmark = "humaneval") => {
+    const path = `${folder}/problems.jsonl`;
+    await Deno.writeTextFile(path, text);
+    const error = await assertRejects(() => readProblems(path, benchmark), DataError);
+    return error.message.replace(path, "F");
+  };
+  const row = {
+    task_id: "HumanEval/0",
+    prompt: "",
+    entry_point: "f",
+    canonical_solution: "",
+    base_input: [[1]],
+    plus_input: [],
+    atol: 0,
+  };
+  const json = JSON.stringify(row);
+  assertStringIncludes(await message(""), "found an empty file, expected JSON lines");
+  assertStringIncludes(await message("text"), "line 1 is no JSON object, expected one problem");
+  assertStringIncludes(await message(`${json}\n${json}`), 'line 2 repeats task "HumanEval/0"');
+  assertStringIncludes(
+    await message(json, "mbpp"),
+    'the task "HumanEval/0", expected tasks "Mbpp/',
+  );
+  assertStringIncludes(await message('{"task_id": 1}'), 'columns "task_id", expected text under');
+  for (const change of [{ plus_input: 1 }, { base_input: [1] }, { atol: null }]) {
+    const text = await message(JSON.stringify({ ...row, ...change }));
+    assertStringIncludes(text, "expected the file of EvalPlus");
+  }
+  const { base_input: _, ...bare } = row;
+  assertStringIncludes(await message(JSON.stringify(bare)), 'expected text under "test"');
+  await assertRejects(() => readProblems(`${folder}/none`, "mbpp"), DataError, "no such file");
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("JSON is taken apart without reading its numbers", () => {
+  assertEquals(arrayTexts('[1.0, [2, "],["], {"a": [1]}, Infinity, 123456789012345678901]'), [
+    "1.0",
+    '[2, "],["]',
+    '{"a": [1]}',
+    "Infinity",
+    "123456789012345678901",
+  ]);
+  assertEquals([arrayTexts("[]"), arrayTexts("{}"), arrayTexts("[1")], [[], undefined, undefined]);
+  const row = objectTexts('{"a\\"": [1.0, NaN] , "b": {"c": "}"}}')!;
+  assertEquals([...row], [['a"', "[1.0, NaN]"], ["b", '{"c": "}"}']]);
+});
+
+Deno.test("equality is Python's", () => {
+  const same = (a: string, b: string) => equal(parseValue(a), parseValue(b));
+  const equals = [
+    ["1", "1.0"],
+    ["1", "true"],
+    ["0.0", "-0.0"],
+    ['{"x":"20000000000000"}', "9007199254740992.0"],
+    ['{"c":[1.0,0.0]}', "1"],
+    ['{"s":[1,2.0]}', '{"z":[1.0,2]}'],
+    ['{"d":[["a",1],["b",[2]]]}', '{"d":[["b",[2.0]],["a",true]]}'],
+    ['{"k":["collections.Counter",{"d":[["a",1]]}]}', '{"d":[["a",1]]}'],
+  ];
+  for (const [a, b] of equals) assert(same(a!, b!), `${a} == ${b}`);
+  const others = [
+    ["1", '"1"'],
+    ["[1]", '{"t":[1]}'],
+    ['{"x":"20000000000001"}', "9007199254740992.0"],
+    ['{"f":"nan"}', '{"f":"nan"}'],
+    ['{"o":"m.C"}', '{"o":"m.C"}'],
+    ['["a,b"]', '["a","b"]'],
+    ["null", "false"],
+  ];
+  for (const [a, b] of others) assert(!same(a!, b!), `${a} != ${b}`);
+});
+
+Deno.test("values that the encoder does not write are refused before they cost time", () => {
+  const began = performance.now();
+  for (const text of ["9".repeat(8_000_000), "[".repeat(1_000_000), `[${"9".repeat(30)}]`]) {
+    assertThrows(() => parseValue(text), RangeError);
+  }
+  const digits = parseValue(`{"x":"${"f".repeat(1 << 20)}"}`);
+  assert(equal(digits, digits));
+  assert(performance.now() - began < 2000);
+  assertEquals(parseValue(`${"[".repeat(400)}${"]".repeat(400)}`).kind, "list");
+});
+
+Deno.test("closeness is numpy's", () => {
+  const close = (a: string, b: string, atol = 1e-6) => allclose(parseValue(a), parseValue(b), atol);
+  assert(close("1.0000005", "1.0") && !close("1.00001", "1.0"));
+  assert(close("1e9", "1000000050.0") && !close("1e9", "1000000200.0"));
+  assert(close("[[1.0],[2.0]]", "[[1.0,1.0],[2.0,2.0]]"), "shapes broadcast");
+  assert(close('{"f":"inf"}', '{"f":"inf"}') && !close('{"f":"nan"}', '{"f":"nan"}'));
+  assert(close('{"c":[1.0,1.0]}', '{"c":[1.0,1.0000001]}'));
+  assert(!close("[1.0,[2.0]]", "[1.0,[2.0]]"), "no array of one shape");
+  assert(!close('["a"]', '["a"]') && !close('{"s":[1.0]}', '{"s":[1.0]}'), "no numbers");
+});
+
+Deno.test("the tolerance of floats stays for later inputs", () => {
+  const expected = ["1", "0.5", "[1, 2]", "1"];
+  const isRight = compareWith({ entryPoint: "f", atol: 0, inputs: expected, expected });
+  assert(!isRight(0, "1.0000001") && isRight(1, "0.5000001"));
+  assert(!isRight(3, "1.0000001"), "types must be the same");
+  assert(isRight(2, "[1.0000001, 2]"), "types inside need not be");
+});
+
+Deno.test("special rules accept what EvalPlus accepts", () => {
+  const right = (entryPoint: string, input: string, expected: string, result: string, atol = 0) =>
+    compareWith({ entryPoint, atol, inputs: [input], expected: [expected] })(0, result);
+  assert(right("find_zero", "[[1, 2]]", "-0.5", "-0.50004", 1e-4));
+  assert(!right("find_zero", "[[1, 2]]", "-0.5", "-0.6", 1e-4));
+  assert(right("are_equivalent", "[]", "true", "false"));
+  assert(right("sum_div", "[1]", "1", "0") && !right("sum_div", "[1]", "1", "2"));
+  assert(right("surface_Area", "[3,4]", "33", "35") && !right("surface_Area", "[3,4]", "33", "34"));
+  assert(right("digit_distance_nums", "[1, 256]", "1", "12"));
+  assert(right("Diff", "[]", "[1,2]", '{"t":[2,1,1]}') && !right("Diff", "[]", "[1]", "[[1]]"));
+  assert(right("check_str", "[]", '"x"', "true") && right("check_str", "[]", "null", "null"));
+  assert(!right("check_str", "[]", '"x"', "false") && right("check_str", "[]", '"x"', "5"));
+});
+
+Deno.test("only lines with the token are answers", async () => {
+  const token = "secret ";
+  const said = { type: "ready", version: "3" } as const;
+  const text = `noise\n{"type":"ready"}\nnoise${new TextDecoder().decode(line(said, token))}\xff\n`;
+  const heard = [];
+  for await (const part of lines(new Blob([text]).stream())) heard.push(answerIn(part, token));
+  assertEquals(heard.filter((answer) => answer), [said]);
+});

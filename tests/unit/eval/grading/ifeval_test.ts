@@ -1,0 +1,278 @@
+/** IFEval: every checker, the two tokenizers, the language detector and the four means. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { DataError } from "../../../../core/base/errors.ts";
+import {
+  CHECKERS,
+  checkResponse,
+  type Instruction,
+  loadLanguageTools,
+  requireInstructions,
+  UNDEFINED_KEYS,
+} from "../../../../core/eval/grading/ifeval/mod.ts";
+import { type DocumentScore, summarize } from "../../../../core/eval/harness/results.ts";
+import { Row } from "../../../../core/eval/harness/row.ts";
+import { ifeval } from "../../../../core/eval/tasks/ifeval.ts";
+import { gramsOf } from "../../../../core/eval/grading/ifeval/grams.ts";
+import {
+  detectLanguage,
+  languageProbabilities,
+} from "../../../../core/eval/grading/ifeval/language.ts";
+import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
+import { isPythonJson } from "../../../../core/eval/grading/ifeval/python_json.ts";
+import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
+
+const FIXTURES = new URL("../../../../fixtures/", import.meta.url).pathname;
+const tools = await loadLanguageTools();
+
+function rows(path: string) {
+  const text = Deno.readTextFileSync(`${FIXTURES}${path}`);
+  return text.trim().split("\n").map((line) => JSON.parse(line));
+}
+
+/** Verdicts on one instruction: strict, loose. */
+function judge(response: string, id: string, kwargs: Record<string, unknown> = {}) {
+  const instructions = requireInstructions([id], [kwargs], "a test");
+  const { strict, loose } = checkResponse(response, instructions, tools);
+  return [strict[0], loose[0]];
+}
+
+Deno.test("every golden verdict of a checker", () => {
+  const cases = rows("golden/eval/cases_ifeval_checkers.jsonl");
+  assertEquals(cases.length, 82);
+  for (const { instruction_id, kwargs, response, strict, loose } of cases) {
+    const place = `${instruction_id} ${JSON.stringify(kwargs)} ${JSON.stringify(response)}`;
+    assertEquals(judge(response, instruction_id, kwargs), [strict, loose], place);
+  }
+});
+
+Deno.test("every golden document and the four means", async () => {
+  const data = new Map(rows("eval/data/ifeval/input_data.jsonl").map((row) => [row.key, row]));
+  assertEquals(data.size, 541);
+  const cases = rows("golden/eval/cases_ifeval_documents.jsonl");
+  const score = await ifeval.openScorer({
+    grader: () => Promise.reject(new Error("no code")),
+    sanitize: true,
+  });
+  const scores: DocumentScore[] = [];
+  for (const [doc_id, golden] of cases.entries()) {
+    const row = data.get(golden.key)!;
+    const instructions = requireInstructions(row.instruction_id_list, row.kwargs, "a row");
+    const verdict = checkResponse(golden.response, instructions, tools, row.prompt);
+    assertEquals(verdict.strict, golden.inst_level_strict_acc, `${golden.key} strict`);
+    assertEquals(verdict.loose, golden.inst_level_loose_acc, `${golden.key} loose`);
+    const question = ifeval.read(new Row(row, "a row"));
+    const metrics = await score(question, [{ text: golden.response }]);
+    scores.push({ task: "ifeval", doc_id, group: "", request: "", samples: "", metrics });
+  }
+  const { n, ...means } = JSON.parse(
+    Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_ifeval_documents.aggregate.json`),
+  );
+  assertEquals(scores.length, n);
+  const found = summarize(ifeval, scores).means.map(({ value }) => value);
+  const { average_of_four, prompt_level_strict_acc, inst_level_strict_acc, ...loose } = means;
+  assertEquals(found, [
+    average_of_four,
+    prompt_level_strict_acc,
+    inst_level_strict_acc,
+    loose.prompt_level_loose_acc,
+    loose.inst_level_loose_acc,
+  ]);
+});
+
+Deno.test("every golden sentence and word", () => {
+  const cases = rows("golden/eval/cases_ifeval_tokenizers.jsonl");
+  assertEquals(cases.length, 20);
+  for (const { text, sentences, num_sentences, num_words, word_tokenize } of cases) {
+    const split = splitSentences(text, tools.punkt);
+    assertEquals(split, sentences);
+    assertEquals(split.length, num_sentences);
+    assertEquals(split.flatMap(splitWords), word_tokenize);
+    const words = { num_words, relation: "at least" };
+    assertEquals(judge(text, "length_constraints:number_words", words), [true, true]);
+    words.num_words++;
+    assertEquals(judge(text, "length_constraints:number_words", words), [false, false]);
+  }
+});
+
+Deno.test("every golden language", () => {
+  const cases = rows("golden/eval/cases_ifeval_langdetect.jsonl");
+  assertEquals(cases.length, 13);
+  for (const { text, language, top_probability_seed0 } of cases) {
+    assertEquals(detectLanguage(text, tools.profiles), language);
+    const top = Math.max(...languageProbabilities(text, tools.profiles)!);
+    assert(Math.abs(top - top_probability_seed0) < 1e-3, `${language} ${top}`);
+  }
+});
+
+Deno.test("all instructions of the data set are known and complete", () => {
+  const seen = new Set<string>();
+  for (const { key, instruction_id_list, kwargs } of rows("eval/data/ifeval/input_data.jsonl")) {
+    // The other published form of the data has every argument in every row, most of them null.
+    const padded = kwargs.map((each: object) => ({ num_words: null, keyword: "", ...each }));
+    for (const each of [kwargs, padded]) {
+      const instructions = requireInstructions(instruction_id_list, each, `row ${key}`);
+      instructions.forEach(({ id }) => seen.add(id));
+    }
+  }
+  assertEquals([...seen].sort(), [...CHECKERS.keys()].sort());
+  assertEquals(seen.size, 25);
+});
+
+Deno.test("a blank response follows nothing, whatever its blanks", () => {
+  for (const blank of ["", " \n", "\x85\x1c", "\u2003"]) {
+    assertEquals(judge(blank, "punctuation:no_comma"), [false, false]);
+  }
+  assertEquals(judge("\ufeff", "punctuation:no_comma"), [true, true], "no white space to Python");
+  assertEquals(judge("***", "punctuation:no_comma"), [true, true]);
+});
+
+Deno.test("loose forgives the first line, the last line and asterisks", () => {
+  const ends = (response: string) =>
+    judge(response, "startend:end_checker", { end_phrase: "Bye." });
+  assertEquals(ends("Bye."), [true, true]);
+  assertEquals(ends("Bye.\nHope this helps!"), [false, true]);
+  assertEquals(ends("*Bye.*"), [false, true]);
+  assertEquals(ends("Sure:\n**Bye.**\nHope this helps!"), [false, true]);
+  assertEquals(ends("Bye.\nHope this\nhelps!"), [false, false]);
+});
+
+Deno.test("keywords are regular expressions, and words only where forbidden", () => {
+  const has = (keyword: string, response: string) =>
+    judge(response, "keywords:existence", { keywords: [keyword] })[0];
+  assert(has("it\\'s", "IT'S") && has("a.c", "xABCx") && !has("a\\.c", "abc"));
+  assert(has("é", "É") && !has("e\\b", "e\u0301x".normalize("NFC")));
+  const forbidden = { forbidden_words: ["cat"] };
+  assertEquals(judge("concatenate", "keywords:forbidden_words", forbidden)[0], true);
+  assertEquals(judge("a Cat.", "keywords:forbidden_words", forbidden)[0], false);
+});
+
+Deno.test("characters special to replacements and patterns stay what they are", () => {
+  const repeated = { prompt_to_repeat: "Pay $& or $1 (now)?" };
+  const response = "pay $& or $1 (NOW)? Fine.";
+  assertEquals(judge(response, "combination:repeat_prompt", repeated), [true, true]);
+  assertEquals(splitWords("It cost $$1 and $& more."), [
+    ...["It", "cost", "$", "$", "1", "and", "$", "&", "more", "."],
+  ]);
+});
+
+Deno.test("a prompt is repeated whole where no part of it is named", () => {
+  const instructions = requireInstructions(["combination:repeat_prompt"], [{}], "a test");
+  const { strict } = checkResponse("Say hello. Hello!", instructions, tools, "Say hello.");
+  assertEquals(strict, [true]);
+});
+
+Deno.test("the two rows that count no letter are counted by their character", () => {
+  assertEquals(UNDEFINED_KEYS, [1122, 1129]);
+  const hashes = { letter: "#", let_frequency: 2, let_relation: "at least" };
+  assertEquals(judge("#a #b", "keywords:letter_frequency", hashes), [true, true]);
+  assertEquals(judge("#a", "keywords:letter_frequency", hashes), [false, false]);
+});
+
+Deno.test("JSON is what Python accepts", () => {
+  for (const text of ["NaN", "[-Infinity, 1]", '"\\ud800"', '{"NaN": "a\\"NaN"}', " [1e5]\n"]) {
+    assert(isPythonJson(text), text);
+  }
+  const broken = ["", "-NaN", "1NaN", "[1,]", "'a'", '"\n"', "\ufeff1", "{NaN: 1}", "01", "+1"];
+  for (const text of [...broken, "1".repeat(4301), `[-${"1".repeat(4301)}]`]) {
+    assert(!isPythonJson(text), text);
+  }
+  assert(isPythonJson("1".repeat(4300)) && isPythonJson("1.".padEnd(5000, "0")));
+});
+
+Deno.test("bullets and placeholders are counted in little time in odd responses", () => {
+  const start = performance.now();
+  const bullets = { num_bullets: 2 };
+  const blank = `* a${"\n \n".repeat(50_000)}- b`;
+  assertEquals(judge(blank, "detectable_format:number_bullet_lists", bullets)[0], true);
+  assertEquals(judge("*\n\n\n\n* b", "detectable_format:number_bullet_lists", bullets)[0], true);
+  assertEquals(judge("*\n* b", "detectable_format:number_bullet_lists", bullets)[0], false);
+  const open = "[".repeat(100_000);
+  const placeholders = { num_placeholders: 1 };
+  assertEquals(judge(open, "detectable_content:number_placeholders", placeholders)[0], false);
+  assertEquals(judge(`${open}]`, "detectable_content:number_placeholders", placeholders)[0], true);
+  assertEquals(judge("[a\n]", "detectable_content:number_placeholders", placeholders)[0], false);
+  assert(performance.now() - start < 5000);
+});
+
+Deno.test("grams leave out addresses, foreign Latin and all but the first of capitals", () => {
+  const grams = (text: string) => [...gramsOf(text, tools.profiles.kanji)];
+  assertEquals(grams("ab https://x.org/y me@x.org"), ["a", " a", "b", "ab", " ab", "b ", "ab "]);
+  assertEquals(grams("NA"), ["N", " N"]);
+  assertEquals(grams("Nab")[2], "a");
+  assertEquals(grams("привет ab").includes("a"), false);
+  assertEquals(grams("한글"), ["가", " 가", "가", "가가", " 가가"]);
+  assertEquals(grams("a\u0300"), ["à", " à"]);
+  assertEquals(grams("1 ¼ «»").join(""), "¼ ¼¼  ¼ ");
+});
+
+Deno.test("a text without letters has no language, and others the same every time", () => {
+  assertEquals(detectLanguage("123 !?", tools.profiles), undefined);
+  const close = "Hotel taxi bar radio.";
+  assertEquals(
+    languageProbabilities(close, tools.profiles),
+    languageProbabilities(close, tools.profiles),
+  );
+});
+
+Deno.test("all 55 languages are there, and their probabilities", () => {
+  const { languages, grams, kanji } = tools.profiles;
+  assertEquals(languages.length, 55);
+  // Counts of the profile `en`, and the number of sequences of three it was learned from.
+  const english = languages.indexOf("en");
+  const probability = (gram: string) => {
+    const entry = grams.get(gram)!;
+    for (let i = 0; i < entry.length; i += 2) if (entry[i] === english) return entry[i + 1];
+  };
+  assertEquals(probability("the"), 3415279 / 224934017);
+  assertEquals(probability("ter"), 809390 / 224934017);
+  assertEquals(grams.has("한"), false, "one letter stands for all of Hangul");
+  const [[member, representative]] = [...kanji].filter(([a, b]) => a !== b) as [[string, string]];
+  assertEquals([...gramsOf(member, kanji)], [representative, ` ${representative}`]);
+  assertEquals(tools.punkt.abbreviations.has("dr"), true);
+  assertEquals(tools.punkt.starters.has("many"), true);
+  assertEquals(tools.punkt.writing.get("coverage"), 36);
+});
+
+Deno.test("rows that make no sense are refused by name", () => {
+  const refuse = (ids: unknown, kwargs: unknown) =>
+    assertThrows(() => requireInstructions(ids, kwargs, "row 7 of a.jsonl"), DataError);
+  const unknown = refuse(["keyword:existence"], [{}]);
+  assertEquals(
+    unknown.message,
+    'Cannot check row 7 of a.jsonl: found the unknown instruction "keyword:existence"',
+  );
+  assertEquals(unknown.hints, ["keywords:existence is known"]);
+  assertEquals(
+    refuse(["nothing"], [{}]).hints[0]!.startsWith("known are keywords:existence"),
+    true,
+  );
+  assertEquals(
+    refuse(["length_constraints:number_words"], [{ num_words: 0, relation: "at least" }]).message,
+    'Cannot read "num_words" of length_constraints:number_words in row 7 of a.jsonl: found ' +
+      "nothing, expected a positive integer",
+  );
+  refuse(["length_constraints:number_words"], [{ num_words: 3, relation: "more than" }]);
+  refuse(["keywords:existence"], [{ keywords: ["("] }]);
+  refuse(["keywords:existence"], [{ keywords: [] }]);
+  refuse(["punctuation:no_comma"], []);
+  refuse(["punctuation:no_comma"], [null]);
+  refuse("punctuation:no_comma", [{}]);
+  const one: Instruction = { id: "x:y", kwargs: {} };
+  assertThrows(() => checkResponse("a", [one], tools), DataError);
+});
+
+Deno.test("50,000 `<<` are judged in a second, and titles are those of the pattern", () => {
+  for (const end of ["", "\n", ">", "> >", ">>"]) {
+    const began = performance.now();
+    assertEquals(judge("<<".repeat(50_000) + end, "detectable_format:title"), [false, false]);
+    assert(performance.now() - began < 1000, `${end}: ${performance.now() - began} ms`);
+  }
+  // What `<<[^\n]+>>` matches, in short texts of these marks.
+  const marks = ["<", ">", "a", "\n"];
+  for (let code = 0; code < 4 ** 7; code++) {
+    const text = Array.from({ length: 7 }, (_, i) => marks[code >> (2 * i) & 3]).join("");
+    const matches = text.match(/<<[^\n]+>>/g) ?? [];
+    const expected = matches.some((match) => match.replace(/^<+/, "").replace(/>+$/, "") !== "");
+    assertEquals(judge(text, "detectable_format:title")[0], expected, JSON.stringify(text));
+  }
+});

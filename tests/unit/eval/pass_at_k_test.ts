@@ -1,0 +1,32 @@
+/** pass@k by the formula of its paper. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { passAtK } from "../../../core/eval/harness/pass_at_k.ts";
+
+const GOLDEN = new URL("../../../fixtures/golden/eval/cases_pass_at_k.jsonl", import.meta.url);
+
+Deno.test("every golden pass@k", async () => {
+  const lines = (await Deno.readTextFile(GOLDEN)).trim().split("\n");
+  assertEquals(lines.length, 12);
+  for (const line of lines) {
+    const { n, c, k, pass_at_k, pass_at_k_mean } = JSON.parse(line);
+    if (pass_at_k_mean === undefined) assertEquals(passAtK(n, c, k), pass_at_k, line);
+    else {
+      const values = n.map((each: number, i: number) => passAtK(each, c[i], k));
+      const mean = values.reduce((sum: number, value: number) => sum + value, 0) / values.length;
+      assertEquals(mean, pass_at_k_mean, line);
+    }
+  }
+});
+
+Deno.test("with one correct sample of ten, k of them contain it in k of ten cases", () => {
+  for (let k = 1; k <= 10; k++) {
+    assertEquals(Math.abs(passAtK(10, 1, k) - k / 10) < 1e-15, true, `k = ${k}`);
+  }
+  assertEquals(passAtK(10, 10, 1), 1);
+});
+
+Deno.test("counts that cannot be are refused", () => {
+  for (const [n, c, k] of [[10, 11, 1], [10, -1, 1], [10, 1, 11], [10, 1, 0]] as const) {
+    assertThrows(() => passAtK(n, c, k), RangeError);
+  }
+});

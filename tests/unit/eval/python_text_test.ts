@@ -1,0 +1,139 @@
+/** Python's string methods and regular expressions. Expected values come from Python 3.11. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import {
+  capitalize,
+  codePointLength,
+  isLower,
+  isUpper,
+  lstrip,
+  pythonRegex,
+  rstrip,
+  strip,
+} from "../../../core/eval/python/text.ts";
+
+/** All matches of a pattern. */
+function find(pattern: string, text: string, flags = ""): string[] {
+  return text.match(pythonRegex(pattern, `g${flags}`)) ?? [];
+}
+
+Deno.test("strip removes what Python calls white space, and nothing else", () => {
+  for (
+    const space of " \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
+  ) {
+    const place = JSON.stringify(space);
+    assertEquals(strip(`${space}a${space}`), "a", place);
+    assertEquals(lstrip(`${space}a${space}`), `a${space}`, place);
+    assertEquals(rstrip(`${space}a${space}`), `${space}a`, place);
+  }
+  for (const kept of ["\ufeff", "\u200b", "\u180e", "\0"]) assertEquals(strip(kept), kept);
+});
+
+Deno.test("strip removes any of the given characters, pairs of surrogates as one", () => {
+  assertEquals(strip('""a"b""', '"'), 'a"b');
+  assertEquals(strip("<<a>>", "<"), "a>>");
+  assertEquals(strip("😀a😀", "😀"), "a");
+  assertEquals(strip("\ude00a", "😀"), "\ude00a", "half a pair is another character");
+  assertEquals(strip("abc", "abc"), "");
+  assertEquals(strip(" a ", ""), " a ");
+  assertEquals(lstrip("aab", "a"), "b");
+  assertEquals(rstrip("baa", "a"), "b");
+});
+
+Deno.test("stripping a long run of blanks inside a text takes no time", () => {
+  const text = `a${" ".repeat(1_000_000)}b`;
+  const start = performance.now();
+  assertEquals(strip(text), text);
+  assert(performance.now() - start < 2000);
+});
+
+Deno.test("capitalize gives title case to the first and lower case to all others", () => {
+  const pairs = {
+    "": "",
+    "HELLO World": "Hello world",
+    "ßA": "Ssa",
+    "ﬁx": "Fix",
+    "ǆ": "ǅ",
+    "Ǳ": "ǲ",
+    "ŉ": "ʼN",
+    "ა": "ა",
+    "ᾳ": "ᾼ",
+    "ᾲ": "Ὰ\u0345",
+    "ᾷ": "Α͂\u0345",
+    "ὈΔΥΣΣΕΎΣ": "Ὀδυσσεύς",
+    "AΣ": "Aς",
+    "1AB": "1ab",
+    "𐐨𐐀": "𐐀𐐨",
+    "İI": "İi",
+  };
+  for (const [text, expected] of Object.entries(pairs)) {
+    assertEquals(capitalize(text), expected, text);
+  }
+});
+
+Deno.test("case needs a letter that has it, and title case is neither", () => {
+  assert(isUpper("A1!") && isUpper("ÉCOLE") && isUpper("Ⅷ") && isUpper("Ⓐ"));
+  assert(!isUpper("1!") && !isUpper("Aa") && !isUpper("ǅA") && !isUpper("日本") && !isUpper(""));
+  assert(isLower("a1!") && isLower("ª") && !isLower("1") && !isLower("aA") && !isLower("ǅa"));
+});
+
+Deno.test("length counts code points", () => {
+  assertEquals(codePointLength("a😀\ud800"), 3);
+});
+
+Deno.test("a period stops at a line feed alone", () => {
+  assertEquals(find(".+", "a\rb\u2028c\nd"), ["a\rb\u2028c", "d"]);
+  assertEquals(find("a.c", "a\nc", "s"), ["a\nc"]);
+  assertEquals(find("^.", "😀"), ["😀"], "and takes a whole character");
+});
+
+Deno.test("anchors know line feeds only, and the end also before a last one", () => {
+  assertEquals(find("a$", "a\n").length, 1);
+  assertEquals(find("a$", "a\n\n").length, 0);
+  assertEquals(find("a\\Z", "a\n").length, 0);
+  assertEquals(find("^b", "a\nb").length, 0);
+  assertEquals(find("^b$", "a\nb\nc", "m").length, 1);
+  assertEquals(find("^b", "a\rb\u2028b", "m").length, 0);
+});
+
+Deno.test("classes cover all of Unicode, without combining marks", () => {
+  assertEquals(find("\\w+", "naïve e\u0301 ٣½Ⅷ_ 日本"), ["naïve", "e", "٣½Ⅷ_", "日本"]);
+  assertEquals(find("\\d+", "12٣ ½²"), ["12٣"]);
+  assertEquals(find("\\s", "\x1c\x85\xa0\ufeff").length, 3);
+  assertEquals(find("\\bé\\b", "é été").length, 1);
+  assertEquals(find("[^\\W\\d]+", "ab1_c½"), ["ab", "_c½"]);
+  assertEquals(find("[\\S\\n]+", "a\n b"), ["a\n", "b"]);
+});
+
+Deno.test("what JavaScript refuses to escape stands for itself", () => {
+  assertEquals(find("it\\'s\\ a\\-b\\/c\\&", "it's a-b/c&").length, 1);
+  assertEquals(find("[a\\-z]+", "b-a-z"), ["-a-z"]);
+  assertEquals(find("a{ {} {,x} }", "a{ {} {,x} }").length, 1);
+  assertEquals(find("[]a]+", "]a").length, 1);
+  assertEquals(find("[[a&&b]", "[&").length, 2);
+  assertEquals(find("a]b", "a]b").length, 1);
+  assertEquals(find("\\x41\\u00e9\\U0001F600\\101\\0", "Aé😀A\0").length, 1);
+});
+
+Deno.test("quantifiers and groups of Python's own", () => {
+  assertEquals(find("ba{,2}", "baaa"), ["baa"]);
+  assertEquals(find("(?P<x>a|b)(?P=x)", "abaab"), ["aa"]);
+  assertEquals(find("(a)(?>b|bc)c\\1", "abca abcca"), ["abca"]);
+  assertEquals(find("C++", "CCC"), ["CCC"], "a possessive quantifier, not the language");
+  assertEquals(find("a++a", "aaa"), []);
+  assertEquals(find("(?>(a))\\1", "aa"), ["aa"]);
+  assertEquals(find("(?i)É(?-i:a)", "éa éA"), ["éa"]);
+  assertEquals(find("a(?#a comment)+", "aaa"), ["aaa"]);
+  assertEquals(find("(?=a)*a", "a"), ["a"]);
+  assertEquals(find("(?m)^a", "a\na").length, 2);
+});
+
+Deno.test("patterns that Python does not compile are refused by name", () => {
+  const broken = ["(", ")", "[", "[z-a]", "[a-\\d]", "*a", "a**", "^*", "a{2}{3}", "\\", "\\q"];
+  broken.push("\\1", "a(?i)b", "(?x)a", "\\x4", "(?P<1>a)", "x{2,1}", "(?P<n>a)(?P<n>b)");
+  for (const pattern of broken) {
+    const error = assertThrows(() => pythonRegex(pattern), DataError, undefined, pattern);
+    const start = `Cannot use ${JSON.stringify(pattern)} as a regular expression: `;
+    assertEquals(error.message.slice(0, start.length), start);
+  }
+});

@@ -1,0 +1,221 @@
+/** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, exactly. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { createHash } from "node:crypto";
+import { UsageError } from "../../../core/base/errors.ts";
+import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
+import {
+  type Document,
+  documentsOf,
+  type LikelihoodRequest,
+  type Request,
+  requestsOf,
+  type TextRequest,
+} from "../../../core/eval/harness/documents.ts";
+import { parsePythonLiteral } from "../../../core/eval/python/literal.ts";
+import { Row } from "../../../core/eval/harness/row.ts";
+import { PythonRandom } from "../../../core/eval/harness/sampler.ts";
+import type { ChoiceQuestion } from "../../../core/eval/harness/task.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
+import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { encodePair } from "../../../core/tokenizer/pair.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+
+const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const DATA = `${FIXTURES}eval/data`;
+
+// deno-lint-ignore no-explicit-any -- tests look at any field
+function golden(name: string): any[] {
+  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/${name}.jsonl`);
+  return text.trim().split("\n").map((line) => JSON.parse(line));
+}
+
+const tokenizer = await openTokenizer(`${FIXTURES}models/tiny-qwen2`);
+const chat = (messages: readonly ChatMessage[]) => renderChat(tokenizer, messages);
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** The subject as the harness spells it in a task's name. */
+const HARNESS_NAMES: Readonly<Record<string, string>> = {
+  counting_and_probability: "counting_and_prob",
+  number_theory: "num_theory",
+  precalculus: "precalc",
+};
+
+/** Documents by the harness's name of their task and their place in it. */
+async function documents(name: string, shots: number): Promise<Map<string, Document>> {
+  const task = taskOf(name)!;
+  const data = await readTaskData(task, DATA, shots);
+  const limit = Math.min(12, data.rows.length);
+  const found = new Map<string, Document>();
+  const counts = new Map<string, number>();
+  for (
+    const document of documentsOf(task, data, { shots, limit: task.groupOf ? undefined : limit })
+  ) {
+    const { group } = document;
+    const full = group === "" ? name : `${name}_${HARNESS_NAMES[group] ?? group}`;
+    const at = counts.get(full) ?? 0;
+    counts.set(full, at + 1);
+    found.set(`${full}/${at}`, document);
+  }
+  return found;
+}
+
+function checkPairs(requests: readonly Request[], expected: Record<string, unknown>) {
+  const pairs = (requests as LikelihoodRequest[]).map(({ context, continuation }) =>
+    encodePair(tokenizer, context, continuation, undefined)
+  );
+  const contexts = pairs.map(({ tokens, from }) => tokens.slice(0, from));
+  assertEquals(pairs.map(({ tokens, from }) => tokens.slice(from)), expected.continuation_tokens);
+  assertEquals(contexts.map((ids) => ids.length), expected.context_token_count);
+  assertEquals(contexts.map((ids) => sha256(ids.join(","))), expected.context_token_sha256);
+}
+
+for (
+  const name of [
+    "winogrande",
+    "hellaswag",
+    "openbookqa",
+    "piqa",
+    "arc_easy",
+    "arc_challenge",
+    "sciq",
+    "mmlu",
+    "mmlu_chat",
+    "race",
+  ]
+) {
+  Deno.test(`${name}: contexts and continuations`, async () => {
+    const cases = golden(`requests_${name}`);
+    const found = await documents(name.replace("_chat", ""), cases[0].num_fewshot);
+    for (const expected of cases) {
+      const document = found.get(`${expected.task}/${expected.doc_index}`)!;
+      const question = document.question as ChoiceQuestion;
+      const requests = await requestsOf(document, name.endsWith("_chat") ? chat : undefined);
+      const contexts = requests.map(({ context }) => context);
+      const one = expected.contexts ?? expected.continuations.map(() => expected.context);
+      assertEquals(contexts, one, `${expected.task} ${expected.doc_index}`);
+      const endings = requests.map((request) => "continuation" in request && request.continuation);
+      assertEquals(endings, expected.continuations);
+      assertEquals(question.gold, expected.gold);
+      checkPairs(requests, expected);
+    }
+  });
+}
+
+for (
+  const name of ["gsm8k", "gsm8k_chat", "gsm8k_cot", "minerva_math", "ifeval", "ifeval_chat"]
+) {
+  Deno.test(`${name}: prompts, stops and targets`, async () => {
+    const cases = golden(`requests_${name}`);
+    const found = await documents(name.replace("_chat", ""), cases[0].num_fewshot);
+    for (const expected of cases) {
+      const document = found.get(`${expected.task}/${expected.doc_index}`)!;
+      const requests = await requestsOf(document, name.endsWith("_chat") ? chat : undefined);
+      const [{ context, stop, maxTokens }] = requests as [TextRequest];
+      assertEquals(context, expected.prompt);
+      assertEquals(stop, expected.generation_kwargs.until);
+      assertEquals(maxTokens, expected.generation_kwargs.max_gen_toks ?? 256);
+      const ids = tokenizer.encode(context);
+      assertEquals([ids.length, sha256(ids.join(","))], [
+        expected.prompt_token_count,
+        expected.prompt_token_sha256,
+      ]);
+      const { target } = document.question as unknown as { target: unknown };
+      if (!name.startsWith("ifeval")) assertEquals(target, expected.target);
+    }
+  });
+}
+
+Deno.test("shots are drawn as CPython draws them", () => {
+  const [seed, ...cases] = golden("cases_fewshot_sampler").reverse();
+  assertEquals(seed.seed, 1234);
+  assertEquals(cases.length, 10);
+  for (const { pool_size, draws_per_doc, docs, drawn_indices } of cases) {
+    const random = new PythonRandom(1234);
+    const drawn = Array.from({ length: docs }, () => random.sample(pool_size, draws_per_doc));
+    assertEquals(drawn, drawn_indices);
+  }
+});
+
+for (const name of ["hellaswag", "race"]) {
+  Deno.test(`${name}: rows as the reference reads them`, () => {
+    for (const { doc, query, text, choices, gold } of golden(`cases_${name}_preprocess`)) {
+      const question = taskOf(name)!.read(new Row(doc, "a row")) as ChoiceQuestion;
+      assertEquals(question.text, query ?? text);
+      assertEquals(question.options.map(({ ending }) => ending), choices);
+      assertEquals(question.gold, gold);
+    }
+  });
+}
+
+Deno.test("a row evaluated alone has the prompt it has among all", async () => {
+  const task = taskOf("arc_easy")!;
+  const data = await readTaskData(task, DATA, 25);
+  const all = [...documentsOf(task, data, { limit: 12 })];
+  const alone = [...documentsOf(task, data, { ids: [7] })];
+  assertEquals(alone.map(({ id }) => id), [7]);
+  assertEquals(await requestsOf(alone[0]!), await requestsOf(all[7]!));
+});
+
+Deno.test("RACE may leave the evaluated article out of its own shots", async () => {
+  const task = taskOf("race")!;
+  const data = await readTaskData(task, DATA, 4);
+  const own = (excludeSelf: boolean) =>
+    [...documentsOf(task, data, { excludeSelf })]
+      .filter(({ shots, question }) => shots.some(({ text }) => text === question.text)).length;
+  assert(own(false) > 0);
+  assertEquals(own(true), 0);
+});
+
+Deno.test("official layouts give the rows that the hub's give", () => {
+  const arc = taskOf("arc_easy")!;
+  const choices = [["A", "one"], ["B", "two"]].map(([label, text]) => ({ label, text }));
+  const nested = { id: "1", question: { stem: "Which?", choices }, answerKey: "B" };
+  const flat = {
+    id: "1",
+    question: "Which?",
+    choices: { text: ["one", "two"], label: ["A", "B"] },
+    answerKey: "B",
+  };
+  assertEquals(arc.read(new Row(nested, "")), arc.read(new Row(flat, "")));
+  const openbookqa = taskOf("openbookqa")!;
+  const { question, ...rest } = flat;
+  assertEquals(
+    openbookqa.read(new Row(nested, "")),
+    openbookqa.read(new Row({ ...rest, question_stem: question }, "")),
+  );
+  const race = taskOf("race")!;
+  const problems = "[{'question': 'Q?', 'answer': 'B', 'options': ['a', 'b', 'c', 'd']}]";
+  const lists = { questions: ["Q?"], options: [["a", "b", "c", "d"]], answers: ["B"] };
+  assertEquals(
+    race.read(new Row({ article: "A", ...lists }, "")),
+    race.read(new Row({ article: "A", problems }, "")),
+  );
+  const mmlu = taskOf("mmlu")!;
+  const cells = ['Q, "x"', "1", "2", "3", "4", "C"];
+  const [row] = mmlu.arrange!([new Row({ cells, file: "high_school_physics_test" }, "")]);
+  assertEquals(row!.fields, {
+    question: 'Q, "x"',
+    subject: "high_school_physics",
+    choices: ["1", "2", "3", "4"],
+    answer: 2,
+  });
+});
+
+Deno.test("Python literals", () => {
+  assertEquals(
+    parsePythonLiteral(
+      `[{'a': "it's", "b": 'x\\'y\\n\\u00e9\\x41' 'z', 'c': (1, -2.5, True, None,)}]`,
+    ),
+    [{ a: "it's", b: "x'y\né" + "Az", c: [1, -2.5, true, null] }],
+  );
+  for (const bad of ["", "[1, 2", "{'a' 1}", "__import__('os')", "'a", "[1] 2"]) {
+    assertThrows(() => parsePythonLiteral(bad), SyntaxError);
+  }
+});
+
+Deno.test("shots and rows that are not there are refused", async () => {
+  const task = taskOf("minerva_math")!;
+  const data = await readTaskData(task, DATA, 4);
+  assertThrows(() => [...documentsOf(task, data, { shots: 5 })], UsageError, "found 4");
+  assertThrows(() => [...documentsOf(task, data, { ids: [14] })], UsageError, "expected 0 to 13");
+});

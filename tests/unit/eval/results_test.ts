@@ -1,0 +1,177 @@
+/** From answers to scores: choices, stop strings, means, and the paper's tables. */
+import { assert, assertEquals } from "@std/assert";
+import { paperTables, parseBounds, shortfalls, summarizeAll } from "../../../cli/eval/results.ts";
+import { cutAtStops } from "../../../core/eval/harness/predict.ts";
+import {
+  choiceMetrics,
+  type DocumentScore,
+  summarize,
+  textMetrics,
+} from "../../../core/eval/harness/results.ts";
+import { codeMetrics } from "../../../core/eval/tasks/code.ts";
+import { choiceQuestion } from "../../../core/eval/harness/task.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
+
+const GOLDEN = new URL("../../../fixtures/golden/eval/", import.meta.url).pathname;
+
+// deno-lint-ignore no-explicit-any -- tests look at any field
+function golden(name: string): any[] {
+  return Deno.readTextFileSync(`${GOLDEN}${name}.jsonl`).trim().split("\n").map((line) =>
+    JSON.parse(line)
+  );
+}
+
+Deno.test("accuracy, also per code point, as the harness takes it", () => {
+  const cases = golden("cases_mc_scoring");
+  assert(cases.length > 5);
+  for (const { loglikelihood, choices, gold, acc, acc_norm } of cases) {
+    const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood };
+    assertEquals(choiceMetrics(choiceQuestion("", choices, gold), sample), { acc, acc_norm });
+  }
+});
+
+Deno.test("word and byte perplexity and bits per byte are the harness's", () => {
+  const task = taskOf("perplexity")!;
+  const { rolling } = JSON.parse(Deno.readTextFileSync(`${GOLDEN}context_reached.json`));
+  const close = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-9, `${a}, not ${b}`);
+  for (const { text, tokens, loglikelihood, ...expected } of rolling[0].rows) {
+    const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [loglikelihood], tokens };
+    const { means } = summarize(task, [score("perplexity", 0, textMetrics(text, sample))]);
+    const found = Object.fromEntries(means.map(({ metric, value }) => [metric, value]));
+    for (const [metric, value] of Object.entries(expected)) close(found[metric]!, value as number);
+    close(found.perplexity!, Math.exp(-loglikelihood / tokens));
+  }
+  // Python's split keeps the empty ends, and no-break spaces part words.
+  const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [-1], tokens: 1 };
+  assertEquals(textMetrics(" a\u00a0b\u001cc\ufeff\n", sample).words, 5);
+});
+
+Deno.test("stop strings cut in the order of their list", () => {
+  for (const { text, stop, result } of golden("cases_stop_truncation")) {
+    assertEquals(cutAtStops(text, stop), result);
+  }
+});
+
+function score(task: string, doc_id: number, metrics: DocumentScore["metrics"], group = "") {
+  return { task, doc_id, group, request: "", samples: "", metrics };
+}
+
+Deno.test("means have sample standard errors; lists are pooled; groups by size", () => {
+  const gsm8k = taskOf("gsm8k")!;
+  const values = [1, 0, 0, 1, 1];
+  const { means } = summarize(
+    gsm8k,
+    values.map((v, i) => score("gsm8k", i, { strict_match: v, flexible_extract: 1 })),
+  );
+  assertEquals(means.map(({ metric, value, n }) => [metric, value, n]), [
+    ["strict_match", 0.6, 5],
+    ["flexible_extract", 1, 5],
+  ]);
+  assert(Math.abs(means[0]!.stderr! - Math.sqrt(0.3 / 5)) < 1e-12);
+
+  const ifeval = taskOf("ifeval")!;
+  const pooled = summarize(ifeval, [
+    score("ifeval", 0, {
+      prompt_strict: 1,
+      instruction_strict: [1],
+      prompt_loose: 1,
+      instruction_loose: [1],
+    }),
+    score("ifeval", 1, {
+      prompt_strict: 0,
+      instruction_strict: [1, 0, 0],
+      prompt_loose: 0,
+      instruction_loose: [1, 1, 0],
+    }),
+  ]).means;
+  assertEquals(pooled.map(({ metric, value }) => [metric, value]), [
+    ["mean", (0.5 + 0.5 + 0.5 + 0.75) / 4],
+    ["prompt_strict", 0.5],
+    ["instruction_strict", 0.5],
+    ["prompt_loose", 0.5],
+    ["instruction_loose", 0.75],
+  ]);
+
+  const mmlu = taskOf("mmlu")!;
+  const rows = [score("mmlu", 0, { acc: 1 }, "anatomy")].concat(
+    [1, 2, 3].map((id) => score("mmlu", id, { acc: 0 }, "astronomy")),
+  );
+  const result = summarize(mmlu, rows);
+  assertEquals(result.means[0]!.value, 0.25);
+  assertEquals(result.groups.map(({ group, value, n }) => [group, value, n]), [
+    ["anatomy", 1, 1],
+    ["astronomy", 0, 3],
+  ]);
+});
+
+Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
+  const verdict = (base: "pass" | "fail", plus: "pass" | "fail" | null) => ({ base, plus });
+  const pass = verdict("pass", "fail"), fail = verdict("fail", "fail");
+  const responses = [0, ...new Array(10).fill(0.8)].map((temperature) => ({
+    text: "",
+    temperature,
+  }));
+  const metrics = codeMetrics(responses, [fail, pass, ...new Array(9).fill(fail)]);
+  assertEquals(metrics, {
+    unavailable: 0,
+    "pass@1": 0,
+    "plus_pass@1": 0,
+    "pass@10": 1,
+    "plus_pass@10": 0,
+  });
+  // Without a greedy answer pass@1 is estimated from all.
+  const sampled = codeMetrics(responses.slice(1), [pass, ...new Array(9).fill(fail)]);
+  assert(Math.abs((sampled["pass@1"] as number) - 0.1) < 1e-12);
+});
+
+Deno.test("the mean of the general tasks is that of the paper's six columns", async () => {
+  // Scores of P = 1 after 1T tokens, in percent, with the mean the paper prints.
+  const printed = {
+    "mmlu.acc": 28.5,
+    "winogrande.acc": 61.9,
+    "hellaswag.acc_norm": 65.0,
+    "openbookqa.acc_norm": 40.6,
+    "piqa.acc_norm": 75.2,
+    "arc_easy.acc_norm": 64.8,
+    "arc_challenge.acc_norm": 64.8,
+    "sciq.acc_norm": 90,
+  };
+  const split = Object.entries(printed).map(([id, value]) => [...id.split("."), value] as const);
+  const facts = split.map(([task]) => ({ task: task as string, shots: 5, files: [] }));
+  const scores = split.map(([task, metric, value]) =>
+    score(task as string, 0, { [metric as string]: (value as number) / 100 })
+  );
+  const results = await summarizeAll(facts, scores);
+  const [general] = paperTables(results, "paper-1t");
+  assertEquals(Object.keys(general!.columns), [
+    ..."MMLU WinoGrande HellaSwag OpenBookQA PIQA ARC".split(" "),
+    "Average",
+  ]);
+  assertEquals(general!.columns.Average!.toFixed(1), "56.0");
+  const [smaller] = paperTables(results, "paper-42b");
+  assertEquals(Object.keys(smaller!.columns), [
+    ..."WinoGrande HellaSwag OpenBookQA PIQA ARC SciQ".split(" "),
+    "Average",
+  ]);
+  assertEquals(smaller!.columns.Average!.toFixed(2), "66.25");
+});
+
+Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", async () => {
+  const facts = ["winogrande", "arc_easy", "arc_challenge"].map((task) => ({
+    task,
+    shots: 5,
+    files: [],
+  }));
+  const results = await summarizeAll(facts, [
+    score("winogrande", 0, { acc: 1 }),
+    score("arc_easy", 0, { acc: 0, acc_norm: 1 }),
+    score("arc_challenge", 0, { acc: 1, acc_norm: 0 }),
+  ]);
+  const [general, code] = paperTables(results, "paper-42b");
+  assertEquals(general!.columns.WinoGrande, 100);
+  assertEquals(general!.columns.ARC, 50);
+  assertEquals([general!.columns.SciQ, general!.columns.Average], [null, null]);
+  assertEquals(code!.columns["HumanEval @1"], null);
+  const bounds = parseBounds(["arc_easy=0.9", "arc_easy.acc=0.1"], [taskOf("arc_easy")!]);
+  assertEquals(shortfalls(bounds, results), ["arc_easy: found acc 0.0000, expected at least 0.1"]);
+});

@@ -1,0 +1,217 @@
+/** Programs without a device: shapes, rewrites, memory plans. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { Builder } from "../../../core/graph/builder.ts";
+import { planMemory } from "../../../core/graph/memory_plan.ts";
+import * as p from "../../../core/graph/primitives.ts";
+import {
+  dropUnread,
+  expand,
+  prepare,
+  scatterIntoSum,
+  shareEqual,
+} from "../../../core/graph/rewrite.ts";
+import { elementCount, type Program, type Value } from "../../../core/graph/types.ts";
+import { softmax } from "../../../core/ops/softmax.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { EVALUATE, type Operand } from "../../../core/runtime/reference/evaluate.ts";
+
+const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
+const i32 = (...shape: number[]) => ({ dtype: "i32" as const, shape });
+
+Deno.test("shape mistakes are reported where they are made, with both shapes", () => {
+  const g = new Builder("shapes");
+  const a = g.input("a", f32(2, 3));
+  const b = g.input("b", f32(4, 5));
+  const ids = g.input("ids", i32(2));
+  assertThrows(() => p.add(g, a, b), TypeError, "[2, 3] with [4, 5]");
+  assertThrows(() => p.add(g, a, ids), TypeError, "f32[2, 3] and i32[2]");
+  assertThrows(() => p.matmul(g, a, b), TypeError, "f32[2, 3] with f32[4, 5]");
+  assertThrows(() => p.reshape(g, a, [7]), TypeError, "f32[2, 3] to [7]");
+  assertThrows(() => p.slice(g, a, 1, 2, 4), TypeError, "2..4 of axis 1");
+  assertThrows(() => p.transpose(g, a, [0, 0]), TypeError, "[0, 0]");
+  assertThrows(() => p.concat(g, [a, b], 0), TypeError, "f32[4, 5]");
+  assertThrows(() => p.gather(g, a, b, 0), TypeError, "index by f32[4, 5]");
+  assertThrows(() => p.sum(g, a, 2), TypeError, "axis 2");
+  assertThrows(() => p.broadcast(g, a, [3, 3]), TypeError, "[3, 3]");
+});
+
+Deno.test("names are declared once, updates fit their state", () => {
+  const g = new Builder("names");
+  const x = g.input("x", f32(2));
+  g.state("s", f32(3));
+  assertThrows(() => g.state("x", f32(2)), TypeError, '"x" twice');
+  assertThrows(() => g.update("s", x), TypeError, "found f32[2], expected f32[3]");
+  assertThrows(() => g.update("t", x), TypeError, "no such state");
+  assertEquals(g.parameter("w", f32(2)), g.parameter("w", f32(2)));
+});
+
+Deno.test("expansion leaves only what the device runs, equal nodes are shared, unread ones dropped", () => {
+  const g = new Builder("rewrite");
+  const x = g.input("x", f32(2, 3));
+  const twice = p.add(g, softmax(g, x), softmax(g, x));
+  p.exp(g, x); // unread
+  g.output("y", twice);
+  const program = g.build();
+  const primitive = expand(program, (op) => !op.decompose);
+  assert(primitive.nodes.every((node) => !node.op.decompose));
+  const names = shareEqual(primitive).nodes.map((node) => node.op.name);
+  assertEquals(names, ["max", "sub", "exp", "sum", "div", "add", "exp"]);
+  assertEquals(dropUnread(program).nodes.map((node) => node.op.name), [
+    "softmax",
+    "softmax",
+    "add",
+  ]);
+  assertEquals(prepare(program, (op) => !op.decompose).nodes.length, 6);
+  assertThrows(() => expand(program, (op) => op.name !== "exp"), TypeError, '"exp"');
+});
+
+Deno.test("what is scattered into zeros and added is scattered into the other term", () => {
+  const build = (base: number, shape: number[]) => {
+    const g = new Builder("scatter");
+    const a = g.input("a", f32(...shape));
+    const zeros = p.broadcast(g, p.constant(g, base), [4, 3]);
+    const scattered = p.scatterAdd(g, zeros, g.input("i", i32(2)), g.input("u", f32(2, 3)), 0);
+    g.output("y", p.add(g, scattered, a));
+    return dropUnread(scatterIntoSum(g.build())).nodes.map((node) => node.op.name);
+  };
+  assertEquals(build(0, [4, 3]), ["scatter_add"]);
+  const untouched = ["constant", "broadcast", "scatter_add", "add"];
+  assertEquals(build(1, [4, 3]), untouched, "not zeros");
+  assertEquals(build(0, [3]), untouched, "a broadcast term");
+});
+
+Deno.test("a state may not be overwritten before its last reader", () => {
+  const build = (readerFirst: boolean) => {
+    const g = new Builder("alias");
+    const cache = g.state("cache", f32(1, 1, 4, 2));
+    const update = g.input("update", f32(1, 1, 1, 2));
+    const start = g.input("start", i32(1));
+    const view = p.reshape(g, cache, [8]);
+    const before = readerFirst ? p.exp(g, view) : undefined;
+    const written = p.writeSlots(g, cache, update, start);
+    g.output("before", before ?? p.exp(g, view));
+    g.update("cache", written);
+    return g.build();
+  };
+  planMemory(build(true));
+  assertThrows(() => planMemory(build(false)), TypeError, "read by a later node");
+});
+
+Deno.test("an update that lies elsewhere is refused", () => {
+  const g = new Builder("elsewhere");
+  g.state("s", f32(2));
+  g.update("s", p.exp(g, g.input("x", f32(2))));
+  assertThrows(() => planMemory(g.build()), TypeError, "its new value lies elsewhere");
+});
+
+/** A program of random primitives over small tensors, many of them reused later or viewed. */
+function randomProgram(seed: number): Program {
+  const random = new RandomStream(seed, "program");
+  const g = new Builder(`random.${seed}`);
+  const values: Value[] = [g.input("a", f32(4, 6)), g.input("b", f32(4, 6)), g.input("c", f32(6))];
+  const pick = () => values[random.integer(values.length)]!;
+  for (let i = 0; i < 30; i++) {
+    const x = pick();
+    const fits = values.filter((y) => y.shape.join() === x.shape.join());
+    const y = fits[random.integer(fits.length)]!;
+    const choices = [
+      () => p.add(g, x, y),
+      () => p.mul(g, x, y),
+      () => p.sigmoid(g, x),
+      () => p.sin(g, x),
+      () => softmax(g, x),
+      () => p.reshape(g, x, [elementCount(x.shape)]),
+      () => p.reshape(g, x, [2, elementCount(x.shape) / 2]),
+      () => p.transpose(g, x, x.shape.map((_, axis) => x.shape.length - 1 - axis)),
+      () => p.concat(g, [x, y], 0),
+      () => p.slice(g, x, 0, 0, Math.max(1, x.shape[0]! - 1)),
+      () => p.sum(g, x, -1),
+    ];
+    const made = choices[random.integer(choices.length)]!();
+    if (elementCount(made.shape) % 2 === 0 && elementCount(made.shape) < 400) values.push(made);
+  }
+  const outputs = new Set([values.at(-1)!, pick(), pick()]);
+  [...outputs].forEach((value, i) => g.output(`y${i}`, value));
+  return g.build();
+}
+
+/** Runs a program of primitives with memory of its own for every value. */
+function runApart(program: Program, inputs: ReadonlyMap<string, Float64Array>) {
+  const operands = new Map<Value, Operand>();
+  for (const [name, value] of program.inputs) {
+    operands.set(value, { shape: value.shape, data: inputs.get(name)!.slice() });
+  }
+  for (const node of program.nodes) {
+    const [value] = node.outputs as [Value];
+    const out = { shape: value.shape, data: new Float64Array(elementCount(value.shape)) };
+    EVALUATE[node.op.name]!(out, node.inputs.map((x) => operands.get(x)!), node.attributes);
+    operands.set(value, out);
+  }
+  return new Map([...program.outputs].map(([name, value]) => [name, operands.get(value)!.data]));
+}
+
+Deno.test("property: values alive together never overlap, in 300 random programs", () => {
+  for (let seed = 0; seed < 300; seed++) {
+    const program = prepare(randomProgram(seed), (op) => !op.decompose);
+    for (const reuseInputs of [false, true]) {
+      const { placements, sections } = planMemory(program, { reuseInputs });
+      const end = program.nodes.length;
+      const lives = new Map<Value, [number, number]>();
+      program.nodes.forEach((node, i) => {
+        node.inputs.forEach((x) => lives.has(x) && (lives.get(x)![1] = i));
+        node.outputs.forEach((x) => lives.set(x, [i, i]));
+      });
+      for (const value of program.outputs.values()) {
+        if (lives.has(value)) lives.get(value)![1] = end;
+      }
+      const temporaries = [...lives].filter(([x]) => placements.get(x)!.section === "temporaries");
+      for (const [a, [, lastA]] of temporaries) {
+        const placeA = placements.get(a)!;
+        assert(placeA.offset % 64 === 0 && placeA.offset + placeA.bytes <= sections.temporaries);
+        for (const [b, [firstB, lastB]] of temporaries) {
+          // b is made while a is still needed by a later node than the one that makes b.
+          if (a === b || firstB <= lives.get(a)![0] || firstB >= lastA || lastB < firstB) continue;
+          const placeB = placements.get(b)!;
+          const apart = placeA.offset + placeA.bytes <= placeB.offset ||
+            placeB.offset + placeB.bytes <= placeA.offset;
+          const maker = program.nodes[firstB]!;
+          const isView = maker.op.memory === "view" && placeA.offset === placeB.offset;
+          assert(apart || isView, `seed ${seed}: values ${a.id} and ${b.id} overlap`);
+        }
+      }
+    }
+  }
+});
+
+Deno.test("property: a planned arena gives the same results as separate memory", async () => {
+  for (let seed = 0; seed < 300; seed++) {
+    const program = randomProgram(seed);
+    const random = new RandomStream(seed, "data");
+    const inputs = new Map([...program.inputs].map(([name, { shape }]) => [
+      name,
+      new Float64Array(elementCount(shape)).map(() => random.normal()),
+    ]));
+    const expected = runApart(prepare(program, (op) => !op.decompose), inputs);
+    const device = new ReferenceDevice("f64");
+    const executable = await device.compile(program, new Map());
+    const tensors = new Map([...program.inputs, ...program.outputs].map(([name, type]) => [
+      name,
+      device.allocate(type),
+    ]));
+    for (const [name, data] of inputs) device.write(tensors.get(name)!, data);
+    await executable.run(tensors);
+    for (const [name, data] of expected) {
+      assertEquals(Array.from(device.read(tensors.get(name)!)), Array.from(data), `seed ${seed}`);
+    }
+  }
+});
+
+Deno.test("the plan reuses memory: a chain needs two buffers, in place one", () => {
+  const g = new Builder("chain");
+  let x = g.input("x", f32(1000));
+  for (let i = 0; i < 10; i++) x = p.exp(g, x);
+  g.output("y", p.sum(g, x, 0));
+  assertEquals(planMemory(g.build(), { reuseInputs: false }).sections.temporaries, 2 * 4032);
+  assertEquals(planMemory(g.build()).sections.temporaries, 4032);
+});

@@ -1,0 +1,140 @@
+/** Kernel files against the table that launches are made from: signatures, guards, coverage. No GPU. */
+import { assert, assertEquals } from "@std/assert";
+import { PRIMITIVES } from "../../../../core/graph/primitives.ts";
+import {
+  KERNEL_FILES,
+  KERNEL_HEADERS,
+  kernelSource,
+} from "../../../../core/runtime/cuda/kernel_sources.ts";
+import {
+  type KernelArgument,
+  KERNELS,
+  specialisations,
+} from "../../../../core/runtime/cuda/kernel_table.ts";
+import { LaunchSite } from "../../../../core/runtime/cuda/launch.ts";
+import { MODEL_OPS } from "../../../../core/ops/mod.ts";
+import { sampleOp } from "../../../../core/ops/sample.ts";
+
+interface Signature {
+  readonly arguments: readonly KernelArgument[];
+  readonly threads: string;
+  readonly body: string;
+}
+
+/** Every `extern "C"` kernel of a file. */
+function signatures(text: string): Map<string, Signature> {
+  const pattern =
+    /extern "C" __global__ void __launch_bounds__\(([^)]*)\)\s+(\w+)\(([^)]*)\)\s*\{([\s\S]*?)\n\}/g;
+  return new Map([...text.matchAll(pattern)].map(([, threads, name, list, body]) => [
+    name!,
+    { threads: threads!, body: body!, arguments: list!.split(",").map(parseArgument) },
+  ]));
+}
+
+function parseArgument(text: string): KernelArgument {
+  const words = text.replace(/\b(const|__restrict__|__grid_constant__)\b/g, " ").trim().split(
+    /[\s*]+/,
+  );
+  const name = words.pop()!;
+  if (text.includes("*")) return { name, type: "pointer" };
+  if (words[0] === "TensorMap") return { name, type: "map" };
+  const types = { int: "i32", unsigned: "u32", "long long": "i64", float: "f32" } as const;
+  return { name, type: types[words.join(" ") as keyof typeof types] };
+}
+
+Deno.test("the table and the kernels have the same signatures", () => {
+  for (const file of KERNEL_FILES) {
+    const found = signatures(kernelSource(file).text);
+    const described = KERNELS.filter((kernel) => kernel.file === file);
+    assertEquals(described.map(({ entry }) => entry), [...found.keys()], file);
+    for (const { entry, arguments: list } of described) {
+      const told = list.map(({ name, type }) => ({ name, type }));
+      assertEquals(told, found.get(entry)!.arguments, `${file} ${entry}`);
+    }
+  }
+});
+
+Deno.test("blocks have the threads that the kernel was compiled for", () => {
+  const sizes = new Proxy({} as Record<string, number>, { get: () => 64 });
+  for (const { file, entry, geometry } of KERNELS) {
+    const { text } = kernelSource(file);
+    const constants = Object.fromEntries(
+      [...text.matchAll(/\b([A-Z]+) = (\d+)\b/g)].map(([, name, value]) => [name!, Number(value)]),
+    );
+    const [bounds] = signatures(text).get(entry)!.threads.split(",");
+    const threads = bounds!.split("*").map((each) => constants[each.trim()] ?? Number(each))
+      .reduce((product, factor) => product * factor, 1);
+    assertEquals(geometry(sizes).block, [threads, 1, 1], `${file} ${entry}`);
+  }
+});
+
+Deno.test("every size a geometry asks for is an argument, a macro or named here", () => {
+  /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
+  const implied = ["rows", "P", "batch"];
+  for (const kernel of KERNELS) {
+    const macros = Object.keys(specialisations(kernel.file)[0]!);
+    const known = [...kernel.arguments.map(({ name }) => name), ...macros, ...implied];
+    const asked = new Set<string>();
+    const sizes = new Proxy({} as Record<string, number>, {
+      get: (_, name) => (asked.add(String(name)), 33),
+    });
+    const { grid } = kernel.geometry(sizes);
+    assert(grid.every((size) => Number.isInteger(size) && size > 0), kernel.entry);
+    assertEquals([...asked].filter((name) => !known.includes(name)), [], kernel.entry);
+  }
+});
+
+Deno.test("a launch can be laid out for every kernel", () => {
+  for (const { entry, arguments: list } of KERNELS) {
+    new LaunchSite(1n, entry, list.map(({ type }) => type));
+  }
+});
+
+Deno.test("the first branch of every kernel leaves when there is nothing to do", () => {
+  for (const file of KERNEL_FILES) {
+    for (const [entry, { body }] of signatures(kernelSource(file).text)) {
+      const guard = body.search(/if \([^\n]*\) return;/);
+      const work = body.search(/\bfor \(|__syncthreads|\bload\(|\bstore\(/);
+      assert(guard >= 0 && (work < 0 || guard < work), `${file} ${entry}`);
+    }
+  }
+});
+
+Deno.test("every kernel waits for the launch before it, before it does anything that can be seen", () => {
+  for (const file of KERNEL_FILES) {
+    for (const [entry, { body }] of signatures(kernelSource(file).text)) {
+      const turn = body.search(/\btakeTurn\(/);
+      const other = body.search(/\b(if|for|return|switch)\b|__\w+sync|\bload\(/);
+      assert(turn >= 0 && (other < 0 || turn < other), `${file} ${entry}`);
+    }
+  }
+});
+
+Deno.test("kernels include only headers of ours and never add floats atomically", () => {
+  for (const file of KERNEL_FILES) {
+    const { text } = kernelSource(file);
+    for (const [, name] of text.matchAll(/#include\s+["<]([^">]+)/g)) {
+      assert(KERNEL_HEADERS.has(name!), `${file} includes ${name}`);
+    }
+    // Whole numbers add up to the same in any order.
+    const atomics = [...text.matchAll(/\batomic[A-Z]\w*\(&([\w.]+)/g)].map(([, target]) => target);
+    assertEquals(atomics, file === "forward/sample.cu" ? ["scratch.bins"] : [], file);
+    assert(text.split("\n").every((line) => line.length <= 100), `${file} has a long line`);
+  }
+});
+
+Deno.test("every file of the folder is in the program, and every kernel names an op", async () => {
+  const root = new URL("../../../../kernels/", import.meta.url);
+  const files: string[] = [];
+  for await (const folder of Deno.readDir(root)) {
+    for await (const { name } of Deno.readDir(new URL(`${folder.name}/`, root))) {
+      files.push(`${folder.name}/${name}`);
+    }
+  }
+  assertEquals(files.sort(), [...KERNEL_FILES, ...KERNEL_HEADERS.keys()].sort());
+  for (const { entry, op } of KERNELS) {
+    const name = op.replace(/^gradient of /, "");
+    const known = MODEL_OPS.has(name) || PRIMITIVES.has(name) || name === sampleOp.name;
+    assert(known, `${entry}: ${op}`);
+  }
+});

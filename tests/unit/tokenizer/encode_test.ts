@@ -1,0 +1,135 @@
+/** Protects encoding and decoding: goldens, equality with the library, streaming, long runs. */
+import { assert, assertEquals } from "@std/assert";
+import { RandomStream } from "../../../core/base/random.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { withScratch } from "../checkpoint/testing.ts";
+import { FIXTURE, mixedText, openOracle, qwenJson, writeFiles } from "./testing.ts";
+
+interface Golden {
+  readonly encode: readonly {
+    readonly text: string;
+    readonly ids: number[];
+    readonly tokens: string[];
+    readonly decoded: string;
+    readonly decoded_skip_special: string;
+  }[];
+  readonly decode_only: readonly {
+    readonly ids: number[];
+    readonly decoded: string;
+    readonly decoded_skip_special: string;
+  }[];
+}
+
+const GOLDEN: Golden = JSON.parse(
+  Deno.readTextFileSync(
+    new URL("../../../fixtures/golden/tokenizer/cases.json", import.meta.url),
+  ),
+);
+
+function streamed(tokenizer: Tokenizer, ids: Iterable<number>, skipSpecial = false): string {
+  const decoder = tokenizer.streamDecoder({ skipSpecial });
+  let text = "";
+  for (const id of ids) text += decoder.push(id);
+  return text + decoder.flush();
+}
+
+Deno.test("every golden text encodes and decodes as recorded", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  assertEquals(tokenizer.kind, "byte-level-bpe");
+  assertEquals(tokenizer.vocabSize, 512);
+  assertEquals([GOLDEN.encode.length, GOLDEN.decode_only.length], [62, 12]);
+  for (const { text, ids, tokens } of GOLDEN.encode) {
+    assertEquals(tokenizer.encode(text), ids, JSON.stringify(text));
+    assertEquals(ids.map((id) => tokenizer.tokenText(id)), tokens);
+    assertEquals(tokens.map((token) => tokenizer.idOf(token)), ids);
+  }
+  for (const { ids, decoded, decoded_skip_special } of [...GOLDEN.encode, ...GOLDEN.decode_only]) {
+    assertEquals(tokenizer.decode(ids), decoded);
+    assertEquals(tokenizer.decode(ids, { skipSpecial: true }), decoded_skip_special);
+    assertEquals(streamed(tokenizer, ids), decoded);
+    assertEquals(streamed(tokenizer, ids, true), decoded_skip_special);
+  }
+});
+
+Deno.test("streamed text equals decoded text for random ids", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const stream = new RandomStream(1, "ids");
+  for (let i = 0; i < 300; i++) {
+    // Ids below 256 are single bytes: most of these are no valid UTF-8.
+    const ids = Array.from({ length: 12 }, () => stream.integer(i % 2 === 0 ? 256 : 512));
+    assertEquals(streamed(tokenizer, ids), tokenizer.decode(ids));
+  }
+});
+
+Deno.test("streaming holds back an incomplete character and nothing else", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const decoder = tokenizer.streamDecoder();
+  const [a, ...euro] = tokenizer.encode("a€");
+  assertEquals(euro.length, 3);
+  assertEquals([a!, ...euro].map((id) => decoder.push(id)), ["a", "", "", "€"]);
+  assertEquals(decoder.push(euro[0]!), "");
+  assertEquals(decoder.flush(), "\ufffd");
+});
+
+/** Encodes and decodes `count` mixed texts with both and compares. */
+async function compareWithLibrary(json: string, count: number): Promise<void> {
+  const oracle = openOracle(json);
+  await withScratch(async (folder) => {
+    writeFiles(folder, { "tokenizer.json": json });
+    const tokenizer = await openTokenizer(folder);
+    assertEquals(tokenizer.kind, "byte-level-bpe");
+    for (let seed = 0; seed < count; seed++) {
+      const text = mixedText(seed);
+      const ids = tokenizer.encode(text);
+      assertEquals(ids, oracle.encode(text), JSON.stringify(text));
+      const decoded = tokenizer.decode(ids);
+      assertEquals(decoded, text.normalize("NFC"));
+      if (seed % 10 === 0) assertEquals(oracle.decode(ids), decoded);
+    }
+  });
+}
+
+Deno.test("2,000 mixed texts encode as with the library, small tokenizer", async () => {
+  await compareWithLibrary(Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`), 2000);
+});
+
+Deno.test("2,000 mixed texts encode as with the library, Qwen2.5 tokenizer", async () => {
+  const json = await qwenJson();
+  if (json === undefined) {
+    console.log("skipped: no ../shared/data/qwen-tokenizer/tokenizer.json.gz");
+  } else await compareWithLibrary(json, 2000);
+});
+
+Deno.test("a word of half a million characters takes no quadratic time", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  for (const unit of ["a", " ", "é", "𠀀", "ab", "!", "\n "]) {
+    const text = unit.repeat(500_000 / unit.length);
+    const start = performance.now();
+    assertEquals(tokenizer.decode(tokenizer.encode(text)), text);
+    assert(performance.now() - start < 20_000);
+  }
+});
+
+Deno.test("500 texts of random code units round-trip, lone surrogates as U+FFFD", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const stream = new RandomStream(2, "units");
+  for (let i = 0; i < 500; i++) {
+    const units = Array.from({ length: stream.integer(40) }, () =>
+      // Every other unit is a surrogate, so pairs and halves of pairs both occur.
+      stream.integer(2) === 0 ? 0xd800 + stream.integer(0x800) : stream.integer(0x10000));
+    const text = String.fromCharCode(...units);
+    const ids = tokenizer.encode(text, { specialTokens: i % 2 === 0 });
+    assertEquals(tokenizer.decode(ids), text.toWellFormed().normalize("NFC"));
+  }
+});
+
+Deno.test("special tokens can be plain text; other added tokens are always found", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const text = "<|im_end|><tool_call>";
+  assertEquals(tokenizer.encode(text), [492, 504]);
+  const plain = tokenizer.encode(text, { specialTokens: false });
+  assertEquals(plain.at(-1), 504);
+  assert(!plain.includes(492));
+  assertEquals(tokenizer.decode(plain), text);
+  assertEquals(tokenizer.decode([492, 504], { skipSpecial: true }), "<tool_call>");
+});

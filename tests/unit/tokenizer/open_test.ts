@@ -1,0 +1,183 @@
+/** Protects opening: both file layouts, the library for other kinds, and what is refused. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { userError, withScratch } from "../checkpoint/testing.ts";
+import { FIXTURE, fixtureJson, mixedText, writeFiles } from "./testing.ts";
+
+/** Opens a tokenizer made of the files given. */
+async function openFiles(files: Record<string, unknown>) {
+  let opened: Awaited<ReturnType<typeof openTokenizer>> | undefined;
+  await withScratch(async (folder) => {
+    writeFiles(folder, files);
+    opened = await openTokenizer(folder);
+  });
+  return opened!;
+}
+
+/** Message of the DataError that opening these files ends with. */
+async function refusal(files: Record<string, unknown>): Promise<string> {
+  const error = await userError(() => openFiles(files));
+  assert(error instanceof DataError, String(error));
+  return error.message;
+}
+
+const CONFIG = JSON.parse(Deno.readTextFileSync(`${FIXTURE}/tokenizer_config.json`));
+const TEXTS = Array.from({ length: 50 }, (_, seed) => mixedText(seed));
+
+Deno.test("merges as pairs, indented and escaped files, and two-file folders give equal ids", async () => {
+  const expected = TEXTS.map((text) => openedFixture.encode(text));
+  const json = fixtureJson();
+  const { vocab, merges } = json.model;
+  const pairs = merges.map((merge: string) => merge.split(" "));
+  const inPairs = { ...json, model: { ...json.model, merges: pairs } };
+  const escape = (text: string) =>
+    text.replace(/[\u0080-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  const lines = "#version: 0.2\n" + merges.join("\n") + "\n";
+  const variants: Record<string, unknown>[] = [
+    { "tokenizer.json": inPairs },
+    { "tokenizer.json": JSON.stringify(inPairs, null, 2) },
+    { "tokenizer.json": escape(JSON.stringify(json)) },
+    { "vocab.json": vocab, "merges.txt": lines, "tokenizer_config.json": CONFIG },
+    {
+      "vocab.json": escape(JSON.stringify(vocab)),
+      "merges.txt": merges.join("\r\n"),
+      "tokenizer_config.json": CONFIG,
+    },
+  ];
+  for (const files of variants) {
+    const tokenizer = await openFiles(files);
+    assertEquals(tokenizer.kind, "byte-level-bpe");
+    assertEquals(tokenizer.vocabSize, 512);
+    assertEquals(TEXTS.map((text) => tokenizer.encode(text)), expected);
+  }
+});
+
+const openedFixture = await openTokenizer(FIXTURE);
+
+Deno.test("rows of the model without token decode to nothing; ids beyond are refused", async () => {
+  const tokenizer = await openFiles({
+    "tokenizer.json": fixtureJson(),
+    "config.json": { vocab_size: 600 },
+  });
+  assertEquals(tokenizer.vocabSize, 512);
+  assertEquals(tokenizer.decode([64, 599, 512, 65]), "ab");
+  assertEquals(tokenizer.tokenText(599), "");
+  for (const id of [600, -1, 1.5, NaN]) {
+    const { message } = await userError(() => tokenizer.decode([id]));
+    assertStringIncludes(message, `token id ${id}`);
+    assertStringIncludes(message, "vocabulary of 600");
+  }
+});
+
+Deno.test("added tokens take white space along, are found in normalised text, and are united", async () => {
+  const json = fixtureJson();
+  const token = { single_word: false, lstrip: false, rstrip: false, special: true };
+  json.added_tokens.push(
+    { ...token, id: 512, content: "<mask>", lstrip: true, rstrip: true, normalized: false },
+    { ...token, id: 513, content: "\u00c5ngström", normalized: true },
+  );
+  const config = {
+    added_tokens_decoder: { 514: { ...token, content: "<think>", special: false } },
+  };
+  const tokenizer = await openFiles({ "tokenizer.json": json, "tokenizer_config.json": config });
+  assertEquals(tokenizer.encode("a \u0085<mask>\n\u3000b"), [64, 512, 65]);
+  assertEquals(tokenizer.encode("A\u030angström<think>"), [513, 514]);
+  assertEquals(tokenizer.idOf("<think>"), 514);
+});
+
+Deno.test("other kinds of tokenizer go through the library", async () => {
+  const wordPiece = {
+    added_tokens: [
+      { id: 0, content: "[UNK]", special: true },
+      { id: 1, content: "[CLS]", special: true },
+    ],
+    normalizer: { type: "Lowercase" },
+    pre_tokenizer: { type: "BertPreTokenizer" },
+    post_processor: null,
+    decoder: { type: "WordPiece", prefix: "##", cleanup: false },
+    model: {
+      type: "WordPiece",
+      unk_token: "[UNK]",
+      continuing_subword_prefix: "##",
+      max_input_chars_per_word: 100,
+      vocab: { "[UNK]": 0, "[CLS]": 1, "un": 2, "##happy": 3, "dog": 4 },
+    },
+  };
+  const tokenizer = await openFiles({ "tokenizer.json": wordPiece });
+  assertEquals(tokenizer.kind, "huggingface");
+  assertEquals(tokenizer.vocabSize, 5);
+  assertEquals(tokenizer.encode("[CLS]Unhappy dog"), [1, 2, 3, 4]);
+  assert(!tokenizer.encode("[CLS]", { specialTokens: false }).includes(1));
+  assertEquals(tokenizer.decode([1, 2, 3, 4], { skipSpecial: true }), "unhappy dog");
+  assertEquals(tokenizer.decode([]), "");
+  const decoder = tokenizer.streamDecoder({ skipSpecial: true });
+  const pieces = [1, 2, 3, 4].map((id) => decoder.push(id));
+  assertEquals(pieces.join("") + decoder.flush(), "unhappy dog");
+  assertStringIncludes((await userError(() => tokenizer.decode([5]))).message, "token id 5");
+
+  const json = fixtureJson();
+  json.model.ignore_merges = true;
+  assertEquals((await openFiles({ "tokenizer.json": json })).kind, "huggingface");
+});
+
+Deno.test("missing and broken files are refused with the file's name", async () => {
+  assertStringIncludes(await refusal({}), "found none, expected tokenizer.json");
+  assertStringIncludes(await refusal({ "vocab.json": {} }), "vocab.json without merges.txt");
+  assertStringIncludes(await refusal({ "merges.txt": "" }), "merges.txt without vocab.json");
+  assertStringIncludes(await refusal({ "tokenizer.json": "{" }), "tokenizer.json");
+  assertStringIncludes(await refusal({ "tokenizer.json": {} }), "model type");
+  const gpt2 = { "vocab.json": {}, "merges.txt": "", "tokenizer_config.json": {} };
+  assertStringIncludes(await refusal(gpt2), "all 256 bytes");
+  gpt2["tokenizer_config.json"] = { tokenizer_class: "GPT2Tokenizer" };
+  assertStringIncludes(await refusal(gpt2), `tokenizer_class "GPT2Tokenizer"`);
+});
+
+Deno.test("contradictions in a tokenizer file are refused by name", async () => {
+  type Json = ReturnType<typeof fixtureJson>;
+  const cases: [(json: Json) => void, string][] = [
+    [(json) => json.model.merges.push("zz y"), `token "zz"`],
+    [(json) => json.model.merges.push("a b c"), "a merge of two"],
+    [(json) => json.model.merges.push("a"), "a merge of two"],
+    [(json) => json.model.merges.push(7), "expected"],
+    [(json) => json.model.vocab["zz"] = 5, `id 5 for token "zz" and "&"`],
+    [(json) => json.model.vocab["zz"] = 4e6, "an id below 2097152"],
+    [(json) => json.model.vocab["zz"] = -1, "an id below 2097152"],
+    [(json) => json.model.vocab["zz"] = 1.5, `expected "}"`],
+    [(json) => json.added_tokens[1].id = 490, "id 490"],
+    [(json) => json.added_tokens[1].id = 5, `id 5 for "<|im_start|>"`],
+    [(json) => json.added_tokens[1].id = "5", "id of added token"],
+    [(json) => json.added_tokens[1].content = "", "content of added token 491"],
+    [(json) => json.added_tokens[1].content = "<|endoftext|>", "with ids 490 and 491"],
+    [(json) => json.added_tokens[1].content = "self", "expected id"],
+    [(json) => json.added_tokens[1].single_word = true, "single_word"],
+    [(json) => json.added_tokens = 3, "added_tokens"],
+    [(json) => json.model.type = "Mystery", "Mystery"],
+  ];
+  for (const [change, expected] of cases) {
+    const json = fixtureJson();
+    change(json);
+    assertStringIncludes(await refusal({ "tokenizer.json": json }), expected, `${change}`);
+  }
+});
+
+Deno.test("a damaged tokenizer file opens or is bad data, never anything else", async () => {
+  const bytes = Deno.readFileSync(`${FIXTURE}/tokenizer.json`);
+  const stream = new RandomStream(3, "damage");
+  await withScratch(async (folder) => {
+    for (let i = 0; i < 300; i++) {
+      const damaged = bytes.slice(0, i % 5 === 0 ? stream.integer(bytes.length) : bytes.length);
+      // Half of the changes go where the settings are, the rest anywhere in the tables.
+      const reach = i % 2 === 0 ? Math.min(damaged.length, 3800) : damaged.length;
+      for (let j = 0; j < 3 && reach > 0; j++) damaged[stream.integer(reach)] = stream.integer(128);
+      Deno.writeFileSync(`${folder}/tokenizer.json`, damaged);
+      try {
+        const tokenizer = await openTokenizer(folder);
+        tokenizer.decode(tokenizer.encode(TEXTS[i % TEXTS.length]!));
+      } catch (error) {
+        assert(error instanceof DataError, `${i}: ${error}`);
+      }
+    }
+  });
+});

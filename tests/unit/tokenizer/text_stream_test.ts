@@ -1,0 +1,137 @@
+/** Stop strings and incomplete characters while text is being produced. */
+import { assert, assertEquals } from "@std/assert";
+import { type PieceDecoder, TextStream } from "../../../core/generate/text_stream.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { FIXTURE } from "./testing.ts";
+
+/** A decoder whose token i is the i-th of the given pieces; `rest` is what it holds back at the end. */
+function pieces(texts: readonly string[], rest = ""): PieceDecoder {
+  return { push: (token) => texts[token]!, flush: () => rest };
+}
+
+/** What a reader of the stream sees: the text after each token, where it stopped, the whole. */
+function read(texts: readonly string[], stops: readonly string[], rest = "") {
+  const stream = new TextStream(pieces(texts, rest), stops);
+  const taken: string[] = [];
+  let stoppedAt: number | undefined;
+  for (const token of texts.keys()) {
+    const stopped = stream.push(token);
+    taken.push(stream.take());
+    if (!stopped) continue;
+    stoppedAt = token;
+    break;
+  }
+  stream.finish();
+  taken.push(stream.take());
+  assertEquals(taken.join(""), stream.text, "what is taken piece by piece is the whole text");
+  assertEquals(stream.take(), "", "nothing is given twice");
+  return { taken, stoppedAt, text: stream.text };
+}
+
+Deno.test("without stop strings every piece is given at once", () => {
+  assertEquals(read(["a", "", "bc"], []), {
+    taken: ["a", "", "bc", ""],
+    stoppedAt: undefined,
+    text: "abc",
+  });
+});
+
+Deno.test("a stop string inside a token, at its start, and over three tokens", () => {
+  assertEquals(read(["one STOP two", "x"], ["STOP"]), {
+    taken: ["one ", ""],
+    stoppedAt: 0,
+    text: "one ",
+  });
+  assertEquals(read(["STOP"], ["STOP"]).text, "");
+  assertEquals(read(["a S", "TO", "P b"], ["STOP"]), {
+    taken: ["a ", "", "", ""],
+    stoppedAt: 2,
+    text: "a ",
+  });
+});
+
+Deno.test("what may begin a stop string is held back until it cannot be one", () => {
+  assertEquals(read(["x\n", "\n", "y"], ["\n\nz"]).taken, ["x", "", "\n\ny", ""]);
+  assertEquals(read(["a", "a", "b", "a", "a", "a"], ["aaa"]), {
+    taken: ["", "", "aab", "", "", "", ""],
+    stoppedAt: 5,
+    text: "aab",
+  });
+});
+
+Deno.test("a candidate inside a candidate: aab in aaab", () => {
+  assertEquals(read(["a", "a", "a", "b"], ["aab"]), {
+    taken: ["", "", "a", "", ""],
+    stoppedAt: 3,
+    text: "a",
+  });
+});
+
+Deno.test("of several stop strings the earliest place wins, not the first in the list", () => {
+  assertEquals(read(["one two three"], ["three", "two"]).text, "one ");
+  assertEquals(read(["ab"], ["b", "ab"]).text, "");
+  // The shorter one is complete before the longer could be.
+  assertEquals(read(["a", "b", "c"], ["abc", "b"]), {
+    taken: ["", "a", ""],
+    stoppedAt: 1,
+    text: "a",
+  });
+});
+
+Deno.test("text held back at the end is given by finish", () => {
+  assertEquals(read(["x ST"], ["STOP"]).taken, ["x ", "ST"]);
+  assertEquals(read(["x"], [], "\ufffd").text, "x\ufffd");
+  assertEquals(
+    read(["x"], ["\ufffd"], "\ufffd").text,
+    "x",
+    "a stop string may come out of the rest",
+  );
+  assertEquals(read(["stop"], ["stop"], "rest").text, "", "nothing follows a stop string");
+});
+
+Deno.test("an empty stop string stops nothing", () => {
+  assertEquals(read(["a", "b"], [""]).text, "ab");
+});
+
+Deno.test("characters of several tokens come out whole, and stop strings may cut at them", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const text = "Größe 👩‍👩‍👧 你好 end";
+  const ids = tokenizer.encode(text);
+  const stream = new TextStream(tokenizer.streamDecoder(), ["好"]);
+  const taken: string[] = [];
+  for (const id of ids) {
+    const stopped = stream.push(id);
+    taken.push(stream.take());
+    if (stopped) break;
+  }
+  assert(taken.every((piece) => !piece.includes("\ufffd") && piece.isWellFormed()));
+  assertEquals(taken.join(""), "Größe 👩‍👩‍👧 你");
+  const cut = new TextStream(tokenizer.streamDecoder());
+  for (const id of tokenizer.encode("a👩").slice(0, -1)) cut.push(id);
+  assertEquals(cut.take(), "a", "an incomplete character is not shown");
+  cut.finish();
+  assertEquals(cut.take(), "\ufffd", "unless nothing completes it");
+});
+
+Deno.test("1000 random texts: the stream stops where a search after every token stops", () => {
+  const random = new RandomStream(11, "stops");
+  const word = (longest: number) =>
+    Array.from({ length: 1 + random.integer(longest) }, () => "ab\n"[random.integer(3)]).join("");
+  for (let round = 0; round < 1000; round++) {
+    const texts = Array.from({ length: 1 + random.integer(12) }, () => word(4));
+    const stops = Array.from({ length: 1 + random.integer(3) }, () => word(4));
+    let expected = "";
+    let stoppedAt: number | undefined;
+    for (const [token, text] of texts.entries()) {
+      expected += text;
+      const places = stops.map((stop) => expected.indexOf(stop)).filter((at) => at >= 0);
+      if (places.length === 0) continue;
+      expected = expected.slice(0, Math.min(...places));
+      stoppedAt = token;
+      break;
+    }
+    const actual = read(texts, stops);
+    assertEquals([actual.text, actual.stoppedAt], [expected, stoppedAt], `${texts} | ${stops}`);
+  }
+});
