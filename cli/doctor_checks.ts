@@ -81,10 +81,10 @@ export const CHECKS: readonly Check[] = [
     required: false,
     run: () =>
       checkDevice("cuda", async () => {
-        const { describeFailures, trialFiles } = await import(
-          "../core/runtime/cuda/trial_files.ts"
+        const { describeFailures, autotuneRecords } = await import(
+          "../core/runtime/cuda/autotune.ts"
         );
-        const failures = describeFailures(trialFiles().list());
+        const failures = describeFailures(autotuneRecords().list());
         return failures && `${failures}; `;
       }),
   },

@@ -1,5 +1,5 @@
 /** `--explain`: what is odd in the official script, with the effect on one configuration. */
-import { listOddities } from "../../core/analysis/cost_oddities.ts";
+import { listDiscrepancies } from "../../core/analysis/cost_discrepancies.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -32,10 +32,13 @@ export async function explain(setting: Setting, io: Io, invocation: Invocation):
     output: single("--output", orDefault(values.output, [256])),
   };
   checkContext(setting, work.input + work.output);
-  const oddities = listOddities(questionOf(setting, setting.model.shape, work), setting.device);
+  const discrepancies = listDiscrepancies(
+    questionOf(setting, setting.model.shape, work),
+    setting.device,
+  );
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
-    schema: "parscale.cost-oddities/1",
+    schema: "parscale.cost-discrepancies/1",
     device: setting.device.name,
     ...(readable && {
       columns: [
@@ -52,7 +55,7 @@ P = ${work.streams}, T = ${work.prefixTokens}, batch ${work.batch}, ${work.input
 tokens; effects are what the script counts too much`);
   const { method: _, ...echo } = echoOf(setting);
   const { prefixTokens: prefix_tokens, ...rest } = work;
-  for (const { number, what, memoryBytes, latencyS, note } of oddities) {
+  for (const { number, what, memoryBytes, latencyS, note } of discrepancies) {
     report.row(
       readable
         ? {

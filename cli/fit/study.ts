@@ -4,7 +4,7 @@
  * With `--law both` each law is fitted and judged; the one with the smaller objective goes on to
  * rows, answers and figures.
  */
-import { fitLaw, type GridFit, judge } from "../../core/analysis/fit.ts";
+import { assess, fitLaw, type GridFit } from "../../core/analysis/fit.ts";
 import type { Law, LawKind, Observation } from "../../core/analysis/law.ts";
 import {
   type Bootstrap,
@@ -94,7 +94,7 @@ function printed(values: FitValues, kind: LawKind, used: readonly Observation[])
   }
   const law = DATA_SETS[values.dataSet ?? "stack-v2-python"].laws[kind];
   const { huberLoss, r2 } = used.length > 0
-    ? judge(law, used)
+    ? assess(law, used)
     : { huberLoss: undefined, r2: undefined };
   return { law, huberLoss, r2, fit: undefined, jackknife: undefined };
 }

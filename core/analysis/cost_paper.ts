@@ -1,5 +1,5 @@
 /**
- * The official cost script of the ParScale paper, oddities included, to the last digit.
+ * The official cost script of the ParScale paper, discrepancies included, to the last digit.
  *
  * Streams are a larger batch, n = b P rows, and the prompt is longer, s = i + T. One pass over n rows
  * of m tokens takes, per layer, the larger of arithmetic and traffic of each part:
@@ -7,7 +7,7 @@
  *   total = pass(n, s) + o (pass(n, 1) + 2 cache / B) + aggregator + correction
  *
  * The correction takes back the head's work for all streams but one. What is odd about these formulas,
- * and by how much, is listed in `cost_oddities.ts`; nothing is corrected here.
+ * and by how much, is listed in `cost_discrepancies.ts`; nothing is corrected here.
  */
 import { type Cost, type CostQuestion, prefixRows } from "./cost.ts";
 

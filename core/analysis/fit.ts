@@ -100,7 +100,7 @@ export function refit(observations: readonly Observation[], from: Law): Fit {
 }
 
 /** Objective and R² of a given law. */
-export function judge(
+export function assess(
   law: Law,
   observations: readonly Observation[],
 ): Pick<Fit, "huberLoss" | "r2"> {
@@ -123,7 +123,7 @@ function fitOf(minimum: Minimum, observations: readonly Observation[], kind: Law
     number,
   ];
   const law = { kind, E, A: A * UNIT, alpha, stream };
-  return { law, ...judge(law, observations), slope: minimum.slope };
+  return { law, ...assess(law, observations), slope: minimum.slope };
 }
 
 function descend(observations: readonly Observation[], kind: LawKind, start: Start): Minimum {

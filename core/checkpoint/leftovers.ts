@@ -72,7 +72,7 @@ export async function clearLeftovers(parent: string, isOurs = false): Promise<vo
         await Deno.rename(path, join(parent, target));
       } else await Deno.remove(path, { recursive: true });
     } catch {
-      // It is not what the user asked for: another time, or by somebody with the permission.
+      // It is not what the user asked for: another time, or by a user with the permission.
     } finally {
       hold?.close();
     }

@@ -2,7 +2,7 @@
  * Requests that are decoded together, one token per step for every occupied slot.
  *
  * Takes requests one by one, as long as there is a free slot; returns events, as they happen. On a
- * device that draws tokens by itself the next step is issued before the tokens of this one are
+ * device that samples tokens the next step is issued before the tokens of this one are
  * known, so that it never waits for the host. Such a step may turn out to be in vain for a request
  * that ended with the token before; its result is ignored.
  */
@@ -137,7 +137,7 @@ export class Batch implements Disposable {
     if (this.#isSampledOnDevice(slots)) {
       const sampling = slots.flatMap((slot) => numbersOf(slot?.request));
       const given = after ? {} : { ids };
-      const tokens = await this.#engine.draw(cache, { ...given, start, sampling });
+      const tokens = await this.#engine.sample(cache, { ...given, start, sampling });
       return { cache, slots, tokens };
     }
     const outputs = await this.#engine.forward(cache, {
@@ -179,8 +179,8 @@ export class Batch implements Disposable {
       seen.add(token);
       return token;
     }
-    const drawn = outputs.get("tokens");
-    if (drawn) return checked(drawn[b]!);
+    const sampled = outputs.get("tokens");
+    if (sampled) return checked(sampled[b]!);
     return checked(Number.isNaN(outputs.get("logprobs")![b]) ? -1 : outputs.get("argmax")![b]!);
   }
 

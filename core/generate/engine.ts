@@ -33,9 +33,9 @@ export interface ForwardInput {
   readonly table?: ArrayLike<number>;
 }
 
-/** One step of a batch whose tokens the device draws. */
-export interface DrawInput {
-  /** What each sequence goes on with; absent: what the last draw on this cache gave it. */
+/** One step of a batch whose tokens the device samples. */
+export interface SampleInput {
+  /** What each sequence goes on with; absent: the tokens last sampled on this cache. */
   readonly ids?: readonly number[];
   /** Tokens each sequence already has in the cache. */
   readonly start: readonly number[];
@@ -59,8 +59,8 @@ export class Engine {
   readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
-  /** Inputs of programs that draw for a whole batch. */
-  readonly #drawing = new WeakMap<Prepared, ReadonlyMap<string, DeviceTensor>>();
+  /** Inputs of programs that sample for a whole batch. */
+  readonly #sampling = new WeakMap<Prepared, ReadonlyMap<string, DeviceTensor>>();
   /** The last step started; steps of equal sizes share tensors, so one waits for another. */
   #running: Promise<unknown> = Promise.resolve();
 
@@ -120,39 +120,39 @@ export class Engine {
   }
 
   /**
-   * Appends one token to every sequence of a cache and lets the device draw the next ones, which has to
-   * be one that `drawsTokens`. Resolves once the step is issued, to what waits for its tokens: so the
+   * Appends one token to every sequence of a cache and lets the device sample the next ones, which has to
+   * be one that with the trait `samplesTokens`. Resolves once the step is issued, to what waits for its tokens: so the
    * next step may be issued before the host knows what this one drew.
    * @throws {EnvironmentError} when the step needs more memory than the limit
    */
-  draw(cache: KvCache, input: DrawInput): Promise<() => HostArray> {
-    const step = this.#running.then(() => this.#draw(cache, input));
+  sample(cache: KvCache, input: SampleInput): Promise<() => HostArray> {
+    const step = this.#running.then(() => this.#sample(cache, input));
     this.#running = step.catch(() => {});
     return step;
   }
 
-  async #draw(cache: KvCache, { ids, start, sampling }: DrawInput): Promise<() => HostArray> {
+  async #sample(cache: KvCache, { ids, start, sampling }: SampleInput): Promise<() => HostArray> {
     const { device } = this;
     const { batch, capacity } = cache;
     checkRoom(cache, start.length, Math.max(...start) + 1);
     const sizes = { batch, tokens: 1, capacity, selected: batch };
     const prepared = await this.#prepare(sizes, { head: "sample" });
     const { executable, outputs } = prepared;
-    const inputs = this.#drawInputs(prepared);
-    const { tokens, next } = cache.drawn;
+    const inputs = this.#sampleInputs(prepared);
+    const { tokens, next } = cache.sampled;
     if (ids) device.write(tokens, ids);
     device.write(inputs.get("start")!, start);
     device.write(inputs.get("sampling")!, sampling);
     const own = [["ids", next], ["tokens", tokens]] as const;
     await executable.run(new Map([...inputs, ...cache.tensors, ...outputs, ...own]));
     if (device.readLater) return device.readLater(tokens);
-    const drawn = device.read(tokens).slice();
-    return () => drawn;
+    const sampled = device.read(tokens).slice();
+    return () => sampled;
   }
 
   /** Each write is a copy of its own, so what never changes or follows from another is not written. */
-  #drawInputs(prepared: Prepared): ReadonlyMap<string, DeviceTensor> {
-    const known = this.#drawing.get(prepared);
+  #sampleInputs(prepared: Prepared): ReadonlyMap<string, DeviceTensor> {
+    const known = this.#sampling.get(prepared);
     if (known) return known;
     const { inputs } = prepared;
     const [start, positions, select] = ["start", "positions", "select"].map((name) =>
@@ -161,7 +161,7 @@ export class Engine {
     this.device.write(select, Int32Array.from({ length: select.shape[0]! }, (_, b) => b));
     // The position of a token is the slot where it goes.
     const made = new Map(inputs).set("positions", this.device.view(start, 0, positions));
-    this.#drawing.set(prepared, made);
+    this.#sampling.set(prepared, made);
     return made;
   }
 

@@ -22,7 +22,7 @@ export function bucketFor(device: Device, slots: number): number {
 }
 
 /** One token of each sequence, [B] as results of a step, and the same as [B, 1] for the next step. */
-export interface DrawnTokens {
+export interface SampledTokens {
   readonly tokens: DeviceTensor;
   readonly next: DeviceTensor;
 }
@@ -37,7 +37,7 @@ export class KvCache implements Disposable {
   readonly tensors: ReadonlyMap<string, DeviceTensor>;
   readonly #device: Device;
   readonly #config: ModelConfig;
-  #drawn: DrawnTokens | undefined;
+  #sampled: SampledTokens | undefined;
 
   /** An empty cache with room for `slots` tokens per sequence, rounded up to a bucket. */
   constructor(device: Device, config: ModelConfig, batch: number, slots: number) {
@@ -57,12 +57,12 @@ export class KvCache implements Disposable {
   }
 
   /** The tokens that the device drew for the sequences; made when they are first asked for. */
-  get drawn(): DrawnTokens {
-    if (this.#drawn) return this.#drawn;
+  get sampled(): SampledTokens {
+    if (this.#sampled) return this.#sampled;
     const { batch } = this;
     const tokens = this.#device.allocate({ dtype: "i32", shape: [batch] });
     const next = this.#device.view(tokens, 0, { dtype: "i32", shape: [batch, 1] });
-    return this.#drawn = { tokens, next };
+    return this.#sampled = { tokens, next };
   }
 
   /** A cache of another size whose sequence b continues sequence `from[b]` of this one. */
@@ -94,7 +94,7 @@ export class KvCache implements Disposable {
 
   /** Returns the memory at once, where the device lets it. */
   [Symbol.dispose](): void {
-    const { tokens } = this.#drawn ?? {};
+    const { tokens } = this.#sampled ?? {};
     const own = [...this.tensors.values(), ...(tokens ? [tokens] : [])];
     for (const tensor of own) this.#device.free?.(tensor);
   }

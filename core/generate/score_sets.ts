@@ -2,11 +2,11 @@
  * Scores sets of sequences that begin alike, such as the choices of a question, and computes every
  * shared beginning once.
  *
- * Work falls into three layers, each continuing the keys and values of the one before: a *trunk* that
- * many sets share (the solved examples of a subject), the *stem* that the sequences of one set share
+ * Work falls into three layers, each continuing the keys and values of the one before: a *root* that
+ * many sets share (the solved examples of a subject), the *branch* that the sequences of one set share
  * (the question), and the *leaves*, where they part. Leaves with the same tokens to be read are one: the
  * letters of a question differ only in what is asked of its last token. A set with one leaf needs no
- * stem. Sets are batched side by side, longest first.
+ * branch. Sets are batched side by side, longest first.
  */
 import { commonLength, PromptCache } from "./prompt_cache.ts";
 import type { Engine } from "./engine.ts";
@@ -25,11 +25,11 @@ import {
 /** Sequences scored together. */
 export type ScoreSet = readonly ScoreRequest[];
 
-/** Fewer shared tokens than this are not worth a trunk. */
-const LEAST_TRUNK = 32;
+/** Fewer shared tokens than this are not worth a root. */
+const LEAST_ROOT = 32;
 
-/** A trunk may lose this share of itself to take in one more set. */
-const TRUNK_LOSS = 0.5;
+/** A root may lose this share of itself to take in one more set. */
+const ROOT_LOSS = 0.5;
 
 /** Leaves are short, so their lengths are rounded up to a small multiple. */
 const LEAF_STEP = 8;
@@ -39,8 +39,8 @@ interface Plan {
   readonly index: number;
   readonly set: ScoreSet;
   /** Tokens all its sequences begin with and of which no result is wanted; none for one leaf. */
-  readonly stem: readonly number[];
-  /** Tokens a trunk may take: no result is wanted in them. */
+  readonly branch: readonly number[];
+  /** Tokens a root may take: no result is wanted in them. */
   readonly silent: number;
   readonly leaves: readonly Leaf[];
 }
@@ -51,9 +51,9 @@ interface Leaf {
   readonly members: readonly number[];
 }
 
-/** Sets behind one trunk. */
-interface Branch {
-  readonly trunk: readonly number[];
+/** Sets behind one root. */
+interface RootGroup {
+  readonly rootTokens: readonly number[];
   readonly plans: readonly Plan[];
 }
 
@@ -72,12 +72,12 @@ export async function* scoreSets(
     checkTokens(engine.config, tokens, "score a sequence", { unread: 1 });
   }
   using prompts = new PromptCache(engine);
-  for (const { trunk, plans } of branchesOf(sets.map(planOf))) {
+  for (const { rootTokens, plans } of groupByRoot(sets.map(planOf))) {
     for (const batch of batchesOf(plans, options.batch)) {
       const wanted = batch.filter(({ index }) => !options.skip?.(index));
       if (wanted.length === 0) continue;
-      const root = trunk.length > 0 ? (await prompts.prefill(trunk)).cache : undefined;
-      const scores = await scorePlans(engine, batch, root, trunk.length);
+      const root = rootTokens.length > 0 ? (await prompts.prefill(rootTokens)).cache : undefined;
+      const scores = await scorePlans(engine, batch, root, rootTokens.length);
       for (const { index } of wanted) yield { index, scores: scores.get(index)! };
     }
   }
@@ -96,7 +96,7 @@ function planOf(set: ScoreSet, index: number): Plan {
     return {
       index,
       set,
-      stem: [],
+      branch: [],
       silent,
       leaves: [{ tokens: read[0]!, members: [...set.keys()] }],
     };
@@ -104,39 +104,39 @@ function planOf(set: ScoreSet, index: number): Plan {
   return {
     index,
     set,
-    stem: first.tokens.slice(0, shared),
+    branch: first.tokens.slice(0, shared),
     silent: shared,
     leaves: [...leaves.values()].map((members) => ({ tokens: read[members[0]!]!, members })),
   };
 }
 
-/** Groups sets by what they begin with; those that stand alone come last, without a trunk. */
-function branchesOf(plans: readonly Plan[]): Branch[] {
+/** Groups sets by what they begin with; those that stand alone come last, without a root. */
+function groupByRoot(plans: readonly Plan[]): RootGroup[] {
   const tokensOf = (plan: Plan) => plan.leaves[0]!.tokens;
   const sorted = [...plans].sort((a, b) => compareTokens(tokensOf(a), tokensOf(b)));
-  const branches: Branch[] = [];
+  const groups: RootGroup[] = [];
   const alone: Plan[] = [];
   let members: Plan[] = [];
-  let trunk = 0;
+  let rootLength = 0;
   const close = () => {
     if (members.length < 2) alone.push(...members);
-    else branches.push({ trunk: tokensOf(members[0]!).slice(0, trunk), plans: members });
+    else groups.push({ rootTokens: tokensOf(members[0]!).slice(0, rootLength), plans: members });
     members = [];
   };
   for (const plan of sorted) {
     const first = members[0];
     const shared = first === undefined
       ? 0
-      : Math.min(trunk, plan.silent, commonLength(tokensOf(first), tokensOf(plan)));
-    const least = members.length < 2 ? LEAST_TRUNK : Math.max(LEAST_TRUNK, trunk * TRUNK_LOSS);
+      : Math.min(rootLength, plan.silent, commonLength(tokensOf(first), tokensOf(plan)));
+    const least = members.length < 2 ? LEAST_ROOT : Math.max(LEAST_ROOT, rootLength * ROOT_LOSS);
     if (shared < least) {
       close();
-      trunk = plan.silent;
-    } else trunk = shared;
+      rootLength = plan.silent;
+    } else rootLength = shared;
     members.push(plan);
   }
   close();
-  return alone.length > 0 ? [...branches, { trunk: [], plans: alone }] : branches;
+  return alone.length > 0 ? [...groups, { rootTokens: [], plans: alone }] : groups;
 }
 
 function compareTokens(a: readonly number[], b: readonly number[]): number {
@@ -145,12 +145,12 @@ function compareTokens(a: readonly number[], b: readonly number[]): number {
 }
 
 /**
- * Sets of like length side by side, at most `rows` leaves, but at least one set. Those without a stem
+ * Sets of like length side by side, at most `rows` leaves, but at least one set. Those without a branch
  * stay among themselves: their one leaf is a whole question, to which short leaves would be padded.
  */
 function batchesOf(plans: readonly Plan[], rows: number): Plan[][] {
-  const length = ({ leaves, stem }: Plan) => stem.length || leaves[0]!.tokens.length;
-  const byKind = Map.groupBy(plans, ({ stem }) => stem.length > 0);
+  const length = ({ leaves, branch }: Plan) => branch.length || leaves[0]!.tokens.length;
+  const byKind = Map.groupBy(plans, ({ branch }) => branch.length > 0);
   return [...byKind.values()].flatMap((alike) => {
     const sorted = alike.sort((a, b) => length(b) - length(a) || a.index - b.index);
     const batches: Plan[][] = [];
@@ -167,18 +167,18 @@ function batchesOf(plans: readonly Plan[], rows: number): Plan[][] {
   });
 }
 
-/** Reads a batch behind its trunk; scores by the index of the set. */
+/** Reads a batch behind its root; scores by the index of the set. */
 async function scorePlans(
   engine: Engine,
   plans: readonly Plan[],
   root: KvCache | undefined,
-  trunk: number,
+  rootLength: number,
 ): Promise<Map<number, Score[]>> {
   const scores = plans.map(({ set }) => set.map(emptyScore));
-  using stems = await readStems(engine, plans, root, trunk);
+  using branchCache = await readBranches(engine, plans, root, rootLength);
   const leaves = plans.flatMap((plan, at) => plan.leaves.map((leaf) => ({ ...leaf, plan, at })));
   const pieces = leaves.map(({ tokens, members, plan }): Piece & { asked: [number, number][] } => {
-    const start = Math.max(trunk, plan.stem.length);
+    const start = Math.max(rootLength, plan.branch.length);
     const asked = members.flatMap((member) => {
       const { tokens: all, from } = plan.set[member]!;
       return all.slice(from).map((_, i): [number, number] => [member, from + i]);
@@ -190,10 +190,10 @@ async function scorePlans(
     return { start, tokens: tokens.slice(start), wanted, asked };
   });
   using cache = engine.createCache(pieces.length, slotsFor(pieces, LEAF_STEP));
-  const source = stems ?? root;
+  const source = branchCache ?? root;
   if (source) {
     const used = Math.max(...pieces.map(({ start }) => start));
-    cache.copyFrom(source, leaves.map(({ at }, b) => [stems ? at : 0, b]), used);
+    cache.copyFrom(source, leaves.map(({ at }, b) => [branchCache ? at : 0, b]), used);
   }
   await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest }) => {
     const [member, place] = pieces[b]!.asked[i]!;
@@ -205,21 +205,21 @@ async function scorePlans(
   return new Map(plans.map(({ index }, at) => [index, scores[at]!.map(finishScore)]));
 }
 
-/** Keys and values of every set's stem, one sequence each; undefined where no set has more than a trunk. */
-async function readStems(
+/** Keys and values of every set's branch, one sequence each; undefined where no set has more than a root. */
+async function readBranches(
   engine: Engine,
   plans: readonly Plan[],
   root: KvCache | undefined,
-  trunk: number,
+  rootLength: number,
 ): Promise<KvCache | undefined> {
-  const pieces = plans.map(({ stem }): Piece => ({
-    start: trunk,
-    tokens: stem.slice(trunk),
+  const pieces = plans.map(({ branch }): Piece => ({
+    start: rootLength,
+    tokens: branch.slice(rootLength),
     wanted: [],
   }));
   if (pieces.every(({ tokens }) => tokens.length === 0)) return undefined;
   const cache = engine.createCache(plans.length, slotsFor(pieces));
-  if (root) cache.copyFrom(root, plans.map((_, b) => [0, b]), trunk);
+  if (root) cache.copyFrom(root, plans.map((_, b) => [0, b]), rootLength);
   await feedPieces(engine, cache, pieces, () => {});
   return cache;
 }

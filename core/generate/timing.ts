@@ -32,11 +32,11 @@ export async function timeDecode(
   const times: number[] = [];
   const { samplesTokens } = engine.device.traits;
   let began = performance.now();
-  let pending = samplesTokens ? await draw(engine, cache, start, true) : undefined;
+  let pending = samplesTokens ? await sample(engine, cache, start, true) : undefined;
   for (let step = 0; step < steps; step++) {
-    // As in generating: where the device draws tokens, the next step is issued before this one is read.
+    // As in generating: where the device samples tokens, the next step is issued before this one is read.
     const next = samplesTokens && step + 1 < steps
-      ? await draw(engine, cache, start + step + 1, false)
+      ? await sample(engine, cache, start + step + 1, false)
       : undefined;
     if (pending) pending();
     else await append(engine, cache, start + step, 1);
@@ -49,7 +49,7 @@ export async function timeDecode(
 }
 
 /** Issues a greedy step for every sequence. */
-function draw(
+function sample(
   engine: Engine,
   cache: KvCache,
   start: number,
@@ -57,7 +57,7 @@ function draw(
 ): Promise<() => unknown> {
   const rows = Array.from({ length: cache.batch }, (_, b) => b);
   const random = { uniform: () => 0 };
-  return engine.draw(cache, {
+  return engine.sample(cache, {
     ...(first ? { ids: rows } : {}),
     start: rows.map(() => start),
     sampling: rows.flatMap(() => samplingNumbers(GREEDY, random)),

@@ -3,7 +3,7 @@
  *
  *   x̄ = ȳ W,  W̄ = ȳᵀ x,  b̄ = Σ ȳ
  *
- * Kernel: GEMM, or a skinny GEMM when there are few rows.
+ * Kernel: GEMM, or a small-M GEMM when there are few rows.
  */
 import type { Builder } from "../graph/builder.ts";
 import { add, matmul } from "../graph/primitives.ts";

@@ -29,7 +29,7 @@ export type Weights = ReadonlyMap<string, HostTensor | FileTensor>;
 /** A tensor a device keeps. Only the device that made it knows what is inside. */
 export type DeviceTensor = TensorType;
 
-/** What a program works on in one run: every input, state, output and free parameter by name. */
+/** Tensors of one run: every input, state, output and runtime-bound parameter by name. */
 export type Bindings = ReadonlyMap<string, DeviceTensor>;
 
 /** A program made ready for a device. */

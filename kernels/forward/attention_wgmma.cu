@@ -50,7 +50,7 @@ __device__ inline Range warpRange(Range each) {
 }
 
 // Phase number `phase` has ended. A copy that never comes is a fault: a kernel that waits for ever
-// would take the process along, without a word.
+// would end the process without a message.
 __device__ inline void waitFor(Barrier* barrier, int phase) {
   for (int tries = 0; !mbarrier_try_wait_parity(barrier, phase % 2, NANOSECONDS); tries++) {
     if (tries == TRIES) fault();

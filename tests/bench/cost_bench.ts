@@ -2,7 +2,7 @@
 import { type CostQuestion, HALF_PRECISION } from "../../core/analysis/cost.ts";
 import { exactCost } from "../../core/analysis/cost_exact.ts";
 import { findSize } from "../../core/analysis/cost_family.ts";
-import { officialRates } from "../../core/analysis/cost_oddities.ts";
+import { officialRates } from "../../core/analysis/cost_discrepancies.ts";
 import { paperCost } from "../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../core/analysis/cost_train.ts";
 

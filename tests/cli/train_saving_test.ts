@@ -55,7 +55,7 @@ Deno.test("train --overwrite replaces a run, and refuses a folder that holds any
       await place.trained(again);
       assertEquals(place.names("run"), [...names, "tensorboard"]);
     }
-    // Somebody's folder that happens to have files of the same names.
+    // A user's folder that happens to have files of the same names.
     Deno.mkdirSync(`${place.cwd}/project`);
     place.write("project/config.json", "{}");
     assertRefused(

@@ -6,7 +6,7 @@ import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime
 import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
 import { architectureOf } from "../../core/runtime/cuda/nvrtc.ts";
 import { openMachine } from "../../core/runtime/cuda/open.ts";
-import { trialFiles } from "../../core/runtime/cuda/trial_files.ts";
+import { autotuneRecords } from "../../core/runtime/cuda/autotune.ts";
 import { emulatedMachine } from "../emulator/mod.ts";
 
 /** The real libraries, or the emulator, which tries the scripts but measures nothing. */
@@ -19,7 +19,7 @@ export function machineFor(emulated: boolean): CudaMachine {
 /** A device on such a machine. */
 export function openDeviceFor(emulated: boolean, elements: ElementType): CudaDevice {
   // As `openCuda` opens one, but for the cache of kernels.
-  const choices = emulated ? {} : { wgmma: "trial", trials: trialFiles() } as const;
+  const choices = emulated ? {} : { wgmma: "autotune", records: autotuneRecords() } as const;
   return new CudaDevice(machineFor(emulated), { elements, ...choices });
 }
 

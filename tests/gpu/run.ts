@@ -14,7 +14,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
-import { trialFiles, type TrialRecord } from "../../core/runtime/cuda/trial_files.ts";
+import { type AutotuneRecord, autotuneRecords } from "../../core/runtime/cuda/autotune.ts";
 import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
 import { machineFor, openDeviceFor } from "./probes.ts";
 import { trainTwice } from "./train_twice.ts";
@@ -47,10 +47,10 @@ const report: {
   suites: { name: string; passed: number; failed: number }[];
   timings: Timing[];
   /** Which of two kernels the device chose, for each class of sizes. */
-  trials: TrialRecord[];
+  autotuned: AutotuneRecord[];
   peers: unknown[];
   failures: string[];
-} = { findings: [], suites: [], timings: [], trials: [], peers: [], failures: [] };
+} = { findings: [], suites: [], timings: [], autotuned: [], peers: [], failures: [] };
 
 /** Runs one stage; what goes wrong in it does not keep the others from running. */
 async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
@@ -162,7 +162,7 @@ function print(): void {
     console.log(`${name}: ${passed} passed, ${failed} failed`);
   }
   if (report.timings.length > 0) console.log(table.toString());
-  for (const { shape, outcome, milliseconds } of report.trials) {
+  for (const { shape, outcome, milliseconds } of report.autotuned) {
     console.log(
       `attention on warpgroups, ${shape}: ${outcome} ${JSON.stringify(milliseconds ?? {})}`,
     );
@@ -202,7 +202,7 @@ await stage("training", async () => {
 });
 if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
-if (!emulated) report.trials.push(...trialFiles().list());
+if (!emulated) report.autotuned.push(...autotuneRecords().list());
 print();
 Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
 Deno.exit(report.failures.length === 0 ? 0 : 1);

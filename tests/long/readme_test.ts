@@ -71,7 +71,7 @@ async function furnish(cwd: string): Promise<void> {
   write("corpus.jsonl", jsonLines(...TEXTS));
   write("prompts.jsonl", jsonLines({ id: "a", prompt: "2 + 2 =" }, { prompt: "Once" }));
   write("rows.jsonl", jsonLines({ prompt: "2 + 2 =", continuation: " 4" }));
-  write("story.txt", "Once there was a sum that nobody could find.");
+  write("story.txt", "Once there was a sum that was hard to find.");
   const turn = (role: string, content: string) => ({ role, content });
   const chat = { messages: [turn("user", "2 + 2?"), turn("assistant", "4, of course.")] };
   write("chats.jsonl", jsonLines(...Array.from({ length: 12 }, () => chat)));

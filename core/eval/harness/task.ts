@@ -149,12 +149,12 @@ export interface PerplexityTask extends TaskBase {
 /** A benchmark. */
 export type Task = ChoiceTask | GenerationTask | PerplexityTask;
 
-/** Scorer of tasks that judge each answer by itself: the mean over answers of every metric. */
+/** Scorer of tasks that grade each answer by itself: the mean over answers of every metric. */
 export function eachResponse(
-  judge: (question: OpenQuestion, text: string) => Metrics,
+  grade: (question: OpenQuestion, text: string) => Metrics,
 ): (tools: ScoringTools) => Promise<Scorer> {
   const scorer: Scorer = (question, responses) => {
-    const all = responses.map(({ text }) => judge(question, text));
+    const all = responses.map(({ text }) => grade(question, text));
     const names = Object.keys(all[0] ?? {});
     return Object.fromEntries(names.map((name) => [name, mergeValues(all.map((m) => m[name]!))]));
   };

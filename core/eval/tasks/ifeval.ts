@@ -36,13 +36,13 @@ export const ifeval: GenerationTask = {
     return ({ target }, responses) => {
       const { ids, kwargs, place, prompt } = target as Record<string, unknown>;
       const instructions = requireInstructions(ids, kwargs, place as string);
-      const verdicts = responses.map(({ text }) =>
+      const results = responses.map(({ text }) =>
         checkResponse(text, instructions, tools, prompt as string)
       );
       const pooled = (kind: "strict" | "loose") =>
-        verdicts.flatMap((verdict) => verdict[kind].map(Number));
+        results.flatMap((result) => result[kind].map(Number));
       const whole = (kind: "strict" | "loose") =>
-        verdicts.map((verdict) => Number(verdict[kind].every(Boolean)));
+        results.map((result) => Number(result[kind].every(Boolean)));
       return {
         prompt_strict: whole("strict"),
         instruction_strict: pooled("strict"),

@@ -40,9 +40,9 @@ import { Products, WORKSPACE_BYTES } from "./products.ts";
 import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
 import { CudaTensor, type ElementType } from "./tensor.ts";
-import { TokenRing } from "./token_ring.ts";
-import { choicesOf } from "./trial.ts";
-import type { TrialFiles } from "./trial_files.ts";
+import { ResultRing } from "./result_ring.ts";
+import { choicesOf } from "./autotune.ts";
+import type { AutotuneRecords } from "./autotune.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
 /** The libraries of a machine. */
@@ -61,9 +61,9 @@ export interface CudaOptions {
   readonly elements?: ElementType;
   readonly cache?: CubinCache | undefined;
   /** Whether attention runs on warpgroups, where device and sizes allow it; not unless told. */
-  readonly wgmma?: boolean | "trial" | undefined;
-  /** Where it is kept what trials have found. */
-  readonly trials?: TrialFiles | undefined;
+  readonly wgmma?: boolean | "autotune" | undefined;
+  /** Where decisions of autotuning are kept. */
+  readonly records?: AutotuneRecords | undefined;
 }
 
 export class CudaDevice implements Device {
@@ -73,7 +73,7 @@ export class CudaDevice implements Device {
   readonly #driver: Driver;
   readonly #context: ExecutionContext;
   readonly #staging: Staging;
-  readonly #ring: TokenRing;
+  readonly #ring: ResultRing;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
   readonly #choices: Choices;
   #products: Products | undefined;
@@ -96,9 +96,9 @@ export class CudaDevice implements Device {
       kernels: new KernelLoader(driver, { compiler: machine.compiler, architecture, cache }),
       products: () => this.#products ??= this.#openProducts(machine),
     };
-    this.#choices = choicesOf(wgmma, architecture, { ...this.#context, files: options.trials });
+    this.#choices = choicesOf(wgmma, architecture, { ...this.#context, files: options.records });
     this.#staging = new Staging(driver, this.#context.stream);
-    this.#ring = new TokenRing(driver, this.#context.stream, this.#context.kernels);
+    this.#ring = new ResultRing(driver, this.#context.stream, this.#context.kernels);
   }
 
   get cacheType(): ElementType {

@@ -14,7 +14,7 @@ import { openLibrary } from "./libraries.ts";
 import type { ElementType } from "./tensor.ts";
 import { Nvrtc } from "./nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
-import { trialFiles } from "./trial_files.ts";
+import { autotuneRecords } from "./autotune.ts";
 
 /**
  * Opens device number `ordinal` among those the driver shows.
@@ -26,8 +26,15 @@ export function openCuda(
   options: CudaOptions = {},
 ): CudaDevice {
   const { machine, cache } = openMachine();
-  const trials = trialFiles();
-  return new CudaDevice(machine, { wgmma: "trial", ...options, ordinal, elements, cache, trials });
+  const records = autotuneRecords();
+  return new CudaDevice(machine, {
+    wgmma: "autotune",
+    ...options,
+    ordinal,
+    elements,
+    cache,
+    records,
+  });
 }
 
 /**

@@ -12,12 +12,12 @@ import { CudaError } from "../../../core/runtime/cuda/errors.ts";
 import { Driver } from "../../../core/runtime/cuda/driver.ts";
 import { KernelLoader } from "../../../core/runtime/cuda/kernel_loader.ts";
 import type { KernelSource } from "../../../core/runtime/cuda/nvrtc.ts";
-import { shapeClass, Trials } from "../../../core/runtime/cuda/trial.ts";
+import { Autotuner, shapeClass } from "../../../core/runtime/cuda/autotune.ts";
 import {
+  type AutotuneRecord,
+  AutotuneRecords,
   describeFailures,
-  TrialFiles,
-  type TrialRecord,
-} from "../../../core/runtime/cuda/trial_files.ts";
+} from "../../../core/runtime/cuda/autotune.ts";
 import {
   EMULATED_ARCHITECTURE,
   emulatedMachine,
@@ -33,7 +33,7 @@ const SIZES = {
 };
 const SHAPE = "HEAD_DIM 64, G 2, 128 queries, 64 slots";
 
-/** Text of the kernel under trial, changed. */
+/** Text of the kernel to be tuned, changed. */
 type Change = (text: string) => string;
 
 /** A machine on which launches take the time that is written here, in milliseconds by kernel. */
@@ -85,19 +85,19 @@ function replacing(from: string, to: string): Change {
   };
 }
 
-function trialsOn(machine: ReturnType<typeof scripted>, files?: TrialFiles) {
+function autotunerOn(machine: ReturnType<typeof scripted>, files?: AutotuneRecords) {
   const driver = new Driver(machine.driver);
   const stream = driver.createStream();
   const { compiler } = machine;
   const kernels = new KernelLoader(driver, { compiler, architecture: EMULATED_ARCHITECTURE });
-  return { driver, trials: new Trials({ driver, stream, kernels, files }) };
+  return { driver, autotuner: new Autotuner({ driver, stream, kernels, files }) };
 }
 
 /** A folder for records. */
-function withFiles(body: (files: TrialFiles) => void) {
+function withFiles(body: (files: AutotuneRecords) => void) {
   const folder = Deno.makeTempDirSync();
   try {
-    body(new TrialFiles(`${folder}/trials`));
+    body(new AutotuneRecords(`${folder}/autotune`));
   } finally {
     Deno.removeSync(folder, { recursive: true });
   }
@@ -110,16 +110,16 @@ Deno.test({
     withFiles((files) => {
       for (const [times, chosen] of [[FAST, true], [SLOW, false]] as const) {
         const machine = scripted(times);
-        const { trials, driver } = trialsOn(machine, files);
+        const { autotuner, driver } = autotunerOn(machine, files);
         const free = driver.memoryInfo().free;
         const sizes = { ...SIZES, G: chosen ? 2 : 1 };
-        assertEquals(trials.prefersWarpgroups(sizes), chosen);
+        assertEquals(autotuner.prefersWarpgroups(sizes), chosen);
         assertEquals(driver.memoryInfo().free, free, "what it ran on is freed");
         assertEquals([machine.count("attention_mma"), machine.count("attention_wgmma")], [6, 6]);
-        assertEquals(trials.prefersWarpgroups({ ...sizes, T: 39, S: 61, rows: 7 }), chosen);
+        assertEquals(autotuner.prefersWarpgroups({ ...sizes, T: 39, S: 61, rows: 7 }), chosen);
         assertEquals(machine.count("attention_wgmma"), 6, "the same class");
         const later = scripted({});
-        assertEquals(trialsOn(later, files).trials.prefersWarpgroups(sizes), chosen);
+        assertEquals(autotunerOn(later, files).autotuner.prefersWarpgroups(sizes), chosen);
         assertEquals(later.count("attention_wgmma"), 0, "read from disk");
       }
       const records = files.list();
@@ -141,10 +141,10 @@ for (
     ignore,
     fn: () =>
       withFiles((files) => {
-        const { trials } = trialsOn(scripted(FAST, change), files);
+        const { autotuner } = autotunerOn(scripted(FAST, change), files);
         const sizes = { ...SIZES, S: 300 };
-        assertEquals(trials.prefersWarpgroups(sizes), false);
-        const [record] = files.list() as [TrialRecord];
+        assertEquals(autotuner.prefersWarpgroups(sizes), false);
+        const [record] = files.list() as [AutotuneRecord];
         assertEquals(record.outcome, "wrong");
         assertEquals(
           describeFailures([record]),
@@ -156,15 +156,15 @@ for (
 }
 
 Deno.test({
-  name: "a kernel that fails takes the process along once and is not tried again",
+  name: "a kernel that crashes its process is not run again",
   ignore,
   fn: () =>
     withFiles((files) => {
       const fails = replacing("takeTurn();", "takeTurn(); __trap();");
-      const { trials } = trialsOn(scripted(FAST, fails), files);
-      assertThrows(() => trials.prefersWarpgroups(SIZES), EmulatorError, "__trap");
+      const { autotuner } = autotunerOn(scripted(FAST, fails), files);
+      assertThrows(() => autotuner.prefersWarpgroups(SIZES), EmulatorError, "__trap");
       const later = scripted(FAST);
-      assertEquals(trialsOn(later, files).trials.prefersWarpgroups(SIZES), false);
+      assertEquals(autotunerOn(later, files).autotuner.prefersWarpgroups(SIZES), false);
       assertEquals(later.count("attention_wgmma"), 0);
       assertEquals(describeFailures(files.list()).includes("did not end"), true);
     }),
@@ -177,9 +177,9 @@ Deno.test({
     withFiles((files) => {
       const machine = scripted(FAST);
       const failing = { ...machine.driver, cuEventSynchronize: () => 700 };
-      const { trials } = trialsOn({ ...machine, driver: failing }, files);
+      const { autotuner } = autotunerOn({ ...machine, driver: failing }, files);
       const error = assertThrows(
-        () => trials.prefersWarpgroups(SIZES),
+        () => autotuner.prefersWarpgroups(SIZES),
         CudaError,
         "ILLEGAL_ADDRESS",
       );
@@ -189,21 +189,21 @@ Deno.test({
 });
 
 Deno.test({
-  name: "where there is no memory for a trial nothing is found out",
+  name: "without memory for the benchmark nothing is recorded",
   ignore,
   fn: () =>
     withFiles((files) => {
       const machine = scripted(FAST);
-      const { trials } = trialsOn({
+      const { autotuner } = autotunerOn({
         ...machine,
         driver: { ...machine.driver, cuMemAlloc_v2: () => 2 },
       }, files);
-      assertEquals([trials.prefersWarpgroups(SIZES), files.list()], [false, []]);
+      assertEquals([autotuner.prefersWarpgroups(SIZES), files.list()], [false, []]);
     }),
 });
 
 Deno.test({
-  name: "a device asks for a trial when it compiles, and not when it plans memory",
+  name: "a device tunes when it compiles, not when it plans memory",
   ignore,
   async fn() {
     const g = new Builder("attention");
@@ -217,7 +217,7 @@ Deno.test({
     const machine = scripted(FAST);
     const device = new CudaDevice({ ...machine, products: () => machine.products }, {
       elements: "bf16",
-      wgmma: "trial",
+      wgmma: "autotune",
     });
     device.plan(program, new Map());
     assertEquals(machine.count("attention_wgmma"), 0);

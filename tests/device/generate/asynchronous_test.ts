@@ -17,7 +17,7 @@ import type {
 } from "../../../core/runtime/device.ts";
 import { Driver } from "../../../core/runtime/cuda/driver.ts";
 import { KernelLoader } from "../../../core/runtime/cuda/kernel_loader.ts";
-import { TokenRing } from "../../../core/runtime/cuda/token_ring.ts";
+import { ResultRing } from "../../../core/runtime/cuda/result_ring.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
@@ -188,7 +188,7 @@ Deno.test({
     const stream = driver.createStream();
     const { compiler } = machine;
     const kernels = new KernelLoader(driver, { compiler, architecture: "sm_90a" });
-    const ring = new TokenRing(driver, stream, kernels);
+    const ring = new ResultRing(driver, stream, kernels);
     const source = driver.allocate(4 * 300);
     const send = (value: number) => {
       driver.upload(source, new Int32Array(300).fill(value));
@@ -217,7 +217,7 @@ Deno.test({
     });
     const stream = driver.createStream();
     const { compiler } = machine;
-    const ring = new TokenRing(
+    const ring = new ResultRing(
       driver,
       stream,
       new KernelLoader(driver, { compiler, architecture: "sm_90a" }),

@@ -19,7 +19,7 @@ import {
   PAPER_FAMILY,
   STACK_LAW,
 } from "../../../core/analysis/cost_family.ts";
-import { listOddities, officialRates } from "../../../core/analysis/cost_oddities.ts";
+import { listDiscrepancies, officialRates } from "../../../core/analysis/cost_discrepancies.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
 import { DEVICES, findDevice, peakTflops, ratesOf } from "../../../core/analysis/devices.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
@@ -201,8 +201,8 @@ Deno.test("a dense model that is not known is refused, unless the law can place 
   }
 });
 
-Deno.test("each oddity has the effect that the specification states", () => {
-  const points = listOddities(question(), findDevice("a100-sxm-80gb")!);
+Deno.test("each discrepancy has the effect that the specification states", () => {
+  const points = listDiscrepancies(question(), findDevice("a100-sxm-80gb")!);
   assertEquals(points.map(({ number }) => number), Array.from({ length: 22 }, (_, i) => i + 1));
   const latency = (number: number) => Number((points[number - 1]!.latencyS! * 1000).toFixed(1));
   const memory = (number: number) => points[number - 1]!.memoryBytes;
@@ -219,12 +219,15 @@ Deno.test("each oddity has the effect that the specification states", () => {
     rates: ratesOf(DEVICES[0]!, { flops: 0.35, memory: 0.45 }, 16),
   };
   const shape = { ...HEADLINE.shape, tied: false, numKvHeads: 16, headDim: 128 };
-  const others = listOddities({ ...slow, shape }, { ...DEVICES[0]!, capacityGb: 1 });
+  const others = listDiscrepancies({ ...slow, shape }, { ...DEVICES[0]!, capacityGb: 1 });
   assert(others[0]!.latencyS! < 0);
   assert(others[1]!.note!.includes("does not fit"));
   assertEquals(others[11]!.memoryBytes, -151936 * 1536 * 2);
   assert(others[18]!.note!.includes("stop here") && others[19]!.memoryBytes! < 0);
-  assert(listOddities(slow, DEVICES[0]!)[6]!.memoryBytes! > 0, "prefix copies at larger batches");
+  assert(
+    listDiscrepancies(slow, DEVICES[0]!)[6]!.memoryBytes! > 0,
+    "prefix copies at larger batches",
+  );
 });
 
 Deno.test("counts by formula are those of the list of tensors", () => {

@@ -1,7 +1,7 @@
 /** Protects the scaling-law fit: optimum, answers, refits and the paper's printed numbers. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DATA_SETS } from "../../../cli/fit/data_sets.ts";
-import { fitLaw, judge } from "../../../core/analysis/fit.ts";
+import { assess, fitLaw } from "../../../core/analysis/fit.ts";
 import {
   equivalentParameters,
   parametersForLoss,
@@ -74,7 +74,7 @@ Deno.test("the Pile: all starts of both laws, near what the paper prints, with i
     for (const name of PARAMETERS) assertClose(fit.law[name], pile.laws[kind][name], 2e-3, name);
     assertEquals([(fit.huberLoss * 1e5).toFixed(3), fit.r2.toFixed(4)], [objective, r2]);
     assertEquals([fit.starts, fit.startsConverged], [300, 300]);
-    const printed = judge(pile.laws[kind], pile.observations);
+    const printed = assess(pile.laws[kind], pile.observations);
     assertEquals([(printed.huberLoss * 1e5).toFixed(3), printed.r2.toFixed(4)], [objective, r2]);
   }
 });
@@ -91,9 +91,9 @@ Deno.test("the printed parameters give every printed row, objective and R²", ()
   });
   const predicted = observations.map(({ n, p }) => Number(predictLoss(laws.log, n, p).toFixed(4)));
   assertEquals(predicted, paper_predictions);
-  const { huberLoss, r2 } = judge(laws.log, observations);
+  const { huberLoss, r2 } = assess(laws.log, observations);
   assertEquals([(huberLoss * 1e5).toFixed(3), r2.toFixed(4)], ["3.677", "0.9978"]);
-  const theoretical = judge(laws.theoretical, observations);
+  const theoretical = assess(laws.theoretical, observations);
   assertEquals((theoretical.huberLoss * 1e5).toFixed(3), "5.259");
 });
 

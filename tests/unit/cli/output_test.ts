@@ -105,7 +105,7 @@ Deno.test("streams: quiet levels, warnings once, closed pipes", () => {
   silent.io.writeError("error\n");
   assertEquals([silent.stdout(), silent.stderr()], ["", "error\n"]);
   const closed = captureIo({ closed: ["stdout", "stderr"] });
-  closed.io.writeError("nobody reads this\n");
+  closed.io.writeError("unread\n");
   assertThrows(() => closed.io.write("x"), ClosedPipeError);
 });
 

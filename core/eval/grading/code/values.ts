@@ -134,7 +134,7 @@ export function equal(a: Value, b: Value): boolean {
   return keyOf(a) === keyOf(b);
 }
 
-let strangers = 0;
+let uniqueKeys = 0;
 
 /** A text that equal values share. */
 export function keyOf(value: Value): string {
@@ -169,11 +169,11 @@ export function keyOf(value: Value): string {
     case "digest":
       return `h${value.value}`;
     case "opaque":
-      return `?${strangers++}`;
+      return `?${uniqueKeys++}`;
   }
 }
 
 function numberKey(value: number): string {
-  if (Number.isNaN(value)) return `?${strangers++}`;
+  if (Number.isNaN(value)) return `?${uniqueKeys++}`;
   return Number.isInteger(value) ? `n${BigInt(value).toString(16)}` : `f${value}`;
 }

@@ -1,7 +1,7 @@
 /**
  * IFEval: whether a response follows instructions that a program can check.
  *
- * A response and the instructions of its row come in, strict and loose verdicts per instruction go
+ * A response and the instructions of its row come in, strict and loose results per instruction go
  * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
  * variants of the response. A blank response follows nothing, not even "no commas".
  */
@@ -27,7 +27,7 @@ export interface Instruction {
 }
 
 /** Whether each instruction was followed, in the order of the row. */
-export interface Verdict {
+export interface CheckResults {
   readonly strict: readonly boolean[];
   readonly loose: readonly boolean[];
 }
@@ -66,7 +66,7 @@ export function checkResponse(
   instructions: readonly Instruction[],
   tools: LanguageTools,
   prompt?: string,
-): Verdict {
+): CheckResults {
   const variants = variantsOf(response);
   const follows = (variant: string, { id, kwargs }: Instruction) =>
     strip(variant) !== "" && requireChecker(id, "an instruction").check(

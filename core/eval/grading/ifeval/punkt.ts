@@ -5,7 +5,7 @@
  * Text and the parameters of a language come in, sentences go out. A period, question or
  * exclamation mark is a candidate; whether it ends a sentence depends on its word (abbreviation,
  * initial, number) and on how the next one was written in the texts the parameters come from. A
- * candidate is judged without the rest of the text, from its own word and the next one only.
+ * candidate is decided on without the rest of the text, from its own word and the next one only.
  */
 import { isLower, isUpper, rstrip, SPACE } from "../../python/text.ts";
 
@@ -172,9 +172,9 @@ function decide(token: Token, next: Token | undefined, parameters: PunktParamete
     }
   }
   if (isInitial || type === NUMBER) {
-    const verdict = begins(next, nextType, parameters);
+    const decision = begins(next, nextType, parameters);
     const isName = isInitial && nextIsUpper && ((writing.get(nextType) ?? 0) & LOWER) === 0;
-    if (verdict === false || (verdict === undefined && isName)) joins();
+    if (decision === false || (decision === undefined && isName)) joins();
   }
 }
 

@@ -6,7 +6,7 @@
  *   split    few queries over many slots, as in decoding: the slots are shared out over blocks,
  *            which use tensor cores as well where heads fit
  *   mma      bf16 on tensor cores, where a head is a multiple of 16 and there are queries enough
- *   wgmma    the same on Hopper with heads of 64 or 128, where a trial has shown that it pays
+ *   wgmma    the same on Hopper with heads of 64 or 128, where autotuning finds it faster
  *   simple   everything else, and many queries that read through a table
  *
  * The gradient has no split of its own, since training has no single queries.

@@ -10,7 +10,7 @@ import { paperCost, PaperTerms } from "./cost_paper.ts";
 import { type CostDevice, DEFAULT_DEVICE, findDevice, type Rates, ratesOf } from "./devices.ts";
 
 /** One point and its effect here; a missing effect cannot be computed or has no such side. */
-export interface Oddity {
+export interface Discrepancy {
   readonly number: number;
   readonly what: string;
   readonly memoryBytes?: number | undefined;
@@ -43,11 +43,11 @@ class Context {
   }
 }
 
-type Effect = Omit<Oddity, "number" | "what">;
+type Effect = Omit<Discrepancy, "number" | "what">;
 type Point = readonly [what: string, effect: (context: Context) => Effect];
 
 /** Lists every point with its effect on a question. */
-export function listOddities(question: CostQuestion, device: CostDevice): Oddity[] {
+export function listDiscrepancies(question: CostQuestion, device: CostDevice): Discrepancy[] {
   const context = new Context(question, device);
   return [...GIVEN, ...HEAD_AND_PREFIX, ...PARAMETERS, ...PASSES, ...LIMITS]
     .map(([what, effect], index) => ({ number: index + 1, what, ...effect(context) }));

@@ -27,7 +27,7 @@ interface Opened {
   readonly events: readonly bigint[];
 }
 
-export class TokenRing {
+export class ResultRing {
   readonly #driver: Driver;
   readonly #stream: bigint;
   readonly #kernels: KernelLoader;

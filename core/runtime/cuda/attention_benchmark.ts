@@ -1,9 +1,7 @@
 /**
- * Attention of made-up queries, keys and values by several kernels on the same memory.
- *
- * Takes names of kernels, and sizes, which are cut to what takes no time; returns what each of them
- * computes and how long a launch takes. A kernel that fails takes the context along, and then
- * nothing can be freed any more.
+ * Benchmark of attention kernels on generated queries, keys and values in the same memory. Sizes are cut
+ * so that it takes a fraction of a second. After a kernel fails the context is lost, and nothing can be
+ * freed any more.
  */
 import { RandomStream } from "../../base/random.ts";
 import { narrow, widen } from "../../base/dtype.ts";
@@ -13,21 +11,21 @@ import { kernelNamed, type Sizes } from "./kernel_table.ts";
 import type { LaunchSite } from "./launch.ts";
 import { boxesOf } from "./tensor_map.ts";
 
-/** The most of what a trial computes. */
+/** Largest sizes of a benchmark. */
 const MOST = { queries: 2048, slots: 2048, prefix: 512, rows: 4, heads: 8 } as const;
-/** Numbers that are drawn; larger tensors repeat them. */
+/** Generated numbers; larger tensors repeat them. */
 const DRAWN = 2 ** 16 + 1;
-/** A bfloat16 that is no number. */
+/** NaN in bfloat16. */
 const NAN = 0x7fc0;
 
-/** What kernels run with. */
-export interface RaceContext {
+/** Context of a benchmark. */
+export interface BenchmarkContext {
   readonly driver: Driver;
   readonly stream: bigint;
   readonly kernels: KernelLoader;
 }
 
-/** What a kernel has computed. */
+/** Results of a kernel. */
 export interface AttentionResults {
   readonly out: Float32Array;
   readonly normalizer: Float32Array;
@@ -38,17 +36,17 @@ interface Tensor {
   readonly shape: readonly number[];
 }
 
-export class Race {
-  readonly #context: RaceContext;
+export class AttentionBenchmark {
+  readonly #context: BenchmarkContext;
   readonly #sites: ReadonlyMap<string, LaunchSite>;
   readonly #tensors: Record<string, Tensor> = {};
   readonly #allocated: bigint[] = [];
 
   /**
-   * Compiles the kernels and makes up what they read.
+   * Compiles the kernels and generates their inputs.
    * @throws {EnvironmentError} when there is no memory for it, or a kernel cannot be compiled
    */
-  constructor(context: RaceContext, entries: readonly string[], sizes: Sizes) {
+  constructor(context: BenchmarkContext, entries: readonly string[], sizes: Sizes) {
     this.#context = context;
     const cut = cutSizes(sizes);
     const { HEAD_DIM, ...numbers } = cut;
@@ -64,7 +62,7 @@ export class Race {
     }
   }
 
-  /** Runs a kernel once, over results that are no numbers. */
+  /** Runs a kernel once, over results filled with NaN. */
   results(entry: string): AttentionResults {
     const { driver } = this.#context;
     const { out, normalizer } = this.#tensors as Record<string, Tensor>;
@@ -165,7 +163,7 @@ function count({ shape }: { readonly shape: readonly number[] }): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
-/** One stream with text of its own in every row, and no more of anything than a trial needs. */
+/** One stream with text of its own in every row, and no more of anything than a benchmark needs. */
 function cutSizes({ rows, T, S, K, G, M, scale, HEAD_DIM }: Sizes): Sizes {
   const few = Math.min(rows!, MOST.rows);
   return {
