@@ -43,6 +43,9 @@ function formatCell(row: Row, column: Column): string {
   const value = row[column.key];
   if (value === null || value === undefined) return "-";
   if (typeof value === "string") return value;
+  if (Array.isArray(value) && value.every((one) => typeof one === "string")) {
+    return value.join(", ");
+  }
   if (typeof value !== "number") return JSON.stringify(value);
   const error = column.error === undefined ? undefined : row[column.error];
   const text = formatNumber(value, column.digits);

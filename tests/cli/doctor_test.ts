@@ -95,3 +95,14 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", as
     assertEquals(rows[0].remedy, "run `deno install`");
   });
 });
+
+Deno.test("--traits lists every device with what it can do", async () => {
+  const { code, stdout } = await runParscale(["doctor", "--traits", "--json"]);
+  assertEquals(code, 0);
+  const { schema, results } = JSON.parse(stdout);
+  assertEquals(schema, "parscale.device_traits/1");
+  const devices = results.map(({ device }: { device: string }) => device);
+  assertEquals(devices, ["reference", "cpu", "webgpu", "cuda", "tfjs"]);
+  assertEquals(results[3].cache_types, ["f32", "bf16"]);
+  assertEquals([results[1].trains, results[2].trains], [true, false]);
+});
