@@ -58,7 +58,10 @@ function encodeTokens(document: Document & { kind: "tokens" }): Int32Array {
 function requireTokenizer(tokenizer: Tokenizer | undefined, at: string): Tokenizer {
   if (tokenizer) return tokenizer;
   throw new DataError(`Cannot tokenize ${at}: found no tokenizer, expected one for text`, {
-    hints: ['copy tokenizer.json into the model folder, or give rows of {"tokens": [...]}'],
+    hints: [
+      'copy tokenizer.json into the model folder, or give rows of {"tokens": [...]}',
+      "a model from scratch takes --tokenizer FOLDER",
+    ],
   });
 }
 
