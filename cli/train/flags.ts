@@ -8,7 +8,7 @@ const model = {
     type: "path",
     group: "Model",
     summary: "Checkpoint to start from: folder, run, or organisation/name on the hub",
-    details: "A plain Qwen model is given streams with --streams; a ParScale one keeps its own.",
+    details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
   },
   init: {
     type: "choice",

@@ -9,6 +9,7 @@
 import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
+import { ropeToJson } from "../checkpoint/rope_config.ts";
 import { codeFiles } from "../checkpoint/plan_conversion.ts";
 import { readShape } from "../checkpoint/shape_source.ts";
 import type { JsonObject } from "../base/files.ts";
@@ -119,7 +120,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     config,
     configJson: {
       ...json,
-      rope_theta: config.ropeTheta,
+      ...ropeToJson(config),
       max_position_embeddings: config.maxPositionEmbeddings,
     },
     directory: base.directory,
