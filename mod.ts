@@ -19,7 +19,13 @@
 import type { GenerateOptions, Model, ModelOptions } from "./core/library/model.ts";
 
 export type { GenerateOptions, Model, ModelOptions };
-export type { Aggregator, Family, ModelConfig, WeightType } from "./core/model/config.ts";
+export type {
+  Aggregator,
+  Family,
+  ModelConfig,
+  RopeScaling,
+  WeightType,
+} from "./core/model/config.ts";
 export type { SamplingOptions } from "./core/base/sampling.ts";
 export type { Score } from "./core/generate/score.ts";
 export type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "./core/runtime/mod.ts";

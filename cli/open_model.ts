@@ -17,8 +17,8 @@ export const modelFlags = {
     required: true,
     group: "Model",
     summary: "Checkpoint folder, or organisation/name on the hub",
-    details: "A Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint as Hugging Face lays it out. A path " +
-      "that exists is never looked up on the hub.",
+    details: "A Qwen2, Qwen2.5, Qwen3, Llama (SmolLM and SmolLM2 too) or ParScale checkpoint as " +
+      "Hugging Face lays it out. A path that exists is never looked up on the hub.",
   },
   batch: {
     type: "int",

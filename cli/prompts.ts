@@ -99,6 +99,7 @@ class Encoder {
     const tokenizer = await this.#openTokenizer();
     return tokenizer.encode(
       await renderChat(tokenizer, messages as Parameters<typeof renderChat>[1]),
+      { frame: false },
     );
   }
 }

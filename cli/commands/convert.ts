@@ -1,12 +1,12 @@
-/** `parscale convert`: a Qwen checkpoint becomes a ParScale one, an adapter, or plain again. */
+/** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
 import { defineCommand } from "./define.ts";
 
 export const command = defineCommand({
   name: "convert",
-  summary: "Turn a Qwen checkpoint into a ParScale one, or back",
+  summary: "Turn a checkpoint into a ParScale one, or back",
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
-    "aggregator, to a Qwen2, Qwen2.5 or Qwen3 checkpoint. They are drawn from a normal " +
+    "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. They are drawn from a normal " +
     "distribution (0.02) by --seed; every other byte is copied untouched, and its hash is " +
     "reported. The new folder appears complete or not at all.\n\n" +
     "The result is untrained: with random prefixes it does not yet predict better than its source.",
@@ -19,7 +19,7 @@ export const command = defineCommand({
       text: "Only the new tensors, as an adapter over the same backbone",
       line: "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
     },
-    { text: "Back to a plain Qwen", line: "parscale convert --model qwen-p4 --strip --out qwen" },
+    { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
   ],
   flags: {
     model: {
@@ -111,7 +111,7 @@ export const command = defineCommand({
       type: "switch",
       group: "Conversion",
       summary: "Remove what ParScale introduced",
-      details: "Gives back a folder that plain Qwen loaders read.",
+      details: "Gives back a folder that loaders of the plain model read.",
     },
     "max-shard-size": {
       type: "size",

@@ -11,7 +11,7 @@ import type { Command, CommandEntry } from "./define.ts";
 export const commands: readonly CommandEntry[] = [
   {
     name: "convert",
-    summary: "Turn a Qwen checkpoint into a ParScale one, or back",
+    summary: "Turn a checkpoint into a ParScale one, or back",
     load: () => import("./convert.ts"),
   },
   {

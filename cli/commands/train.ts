@@ -7,7 +7,7 @@ export const command = defineCommand({
   name: "train",
   summary: "Train a model: all of it, or prefixes and aggregator alone",
   description:
-    "Trains a Qwen or ParScale checkpoint on texts, prompts with completions, conversations or " +
+    "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
     "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +
     "rows without seeing each other; the loss is the mean over all tokens that count.\n\n" +
     "The run folder gets a line of metrics per step and checkpoints that --resume goes on from as " +

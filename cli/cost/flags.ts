@@ -14,6 +14,13 @@ const modelFlags = {
       "need not be there, and - reads one from stdin; a model on the hub counts once it has been " +
       "downloaded.",
   },
+  "config-from": {
+    type: "path",
+    placeholder: "SHAPE|PATH",
+    group: "Model",
+    summary: "Shape by name, folder or config.json, as in `train --config-from`",
+    details: "paper-0.5b to paper-4.4b are the sizes of the paper. Stands in place of --model.",
+  },
   "hidden-size": {
     type: "int",
     min: 1,

@@ -105,6 +105,7 @@ function configOf({ model }: Setting, work: Workload): ModelConfig {
     tieWordEmbeddings: shape.tied,
     attentionBias: shape.attentionBias,
     outputBias: shape.outputBias,
+    mlpBias: false,
     dtype: "f32",
     eosTokenIds: [],
     streams: 1,

@@ -15,6 +15,7 @@ import { parseConfig } from "../../core/checkpoint/config.ts";
 import { parseJsonObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
+import { readShape } from "../../core/checkpoint/shape_source.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
@@ -55,13 +56,18 @@ export async function openCostModel(
   const given: string[] = SHAPE_FLAGS.filter(([, key]) => values[key] !== undefined)
     .map(([flag]) => flag);
   if (values.untied) given.push("--untied");
-  if (values.model !== undefined) {
-    if (given.length === 0) return await openNamed(values.model, io);
+  if (values.model !== undefined && values.configFrom !== undefined) {
+    throw new UsageError("`--model` and `--config-from` exclude each other");
+  }
+  const flag = values.model !== undefined ? "--model" : "--config-from";
+  if ((values.model ?? values.configFrom) !== undefined && given.length > 0) {
     throw new UsageError(
-      `Cannot use ${given.join(", ")} beside --model: found both, expected one or the other`,
-      { hints: ["leave --model out to describe a shape by hand"] },
+      `Cannot use ${given.join(", ")} beside ${flag}: found both, expected one or the other`,
+      { hints: [`leave ${flag} out to describe a shape by hand`] },
     );
   }
+  if (values.model !== undefined) return await openNamed(values.model, io);
+  if (values.configFrom !== undefined) return await openShape(values.configFrom, io);
   if (given.length === 0 && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
   return shapeModel(values);
 }
@@ -120,7 +126,17 @@ function sizeModel({ name, shape }: { name: string; shape: CostShape }): CostMod
 
 async function openNamed(model: string, io: Io): Promise<CostModel> {
   const config = model === "-" ? await readStdin(io) : await readNamed(model);
-  if (!("family" in config)) return sizeModel(config);
+  return "family" in config ? configModel(model, config, io) : sizeModel(config);
+}
+
+/** A shape named as in `train --config-from`. */
+async function openShape(name: string, io: Io): Promise<CostModel> {
+  const { json, path } = await readShape(name);
+  const size = findSize(path);
+  return size ? sizeModel(size) : configModel(name, parseConfig(json, path), io);
+}
+
+function configModel(model: string, config: ModelConfig, io: Io): CostModel {
   if (config.loraRank > 0 || config.bitfit || (config.prefix !== config.streams > 1)) {
     io.warn(
       `the cost of "${model}" counts streams with prefixes alone; what else tells its streams ` +

@@ -29,6 +29,7 @@ export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
   const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
   const { RequestEncoder } = await import("../../core/eval/harness/encode.ts");
   const { renderChat } = await import("../../core/tokenizer/chat.ts");
+  const { startTokenOf } = await import("../../core/tokenizer/pair.ts");
   const opened = await openModel({ ...values, model: requireModel(values) });
   try {
     const tokenizer = await opened.tokenizer();
@@ -40,7 +41,7 @@ export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
         `Cannot use --max-length: found ${maxLength}, expected at most the model's ${context} tokens`,
       );
     }
-    const [startToken] = config.eosTokenIds;
+    const startToken = startTokenOf(tokenizer, config.eosTokenIds);
     return {
       opened,
       engine: opened.engine,

@@ -165,7 +165,7 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
   const { paint, width } = options;
   const rows = entries.map(({ name, summary }) => [name, summary] as const);
   return [
-    "Parallel scaling of Qwen language models\n\nUsage: parscale COMMAND [flags]",
+    "Parallel scaling of language models\n\nUsage: parscale COMMAND [flags]",
     `${paint.bold("Commands:")}\n${columnsOfTwo(rows, width)}`,
     "`parscale COMMAND -h` is a command's short help, `--help` the complete one.\n" +
     "`parscale help TOPIC` explains exit-codes, formats, environment or presets; the topic man is\n" +

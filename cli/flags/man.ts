@@ -105,13 +105,13 @@ export function manPage(commands: readonly Command[], tables: readonly ManTable[
     // Names that are broken or stretched are hard to find again.
     ".nh\n.ad l",
     ".SH NAME",
-    escapeRoff("parscale - parallel scaling of Qwen language models"),
+    escapeRoff("parscale - parallel scaling of language models"),
     ".SH SYNOPSIS",
     `.B parscale\n.I COMMAND\n${escapeRoff("[flags] [arguments]")}`,
     ".SH DESCRIPTION",
     escapeRoff(
       "A ParScale model runs P learned variations of its input through the same weights at once " +
-        "and mixes the P outputs per token. parscale makes such models from Qwen checkpoints, " +
+        "and mixes the P outputs per token. parscale makes such models from Qwen and Llama checkpoints, " +
         "trains, evaluates, runs and measures them. Results go to stdout, everything else to " +
         "stderr; a path of - is stdin or stdout.",
     ),

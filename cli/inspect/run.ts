@@ -73,6 +73,7 @@ export async function runInspect(
     vocab_size: config.vocabSize,
     max_position_embeddings: config.maxPositionEmbeddings,
     rope_theta: config.ropeTheta,
+    rope_scaling: config.ropeScaling?.kind ?? null,
     tie_word_embeddings: config.tieWordEmbeddings,
     dtypes: [...new Set(stored.map((tensor) => tensor.dtype))].join(", "),
     tensors: stored.length,

@@ -7,7 +7,7 @@ import {
   scoreBatch,
   type ScoreRequest,
 } from "../../core/generate/score.ts";
-import { encodePair } from "../../core/tokenizer/pair.ts";
+import { encodePair, startTokenOf } from "../../core/tokenizer/pair.ts";
 import { type OpenedModel, openModel, type OpenOptions } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -145,5 +145,6 @@ async function readFields(
     textOf(continuation, "continuation", name, row.line),
   ] as const;
   const tokenizer = await model.tokenizer();
-  return () => encodePair(tokenizer, ...texts, model.checkpoint.config.eosTokenIds[0]);
+  const start = startTokenOf(tokenizer, model.checkpoint.config.eosTokenIds);
+  return () => encodePair(tokenizer, ...texts, start);
 }

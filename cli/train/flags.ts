@@ -8,7 +8,7 @@ const model = {
     type: "path",
     group: "Model",
     summary: "Checkpoint to start from: folder, run, or organisation/name on the hub",
-    details: "A plain Qwen model is given streams with --streams; a ParScale one keeps its own.",
+    details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
   },
   init: {
     type: "choice",
@@ -21,8 +21,20 @@ const model = {
   "config-from": {
     type: "path",
     group: "Model",
-    summary: "Folder or config.json of a model from scratch",
-    details: "A folder's tokenizer is taken along.",
+    placeholder: "SHAPE|PATH",
+    summary: "Shape of a new model: paper-1.6b, a folder or a config.json",
+    details:
+      "Shapes of the paper's appendix C are paper-0.5b, paper-0.7b, paper-1.1b, paper-1.6b, " +
+      "paper-2.8b and paper-4.4b. A folder's tokenizer is used and saved with the model; for " +
+      "other shapes pass --tokenizer, unless the data are rows of tokens.",
+  },
+  tokenizer: {
+    type: "path",
+    group: "Model",
+    placeholder: "FOLDER",
+    defaultText: "that of --config-from",
+    summary: "Folder, or organisation/name, whose tokenizer a new model gets",
+    details: "Its files are saved with the model. Needs --init scratch; a checkpoint has its own.",
   },
   "init-std": {
     type: "number",

@@ -4,7 +4,7 @@ import type { LoopOptions } from "../../core/train/loop.ts";
 import type { ModelSource } from "../../core/train/model_source.ts";
 import type { TrainerOptions, TrainingMemory } from "../../core/train/trainer.ts";
 import type { Device } from "../../core/runtime/mod.ts";
-import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../output/io.ts";
 import { bytesText } from "../output/units.ts";
@@ -88,12 +88,18 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
       hints: ["--init scratch --config-from FOLDER trains a new model of that shape"],
     });
   }
+  if (values.tokenizer !== undefined && init !== "scratch") {
+    throw new UsageError("`--tokenizer` needs `--init scratch`", {
+      hints: ["a checkpoint is trained with the tokenizer in its own folder"],
+    });
+  }
   const paths = model === undefined
     ? { model, adapter: values.adapter }
     : await resolveRuns(await resolveModel(model), values.adapter);
   return await openModelSource({
     ...paths,
     configFrom,
+    tokenizer: values.tokenizer === undefined ? undefined : await openFolder(values.tokenizer),
     initStd: values.initStd,
     streams: values.streams,
     transforms: values.transform.length > 0 ? values.transform : undefined,
@@ -110,14 +116,28 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
   });
 }
 
+/** A folder that has a tokenizer. */
+async function openFolder(name: string): Promise<string> {
+  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const folder = await resolveModel(name);
+  if (await hasTokenizer(folder)) return folder;
+  throw new DataError(`"${name}" has no tokenizer`, {
+    hints: ["pass --tokenizer with a folder that holds tokenizer.json"],
+  });
+}
+
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
-  if (directory === undefined) return undefined;
+  if (directory === undefined || !await hasTokenizer(directory)) return undefined;
+  const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
+  return await openTokenizer(directory);
+}
+
+async function hasTokenizer(directory: string): Promise<boolean> {
   const { statIfExists } = await import("../../core/base/files.ts");
-  for (const file of ["tokenizer.json", "vocab.json"]) {
-    if (!await statIfExists(`${directory}/${file}`)) continue;
-    const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
-    return await openTokenizer(directory);
-  }
+  const found = await Promise.all(
+    ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
+  );
+  return found.some((info) => info !== undefined);
 }
 
 function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {

@@ -30,6 +30,8 @@ export interface CostShape {
   readonly attentionBias: boolean;
   /** Bias on the output projection. */
   readonly outputBias: boolean;
+  /** Bias on the projections of the MLP; none where absent. */
+  readonly mlpBias?: boolean;
   /** Qwen3's norms of each query and key head. */
   readonly headNorms: boolean;
   /** How streams become one; dynamic where absent. */
@@ -93,6 +95,7 @@ export function shapeOf(config: ModelConfig): CostShape {
     tied: config.tieWordEmbeddings,
     attentionBias: config.attentionBias,
     outputBias: config.outputBias,
+    ...(config.mlpBias ? { mlpBias: true } : {}),
     headNorms: config.family === "qwen3",
     ...(config.aggregator === "linear" ? { aggregator: config.aggregator } : {}),
   };
@@ -120,7 +123,7 @@ export function countShape(shape: CostShape, P: number, prefixTokens: number): S
   const inputs = (q + 2 * v) * d;
   const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
     (shape.attentionBias ? inputs : 0) + (shape.outputBias ? h : 0) +
-    (shape.headNorms ? 2 * d : 0);
+    (shape.mlpBias ? 2 * f + h : 0) + (shape.headNorms ? 2 * d : 0);
   const backbone = L * layer + h;
   const T = P > 1 ? prefixTokens : 0;
   const prefix = 2 * L * P * v * T * d;

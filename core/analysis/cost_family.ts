@@ -5,6 +5,7 @@
  * paper names them. Equal-loss comparison and the figure of `parscale cost` stand on these numbers.
  */
 import { type CostShape, countShape } from "./cost.ts";
+import { findPaperShape, PAPER_CONSTANTS, PAPER_SHAPES } from "../model/paper_shapes.ts";
 import type { Law } from "./law.ts";
 
 /** A dense model that a loss or a count of parameters can be placed between. */
@@ -20,11 +21,11 @@ export interface Rung {
 /** A shape with the constants of the paper's family, for sizes given by hand. */
 export function familyShape(sizes: Partial<CostShape> & FamilySizes): CostShape {
   return {
-    numLayers: 36,
-    numHeads: 16,
-    numKvHeads: 2,
-    headDim: sizes.hiddenSize / (sizes.numHeads ?? 16),
-    vocabSize: 151_936,
+    numLayers: PAPER_CONSTANTS.numHiddenLayers,
+    numHeads: PAPER_CONSTANTS.numAttentionHeads,
+    numKvHeads: PAPER_CONSTANTS.numKeyValueHeads,
+    headDim: sizes.hiddenSize / (sizes.numHeads ?? PAPER_CONSTANTS.numAttentionHeads),
+    vocabSize: PAPER_CONSTANTS.vocabSize,
     tied: true,
     attentionBias: true,
     outputBias: false,
@@ -39,22 +40,24 @@ export type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
 /** Streams of the columns below. */
 const STREAMS = [1, 2, 4, 8];
 
-const SIZES: readonly (readonly [string, number, number, readonly number[]])[] = [
-  ["0.5B", 896, 4864, [1.1722, 1.1507, 1.1354, 1.1231]],
-  ["0.7B", 1024, 5504, [1.1496, 1.1262, 1.1124, 1.0997]],
-  ["1.1B", 1280, 6912, [1.1131, 1.0940, 1.0808, 1.0688]],
-  ["1.6B", 1536, 8320, [1.0817, 1.0623, 1.0490, 1.0383]],
-  ["2.8B", 2048, 11008, [1.0451, 1.0244, 1.0126, 1.0016]],
-  ["4.4B", 2560, 13824, [1.0213, 1.0025, 0.9906, 0.9794]],
+/** Observed losses; one row per shape. */
+const LOSSES: readonly (readonly number[])[] = [
+  [1.1722, 1.1507, 1.1354, 1.1231],
+  [1.1496, 1.1262, 1.1124, 1.0997],
+  [1.1131, 1.0940, 1.0808, 1.0688],
+  [1.0817, 1.0623, 1.0490, 1.0383],
+  [1.0451, 1.0244, 1.0126, 1.0016],
+  [1.0213, 1.0025, 0.9906, 0.9794],
 ];
 
 /** From the smallest to the largest. */
-export const PAPER_FAMILY: readonly Rung[] = SIZES.map(([name, hidden, mlp, losses]) =>
-  rung(
-    name,
-    familyShape({ hiddenSize: hidden, intermediateSize: mlp }),
-    new Map(STREAMS.map((P, column) => [P, losses[column]!])),
-  )
+export const PAPER_FAMILY: readonly Rung[] = PAPER_SHAPES.map(
+  ({ size, hiddenSize, intermediateSize }, row) =>
+    rung(
+      size,
+      familyShape({ hiddenSize, intermediateSize }),
+      new Map(STREAMS.map((P, column) => [P, LOSSES[row]![column]!])),
+    ),
 );
 
 /** The size the paper's headline is about. */
@@ -69,9 +72,10 @@ export const STACK_LAW: Law = {
   stream: 0.393463,
 };
 
-/** The member of this name, in any case. */
+/** The member called `1.6B` or `paper-1.6b`, in any case. */
 export function findSize(name: string): Rung | undefined {
-  return PAPER_FAMILY.find((member) => member.name.toLowerCase() === name.toLowerCase());
+  const size = findPaperShape(name)?.size;
+  return PAPER_FAMILY.find((member) => member.name === size);
 }
 
 /** The member of exactly this shape. */

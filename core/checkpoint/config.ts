@@ -1,7 +1,7 @@
 /**
  * `config.json` to `ModelConfig` and back: the only place that knows the names on disk.
  *
- * Takes the JSON object of a Qwen2, Qwen2.5, Qwen3 or ParScale folder; returns a checked
+ * Takes the JSON object of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale folder; returns a checked
  * `ModelConfig`, or the JSON of a converted folder, which keeps every field of its source. A field
  * that is missing has the default of the official ParScale class, which is not always the value
  * used in the paper: smoothing falls back to 0.01, not to 0.1.
@@ -16,13 +16,17 @@ import {
   type StreamConfig,
   type WeightType,
 } from "../model/config.ts";
-import { isObject, type JsonObject, show } from "../base/files.ts";
+import { type JsonObject, show } from "../base/files.ts";
+import { Fields } from "./fields.ts";
+import { readRope, ropeToJson } from "./rope_config.ts";
 
 const MODEL_TYPES: Readonly<Record<string, Family>> = {
   qwen2: "qwen2",
   qwen2_parscale: "qwen2",
   qwen3: "qwen3",
   qwen3_parscale: "qwen3",
+  llama: "llama",
+  llama_parscale: "llama",
 };
 
 const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
@@ -31,7 +35,15 @@ const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
   f16: "float16",
 };
 
-const ARCHITECTURE: Readonly<Record<Family, string>> = { qwen2: "Qwen2", qwen3: "Qwen3" };
+const ARCHITECTURE: Readonly<Record<Family, string>> = {
+  qwen2: "Qwen2",
+  qwen3: "Qwen3",
+  llama: "Llama",
+};
+
+/** Sizes that a file may leave out, as the classes of the families have them. */
+const QWEN_SIZES = { vocab: 151936, intermediate: 22016, context: 32768 };
+const LLAMA_SIZES = { vocab: 32000, intermediate: 11008, context: 2048 };
 
 /** In an adapter's config: the hash of the backbone it was made for. */
 export const BACKBONE_KEY = "parscale_backbone_sha256";
@@ -55,7 +67,6 @@ const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
 const TRANSFORMS: readonly unknown[] = ["prefix", "lora", "bitfit"];
 
 /** Limits that keep a damaged file from asking for absurd work. */
-const MAX_SIZE = 2 ** 31 - 1;
 const MAX_LAYERS = 4096;
 const MAX_STREAMS = 1024;
 
@@ -68,28 +79,31 @@ export function parseConfig(json: JsonObject, path: string): ModelConfig {
 
   const hiddenSize = fields.integer("hidden_size", 4096);
   const numAttentionHeads = fields.integer("num_attention_heads", 32);
-  const numKeyValueHeads = json.num_key_value_heads === null
+  const sizes = family === "llama" ? LLAMA_SIZES : QWEN_SIZES;
+  const sameHeads = json.num_key_value_heads === null ||
+    family === "llama" && json.num_key_value_heads === undefined;
+  const numKeyValueHeads = sameHeads
     ? numAttentionHeads
     : fields.integer("num_key_value_heads", 32);
   if (numAttentionHeads % numKeyValueHeads !== 0) {
     throw fields.error("num_key_value_heads", `a divisor of the ${numAttentionHeads} query heads`);
   }
-  const attentionBias = family === "qwen3" && fields.boolean("attention_bias", false);
+  const attentionBias = family !== "qwen2" && fields.boolean("attention_bias", false);
   return {
     family,
-    vocabSize: fields.integer("vocab_size", 151936),
+    vocabSize: fields.integer("vocab_size", sizes.vocab),
     hiddenSize,
-    intermediateSize: fields.integer("intermediate_size", 22016),
+    intermediateSize: fields.integer("intermediate_size", sizes.intermediate),
     numHiddenLayers: fields.integer("num_hidden_layers", 32, 1, MAX_LAYERS),
     numAttentionHeads,
     numKeyValueHeads,
     headDim: readHeadDim(fields, family, hiddenSize, numAttentionHeads),
     rmsNormEps: fields.positive("rms_norm_eps", 1e-6),
-    ropeTheta: readRopeTheta(fields),
-    maxPositionEmbeddings: fields.integer("max_position_embeddings", 32768),
+    ...readRope(fields, fields.integer("max_position_embeddings", sizes.context)),
     tieWordEmbeddings: fields.boolean("tie_word_embeddings", false),
     attentionBias: family === "qwen2" || attentionBias,
     outputBias: attentionBias,
+    mlpBias: family === "llama" && fields.boolean("mlp_bias", false),
     dtype: readDtype(fields),
     eosTokenIds: parseTokenIds(json.eos_token_id, "eos_token_id", path),
     ...readStreams(fields, modelType),
@@ -100,8 +114,8 @@ function readModelType(fields: Fields): string {
   const modelType = fields.json.model_type;
   if (typeof modelType === "string" && Object.hasOwn(MODEL_TYPES, modelType)) return modelType;
   const hints = typeof modelType === "string" && modelType.includes("moe")
-    ? ["mixtures of experts have no ParScale form; use a dense Qwen2, Qwen2.5 or Qwen3 model"]
-    : ["Qwen2.5 models carry model_type qwen2"];
+    ? ["mixtures of experts are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model"]
+    : ["Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2 have model_type llama"];
   throw fields.error("model_type", Object.keys(MODEL_TYPES).join(", "), hints);
 }
 
@@ -132,10 +146,10 @@ function refuseUnsupported(fields: Fields): void {
   if ((json.hidden_act ?? "silu") !== "silu") throw fields.error("hidden_act", '"silu"');
 }
 
-/** Qwen3 fixes the head size at 128 whatever the width; Qwen2 divides the width by the heads. */
+/** Qwen3 fixes the head size at 128 whatever the width; the others divide the width by the heads. */
 function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: number): number {
   const given = fields.json.head_dim !== null && fields.json.head_dim !== undefined;
-  if (!given && family === "qwen2") {
+  if (!given && family !== "qwen3") {
     if (hiddenSize % heads !== 0) {
       throw fields.error("hidden_size", `a multiple of the ${heads} query heads, or head_dim`);
     }
@@ -147,27 +161,6 @@ function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: 
   const headDim = fields.integer("head_dim", 128);
   if (headDim % 2 !== 0) throw fields.error("head_dim", "an even number, as rotary pairs need");
   return headDim;
-}
-
-/** Newer writers keep theta and scaling in one object, `rope_parameters`; older ones in two fields. */
-function readRopeTheta(fields: Fields): number {
-  for (const key of ["rope_scaling", "rope_parameters"]) {
-    const scaling = fields.json[key] ?? {};
-    if (!isObject(scaling)) throw fields.error(key, "an object or null");
-    const type = scaling.rope_type ?? scaling.type ?? "default";
-    if (type !== "default" || (scaling.partial_rotary_factor ?? 1) !== 1) {
-      throw fields.error(key, 'rope_type "default": scaled rotary embeddings are not supported', [
-        `set ${key} to null to run within the original context length`,
-      ]);
-    }
-  }
-  const parameters = fields.json.rope_parameters;
-  if (!isObject(parameters)) return fields.positive("rope_theta", 10000);
-  const theta = parameters.rope_theta ?? fields.json.rope_theta;
-  if (typeof theta !== "number" || !(theta > 0) || !Number.isFinite(theta)) {
-    throw fields.error("rope_parameters", "a positive rope_theta in it");
-  }
-  return theta;
 }
 
 function readDtype(fields: Fields): WeightType {
@@ -235,50 +228,10 @@ export function parseTokenIds(value: unknown, key: string, path: string): number
   );
 }
 
-/** Reads fields of known types and words the complaint when one is wrong. */
-class Fields {
-  constructor(readonly json: JsonObject, readonly path: string) {}
-
-  integer(key: string, fallback: number, low = 1, high = MAX_SIZE): number {
-    const value = this.json[key] ?? fallback;
-    if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) {
-      return value as number;
-    }
-    throw this.error(key, `an integer from ${low} to ${high}`);
-  }
-
-  /** A finite number above zero. */
-  positive(key: string, fallback: number): number {
-    const value = this.json[key] ?? fallback;
-    if (typeof value === "number" && value > 0 && Number.isFinite(value)) return value;
-    throw this.error(key, "a positive number");
-  }
-
-  /** A number from 0 to 1, both included. */
-  fraction(key: string, fallback: number): number {
-    const value = this.json[key] ?? fallback;
-    if (typeof value === "number" && value >= 0 && value <= 1) return value;
-    throw this.error(key, "a number from 0 to 1");
-  }
-
-  boolean(key: string, fallback: boolean): boolean {
-    const value = this.json[key] ?? fallback;
-    if (typeof value === "boolean") return value;
-    throw this.error(key, "true or false");
-  }
-
-  error(key: string, expected: string, hints: string[] = []): DataError {
-    return new DataError(
-      `Cannot read "${this.path}": found ${key} ${show(this.json[key])}, expected ${expected}`,
-      { hints },
-    );
-  }
-}
-
 /**
  * The `config.json` of a folder that holds `config`, keeping every other field of `source`.
  *
- * Introduced tensors give a ParScale config, a model without gives back the plain Qwen one. With `localCode`
+ * Introduced tensors give a ParScale config, a model without gives back the plain one. With `localCode`
  * the official Python files lie in the folder, so `auto_map` names them instead of a hub repository.
  */
 export function configToJson(
@@ -328,7 +281,7 @@ export function isOfficial(config: ModelConfig): boolean {
 function useOldNames(json: JsonObject, config: ModelConfig): void {
   if (json.rope_parameters !== undefined) {
     delete json.rope_parameters;
-    json.rope_theta = config.ropeTheta;
+    Object.assign(json, ropeToJson(config));
   }
   delete json.dtype;
   json.torch_dtype = TORCH_DTYPE[config.dtype];

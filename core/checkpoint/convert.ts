@@ -1,5 +1,5 @@
 /**
- * Converts a Qwen folder into a ParScale folder, or back.
+ * Converts a plain folder into a ParScale folder, or back.
  *
  * Backbone tensors are copied byte for byte and introduced ones are added; stripping leaves them out
  * again. `planConversion` settles everything without writing, `convert` carries it out in one pass

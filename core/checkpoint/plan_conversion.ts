@@ -163,13 +163,13 @@ function checkOptions(options: ConversionOptions): void {
   if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
     throw new UsageError(
       "Cannot convert: found --strip beside --streams, --introduced-only or --hf-code, expected it alone",
-      { hints: ["--strip gives a plain Qwen folder, which has a single stream"] },
+      { hints: ["--strip gives a plain folder, which has a single stream"] },
     );
   }
   if (!strip && (streams === undefined || streams === 1)) {
     throw new UsageError(
       `Cannot convert: found ${streams === 1 ? "--streams 1" : "no --streams"}, expected 2 to 64`,
-      { hints: ["a plain Qwen folder already is a model with one stream", "try --streams 4"] },
+      { hints: ["a plain folder already is a model with one stream", "try --streams 4"] },
     );
   }
 }
@@ -178,7 +178,7 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
   const { streams, family } = source.config;
   if (!options.strip && isParScale(source.config)) {
     throw new DataError(
-      `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain Qwen model`,
+      `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain model`,
       { hints: ["take its backbone first with --strip"] },
     );
   }

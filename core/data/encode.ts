@@ -7,9 +7,12 @@
  * the one generation will see.
  */
 import { DataError, ParscaleError } from "../base/errors.ts";
-import { encodePair } from "../tokenizer/pair.ts";
+import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
 import { type ChatMessage, renderChat, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, IGNORED_LABEL } from "./document.ts";
+
+/** A chat template writes out the tokens that frame a text. */
+const UNFRAMED = { frame: false } as const;
 
 /** How to encode. */
 export interface EncodeDocumentOptions {
@@ -58,7 +61,10 @@ function encodeTokens(document: Document & { kind: "tokens" }): Int32Array {
 function requireTokenizer(tokenizer: Tokenizer | undefined, at: string): Tokenizer {
   if (tokenizer) return tokenizer;
   throw new DataError(`Cannot tokenize ${at}: found no tokenizer, expected one for text`, {
-    hints: ['copy tokenizer.json into the model folder, or give rows of {"tokens": [...]}'],
+    hints: [
+      'copy tokenizer.json into the model folder, or give rows of {"tokens": [...]}',
+      "a model from scratch takes --tokenizer FOLDER",
+    ],
   });
 }
 
@@ -75,7 +81,8 @@ async function encodeWith(
         return new Int32Array(tokenizer.encode(document.text).concat(end));
       case "completion": {
         const { prompt, completion } = document;
-        const { tokens, from } = encodePair(tokenizer, prompt, completion, endToken);
+        const start = startTokenOf(tokenizer, end);
+        const { tokens, from } = encodePair(tokenizer, prompt, completion, start);
         return Int32Array.from([...tokens, ...end], (id, i) => i < from ? ~id : id);
       }
       case "messages":
@@ -103,7 +110,7 @@ async function encodeMessages(
     const question = await render(index, true), answered = await render(index + 1, false);
     requireBeginning(question, done, index);
     requireBeginning(answered, question, index);
-    for (const id of tokenizer.encode(question.slice(done.length))) stored.push(~id);
+    for (const id of tokenizer.encode(question.slice(done.length), UNFRAMED)) stored.push(~id);
     appendAnswer(tokenizer, message, answered.slice(question.length), stored);
     done = answered;
   }
@@ -135,9 +142,9 @@ function appendAnswer(
   const said = typeof content === "string" ? content.trim() : "";
   const head = text.slice(0, Math.max(0, text.indexOf(said)) + said.length);
   // Special tokens are found before all else, so the head has as many alone as in the whole.
-  let inside = head.includes("<") ? tokenizer.encode(head).filter(isSpecial).length : 0;
+  let inside = head.includes("<") ? tokenizer.encode(head, UNFRAMED).filter(isSpecial).length : 0;
   let trained = true;
-  for (const id of tokenizer.encode(text)) {
+  for (const id of tokenizer.encode(text, UNFRAMED)) {
     stored.push(trained ? id : ~id);
     if (trained && isSpecial(id) && inside-- === 0) trained = false;
   }

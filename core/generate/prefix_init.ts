@@ -8,6 +8,7 @@
  * ready for use.
  */
 import { isParScale } from "../model/config.ts";
+import { ropeFrequencies } from "../model/rope_frequencies.ts";
 import type { Engine } from "./engine.ts";
 
 /**
@@ -25,7 +26,8 @@ export async function prefixesFromText(
   using cache = engine.createCache(P, M);
   await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
 
-  const { numKeyValueHeads: K, headDim: D, ropeTheta } = config;
+  const { numKeyValueHeads: K, headDim: D } = config;
+  const { frequencies } = ropeFrequencies(config);
   const prefixes = new Map<string, Float32Array<ArrayBuffer>>();
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     for (const [kind, name] of [["keys", "prefix_k"], ["values", "prefix_v"]] as const) {
@@ -35,7 +37,7 @@ export async function prefixesFromText(
         const start = row * cache.capacity * D;
         prefix.set(stored.subarray(start, start + M * D), row * M * D);
       }
-      if (kind === "keys") turn(prefix, D, -M, ropeTheta);
+      if (kind === "keys") turn(prefix, -M, frequencies);
       prefixes.set(`model.layers.${layer}.self_attn.${name}`, prefix);
     }
   }
@@ -43,9 +45,10 @@ export async function prefixesFromText(
 }
 
 /** Rotates vectors of length D by a number of positions, in place; pairs are (i, i + D/2). */
-function turn(vectors: Float32Array, D: number, positions: number, theta: number): void {
+function turn(vectors: Float32Array, positions: number, frequencies: readonly number[]): void {
+  const D = 2 * frequencies.length;
   for (let i = 0; i < D / 2; i++) {
-    const angle = positions * theta ** (-2 * i / D);
+    const angle = positions * frequencies[i]!;
     const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
     for (let low = i; low < vectors.length; low += D) {
       const high = low + D / 2;

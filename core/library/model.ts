@@ -19,7 +19,7 @@ import {
   type MatrixKind,
   openDevice,
 } from "../runtime/mod.ts";
-import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type EncodeOptions, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 /** How to open a model; every default is the command line's. */
 export interface ModelOptions {
@@ -109,10 +109,10 @@ export class Model implements Disposable {
     context: string | readonly number[],
     continuation: string | readonly number[],
   ): Promise<Score> {
-    const ids = (text: string | readonly number[]) =>
-      typeof text === "string" ? this.tokenizer.encode(text) : text;
+    const ids = (text: string | readonly number[], options: EncodeOptions = {}) =>
+      typeof text === "string" ? this.tokenizer.encode(text, options) : text;
     const before = ids(context);
-    const tokens = [...before, ...ids(continuation)];
+    const tokens = [...before, ...ids(continuation, { frame: false })];
     const [score] = await scoreBatch(this.#engine, [{ tokens, from: before.length }]);
     return score!;
   }

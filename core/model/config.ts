@@ -1,5 +1,5 @@
 /**
- * What a Qwen2, Qwen2.5, Qwen3 or ParScale model is made of: its sizes and constants, nothing else.
+ * What a Qwen2, Qwen2.5, Qwen3, Llama or ParScale model is made of: its sizes and constants, nothing else.
  *
  * Comes in through `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5
  * is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
@@ -7,8 +7,11 @@
  */
 import type { WeightType } from "../base/dtype.ts";
 
-/** Which block the checkpoint uses: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k. */
-export type Family = "qwen2" | "qwen3";
+/**
+ * Which block the checkpoint uses: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k;
+ * Llama, which SmolLM and SmolLM2 are too, has neither.
+ */
+export type Family = "qwen2" | "qwen3" | "llama";
 
 export type { WeightType } from "../base/dtype.ts";
 
@@ -18,9 +21,36 @@ export type { WeightType } from "../base/dtype.ts";
  */
 export type Aggregator = "dynamic" | "linear";
 
+/** How the rotary embedding reaches contexts longer than that of pre-training. */
+export type RopeScaling =
+  | {
+    readonly kind: "llama3";
+    readonly factor: number;
+    readonly lowFrequencyFactor: number;
+    readonly highFrequencyFactor: number;
+    /** Tokens of the context that the model was pre-trained with. */
+    readonly originalContext: number;
+  }
+  | {
+    readonly kind: "yarn";
+    readonly factor: number;
+    /** Multiplies cosines and sines, so attention scores by its square. */
+    readonly attentionFactor: number;
+    readonly betaFast: number;
+    readonly betaSlow: number;
+    /** Whether the blended range is widened to whole dimensions. */
+    readonly truncate: boolean;
+    readonly originalContext: number;
+  };
+
+/** The factor that YaRN recommends for cosines and sines: 0.1 m ln(s) + 1 for s above 1. */
+export function yarnAttentionFactor(factor: number, mscale: number): number {
+  return factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
+}
+
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {
-  /** Which Qwen it is. */
+  /** Which block it has. */
   readonly family: Family;
   /** V */
   readonly vocabSize: number;
@@ -40,14 +70,18 @@ export interface ModelConfig {
   readonly rmsNormEps: number;
   /** θ of the rotary position embedding. */
   readonly ropeTheta: number;
+  /** Absent where frequencies are used as they are. */
+  readonly ropeScaling?: RopeScaling;
   /** Longest sequence, in tokens. */
   readonly maxPositionEmbeddings: number;
   /** Whether the output matrix is the embedding table. */
   readonly tieWordEmbeddings: boolean;
-  /** Bias on q, k and v projections (always in Qwen2, by flag in Qwen3). */
+  /** Bias on q, k and v projections (always in Qwen2, by `attention_bias` in Qwen3 and Llama). */
   readonly attentionBias: boolean;
-  /** Bias on the output projection (only in Qwen3 with `attention_bias`). */
+  /** Bias on the output projection (in Qwen3 and Llama with `attention_bias`). */
   readonly outputBias: boolean;
+  /** Bias on the three projections of the MLP (only in Llama, by `mlp_bias`). */
+  readonly mlpBias: boolean;
   /** Element type of the stored weights. */
   readonly dtype: WeightType;
   /** Tokens that end a text; may be empty. */

@@ -61,6 +61,11 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
     backbone(`${at}.mlp.gate_proj.weight`, F, C);
     backbone(`${at}.mlp.up_proj.weight`, F, C);
     backbone(`${at}.mlp.down_proj.weight`, C, F);
+    if (config.mlpBias) {
+      backbone(`${at}.mlp.gate_proj.bias`, F);
+      backbone(`${at}.mlp.up_proj.bias`, F);
+      backbone(`${at}.mlp.down_proj.bias`, C);
+    }
   }
   backbone("model.norm.weight", C);
   if (P > 1 && config.aggregator === "linear") {

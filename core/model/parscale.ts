@@ -9,7 +9,7 @@
  *
  * Two programs are built from these parts: `forward.ts` appends tokens to a KV cache, `loss.ts`
  * reads whole rows for training. With P = 1 there is no aggregator, and without a prefix this is a
- * plain Qwen model.
+ * plain model.
  */
 import type { Builder } from "../graph/builder.ts";
 import { checkpoint } from "../graph/differentiate.ts";
@@ -24,6 +24,7 @@ import { rmsNorm } from "../ops/rms_norm.ts";
 import { type RopeTables, ropeTables } from "../ops/rope.ts";
 import type { ModelConfig } from "./config.ts";
 import { parameterSpecs } from "./parameters.ts";
+import { ropeFrequencies } from "./rope_frequencies.ts";
 import { block, type BlockContext } from "./qwen.ts";
 import { sharesFirstLayer } from "./transforms.ts";
 
@@ -46,7 +47,8 @@ export function tablesByRows(
   config: ModelConfig,
   positions: Value,
 ): (rows: number) => RopeTables {
-  const tables = ropeTables(g, positions, config.headDim, config.ropeTheta);
+  const { frequencies, scale } = ropeFrequencies(config);
+  const tables = ropeTables(g, positions, frequencies, scale);
   const repeated = {
     cos: repeatStreams(g, tables.cos, config.streams),
     sin: repeatStreams(g, tables.sin, config.streams),

@@ -1,5 +1,5 @@
 /**
- * The Qwen2, Qwen2.5 and Qwen3 transformer block as graph builders.
+ * The transformer block of Qwen2, Qwen2.5, Qwen3 and Llama as graph builders.
  *
  * A plain model is this file alone; `parscale.ts` adds prefixes and aggregation, so that reading the
  * two side by side shows the paper. Activations are flat, [rows · T, C]; shapes in comments use
@@ -57,9 +57,9 @@ export function block(context: BlockContext, layer: number, x: Value, at: BlockR
   const streams = attended.shape[0]! / x.shape[0]!;
   const afterAttention = add(g, attended, repeatStreams(g, x, streams));
   const h = norm(afterAttention, "post_attention_layernorm");
-  const gate = project(context, `${name}.mlp.gate_proj`, h);
-  const up = project(context, `${name}.mlp.up_proj`, h);
-  const down = project(context, `${name}.mlp.down_proj`, swiglu(g, gate, up));
+  const mlp = (which: string, value: Value) =>
+    project(context, `${name}.mlp.${which}_proj`, value, config.mlpBias);
+  const down = mlp("down", swiglu(g, mlp("gate", h), mlp("up", h)));
   return add(g, down, afterAttention);
 }
 

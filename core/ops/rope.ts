@@ -1,6 +1,6 @@
 /**
  * rope: rotary position embedding. Element i of a head pairs with element i + D/2 and both turn by the
- * angle position · θ^(−2i/D):
+ * angle position · f[i], where f[i] = θ^(−2i/D) unless scaled for longer contexts:
  *
  *   y[i]       = x[i] cos − x[i + D/2] sin
  *   y[i + D/2] = x[i + D/2] cos + x[i] sin
@@ -34,24 +34,18 @@ export interface RopeTables {
   readonly sin: Value;
 }
 
-/** positions [R, T] i32 → tables for heads of size `headDim` */
+/** positions [R, T] i32 → tables by frequencies [D/2], multiplied by `scale` */
 export function ropeTables(
   g: Builder,
   positions: Value,
-  headDim: number,
-  theta: number,
+  frequencies: readonly number[],
+  scale = 1,
 ): RopeTables {
   const [R, T] = positions.shape;
-  const half = headDim / 2;
-  const { fround } = Math;
-  // Rounded step by step as the reference does in f32, so that late positions agree too.
-  const frequencies = Array.from(
-    { length: half },
-    (_, i) => fround(1 / fround(theta ** fround(2 * i / headDim))),
-  );
   const column = reshape(g, cast(g, positions, "f32"), [R!, T!, 1]);
   const angles = mul(g, column, constant(g, frequencies));
-  return { cos: cos(g, angles), sin: sin(g, angles) };
+  const scaled = (table: Value) => scale === 1 ? table : mul(g, table, constant(g, scale));
+  return { cos: scaled(cos(g, angles)), sin: scaled(sin(g, angles)) };
 }
 
 export const ropeOp = modelOp<{ heads: number }>({

@@ -85,12 +85,15 @@ class LibraryTokenizer implements Tokenizer {
     this.#idLimit = Math.max(this.vocabSize, modelVocabSize);
   }
 
-  encode(text: string, { specialTokens = true }: EncodeOptions = {}): number[] {
+  encode(text: string, { specialTokens = true, frame }: EncodeOptions = {}): number[] {
     const library = specialTokens ? this.#library : this.#plainLibrary ??= this.#buildPlain();
+    const { bos_token: beginning } = this.namedTokens;
+    const isFramed = specialTokens &&
+      (frame ?? !(beginning !== undefined && text.startsWith(beginning)));
     const { ids } = guard(
       this,
       "encode text with",
-      () => library.encode(text.toWellFormed(), { add_special_tokens: specialTokens }),
+      () => library.encode(text.toWellFormed(), { add_special_tokens: isFramed }),
     );
     if (ids.every((id) => Number.isInteger(id))) return ids;
     throw new DataError(

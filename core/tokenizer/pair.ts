@@ -7,15 +7,28 @@
  * used all the same, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
+import type { EncodeOptions, Tokenizer } from "./types.ts";
 
 /** What `encodePair` needs of a tokenizer. */
 interface Encoder {
-  encode(text: string): ArrayLike<number>;
+  encode(text: string, options?: EncodeOptions): ArrayLike<number>;
 }
 
 /** Python's `str.rstrip`: Unicode white space and the four separators U+001C to U+001F. */
 // deno-lint-ignore no-control-regex
 const TRAILING_SPACE = /[\p{White_Space}\x1c-\x1f]+$/u;
+
+/**
+ * The token that stands before a text without context: the tokenizer's beginning-of-text token, or
+ * else the model's first end token.
+ */
+export function startTokenOf(
+  tokenizer: Pick<Tokenizer, "namedTokens" | "idOf">,
+  eosTokenIds: readonly number[],
+): number | undefined {
+  const { bos_token: beginning } = tokenizer.namedTokens;
+  return (beginning === undefined ? undefined : tokenizer.idOf(beginning)) ?? eosTokenIds[0];
+}
 
 /**
  * All tokens of the pair and the first one to score.
@@ -35,7 +48,7 @@ export function encodePair(
     );
   }
   if (context === "") {
-    const tokens = Array.from(tokenizer.encode(continuation));
+    const tokens = Array.from(tokenizer.encode(continuation, { frame: false }));
     if (startToken === undefined) {
       throw new DataError(
         "Cannot score after an empty prompt: found no end token in the model, expected one to start from",

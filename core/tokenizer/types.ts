@@ -5,10 +5,14 @@ import { DataError } from "../base/errors.ts";
 export interface EncodeOptions {
   /**
    * Whether special tokens written out in the text become one id each (default true). Without, they
-   * are plain text; added tokens that are not special are still found. A tokenizer that frames its
-   * text, as Qwen's does not, leaves the frame out as well.
+   * are plain text; added tokens that are not special are still found, and no frame is added.
    */
   readonly specialTokens?: boolean;
+  /**
+   * Whether to add the tokens that the tokenizer puts around every text, such as the beginning-of-text
+   * token of Llama 3; Qwen's has none. By default they are added unless the text begins with that token.
+   */
+  readonly frame?: boolean;
 }
 
 /** How ids become text. */

@@ -9,8 +9,10 @@
 import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
+import { ropeToJson } from "../checkpoint/rope_config.ts";
 import { codeFiles } from "../checkpoint/plan_conversion.ts";
-import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
+import { readShape } from "../checkpoint/shape_source.ts";
+import type { JsonObject } from "../base/files.ts";
 import { readTensor } from "../checkpoint/read.ts";
 import { UsageError } from "../base/errors.ts";
 import { isParScale, type ModelConfig, plainConfig, type WeightType } from "../model/config.ts";
@@ -28,8 +30,10 @@ export interface ModelChoices {
   /** Folder of the checkpoint; undefined for a model from scratch. */
   readonly model?: string | undefined;
   readonly adapter?: string | undefined;
-  /** Folder or `config.json` of a model from scratch. */
+  /** Shape of the paper, folder or `config.json` of a model from scratch. */
   readonly configFrom?: string | undefined;
+  /** Folder of its tokenizer, in place of that of `configFrom`. */
+  readonly tokenizer?: string | undefined;
   /** Standard deviation of its matrices. */
   readonly initStd: number;
   readonly streams?: number | undefined;
@@ -116,7 +120,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     config,
     configJson: {
       ...json,
-      rope_theta: config.ropeTheta,
+      ...ropeToJson(config),
       max_position_embeddings: config.maxPositionEmbeddings,
     },
     directory: base.directory,
@@ -138,7 +142,7 @@ interface Base {
   readonly checkpoint: Checkpoint | undefined;
 }
 
-async function openBase({ model, adapter, configFrom }: ModelChoices): Promise<Base> {
+async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices): Promise<Base> {
   if ((model === undefined) === (configFrom === undefined)) {
     throw new UsageError(
       `Cannot train: found ${
@@ -152,12 +156,13 @@ async function openBase({ model, adapter, configFrom }: ModelChoices): Promise<B
     const { config, configJson, directory } = checkpoint;
     return { config, configJson, directory, checkpoint };
   }
-  const isFolder = (await statIfExists(configFrom!))?.isDirectory ?? false;
-  const path = isFolder ? `${configFrom}/config.json` : configFrom!;
-  const configJson = await readJsonObject(path);
-  const config = parseConfig(configJson, path);
-  const directory = isFolder ? configFrom : undefined;
-  return { config, configJson, directory, checkpoint: undefined };
+  const { json, path, directory } = await readShape(configFrom!);
+  return {
+    config: parseConfig(json, path),
+    configJson: json,
+    directory: tokenizer ?? directory,
+    checkpoint: undefined,
+  };
 }
 
 /** The config to be trained; streams may be given to a plain model, not changed in another. */

@@ -26,6 +26,7 @@ export function qwen05b(streams: number): ModelConfig {
     tieWordEmbeddings: true,
     attentionBias: true,
     outputBias: false,
+    mlpBias: false,
     dtype: "bf16",
     eosTokenIds: [],
     streams,

@@ -224,9 +224,14 @@ const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, 
       "found use_sliding_window true",
     ],
     ["experts", withConfig({ model_type: "qwen3_moe" }), 3, 'found model_type "qwen3_moe"'],
-    ["scaled rope", withConfig({ rope_scaling: { type: "yarn", factor: 4 } }), 3, "rope_scaling"],
+    [
+      "scaled rope",
+      withConfig({ rope_scaling: { type: "dynamic", factor: 4 } }),
+      3,
+      "rope_scaling",
+    ],
     ["an untrue tie", withConfig({ tie_word_embeddings: false }), 3, "no tensor lm_head.weight"],
-    ["streams already", withConfig({}, "qwen2-p2-tied-f32"), 3, "expected a plain Qwen model"],
+    ["streams already", withConfig({}, "qwen2-p2-tied-f32"), 3, "expected a plain model"],
   ];
 
 Deno.test("bad data is refused by name with one hint's worth of help, and nothing is written", () =>

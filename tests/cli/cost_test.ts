@@ -63,6 +63,17 @@ Deno.test("the whole golden grid of a shape, by flags, in both methods", async (
   }
 });
 
+Deno.test("a shape of the paper by --config-from costs what its size costs", async () => {
+  const [named, size, folder, model] = await Promise.all([
+    rowsOf(["cost", "--config-from", "paper-1.6b", "-P", "8"]),
+    rowsOf(["cost", "--model", "1.6B", "-P", "8"]),
+    rowsOf(["cost", "--config-from", MODEL]),
+    rowsOf(["cost", "--model", MODEL]),
+  ]);
+  assertEquals(named, size);
+  assertEquals(folder, model);
+});
+
 Deno.test("a row echoes its inputs under fixed names, then total and parts", async () => {
   const [exact] = await rowsOf(SHAPE);
   const parts = ["weight_bytes", "kv_bytes", "activation_bytes", "prefill_s", "decode_s", "flops"];
@@ -311,6 +322,14 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     ],
     [[...SHAPE, "--device", "zx81"], 2, 'found "zx81"', "cost ls devices"],
     [[...SHAPE, "--model", MODEL], 2, "--hidden-size, --intermediate-size beside --model", "leave"],
+    [[...SHAPE, "--config-from", "paper-1.6b"], 2, "beside --config-from", "leave"],
+    [
+      ["cost", "--model", "1.6B", "--config-from", "paper-1.6b"],
+      2,
+      "`--model` and `--config-from` exclude each other",
+      "",
+    ],
+    [["cost", "--config-from", "paper-1.7b"], 3, 'no such file or folder: "paper-1.7b"', "1.6b"],
     [
       ["cost", "--model", "1.7B"],
       3,

@@ -74,6 +74,31 @@ Deno.test("flags that are missing, contradict each other or the model", () =>
         message: "Cannot train: found --config-from alone, expected --init scratch too",
       },
       {
+        line: `${P2} ${ROWS} --steps 1 --tokenizer p1`,
+        code: 2,
+        message: "`--tokenizer` needs `--init scratch`",
+        hint: "a checkpoint is trained with the tokenizer in its own folder",
+      },
+      {
+        line: `${ROWS} --steps 1 --init scratch --config-from paper-0.6b`,
+        code: 3,
+        message: 'no such file or folder: "paper-0.6b"',
+        hint: "shapes of the paper are paper-0.5b, paper-0.7b, paper-1.1b, paper-1.6b, " +
+          "paper-2.8b, paper-4.4b",
+      },
+      {
+        line: `${ROWS} --steps 1 --init scratch --config-from paper-0.5b --tokenizer .`,
+        code: 3,
+        message: '"." has no tokenizer',
+      },
+      {
+        line: "--data texts.jsonl --steps 1 --init scratch --config-from paper-0.5b",
+        code: 3,
+        message:
+          'Cannot tokenize row 1 of "texts.jsonl": found no tokenizer, expected one for text',
+        hint: "a model from scratch takes --tokenizer FOLDER",
+      },
+      {
         line: `${P2} ${ROWS} --epochs 0 --lr -1 --beta2 1`,
         code: 2,
         message: 'Cannot use "--epochs": found "0", expected an integer of at least 1\n' +

@@ -36,6 +36,24 @@ Deno.test("from scratch: drawn from the seed with the asked deviation, tokenizer
     assert(place.names("a/checkpoint-000001").includes("tokenizer.json"));
   }));
 
+Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper reads texts", () =>
+  withWorkplace(async (place) => {
+    const shape = JSON.parse(place.read("p1/config.json"));
+    place.write("shape.json", JSON.stringify(shape));
+    const texts = "--tokenizer p1 --data texts.jsonl --seq-len 24 --batch 2 --steps 1";
+    const paper = "--init scratch --config-from paper-0.5b --streams 8";
+    const [, planned] = await Promise.all([
+      place.trained(`--init scratch --config-from shape.json ${texts} --out run`),
+      place.train(`${paper} ${texts} --out planned --dry-run --json`),
+    ]);
+    assert(place.names("run/checkpoint-000001").includes("tokenizer.json"));
+    await place.run("generate --model run --prompt two --max-tokens 2");
+    const { plan } = JSON.parse(planned!.stdout).results;
+    // 545,340,552 parameters in appendix C, and an embedding table of 151,936 by 896.
+    assertStringIncludes(plan[0], "trained parameters: 681,475,208 of 681,475,208 ");
+    assert(!place.exists("planned"));
+  }));
+
 Deno.test("two stages: one stream with WSD, then converted, then trained with two", () =>
   withWorkplace(async (place) => {
     const first = await place.trained(

@@ -5,15 +5,16 @@
  * there, counted here.
  */
 import { encodePair } from "../../tokenizer/pair.ts";
+import type { EncodeOptions } from "../../tokenizer/types.ts";
 import type { ScoreSet } from "../../generate/score_sets.ts";
 import type { LikelihoodRequest, TextRequest } from "./documents.ts";
 
 /** What must be known of a model to encode for it. */
 export interface Encoding {
-  readonly tokenizer: { encode(text: string): ArrayLike<number> };
+  readonly tokenizer: { encode(text: string, options?: EncodeOptions): ArrayLike<number> };
   /** Most tokens the model reads. */
   readonly maxLength: number;
-  /** Stands before a text that begins with nothing: the first end token. */
+  /** Stands before a text that begins with nothing; see `startTokenOf`. */
   readonly startToken: number | undefined;
 }
 

@@ -185,7 +185,8 @@ function begin(model: Answerer, { requests }: PlannedDocument, options: Decoding
 
 /** Whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
 function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
-  const longest = Math.max(0, ...stops.map((stop) => tokenizer.encode(stop).length)) + 2;
+  const longest =
+    Math.max(0, ...stops.map((stop) => tokenizer.encode(stop, { frame: false }).length)) + 2;
   return (tokens: readonly number[]) => {
     const text = tokenizer.decode(tokens.slice(-longest), { skipSpecial: true });
     return stops.some((stop) => text.includes(stop));

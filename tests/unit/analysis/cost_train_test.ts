@@ -89,6 +89,7 @@ Deno.test("memory is near the exact plans of our own trainer", () => {
     tieWordEmbeddings: true,
     attentionBias: true,
     outputBias: false,
+    mlpBias: false,
     dtype: "f32",
     eosTokenIds: [],
     streams: 2,

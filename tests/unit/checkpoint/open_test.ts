@@ -1,6 +1,6 @@
 /** Protects opening: the small models, what is refused, and how it is worded. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { configToJson, parseConfig } from "../../../core/checkpoint/config.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { checkFinite, readTensor } from "../../../core/checkpoint/read.ts";
 import { writeWeights } from "../../../core/checkpoint/write.ts";
@@ -88,6 +88,7 @@ Deno.test("a missing config field has the default of the official class", () => 
     tieWordEmbeddings: false,
     attentionBias: true,
     outputBias: false,
+    mlpBias: false,
     dtype: "f32",
     eosTokenIds: [],
     streams: 1,
@@ -112,6 +113,84 @@ Deno.test("newer spellings of config fields are read", () => {
   assertEquals(parse({ eos_token_id: [1, 2] }).eosTokenIds, [1, 2]);
 });
 
+Deno.test("configs of Llama 3.2, SmolLM and SmolLM2 are read as published", () => {
+  const parse = (fields: Record<string, unknown>) =>
+    parseConfig({ model_type: "llama", ...fields }, "config.json");
+  const scaling = {
+    factor: 32,
+    low_freq_factor: 1,
+    high_freq_factor: 4,
+    original_max_position_embeddings: 8192,
+    rope_type: "llama3",
+  };
+  const llama = {
+    hidden_size: 2048,
+    num_attention_heads: 32,
+    num_key_value_heads: 8,
+    head_dim: 64,
+    max_position_embeddings: 131072,
+    rms_norm_eps: 1e-5,
+    attention_bias: false,
+    mlp_bias: false,
+    tie_word_embeddings: true,
+    pretraining_tp: 1,
+    eos_token_id: 128001,
+    torch_dtype: "bfloat16",
+  };
+  const older = parse({ ...llama, rope_theta: 5e5, rope_scaling: scaling });
+  const newer = parse({ ...llama, rope_parameters: { ...scaling, rope_theta: 5e5 } });
+  assertEquals(older, newer);
+  assertEquals([older.ropeTheta, older.maxPositionEmbeddings, older.headDim], [5e5, 131072, 64]);
+  assertEquals(older.ropeScaling, {
+    kind: "llama3",
+    factor: 32,
+    lowFrequencyFactor: 1,
+    highFrequencyFactor: 4,
+    originalContext: 8192,
+  });
+  assertEquals([older.attentionBias, older.outputBias, older.mlpBias], [false, false, false]);
+  const smol = parse({
+    hidden_size: 576,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    rope_interleaved: false,
+    rope_scaling: null,
+    rope_theta: 100000,
+    vocab_size: 49152,
+  });
+  assertEquals([smol.headDim, smol.ropeTheta, smol.ropeScaling], [64, 1e5, undefined]);
+  const bare = parse({});
+  assertEquals([bare.vocabSize, bare.numKeyValueHeads, bare.headDim], [32000, 32, 128]);
+  assertEquals([bare.intermediateSize, bare.maxPositionEmbeddings], [11008, 2048]);
+});
+
+Deno.test("YaRN extends the context that Qwen2.5 states, and is written out in full", () => {
+  const parse = (fields: Record<string, unknown>) =>
+    parseConfig({ model_type: "qwen2", max_position_embeddings: 32768, ...fields }, "config.json");
+  const stated = { factor: 4, original_max_position_embeddings: 32768, type: "yarn" };
+  const config = parse({ rope_theta: 1e6, rope_scaling: stated });
+  assertEquals(config.maxPositionEmbeddings, 131072);
+  assertEquals(parse({ rope_scaling: { factor: 4, type: "yarn" } }).maxPositionEmbeddings, 131072);
+  const longer = parse({ max_position_embeddings: 65536, rope_scaling: stated });
+  assertEquals(longer.maxPositionEmbeddings, 65536);
+  assertEquals(config.ropeScaling, {
+    kind: "yarn",
+    factor: 4,
+    attentionFactor: 0.1 * Math.log(4) + 1,
+    betaFast: 32,
+    betaSlow: 1,
+    truncate: true,
+    originalContext: 32768,
+  });
+  const source = {
+    rope_parameters: { ...stated, rope_theta: 1e6 },
+    max_position_embeddings: 32768,
+  };
+  const written = configToJson(config, source);
+  assertEquals([written.rope_theta, written.rope_parameters], [1e6, undefined]);
+  assertEquals(parse(written), config);
+});
+
 Deno.test("without head_dim Qwen3 means 128 and Qwen2 divides the width by the heads", () => {
   const headDim = (model_type: string, head_dim?: number | null) =>
     parseConfig({
@@ -132,10 +211,18 @@ Deno.test("config values that would be computed wrongly are refused by name", as
     [{ use_sliding_window: true }, "use_sliding_window"],
     [{ layer_types: ["full_attention", "sliding_attention"] }, "layer_types"],
     [{ model_type: "qwen3_moe" }, "model_type"],
-    [{ model_type: "llama" }, "model_type"],
+    [{ model_type: "mistral" }, "model_type"],
     [{ model_type: "toString" }, "model_type"],
     [{ num_experts: 8 }, "num_experts"],
-    [{ rope_scaling: { rope_type: "yarn", factor: 4 } }, "rope_scaling"],
+    [{ rope_scaling: { rope_type: "longrope", factor: 4 } }, "rope_scaling"],
+    [{ rope_scaling: { rope_type: "yarn" } }, 'in "rope_scaling": found factor nothing'],
+    [{ rope_scaling: { rope_type: "llama3", factor: 8 } }, "low_freq_factor nothing"],
+    [
+      { rope_scaling: { type: "llama3", factor: 8, low_freq_factor: 4, high_freq_factor: 4 } },
+      "expected a number above low_freq_factor, 4",
+    ],
+    [{ rope_scaling: { type: "default", partial_rotary_factor: 0.5 } }, "partial_rotary_factor"],
+    [{ model_type: "llama", mlp_bias: 1 }, "mlp_bias"],
     [{ rope_parameters: { rope_type: "linear", rope_theta: 1e4 } }, "rope_parameters"],
     [{ rope_parameters: { full_attention: {} } }, "rope_parameters"],
     [{ hidden_act: "gelu" }, "hidden_act"],

@@ -1,0 +1,51 @@
+/** Typed reading of the fields of a `config.json`; a field of another type is bad data. */
+import { DataError } from "../base/errors.ts";
+import { type JsonObject, show } from "../base/files.ts";
+
+/** Larger sizes mean a damaged file. */
+const MAX_SIZE = 2 ** 31 - 1;
+
+/** The fields of one file, or of an object in it. */
+export class Fields {
+  constructor(readonly json: JsonObject, readonly path: string) {}
+
+  integer(key: string, fallback: number, low = 1, high = MAX_SIZE): number {
+    const value = this.json[key] ?? fallback;
+    if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) {
+      return value as number;
+    }
+    throw this.error(key, `an integer from ${low} to ${high}`);
+  }
+
+  /** A finite number above zero. */
+  positive(key: string, fallback: number): number {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "number" && value > 0 && Number.isFinite(value)) return value;
+    throw this.error(key, "a positive number");
+  }
+
+  /** A finite number above zero that has no default. */
+  requiredPositive(key: string): number {
+    return this.positive(key, NaN);
+  }
+
+  /** A number from 0 to 1, both included. */
+  fraction(key: string, fallback: number): number {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "number" && value >= 0 && value <= 1) return value;
+    throw this.error(key, "a number from 0 to 1");
+  }
+
+  boolean(key: string, fallback: boolean): boolean {
+    const value = this.json[key] ?? fallback;
+    if (typeof value === "boolean") return value;
+    throw this.error(key, "true or false");
+  }
+
+  error(key: string, expected: string, hints: string[] = []): DataError {
+    return new DataError(
+      `Cannot read "${this.path}": found ${key} ${show(this.json[key])}, expected ${expected}`,
+      { hints },
+    );
+  }
+}
