@@ -121,7 +121,7 @@ async function compareWithReference(name: DeviceName): Promise<number> {
   const g = new Builder("doctor");
   const x = g.input("x", { dtype: "f32", shape: [2, 8] });
   const weight = g.parameter("weight", { dtype: "f32", shape: [4, 8] });
-  g.output("y", softmax(g, linear(g, x, weight)));
+  g.output("y", softmax({ x: linear({ x, weight }) }));
   const program = g.build();
   const data = Float32Array.from({ length: 32 }, (_, i) => Math.sin(i));
   const weights = new Map([["weight", { dtype: "f32" as const, shape: [4, 8], data }]]);

@@ -48,7 +48,7 @@ async function measureBandwidth(device: Device): Promise<number> {
   const g = new Builder("bandwidth");
   const type = { dtype: "f32", shape: [ROWS, COLUMNS] } as const;
   const row = { dtype: "f32", shape: [1, COLUMNS] } as const;
-  g.output("y", linear(g, g.input("x", row), g.parameter("w", type)));
+  g.output("y", linear({ x: g.input("x", row), weight: g.parameter("w", type) }));
   const data = new Float32Array(ROWS * COLUMNS).map((_, i) => (i % 101 - 50) / 1000);
   const executable = await device.compile(g.build(), new Map([["w", { ...type, data }]]));
   const tensors = new Map([

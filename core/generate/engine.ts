@@ -7,7 +7,7 @@
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import { EnvironmentError } from "../base/errors.ts";
-import type { Program } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/forward.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../runtime/device.ts";

@@ -1,21 +1,22 @@
 /**
  * Writes a program node by node.
  *
- * Ops are applied through the typed functions that `primitives.ts` and `core/ops` export; they call
- * `apply` here, which runs the shape rule at once, so a shape mistake is reported where it was made.
+ * Ops are applied through the methods of values and the functions of `core/ops`; they call `apply` here,
+ * which runs the shape rule at once, so a shape mistake is reported where it was made.
  */
+import { constant, iota } from "./primitives.ts";
+import type { Node, Program } from "./program.ts";
 import {
   type Attributes,
+  type DType,
   formatType,
-  type Node,
-  type Op,
-  type Program,
+  type Primitive,
   type TensorType,
-  type Value,
 } from "./types.ts";
+import { type Graph, Value } from "./value.ts";
 
 /** Collects nodes and names; `build` returns the finished program. */
-export class Builder {
+export class Builder implements Graph {
   readonly #name: string;
   readonly #nodes: Node[] = [];
   readonly #inputs = new Map<string, Value>();
@@ -64,17 +65,32 @@ export class Builder {
   }
 
   /** Appends a node and returns its outputs, shapes inferred. */
-  apply<A extends Attributes>(op: Op<A>, inputs: readonly Value[], attributes: A): Value[] {
+  apply<A extends Attributes>(op: Primitive<A>, inputs: readonly Value[], attributes: A): Value[] {
+    if (inputs.some(({ graph }) => graph !== this)) {
+      throw new TypeError(
+        `Cannot apply "${op.name}" to values of another graph than ${this.#name}`,
+      );
+    }
     const outputs = op.infer(inputs, attributes).map((type) => this.#value(type));
-    this.#nodes.push({ op, inputs, attributes, outputs });
+    this.#nodes.push({ op, inputs, attributes, outputs } as Node);
     return outputs;
   }
 
   /** `apply` for an op with one output. */
-  apply1<A extends Attributes>(op: Op<A>, inputs: readonly Value[], attributes: A): Value {
+  apply1<A extends Attributes>(op: Primitive<A>, inputs: readonly Value[], attributes: A): Value {
     const [output, ...rest] = this.apply(op, inputs, attributes);
     if (!output || rest.length) throw new TypeError(`Cannot take one output of "${op.name}"`);
     return output;
+  }
+
+  constant(data: number | readonly number[], dtype: DType = "f32"): Value {
+    const list = typeof data === "number" ? [data] : data;
+    const shape = typeof data === "number" ? [] : [data.length];
+    return this.apply1(constant, [], { dtype, shape, data: list });
+  }
+
+  iota(length: number): Value {
+    return this.apply1(iota, [], { length });
   }
 
   /** The finished program. */
@@ -98,7 +114,7 @@ export class Builder {
     return value;
   }
 
-  #value({ dtype, shape }: TensorType): Value {
-    return { id: this.#nextId++, dtype, shape };
+  #value(type: TensorType): Value {
+    return new Value(this, this.#nextId++, type);
   }
 }

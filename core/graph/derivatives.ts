@@ -5,143 +5,153 @@
  * without an entry passes nothing on, since its result is a whole number, a constant or a choice. A
  * broadcast input gets the sum over all the places it was broadcast to.
  */
-import type { Builder } from "./builder.ts";
-import * as p from "./primitives.ts";
-import type { Node, Shape, Value } from "./types.ts";
+import type { Node } from "./program.ts";
+import type { PrimitiveName } from "./primitives.ts";
+import type { Shape } from "./types.ts";
+import { concat as join, type Value } from "./value.ts";
 
-/** See `Op.vjp`. */
-type Derivative = (g: Builder, node: Node, upstream: Value) => readonly (Value | undefined)[];
+/** Gradients of a node's inputs from that of its output; see `Op.vjp`. */
+type Derivative = (node: Node, upstream: Value) => readonly (Value | undefined)[];
+
+/** Attributes of the primitives that have any. */
+interface Known {
+  readonly axis: number;
+  readonly start: number;
+  readonly end: number;
+  readonly order: readonly number[];
+  readonly transposeA: boolean;
+  readonly transposeB: boolean;
+  readonly scale: number;
+}
 
 /** Sums the axes of a gradient that were repeated from `shape`. */
-export function unbroadcast(g: Builder, gradient: Value, shape: Shape): Value {
+export function unbroadcast(gradient: Value, shape: Shape): Value {
   const missing = gradient.shape.length - shape.length;
   let result = gradient;
   gradient.shape.forEach((size, axis) => {
     const own = axis < missing ? 1 : shape[axis - missing];
-    if (own === 1 && size !== 1) result = p.sum(g, result, axis);
+    if (own === 1 && size !== 1) result = result.sum(axis);
   });
-  return result.shape.join() === shape.join() ? result : p.reshape(g, result, shape);
+  return result.shape.join() === shape.join() ? result : result.reshape(shape);
 }
 
-const scaled = (g: Builder, x: Value, factor: number) => p.mul(g, x, p.constant(g, factor));
-
 /** A derivative of one elementwise input: x̄ from ȳ, x and y. */
-function unary(
-  rule: (g: Builder, upstream: Value, x: Value, y: Value) => Value,
-): Derivative {
-  return (g, { inputs, outputs }, upstream) => [rule(g, upstream, inputs[0]!, outputs[0]!)];
+function unary(rule: (dy: Value, x: Value, y: Value) => Value): Derivative {
+  return ({ inputs, outputs }, dy) => {
+    const [x, y] = [inputs[0], outputs[0]] as [Value, Value];
+    return [rule(dy, x, y)];
+  };
 }
 
 /** Derivatives of two elementwise inputs, before broadcasting is undone. */
 function binary(
-  rule: (g: Builder, upstream: Value, a: Value, b: Value, y: Value) => readonly [Value, Value],
+  rule: (dy: Value, a: Value, b: Value, y: Value) => readonly [Value, Value],
 ): Derivative {
-  return (g, { inputs: [a, b], outputs: [y] }, upstream) => {
-    const [da, db] = rule(g, upstream, a!, b!, y!);
-    return [unbroadcast(g, da, a!.shape), unbroadcast(g, db, b!.shape)];
+  return ({ inputs, outputs }, dy) => {
+    const [a, b, y] = [...inputs, ...outputs] as [Value, Value, Value];
+    const [da, db] = rule(dy, a, b, y);
+    return [unbroadcast(da, a.shape), unbroadcast(db, b.shape)];
   };
 }
 
+/** A derivative by the inputs in their order and the attributes. */
+function rule(
+  derive: (
+    dy: Value,
+    inputs: readonly [Value, Value, Value],
+    attributes: Known,
+    y: Value,
+  ) => readonly (Value | undefined)[],
+): Derivative {
+  return ({ inputs, attributes, outputs }, dy) =>
+    derive(
+      dy,
+      inputs as unknown as [Value, Value, Value],
+      attributes as unknown as Known,
+      outputs[0]!,
+    );
+}
+
+const zerosLike = (x: Value) => x.graph.constant(0).broadcast(x.shape);
+
 /** y = s·A·B: Ā = s·ȳ·Bᵀ and B̄ = s·Aᵀ·ȳ, each turned as its factor is stored. */
-const matmul: Derivative = (g, { inputs: [a, b], attributes }, upstream) => {
-  const { transposeA, transposeB, scale } = attributes as {
-    transposeA: boolean;
-    transposeB: boolean;
-    scale: number;
-  };
+const matmul = rule((dy, [a, b], { transposeA, transposeB, scale }) => {
   const da = transposeA
-    ? p.matmul(g, b!, upstream, { transposeA: transposeB, transposeB: true, scale })
-    : p.matmul(g, upstream, b!, { transposeB: !transposeB, scale });
+    ? b.matmul(dy, { transposeA: transposeB, transposeB: true, scale })
+    : dy.matmul(b, { transposeB: !transposeB, scale });
   const db = transposeB
-    ? p.matmul(g, upstream, a!, { transposeA: true, transposeB: transposeA, scale })
-    : p.matmul(g, a!, upstream, { transposeA: !transposeA, scale });
-  return [unbroadcast(g, da, a!.shape), unbroadcast(g, db, b!.shape)];
-};
+    ? dy.matmul(a, { transposeA: true, transposeB: transposeA, scale })
+    : a.matmul(dy, { transposeA: !transposeA, scale });
+  return [unbroadcast(da, a.shape), unbroadcast(db, b.shape)];
+});
 
 /** The largest elements share the gradient, so that equal ones are treated alike. */
-const max: Derivative = (g, { inputs: [x], outputs: [y], attributes }, upstream) => {
-  const isLargest = p.lessEqual(g, y!, x!);
-  const ones = p.select(g, isLargest, p.constant(g, 1), p.constant(g, 0));
-  const count = p.sum(g, ones, attributes.axis as number);
-  return [p.mul(g, ones, p.div(g, upstream, count))];
-};
+const max = rule((dy, [x], { axis }, y) => {
+  const ones = y.lessEqual(x).select(1, 0);
+  return [ones.mul(dy.div(ones.sum(axis)))];
+});
 
-const select: Derivative = (g, { inputs: [condition, a, b] }, upstream) => {
-  const zero = p.constant(g, 0);
-  return [
-    undefined,
-    unbroadcast(g, p.select(g, condition!, upstream, zero), a!.shape),
-    unbroadcast(g, p.select(g, condition!, zero, upstream), b!.shape),
-  ];
-};
+const select = rule((dy, [condition, a, b]) => [
+  undefined,
+  unbroadcast(condition.select(dy, 0), a.shape),
+  unbroadcast(condition.select(0, dy), b.shape),
+]);
 
 /** Zeros around the slice, in place of what it left out. */
-const slice: Derivative = (g, { inputs: [x], attributes }, upstream) => {
-  const { axis, start, end } = attributes as { axis: number; start: number; end: number };
+const slice = rule((dy, [x], { axis, start, end }) => {
   const zeros = (size: number) =>
-    p.broadcast(g, p.constant(g, 0), x!.shape.map((n, i) => i === axis ? size : n));
-  const rest = x!.shape[axis]! - end;
-  const before = start > 0 ? [zeros(start)] : [];
-  return [p.concat(g, [...before, upstream, ...(rest > 0 ? [zeros(rest)] : [])], axis)];
-};
+    x.graph.constant(0).broadcast(x.shape.map((n, i) => i === axis ? size : n));
+  const rest = x.shape[axis]! - end;
+  const parts = [...(start > 0 ? [zeros(start)] : []), dy, ...(rest > 0 ? [zeros(rest)] : [])];
+  return [join(parts, axis)];
+});
 
-const concat: Derivative = (g, { inputs, attributes }, upstream) => {
-  const axis = attributes.axis as number;
+const concat = rule((dy, inputs, { axis }) => {
   let end = 0;
   return inputs.map((x) => {
     const start = end;
     end += x.shape[axis]!;
-    return p.slice(g, upstream, axis, start, end);
+    return dy.slice(axis, start, end);
   });
-};
-
-const gather: Derivative = (g, { inputs: [x, indices], attributes }, upstream) => {
-  const zeros = p.broadcast(g, p.constant(g, 0), x!.shape);
-  return [p.scatterAdd(g, zeros, indices!, upstream, attributes.axis as number), undefined];
-};
-
-const takeLast: Derivative = (g, { inputs: [x, indices] }, upstream) => {
-  const zeros = p.broadcast(g, p.constant(g, 0), x!.shape);
-  return [p.addLast(g, zeros, indices!, upstream), undefined];
-};
+});
 
 /** Derivatives by the name of the primitive. */
-export const DERIVATIVES: Readonly<Record<string, Derivative>> = {
-  add: binary((_, dy) => [dy, dy]),
-  sub: binary((g, dy) => [dy, scaled(g, dy, -1)]),
-  mul: binary((g, dy, a, b) => [p.mul(g, dy, b), p.mul(g, dy, a)]),
-  div: binary((g, dy, _a, b, y) => {
-    const da = p.div(g, dy, b);
-    return [da, scaled(g, p.mul(g, da, y), -1)]; // ∂(a/b)/∂b = −(a/b)/b
+export const DERIVATIVES: Readonly<Partial<Record<PrimitiveName, Derivative>>> = {
+  add: binary((dy) => [dy, dy]),
+  sub: binary((dy) => [dy, dy.mul(-1)]),
+  mul: binary((dy, a, b) => [dy.mul(b), dy.mul(a)]),
+  div: binary((dy, _a, b, y) => {
+    const da = dy.div(b);
+    return [da, da.mul(y).mul(-1)]; // ∂(a/b)/∂b = −(a/b)/b
   }),
   select,
-  exp: unary((g, dy, _, y) => p.mul(g, dy, y)),
-  log: unary((g, dy, x) => p.div(g, dy, x)),
-  sqrt: unary((g, dy, _, y) => p.div(g, dy, scaled(g, y, 2))),
-  sin: unary((g, dy, x) => p.mul(g, dy, p.cos(g, x))),
-  cos: unary((g, dy, x) => scaled(g, p.mul(g, dy, p.sin(g, x)), -1)),
+  exp: unary((dy, _, y) => dy.mul(y)),
+  log: unary((dy, x) => dy.div(x)),
+  sqrt: unary((dy, _, y) => dy.div(y.mul(2))),
+  sin: unary((dy, x) => dy.mul(x.cos())),
+  cos: unary((dy, x) => dy.mul(x.sin()).mul(-1)),
   // σ' = σ (1 − σ)
-  sigmoid: unary((g, dy, _, y) => p.mul(g, dy, p.mul(g, y, p.sub(g, p.constant(g, 1), y)))),
-  sum: unary((g, dy, x) => p.broadcast(g, dy, x.shape)),
+  sigmoid: unary((dy, _, y) => dy.mul(y.mul(y.graph.constant(1).sub(y)))),
+  sum: unary((dy, x) => dy.broadcast(x.shape)),
   max,
   matmul,
-  reshape: unary((g, dy, x) => p.reshape(g, dy, x.shape)),
-  transpose: (g, { attributes }, dy) => {
-    const order = attributes.order as readonly number[];
-    return [p.transpose(g, dy, order.map((_, axis) => order.indexOf(axis)))];
-  },
-  broadcast: unary((g, dy, x) => unbroadcast(g, dy, x.shape)),
-  recompute: (_g, _node, dy) => [dy],
+  reshape: unary((dy, x) => dy.reshape(x.shape)),
+  transpose: rule((
+    dy,
+    _,
+    { order },
+  ) => [dy.transpose(order.map((_, axis) => order.indexOf(axis)))]),
+  broadcast: unary((dy, x) => unbroadcast(dy, x.shape)),
+  recompute: rule((dy) => [dy]),
   slice,
   concat,
-  gather,
-  take_last: takeLast,
-  scatter_add: (g, { inputs: [, indices], attributes }, dy) => [
-    dy,
+  gather: rule((dy, [x, indices], { axis }) => [
+    zerosLike(x).scatterAdd(indices, dy, axis),
     undefined,
-    p.gather(g, dy, indices!, attributes.axis as number),
-  ],
-  add_last: (g, { inputs: [, indices] }, dy) => [dy, undefined, p.takeLast(g, dy, indices!)],
+  ]),
+  take_last: rule((dy, [x, indices]) => [zerosLike(x).addLast(indices, dy), undefined]),
+  scatter_add: rule((dy, [, indices], { axis }) => [dy, undefined, dy.gather(indices, axis)]),
+  add_last: rule((dy, [, indices]) => [dy, undefined, dy.takeLast(indices)]),
 };
 
 /** Primitives through which no gradient passes. */

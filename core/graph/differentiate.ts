@@ -15,16 +15,11 @@
  */
 import { Builder } from "./builder.ts";
 import { DERIVATIVES } from "./derivatives.ts";
-import { add, broadcast, constant, recompute } from "./primitives.ts";
+import type { PrimitiveName } from "./primitives.ts";
+import type { Node, Op, Program } from "./program.ts";
 import { expand } from "./rewrite.ts";
-import {
-  type Attributes,
-  formatType,
-  type Node,
-  type Op,
-  type Program,
-  type Value,
-} from "./types.ts";
+import { type Attributes, formatType, type TensorType } from "./types.ts";
+import type { Graph, Value } from "./value.ts";
 
 /** Name of the output that holds the gradient of a parameter or input. */
 export function gradientName(name: string): string {
@@ -44,14 +39,14 @@ export interface DifferentiateOptions {
 /** Marks x as the border of a segment whose inner values may be recomputed. */
 export const checkpointOp: Op = {
   name: "checkpoint",
-  infer: ([x]) => [x!],
-  decompose: (_, [x]) => [x!],
-  vjp: (_g, _node, upstream) => [upstream],
+  infer: ([x]: readonly [TensorType]) => [x],
+  decompose: (_, inputs) => inputs,
+  vjp: (_graph, _node, upstream) => [upstream],
 };
 
 /** x itself; see `checkpointOp`. */
-export function checkpoint(g: Builder, x: Value): Value {
-  return g.apply1(checkpointOp, [x], {});
+export function checkpoint(x: Value): Value {
+  return x.graph.apply1(checkpointOp, [x], {});
 }
 
 /**
@@ -82,7 +77,7 @@ export function differentiate(whole: Program, options: DifferentiateOptions): Pr
   const reverse = new ReverseMode(g, program, copies, recompute);
   for (const [name, value] of updates) g.update(name, copies.get(value)!);
   for (const [name, value] of outputs) g.output(name, copies.get(value)!);
-  const gradients = reverse.run(scalar, constant(g, 1), variables);
+  const gradients = reverse.run(scalar, g.constant(1), variables);
   by.forEach((name, i) => {
     const gradient = gradients[i];
     if (!gradient) {
@@ -91,7 +86,7 @@ export function differentiate(whole: Program, options: DifferentiateOptions): Pr
     // A sum hands the same value to all its terms, and an output needs one of its own shape.
     const { shape } = variables[i]!;
     const whole = gradient.shape.join() === shape.join();
-    g.output(gradientName(name), whole ? gradient : broadcast(g, gradient, shape));
+    g.output(gradientName(name), whole ? gradient : gradient.broadcast(shape));
   });
   return g.build();
 }
@@ -145,7 +140,7 @@ function throughDecomposition(wanted: readonly number[]): Required<Op>["vjp"] {
 
 /** Copies a program into a builder and goes back through it. */
 class ReverseMode {
-  readonly #g: Builder;
+  readonly #g: Graph;
   readonly #source: Program;
   readonly #recomputes: boolean;
   /** From values of the source to those of the result. */
@@ -156,7 +151,7 @@ class ReverseMode {
   readonly #recomputed = new Map<number, Map<Value, Value>>();
 
   /** `copies` holds what the source starts from, and gets everything it computes. */
-  constructor(g: Builder, source: Program, copies: Map<Value, Value>, recompute = false) {
+  constructor(g: Graph, source: Program, copies: Map<Value, Value>, recompute = false) {
     [this.#g, this.#source, this.#forward, this.#recomputes] = [g, source, copies, recompute];
     let segment = 0;
     for (const node of source.nodes) {
@@ -196,14 +191,14 @@ class ReverseMode {
       const [value, gradient] = [node.inputs[i]!, gradients[i]];
       if (!gradient) continue;
       const sofar = this.#gradients.get(value);
-      this.#gradients.set(value, sofar ? add(this.#g, sofar, gradient) : gradient);
+      this.#gradients.set(value, sofar ? sofar.add(gradient) : gradient);
     }
   }
 
   /** Gradients of a node's inputs by their number. */
   #gradientsOf(node: Node, upstream: Value, wanted: number[]): readonly (Value | undefined)[] {
     const { op, inputs, outputs, attributes } = node;
-    if (!op.decompose) return DERIVATIVES[op.name]?.(this.#g, node, upstream) ?? [];
+    if (!op.decompose) return DERIVATIVES[op.name as PrimitiveName]?.(node, upstream) ?? [];
     if (op === checkpointOp) return [upstream];
     const operands = [...inputs, ...outputs, upstream];
     const found = this.#g.apply(gradientOp(op), operands, { op: attributes, wanted });
@@ -228,7 +223,7 @@ class ReverseMode {
       if (this.#segments[index] !== segment) return;
       if (node.op !== checkpointOp) return this.#copy(node, from, copies);
       const border = this.#forward.get(node.outputs[0]!)!;
-      copies.set(node.outputs[0]!, recompute(this.#g, border, segment));
+      copies.set(node.outputs[0]!, border.recompute(segment));
     });
     return copies;
   }

@@ -1,6 +1,7 @@
 /** Floating-point operations of a program's matrix products, a multiplication and an addition each. */
 import { prepare } from "./rewrite.ts";
-import { elementCount, type Program } from "./types.ts";
+import type { Program } from "./program.ts";
+import { elementCount } from "./types.ts";
 
 /** Counts 2·m·n·k for every product that is computed; what is computed once counts once. */
 export function countFlops(program: Program): number {

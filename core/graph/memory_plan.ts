@@ -9,14 +9,9 @@
  * The rule that surprises: an output may take the memory of an input only if every other reader of
  * that input comes earlier in the program. Breaking it gives silently wrong numbers.
  */
-import {
-  type DType,
-  elementBytes,
-  elementCount,
-  type Node,
-  type Program,
-  type Value,
-} from "./types.ts";
+import type { Node, Program } from "./program.ts";
+import { type DType, elementBytes, elementCount } from "./types.ts";
+import type { Value } from "./value.ts";
 
 /** Every offset is a multiple of this: a cache line, and enough for any vector load. */
 const ALIGNMENT = 64;

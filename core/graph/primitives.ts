@@ -1,12 +1,27 @@
 /**
- * The primitive ops: the closed set every device must know and every derivative is written for.
- *
- * Each is exported as a function `(g, inputs…, static arguments) → Value`, so that model code and
- * decompositions read like the equations they implement. Elementwise ops broadcast as NumPy does;
- * negative axes count from the end and are made positive before they reach a node.
+ * The primitive ops: the closed set every device must know and every derivative is written for. They are
+ * applied by the methods of `Value`.
  */
-export { broadcastShapes, PRIMITIVES } from "./primitives/define.ts";
-export * from "./primitives/elementwise.ts";
-export * from "./primitives/indexing.ts";
-export * from "./primitives/movement.ts";
-export * from "./primitives/products.ts";
+import { ELEMENTWISE } from "./primitives/elementwise.ts";
+import { INDEXING } from "./primitives/indexing.ts";
+import { MOVEMENT } from "./primitives/movement.ts";
+import { PRODUCTS } from "./primitives/products.ts";
+import type { Primitive } from "./types.ts";
+
+export { broadcastShapes } from "./primitives/shapes.ts";
+
+export const { add, sub, mul, div, lessEqual, exp, log, sqrt, sin, cos, sigmoid } = ELEMENTWISE;
+export const { select, cast, constant, iota } = ELEMENTWISE;
+export const { gather, takeLast, scatterAdd, addLast, assign, writeSlots } = INDEXING;
+export const { reshape, transpose, broadcast, slice, concat, recompute } = MOVEMENT;
+export const { sum, max, argmax, matmul } = PRODUCTS;
+
+const ALL = { ...ELEMENTWISE, ...INDEXING, ...MOVEMENT, ...PRODUCTS };
+
+/** Names of the primitives; a device's table of rules has an entry for each. */
+export type PrimitiveName = typeof ALL[keyof typeof ALL]["name"];
+
+/** All primitives by name. */
+export const PRIMITIVES: ReadonlyMap<string, Primitive> = new Map(
+  Object.values(ALL).map((op) => [op.name, op as Primitive]),
+);

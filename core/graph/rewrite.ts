@@ -6,8 +6,8 @@
  * scattered entries are scattered straight into the other term, and unread nodes are dropped.
  */
 import { Builder } from "./builder.ts";
-import { scatterAdd } from "./primitives.ts";
-import type { Node, Op, Program, Value } from "./types.ts";
+import type { Node, Op, Program } from "./program.ts";
+import type { Value } from "./value.ts";
 
 /** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
 export function prepare(program: Program, runs: (op: Op) => boolean): Program {
@@ -79,7 +79,7 @@ export function scatterIntoSum(program: Program): Program {
           term.shape.join() === other.shape.join();
         if (!fits || outputs) continue;
         const [, indices, update] = scatter.inputs as [Value, Value, Value];
-        outputs = [scatterAdd(g, other, indices, update, scatter.attributes.axis as number)];
+        outputs = [other.scatterAdd(indices, update, scatter.attributes.axis as number)];
       }
     }
     outputs ??= g.apply(node.op, inputs, node.attributes);

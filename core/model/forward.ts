@@ -6,17 +6,8 @@
  * after a sequence's last token is never looked at, and is overwritten by its next tokens.
  */
 import { Builder } from "../graph/builder.ts";
-import {
-  argmax,
-  cast,
-  concat,
-  gather,
-  reshape,
-  slice,
-  transpose,
-  writeSlots,
-} from "../graph/primitives.ts";
-import type { Program, Value } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
+import { concat, type Value } from "../graph/value.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
 import { sampleTokens } from "../ops/sample.ts";
 import { tokenLogprobs } from "../ops/token_logprobs.ts";
@@ -79,21 +70,20 @@ export function buildForward(
   const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
   const table = options.table ? g.input("table", { dtype: "i32", shape: [B, S] }) : undefined;
 
-  const starts = new Map([[P * B, repeatStreams(g, start, P)], [B, start]]);
+  const starts = new Map([[P * B, repeatStreams(start, P)], [B, start]]);
   const cached = (kind: string, layer: number, update: Value) => {
     const [rows, , K, D] = update.shape as [number, number, number, number];
     const buffer = g.state(`${kind}.${layer}`, { dtype: cacheType, shape: [rows, K, S, D] });
-    const slots = cast(g, transpose(g, update, [0, 2, 1, 3]), cacheType);
-    const written = writeSlots(g, buffer, slots, starts.get(rows)!);
+    const slots = update.transpose([0, 2, 1, 3]).cast(cacheType);
+    const written = buffer.writeSlots(slots, starts.get(rows)!);
     g.update(`${kind}.${layer}`, written);
-    return cast(g, written, "f32");
+    return written.cast("f32");
   };
   const context: BlockContext = {
-    g,
     config,
     parameter: parameterDeclarer(g, config),
     visible: { last: positions, table },
-    tables: tablesByRows(g, config, positions),
+    tables: tablesByRows(config, positions),
     keep: cached,
   };
   const trace = (name: string, value: Value) => {
@@ -102,20 +92,20 @@ export function buildForward(
 
   const x = runLayers(context, ids, (layer, value) => trace(`layer${layer}`, value));
   // Everything after the last layer is per token, so only the selected tokens take part.
-  const selected = gather(g, reshape(g, x, [P, B * T, C]), chosen, 1); // [P, N, C]
+  const selected = x.reshape([P, B * T, C]).gather(chosen, 1); // [P, N, C]
   const { logits, weights } = mixAndProject(context, selected, trace);
   if (weights && options.head !== "sample") g.output("weights", weights);
   if (options.head === "logits") g.output("logits", logits);
   else if (options.head === "sample") {
     const sampling = g.input("sampling", { dtype: "f32", shape: [N, SAMPLING_NUMBERS] });
-    g.output("tokens", sampleTokens(g, logits, sampling));
+    g.output("tokens", sampleTokens(logits, sampling));
   } else {
-    const best = reshape(g, argmax(g, logits, -1), [N]);
+    const best = logits.argmax(-1).reshape([N]);
     g.output("argmax", best);
     const targets = options.head === "greedy"
       ? best
       : g.input("targets", { dtype: "i32", shape: [N] });
-    g.output("logprobs", tokenLogprobs(g, logits, targets));
+    g.output("logprobs", tokenLogprobs({ logits, targets }));
     if (options.head === "streams") {
       g.output("stream_logprobs", streamLogprobs(context, selected, targets));
     }
@@ -129,12 +119,11 @@ export function buildForward(
  * other, since [P, N, V] would be the largest tensor by far.
  */
 function streamLogprobs(context: BlockContext, x: Value, targets: Value): Value {
-  const { g } = context;
   const [P, N] = x.shape as [number, number, number];
   const alone = { ...context, config: plainConfig(context.config) };
   const columns = Array.from({ length: P }, (_, p) => {
-    const { logits } = mixAndProject(alone, slice(g, x, 0, p, p + 1));
-    return reshape(g, tokenLogprobs(g, logits, targets), [N, 1]);
+    const { logits } = mixAndProject(alone, x.slice(0, p, p + 1));
+    return tokenLogprobs({ logits, targets }).reshape([N, 1]);
   });
-  return P === 1 ? columns[0]! : concat(g, columns, 1);
+  return P === 1 ? columns[0]! : concat(columns, 1);
 }

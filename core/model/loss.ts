@@ -6,18 +6,8 @@
  * mean, so that the gradients of several micro-batches add up to exactly those of one large batch.
  */
 import { Builder } from "../graph/builder.ts";
-import {
-  broadcast,
-  constant,
-  iota,
-  matmul,
-  mul,
-  reshape,
-  sub,
-  sum,
-  transpose,
-} from "../graph/primitives.ts";
-import type { Program, Value } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
+import type { Value } from "../graph/value.ts";
 import { tokenLogprobs } from "../ops/token_logprobs.ts";
 import type { ModelConfig } from "./config.ts";
 import {
@@ -64,24 +54,23 @@ export function buildLoss(
   const declared = parameterDeclarer(g, config);
   const substituted = substitute(g);
   const parameter: Parameter = (name) => substituted(name) ?? declared(name);
-  const slots = iota(g, T);
+  const slots = g.iota(T);
   const context: BlockContext = {
-    g,
     config,
     parameter,
     // The token in slot t is number `position` of its document, which therefore begins that far before.
-    visible: { first: sub(g, slots, positions), last: broadcast(g, slots, [B, T]) },
-    tables: tablesByRows(g, config, positions),
-    keep: (_kind, _layer, update) => transpose(g, update, [0, 2, 1, 3]),
+    visible: { first: slots.sub(positions), last: slots.broadcast([B, T]) },
+    tables: tablesByRows(config, positions),
+    keep: (_kind, _layer, update) => update.transpose([0, 2, 1, 3]),
   };
   const x = runLayers(context, ids); // [P·N, C]
-  const { logits, weights } = mixAndProject(context, reshape(g, x, [P, N, C]));
-  const logprobs = mul(g, tokenLogprobs(g, logits, targets), predicted);
-  const total = reshape(g, sum(g, logprobs, 0), []);
-  g.output("loss", mul(g, total, constant(g, -1)));
+  const { logits, weights } = mixAndProject(context, x.reshape([P, N, C]));
+  const logprobs = tokenLogprobs({ logits, targets }).mul(predicted);
+  const total = logprobs.sum(0).reshape([]);
+  g.output("loss", total.mul(-1));
   if (weights) {
-    const sums = matmul(g, reshape(g, predicted, [1, N]), weights);
-    g.output("weight_sums", reshape(g, sums, [P]));
+    const sums = predicted.reshape([1, N]).matmul(weights);
+    g.output("weight_sums", sums.reshape([P]));
   }
   return g.build();
 }

@@ -13,8 +13,7 @@
  */
 import type { Builder } from "../graph/builder.ts";
 import { checkpoint } from "../graph/differentiate.ts";
-import { reshape, transpose } from "../graph/primitives.ts";
-import type { Value } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 import { silu } from "../ops/activation.ts";
 import { mixStreams, streamWeights } from "../ops/aggregate.ts";
 import { embedding } from "../ops/embedding.ts";
@@ -43,15 +42,14 @@ export function parameterDeclarer(g: Builder, config: ModelConfig): Parameter {
 
 /** Rotation tables of all rows: for B rows, and repeated for P·B. */
 export function tablesByRows(
-  g: Builder,
   config: ModelConfig,
   positions: Value,
 ): (rows: number) => RopeTables {
   const { frequencies, scale } = ropeFrequencies(config);
-  const tables = ropeTables(g, positions, frequencies, scale);
+  const tables = ropeTables(positions, frequencies, scale);
   const repeated = {
-    cos: repeatStreams(g, tables.cos, config.streams),
-    sin: repeatStreams(g, tables.sin, config.streams),
+    cos: repeatStreams(tables.cos, config.streams),
+    sin: repeatStreams(tables.sin, config.streams),
   };
   return (rows) => rows === positions.shape[0] ? tables : repeated;
 }
@@ -65,22 +63,22 @@ export function runLayers(
   ids: Value,
   trace: (layer: number, x: Value) => void = () => {},
 ): Value {
-  const { g, config, parameter } = context;
+  const { config, parameter } = context;
   const { streams: P, prefix } = config;
   const [B, T] = ids.shape as [number, number];
-  let x = embedding(g, parameter("model.embed_tokens.weight"), reshape(g, ids, [B * T]));
-  trace(0, repeatStreams(g, x, P));
-  if (!sharesFirstLayer(config)) x = repeatStreams(g, x, P);
+  let x = embedding({ table: parameter("model.embed_tokens.weight"), ids: ids.reshape([B * T]) });
+  trace(0, repeatStreams(x, P));
+  if (!sharesFirstLayer(config)) x = repeatStreams(x, P);
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     const at = `model.layers.${layer}.self_attn`;
     const own = prefix
       ? { keys: parameter(`${at}.prefix_k`), values: parameter(`${at}.prefix_v`) }
       : undefined;
-    x = checkpoint(g, x);
+    x = checkpoint(x);
     x = block(context, layer, x, { rows: x.shape[0]! / T, T, prefix: own });
     trace(layer + 1, x);
   }
-  return checkpoint(g, x);
+  return checkpoint(x);
 }
 
 /** What `mixAndProject` computes. */
@@ -93,38 +91,40 @@ export interface Head {
 
 /** Final norm, aggregation and output matrix: x [P, N, C] → logits [N, V] */
 export function mixAndProject(
-  context: Pick<BlockContext, "g" | "config" | "parameter">,
+  context: Pick<BlockContext, "config" | "parameter">,
   x: Value,
   trace: (name: string, x: Value) => void = () => {},
 ): Head {
-  const { g, config, parameter } = context;
+  const { config, parameter } = context;
   const [P, N, C] = x.shape as [number, number, number];
-  const normed = rmsNorm(g, x, parameter("model.norm.weight"), config.rmsNormEps);
+  const normed = rmsNorm({ x, weight: parameter("model.norm.weight") }, {
+    epsilon: config.rmsNormEps,
+  });
   trace("final_norm", normed);
   const { mixed, weights } = P > 1
     ? aggregate(context, normed)
-    : { mixed: reshape(g, normed, [N, C]), weights: undefined };
+    : { mixed: normed.reshape([N, C]), weights: undefined };
   trace("mixed", mixed);
   const tied = config.tieWordEmbeddings;
   const matrix = parameter(tied ? "model.embed_tokens.weight" : "lm_head.weight");
-  return { logits: linear(g, mixed, matrix), weights };
+  return { logits: linear({ x: mixed, weight: matrix }), weights };
 }
 
 /** Makes one of P streams at every token: normed [P, N, C] → [N, C] */
 function aggregate(
-  { g, config, parameter }: Pick<BlockContext, "g" | "config" | "parameter">,
+  { config, parameter }: Pick<BlockContext, "config" | "parameter">,
   normed: Value,
 ): { mixed: Value; weights: Value | undefined } {
   const [P, N, C] = normed.shape as [number, number, number];
   const at = "model.aggregate_layer";
   // The stream index runs fastest: column c·P + p multiplies component c of stream p.
-  const interleaved = reshape(g, transpose(g, normed, [1, 2, 0]), [N, C * P]);
+  const interleaved = normed.transpose([1, 2, 0]).reshape([N, C * P]);
   const layer = (x: Value, name: string) =>
-    linear(g, x, parameter(`${name}.weight`), parameter(`${name}.bias`));
+    linear({ x, weight: parameter(`${name}.weight`), bias: parameter(`${name}.bias`) });
   if (config.aggregator === "linear") {
     return { mixed: layer(interleaved, at), weights: undefined };
   }
-  const scores = layer(silu(g, layer(interleaved, `${at}.0`)), `${at}.2`);
-  const weights = streamWeights(g, scores, config.smoothing);
-  return { mixed: mixStreams(g, normed, weights), weights };
+  const scores = layer(silu({ x: layer(interleaved, `${at}.0`) }), `${at}.2`);
+  const weights = streamWeights({ scores }, { smoothing: config.smoothing });
+  return { mixed: mixStreams({ x: normed, weights }), weights };
 }

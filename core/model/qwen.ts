@@ -5,9 +5,7 @@
  * two side by side shows the paper. Activations are flat, [rows · T, C]; shapes in comments use
  * B sequences, P streams, R = P·B rows (B in layer 0), T new tokens, S slots of the cache.
  */
-import type { Builder } from "../graph/builder.ts";
-import { add, reshape } from "../graph/primitives.ts";
-import type { Value } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 import { swiglu } from "../ops/activation.ts";
 import { attention, type Prefix, type Visible } from "../ops/attention.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
@@ -18,7 +16,6 @@ import { project } from "./transforms.ts";
 
 /** What a block needs besides its input. */
 export interface BlockContext {
-  readonly g: Builder;
   readonly config: ModelConfig;
   /** Declares a parameter with its checkpoint name; absent biases give `undefined`. */
   readonly parameter: (name: string) => Value;
@@ -48,19 +45,21 @@ export interface BlockRows {
  * When a prefix is given and x has B rows, the result has P·B: the streams part in this layer.
  */
 export function block(context: BlockContext, layer: number, x: Value, at: BlockRows): Value {
-  const { g, config, parameter } = context;
+  const { config, parameter } = context;
   const name = `model.layers.${layer}`;
   const norm = (value: Value, which: string) =>
-    rmsNorm(g, value, parameter(`${name}.${which}.weight`), config.rmsNormEps);
+    rmsNorm({ x: value, weight: parameter(`${name}.${which}.weight`) }, {
+      epsilon: config.rmsNormEps,
+    });
 
   const attended = selfAttention(context, layer, norm(x, "input_layernorm"), at);
   const streams = attended.shape[0]! / x.shape[0]!;
-  const afterAttention = add(g, attended, repeatStreams(g, x, streams));
+  const afterAttention = attended.add(repeatStreams(x, streams));
   const h = norm(afterAttention, "post_attention_layernorm");
   const mlp = (which: string, value: Value) =>
     project(context, `${name}.mlp.${which}_proj`, value, config.mlpBias);
-  const down = mlp("down", swiglu(g, mlp("gate", h), mlp("up", h)));
-  return add(g, down, afterAttention);
+  const down = mlp("down", swiglu({ gate: mlp("gate", h), up: mlp("up", h) }));
+  return down.add(afterAttention);
 }
 
 /** Projections, rotation, attention and output projection of one layer. */
@@ -70,7 +69,7 @@ function selfAttention(
   x: Value,
   { rows, T, prefix }: BlockRows,
 ): Value {
-  const { g, config, parameter, visible } = context;
+  const { config, parameter, visible } = context;
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
   const name = `model.layers.${layer}.self_attn`;
 
@@ -80,18 +79,22 @@ function selfAttention(
   const rotated = (which: "q" | "k", heads: number) => {
     let flat = projected(which);
     if (config.family === "qwen3") {
-      const split = reshape(g, flat, [rows, T, heads, D]);
-      flat = rmsNorm(g, split, parameter(`${name}.${which}_norm.weight`), config.rmsNormEps);
+      const split = flat.reshape([rows, T, heads, D]);
+      flat = rmsNorm({ x: split, weight: parameter(`${name}.${which}_norm.weight`) }, {
+        epsilon: config.rmsNormEps,
+      });
     }
-    const turned = rope(g, reshape(g, flat, [rows, T, heads * D]), context.tables(rows), heads);
-    return reshape(g, turned, [rows, T, heads, D]);
+    const turned = rope({ x: flat.reshape([rows, T, heads * D]), ...context.tables(rows) }, {
+      heads,
+    });
+    return turned.reshape([rows, T, heads, D]);
   };
   const q = rotated("q", H); // [rows, T, H, D]
   const k = rotated("k", K); // [rows, T, K, D]
-  const v = reshape(g, projected("v"), [rows, T, K, D]);
+  const v = projected("v").reshape([rows, T, K, D]);
   const keys = context.keep("keys", layer, k); // [rows, K, S, D]
   const values = context.keep("values", layer, v); // [rows, K, S, D]
-  const mixed = attention(g, { q, keys, values, visible, prefix }); // [P·B, T, H·D]
-  const flat = reshape(g, mixed, [mixed.shape[0]! * T, H * D]);
+  const mixed = attention({ q, keys, values, visible, prefix }); // [P·B, T, H·D]
+  const flat = mixed.reshape([mixed.shape[0]! * T, H * D]);
   return project(context, `${name}.o_proj`, flat, config.outputBias);
 }

@@ -7,8 +7,8 @@
  * One row gives the keys and values of all layers at its place: L · 2 · K · D numbers.
  */
 import { Builder } from "../graph/builder.ts";
-import { reshape, slice, transpose } from "../graph/primitives.ts";
-import type { Program, Value } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
+import type { Value } from "../graph/value.ts";
 import { silu } from "../ops/activation.ts";
 import { linear } from "../ops/linear.ts";
 import { RandomStream } from "../base/random.ts";
@@ -73,15 +73,15 @@ function buildPrefixes(g: Builder, config: ModelConfig, R: number): Map<string, 
   const [embedding, w1, b1, w2, b2] = specs.map(({ name, shape }) =>
     g.parameter(name, { dtype: "f32", shape })
   ) as [Value, Value, Value, Value, Value];
-  const hidden = silu(g, linear(g, reshape(g, embedding, [P * M, R]), w1, b1));
-  const all = linear(g, hidden, w2, b2); // [P·M, L·2·K·D]
+  const hidden = silu({ x: linear({ x: embedding.reshape([P * M, R]), weight: w1, bias: b1 }) });
+  const all = linear({ x: hidden, weight: w2, bias: b2 }); // [P·M, L·2·K·D]
   const prefixes = new Map<string, Value>();
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     ["prefix_k", "prefix_v"].forEach((kind, i) => {
       const start = (2 * layer + i) * K * D;
-      const own = reshape(g, slice(g, all, 1, start, start + K * D), [P, M, K, D]);
+      const own = all.slice(1, start, start + K * D).reshape([P, M, K, D]);
       const name = `model.layers.${layer}.self_attn.${kind}`;
-      prefixes.set(name, transpose(g, own, [0, 2, 1, 3])); // [P, K, M, D]
+      prefixes.set(name, own.transpose([0, 2, 1, 3])); // [P, K, M, D]
     });
   }
   return prefixes;

@@ -8,9 +8,7 @@
  * Each stream has tensors of its own, so unlike usual LoRA they cannot be merged into the weights
  * unless there is only one stream. The factor 2 is the usual α = 2r.
  */
-import type { Builder } from "../graph/builder.ts";
-import { add, constant, matmul, mul, reshape } from "../graph/primitives.ts";
-import type { Value } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 import { linear } from "../ops/linear.ts";
 import type { ModelConfig } from "./config.ts";
 
@@ -18,7 +16,6 @@ const LORA_SCALE = 2;
 
 /** What a projection needs besides its input. */
 export interface ProjectContext {
-  readonly g: Builder;
   readonly config: ModelConfig;
   readonly parameter: (name: string) => Value;
 }
@@ -38,26 +35,25 @@ export function sharesFirstLayer(config: ModelConfig): boolean {
 
 /** The linear layer `name` with what each stream adds to it: x [rows·T, in] → [rows·T, out] */
 export function project(context: ProjectContext, name: string, x: Value, bias = false): Value {
-  const { g, config, parameter } = context;
-  const plain = linear(
-    g,
+  const { config, parameter } = context;
+  const plain = linear({
     x,
-    parameter(`${name}.weight`),
-    bias ? parameter(`${name}.bias`) : undefined,
-  );
+    weight: parameter(`${name}.weight`),
+    bias: bias ? parameter(`${name}.bias`) : undefined,
+  });
   if (!transforms(config)) return plain;
   const { streams: P } = config;
-  const byStream = (flat: Value) => reshape(g, flat, [P, flat.shape[0]! / P, flat.shape[1]!]);
+  const byStream = (flat: Value) => flat.reshape([P, flat.shape[0]! / P, flat.shape[1]!]);
   let y = byStream(plain); // [P, N, out]
   if (config.loraRank > 0) {
     const transposed = { transposeB: true };
-    const low = matmul(g, byStream(x), parameter(`${name}.lora_a`), transposed); // [P, N, r]
-    const update = matmul(g, low, parameter(`${name}.lora_b`), transposed);
-    y = add(g, y, mul(g, update, constant(g, LORA_SCALE)));
+    const low = byStream(x).matmul(parameter(`${name}.lora_a`), transposed); // [P, N, r]
+    const update = low.matmul(parameter(`${name}.lora_b`), transposed);
+    y = y.add(update.mul(LORA_SCALE));
   }
   if (config.bitfit) {
     const own = parameter(`${name}.stream_bias`);
-    y = add(g, y, reshape(g, own, [P, 1, own.shape[1]!]));
+    y = y.add(own.reshape([P, 1, own.shape[1]!]));
   }
-  return reshape(g, y, plain.shape);
+  return y.reshape(plain.shape);
 }

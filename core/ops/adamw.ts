@@ -9,9 +9,6 @@
  *
  * Kernel: optimizer/adamw.
  */
-import type { Builder } from "../graph/builder.ts";
-import { add, constant, div, mul, sqrt, sub } from "../graph/primitives.ts";
-import type { Value } from "../graph/types.ts";
 import { modelOp } from "./define.ts";
 
 /** Constants of the method. */
@@ -21,45 +18,24 @@ export interface AdamWConstants {
   readonly epsilon: number;
 }
 
-/** What one step reads: four tensors of one shape and four scalars. */
-export interface AdamWInputs {
-  readonly parameter: Value;
-  readonly m: Value;
-  readonly v: Value;
-  readonly gradient: Value;
-  readonly scale: Value;
-  readonly decay: Value;
-  readonly stepSize: Value;
-  readonly correction: Value;
-}
-
-export const adamwOp = modelOp<{ beta1: number; beta2: number; epsilon: number }>({
+/** Four tensors of one shape and four scalars → the new parameter, m and v. */
+export const adamw = modelOp<{ beta1: number; beta2: number; epsilon: number }>()({
   name: "adamw",
-  infer: ([parameter, m, v]) => [parameter!, m!, v!],
-  decompose(g, inputs, { beta1, beta2, epsilon }) {
-    const [parameter, m, v, gradient, scale, decay, stepSize, correction] = inputs;
+  inputs: ["parameter", "m", "v", "gradient", "scale", "decay", "stepSize", "correction"],
+  infer: ({ parameter, m, v }) => [parameter, m, v],
+  decompose(
+    { parameter, m, v, gradient, scale, decay, stepSize, correction },
+    { beta1, beta2, epsilon },
+  ) {
     // Scalars first: every pass over the tensors that can be saved is.
-    const inner = mul(g, scale!, constant(g, 1 - beta1));
-    const square = mul(g, mul(g, scale!, scale!), constant(g, 1 - beta2));
-    const newM = add(g, mul(g, m!, constant(g, beta1)), mul(g, gradient!, inner));
-    const squared = mul(g, mul(g, gradient!, gradient!), square);
-    const newV = add(g, mul(g, v!, constant(g, beta2)), squared);
+    const inner = scale.mul(1 - beta1);
+    const square = scale.mul(scale).mul(1 - beta2);
+    const newM = m.mul(beta1).add(gradient.mul(inner));
+    const newV = v.mul(beta2).add(gradient.mul(gradient).mul(square));
     // a m / (√(c v) + ε) = (a / √c) m / (√v + ε / √c)
-    const root = sqrt(g, correction!);
-    const below = add(g, sqrt(g, newV), div(g, constant(g, epsilon), root));
-    const step = mul(g, div(g, newM, below), div(g, stepSize!, root));
-    return [sub(g, mul(g, parameter!, decay!), step), newM, newV];
+    const root = correction.sqrt();
+    const below = newV.sqrt().add(root.graph.constant(epsilon).div(root));
+    const step = newM.div(below).mul(stepSize.div(root));
+    return [parameter.mul(decay).sub(step), newM, newV];
   },
 });
-
-/** The new parameter, m and v, of the shape of the old. */
-export function adamw(
-  g: Builder,
-  inputs: AdamWInputs,
-  constants: AdamWConstants,
-): { parameter: Value; m: Value; v: Value } {
-  const { parameter, m, v, gradient, scale, decay, stepSize, correction } = inputs;
-  const list = [parameter, m, v, gradient, scale, decay, stepSize, correction];
-  const [newParameter, newM, newV] = g.apply(adamwOp, list, { ...constants });
-  return { parameter: newParameter!, m: newM!, v: newV! };
-}

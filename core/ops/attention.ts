@@ -22,26 +22,10 @@
  *
  * Kernel: forward/attention.
  */
-import type { Builder } from "../graph/builder.ts";
 import { unbroadcast } from "../graph/derivatives.ts";
-import {
-  add,
-  broadcast,
-  concat,
-  constant,
-  gather,
-  iota,
-  lessEqual,
-  matmul,
-  max,
-  mul,
-  reshape,
-  select,
-  slice,
-  transpose,
-} from "../graph/primitives.ts";
-import { type Attributes, formatType, type Value } from "../graph/types.ts";
-import { modelOp } from "./define.ts";
+import type { Op } from "../graph/program.ts";
+import { type Attributes, formatType } from "../graph/types.ts";
+import { concat, type Graph, type Value } from "../graph/value.ts";
 import { softmax, softmaxGradient } from "./softmax.ts";
 
 /** Learned keys and values of every stream, [P, K, M, D] each; keys are not rotated. */
@@ -110,129 +94,125 @@ class Call {
   }
 
   /** The G query heads of one key head become G·T rows of one product: [rows, B, K, G·T, D]. */
-  byKeyHead(g: Builder, x: Value, rows: number): Value {
+  byKeyHead(x: Value, rows: number): Value {
     const { T, K, G, D, B } = this;
-    const heads = transpose(g, reshape(g, x, [rows * B, T, K, G, D]), [0, 2, 3, 1, 4]);
-    return reshape(g, heads, [rows, B, K, G * T, D]);
+    const heads = x.reshape([rows * B, T, K, G, D]).transpose([0, 2, 3, 1, 4]);
+    return heads.reshape([rows, B, K, G * T, D]);
   }
 
   /** Undoes `byKeyHead`: → [rows·B, T, H·D] */
-  byToken(g: Builder, x: Value, rows: number): Value {
+  byToken(x: Value, rows: number): Value {
     const { T, K, G, D, B } = this;
-    const split = transpose(g, reshape(g, x, [rows * B, K, G, T, D]), [0, 3, 1, 2, 4]);
-    return reshape(g, split, [rows * B, T, K * G * D]);
+    const split = x.reshape([rows * B, K, G, T, D]).transpose([0, 3, 1, 2, 4]);
+    return split.reshape([rows * B, T, K * G * D]);
   }
 
   /** Keys or values of each sequence, [R, K, S, D] → [blocks, B, K, S, D] */
-  text(g: Builder, x: Value): Value {
-    const { B, K, S, D, blocks, visible } = this;
-    if (!visible.table) return reshape(g, x, [blocks, B, K, S, D]);
-    const cells = transpose(g, reshape(g, x, [blocks, B, K, S, D]), [0, 1, 3, 2, 4]);
-    const own = gather(g, reshape(g, cells, [blocks, B * S, K, D]), tableCells(g, visible, S), 1);
-    return transpose(g, own, [0, 1, 3, 2, 4]);
+  text(x: Value): Value {
+    const { B, K, S, D, blocks, visible: { table, ...seen } } = this;
+    const split = x.reshape([blocks, B, K, S, D]);
+    if (!table) return split;
+    const cells = split.transpose([0, 1, 3, 2, 4]).reshape([blocks, B * S, K, D]);
+    return cells.gather(tableCells({ ...seen, table }, S), 1).transpose([0, 1, 3, 2, 4]);
   }
 
   /** [P, K, M, D] → [P, 1, K, M, D] */
-  perStream(g: Builder, x: Value): Value {
-    return reshape(g, x, [this.P, 1, this.K, this.M, this.D]);
+  perStream(x: Value): Value {
+    return x.reshape([this.P, 1, this.K, this.M, this.D]);
   }
 
   /** Attention weights, the prefix first: [P, B, K, G·T, M + S] */
-  weights(g: Builder): Value {
+  weights(): Value {
     const { P, B, K, G, T, S, M, blocks, prefix } = this;
-    const queries = this.byKeyHead(g, this.q, blocks);
+    const queries = this.byKeyHead(this.q, blocks);
     const scale = { transposeB: true, scale: this.D ** -0.5 };
-    const product = matmul(g, queries, this.text(g, this.keys), scale);
-    const mask = visibleMask(g, this.visible, S);
-    const masked = add(g, reshape(g, product, [blocks, B, K, G, T, S]), mask);
+    const product = queries.matmul(this.text(this.keys), scale);
+    const masked = product.reshape([blocks, B, K, G, T, S]).add(visibleMask(this.visible, S));
     const shape = [P, B, K, G * T, M + S];
-    if (!prefix) return reshape(g, softmax(g, masked), shape);
-    const prefixProduct = matmul(g, queries, this.perStream(g, prefix.keys), scale);
-    const scores = concat(g, [
-      reshape(g, prefixProduct, [P, B, K, G, T, M]),
-      blocks === P ? masked : broadcast(g, masked, [P, B, K, G, T, S]),
+    if (!prefix) return softmax({ x: masked }).reshape(shape);
+    const prefixProduct = queries.matmul(this.perStream(prefix.keys), scale);
+    const scores = concat([
+      prefixProduct.reshape([P, B, K, G, T, M]),
+      blocks === P ? masked : masked.broadcast([P, B, K, G, T, S]),
     ], -1);
-    return reshape(g, softmax(g, scores), shape);
+    return softmax({ x: scores }).reshape(shape);
   }
 }
 
-export const attentionOp = modelOp<AttentionAttributes>({
+/** Which optional inputs a node has is an attribute, so this op names its inputs by `Call`. */
+export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose">> = {
   name: "attention",
-  infer(inputs, attributes) {
-    const { q, P, B, T, K, G, D } = new Call(inputs as Value[], attributes);
+  infer(inputs: readonly Value[], attributes) {
+    const { q, P, B, T, K, G, D } = new Call(inputs, attributes);
     return [{ dtype: q.dtype, shape: [P * B, T, K * G * D] }];
   },
-  decompose(g, inputs, attributes) {
+  decompose(_: Graph, inputs: readonly Value[], attributes: AttentionAttributes) {
     const call = new Call(inputs, attributes);
     const { P, M, S, prefix } = call;
-    const weights = call.weights(g);
-    const values = call.text(g, call.values);
-    if (!prefix) return [call.byToken(g, matmul(g, weights, values), P)];
-    const context = add(
-      g,
-      matmul(g, slice(g, weights, -1, M, M + S), values),
-      matmul(g, slice(g, weights, -1, 0, M), call.perStream(g, prefix.values)),
-    );
-    return [call.byToken(g, context, P)];
+    const weights = call.weights();
+    const values = call.text(call.values);
+    if (!prefix) return [call.byToken(weights.matmul(values), P)];
+    const fromText = weights.slice(-1, M, M + S).matmul(values);
+    const fromPrefix = weights.slice(-1, 0, M).matmul(call.perStream(prefix.values));
+    return [call.byToken(fromText.add(fromPrefix), P)];
   },
-  vjp(g, { inputs, attributes }, upstream) {
+  vjp(_, { inputs, attributes }, upstream) {
     // Tables are for caches, and no gradient flows through a cache.
     if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
     const call = new Call(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
-    const weights = call.weights(g);
-    const split = reshape(g, upstream, [P * B, T, K * G, D]);
-    const context = call.byKeyHead(g, split, P);
-    const text = (x: Value) => prefix ? slice(g, x, -1, M, M + S) : x;
-    const front = (x: Value) => slice(g, x, -1, 0, M);
+    const weights = call.weights();
+    const context = call.byKeyHead(upstream.reshape([P * B, T, K * G, D]), P);
+    const text = (x: Value) => prefix ? x.slice(-1, M, M + S) : x;
+    const front = (x: Value) => x.slice(-1, 0, M);
     const [over, with_] = [{ transposeA: true }, { transposeB: true }];
 
-    const byText = matmul(g, context, call.text(g, call.values), with_);
+    const byText = context.matmul(call.text(call.values), with_);
     const byWeights = prefix
-      ? concat(g, [matmul(g, context, call.perStream(g, prefix.values), with_), byText], -1)
+      ? concat([context.matmul(call.perStream(prefix.values), with_), byText], -1)
       : byText;
-    const scores = softmaxGradient(g, weights, byWeights);
+    const scores = softmaxGradient(weights, byWeights);
 
     const scale = D ** -0.5;
     const own = (x: Value, to: Value) =>
-      reshape(g, unbroadcast(g, x, [blocks, B, K, ...x.shape.slice(3)]), to.shape);
-    const queries = call.byKeyHead(g, call.q, blocks);
-    const textScores = unbroadcast(g, text(scores), [blocks, B, K, G * T, S]);
-    const dKeys = own(matmul(g, textScores, queries, { ...over, scale }), call.keys);
-    const dValues = own(matmul(g, text(weights), context, over), call.values);
-    const fromText = matmul(g, textScores, call.text(g, call.keys), { scale });
-    const asQuery = (x: Value) => reshape(g, call.byToken(g, x, blocks), [R, T, K * G, D]);
+      unbroadcast(x, [blocks, B, K, ...x.shape.slice(3)]).reshape(to.shape);
+    const queries = call.byKeyHead(call.q, blocks);
+    const textScores = unbroadcast(text(scores), [blocks, B, K, G * T, S]);
+    const dKeys = own(textScores.matmul(queries, { ...over, scale }), call.keys);
+    const dValues = own(text(weights).matmul(context, over), call.values);
+    const fromText = textScores.matmul(call.text(call.keys), { scale });
+    const asQuery = (x: Value) => call.byToken(x, blocks).reshape([R, T, K * G, D]);
     const unused = attributes.packed ? [undefined, undefined] : [undefined];
     if (!prefix) return [asQuery(fromText), dKeys, dValues, ...unused];
 
-    const perStream = (x: Value) =>
-      reshape(g, unbroadcast(g, x, [P, 1, K, M, D]), prefix.keys.shape);
-    const fromPrefix = matmul(g, front(scores), call.perStream(g, prefix.keys), { scale });
-    const dQueries = add(g, unbroadcast(g, fromPrefix, queries.shape), fromText);
-    const dPrefixKeys = perStream(matmul(g, front(scores), queries, { ...over, scale }));
-    const dPrefixValues = perStream(matmul(g, front(weights), context, over));
+    const perStream = (x: Value) => unbroadcast(x, [P, 1, K, M, D]).reshape(prefix.keys.shape);
+    const fromPrefix = front(scores).matmul(call.perStream(prefix.keys), { scale });
+    const dQueries = unbroadcast(fromPrefix, queries.shape).add(fromText);
+    const dPrefixKeys = perStream(front(scores).matmul(queries, { ...over, scale }));
+    const dPrefixValues = perStream(front(weights).matmul(context, over));
     return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
   },
-});
+};
 
 /** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
-function visibleMask(g: Builder, { first, last }: Visible, S: number): Value {
+function visibleMask({ first, last }: Visible, S: number): Value {
   const [B, T] = last.shape as [number, number];
-  const slots = iota(g, S);
+  const slots = last.graph.iota(S);
   const shape = [B, 1, 1, T, 1];
-  const [seen, hidden] = [constant(g, 0), constant(g, HIDDEN)];
-  const before = select(g, lessEqual(g, slots, reshape(g, last, shape)), seen, hidden);
-  if (!first) return before;
-  return select(g, lessEqual(g, reshape(g, first, shape), slots), before, hidden);
+  const [seen, hidden] = [last.graph.constant(0), last.graph.constant(HIDDEN)];
+  const before = slots.lessEqual(last.reshape(shape)).select(seen, hidden);
+  return first ? first.reshape(shape).lessEqual(slots).select(before, hidden) : before;
 }
 
 /** Where among the B · S cells of a block of rows each visible slot lies, another if not: [B, S] */
-function tableCells(g: Builder, { first, last, table }: Visible, S: number): Value {
-  const B = table!.shape[0]!;
-  const seen = max(g, visibleMask(g, { first, last }, S), 3); // by any query: [B, 1, 1, S]
-  const isSeen = lessEqual(g, constant(g, 0), reshape(g, seen, [B, S]));
-  const row = select(g, isSeen, table!, constant(g, 0, "i32"));
-  return add(g, mul(g, row, constant(g, S, "i32")), iota(g, S));
+function tableCells(
+  { first, last, table }: Visible & { readonly table: Value },
+  S: number,
+): Value {
+  const seen = visibleMask({ first, last }, S).max(3); // by any query: [B, 1, 1, S]
+  const isSeen = last.graph.constant(0).lessEqual(seen.reshape([table.shape[0]!, S]));
+  const row = isSeen.select(table, last.graph.constant(0, "i32"));
+  return row.mul(S).add(last.graph.iota(S));
 }
 
 /**
@@ -240,12 +220,11 @@ function tableCells(g: Builder, { first, last, table }: Visible, S: number): Val
  * → [P·B, T, H·D]; R is P·B, or B where the streams share their text.
  */
 export function attention(
-  g: Builder,
   inputs: { q: Value; keys: Value; values: Value; visible: Visible; prefix?: Prefix },
 ): Value {
   const { q, keys, values, visible: { first, last, table }, prefix } = inputs;
   const optional = [first, table, prefix?.keys, prefix?.values].filter((value) => !!value);
-  return g.apply1(attentionOp, [q, keys, values, last, ...optional], {
+  return q.graph.apply1(attentionOp, [q, keys, values, last, ...optional], {
     packed: !!first,
     paged: !!table,
   });

@@ -1,10 +1,79 @@
-/** What every op file starts from: an op definition whose attributes are typed. */
-import type { Attributes, Op } from "../graph/types.ts";
+/**
+ * Definitions of model ops: inputs by name, the shape rule, the reference meaning in simpler ops, and
+ * the gradient where it has a rule of its own. An op is called like a function.
+ */
+import type { Op } from "../graph/program.ts";
+import type { Attributes, TensorType } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 
-/** A model op: like a primitive, but with a decomposition that gives its meaning. */
-export type ModelOp<A extends Attributes> = Op<A> & Required<Pick<Op<A>, "decompose">>;
+/** Inputs by name; those in `O` may be absent. */
+type Named<R extends string, O extends string, T> =
+  & { readonly [name in R]: T }
+  & { readonly [name in O]?: T | undefined };
 
-/** Types an op definition; its attributes are inferred from `infer` and `decompose`. */
-export function modelOp<A extends Attributes>(op: ModelOp<A>): ModelOp<A> {
-  return op;
+/** The definition of a model op with inputs `R`, optional inputs `O` and attributes `A`. */
+export interface Definition<A extends Attributes, R extends string, O extends string> {
+  readonly name: string;
+  /** In the order in which nodes hold them. */
+  readonly inputs: readonly R[];
+  /** Behind the others; an absent one leaves no gap. At most the last ones may be absent. */
+  readonly optional?: readonly O[];
+  infer(inputs: Named<R, O, TensorType>, attributes: A): TensorType | readonly TensorType[];
+  decompose(inputs: Named<R, O, Value>, attributes: A): Value | readonly Value[];
+  /** Gradients of inputs from the gradient of output 0; those left out have none. */
+  vjp?(
+    inputs: Named<R, O, Value>,
+    attributes: A,
+    upstream: Value,
+    output: Value,
+  ): { readonly [name in R | O]?: Value | undefined };
+  readonly memory?: Op["memory"];
+}
+
+/** A model op: apply it by calling it. */
+export interface ModelOp<A extends Attributes, R extends string, O extends string> {
+  /** The result, of several the first. */
+  (
+    inputs: Named<R, O, Value>,
+    ...attributes: Record<never, never> extends A ? [attributes?: A] : [attributes: A]
+  ): Value;
+  /** All results. */
+  all(inputs: Named<R, O, Value>, attributes: A): Value[];
+  /** The definition as nodes refer to it. */
+  readonly op: Op<A> & Required<Pick<Op<A>, "decompose">>;
+}
+
+/** Defines a model op; the attributes' type comes first, since nothing else says it. */
+export function modelOp<A extends Attributes = Record<never, never>>() {
+  return <const R extends string, const O extends string = never>(
+    definition: Definition<A, R, O>,
+  ): ModelOp<A, R, O> => {
+    const names: readonly (R | O)[] = [...definition.inputs, ...definition.optional ?? []];
+    const named = <T>(values: readonly T[]) =>
+      Object.fromEntries(values.map((value, i) => [names[i]!, value])) as Named<R, O, T>;
+    const { vjp } = definition;
+    const op: ModelOp<A, R, O>["op"] = {
+      name: definition.name,
+      infer: (inputs, attributes) => listed(definition.infer(named(inputs), attributes)),
+      decompose: (_, inputs, attributes) => listed(definition.decompose(named(inputs), attributes)),
+      ...(vjp && {
+        vjp(_, { inputs, outputs, attributes }, upstream) {
+          const gradients = vjp(named(inputs), attributes, upstream, outputs[0]!);
+          return names.slice(0, inputs.length).map((name) => gradients[name]);
+        },
+      }),
+      memory: definition.memory,
+    };
+    const all = (inputs: Named<R, O, Value>, attributes: A) => {
+      const values = names.map((name) => inputs[name] as Value | undefined)
+        .filter((value) => value !== undefined);
+      return values[0]!.graph.apply(op, values, attributes);
+    };
+    const apply = (inputs: Named<R, O, Value>, attributes = {} as A) => all(inputs, attributes)[0]!;
+    return Object.assign(apply, { all, op }) as ModelOp<A, R, O>;
+  };
+}
+
+function listed<T extends TensorType>(results: T | readonly T[]): readonly T[] {
+  return Array.isArray(results) ? results : [results as T];
 }

@@ -1,32 +1,32 @@
 /** All model ops by name; tests walk it to see that every device and every check covers them. */
-import type { Op } from "../graph/types.ts";
-import { adamwOp } from "./adamw.ts";
-import { siluOp, swigluOp } from "./activation.ts";
-import { mixStreamsOp, streamWeightsOp } from "./aggregate.ts";
+import type { Op } from "../graph/program.ts";
+import { silu, swiglu } from "./activation.ts";
+import { adamw } from "./adamw.ts";
+import { mixStreams, streamWeights } from "./aggregate.ts";
 import { attentionOp } from "./attention.ts";
-import { embeddingOp } from "./embedding.ts";
-import { linearOp } from "./linear.ts";
+import { embedding } from "./embedding.ts";
+import { linear } from "./linear.ts";
 import { repeatStreamsOp } from "./repeat_streams.ts";
-import { rmsNormOp } from "./rms_norm.ts";
-import { ropeOp } from "./rope.ts";
-import { softmaxOp } from "./softmax.ts";
-import { tokenLogprobsOp } from "./token_logprobs.ts";
+import { rmsNorm } from "./rms_norm.ts";
+import { rope } from "./rope.ts";
+import { softmax } from "./softmax.ts";
+import { tokenLogprobs } from "./token_logprobs.ts";
 
 /** Model ops in the order in which a training step meets them. */
 export const MODEL_OPS: ReadonlyMap<string, Op> = new Map(
   ([
-    embeddingOp,
-    rmsNormOp,
-    linearOp,
-    ropeOp,
+    embedding.op,
+    rmsNorm.op,
+    linear.op,
+    rope.op,
     attentionOp,
-    softmaxOp,
+    softmax.op,
     repeatStreamsOp,
-    siluOp,
-    swigluOp,
-    streamWeightsOp,
-    mixStreamsOp,
-    tokenLogprobsOp,
-    adamwOp,
+    silu.op,
+    swiglu.op,
+    streamWeights.op,
+    mixStreams.op,
+    tokenLogprobs.op,
+    adamw.op,
   ] as Op[]).map((op) => [op.name, op]),
 );

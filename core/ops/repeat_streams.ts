@@ -3,24 +3,25 @@
  *
  * Kernel: none; kernels index b = row mod B instead.
  */
-import type { Builder } from "../graph/builder.ts";
-import { broadcast, reshape } from "../graph/primitives.ts";
-import type { Value } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";
 
-export const repeatStreamsOp = modelOp<{ streams: number }>({
+const repeat = modelOp<{ streams: number }>()({
   name: "repeat_streams",
-  infer: ([x], { streams }) => {
-    const [B, ...rest] = x!.shape;
-    return [{ dtype: x!.dtype, shape: [streams * B!, ...rest] }];
+  inputs: ["x"],
+  infer({ x }, { streams }) {
+    const [B, ...rest] = x.shape;
+    return { dtype: x.dtype, shape: [streams * B!, ...rest] };
   },
-  decompose(g, [x], { streams }) {
-    const [B, ...rest] = x!.shape as [number, ...number[]];
-    return [reshape(g, broadcast(g, x!, [streams, B, ...rest]), [streams * B, ...rest])];
+  decompose({ x }, { streams }) {
+    const [B, ...rest] = x.shape as [number, ...number[]];
+    return x.broadcast([streams, B, ...rest]).reshape([streams * B, ...rest]);
   },
 });
 
+export const repeatStreamsOp: typeof repeat.op = repeat.op;
+
 /** x [B, …] → [P·B, …] */
-export function repeatStreams(g: Builder, x: Value, streams: number): Value {
-  return streams === 1 ? x : g.apply1(repeatStreamsOp, [x], { streams });
+export function repeatStreams(x: Value, streams: number): Value {
+  return streams === 1 ? x : repeat({ x }, { streams });
 }

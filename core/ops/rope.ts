@@ -12,20 +12,8 @@
  *
  * Kernel: forward/rope.
  */
-import type { Builder } from "../graph/builder.ts";
-import {
-  add,
-  cast,
-  concat,
-  constant,
-  cos,
-  mul,
-  reshape,
-  sin,
-  slice,
-  sub,
-} from "../graph/primitives.ts";
-import { formatType, type Value } from "../graph/types.ts";
+import { formatType } from "../graph/types.ts";
+import { concat, type Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";
 
 /** Cosines and sines for each position, [R, T, D/2] each. */
@@ -36,49 +24,47 @@ export interface RopeTables {
 
 /** positions [R, T] i32 → tables by frequencies [D/2], multiplied by `scale` */
 export function ropeTables(
-  g: Builder,
   positions: Value,
   frequencies: readonly number[],
   scale = 1,
 ): RopeTables {
-  const [R, T] = positions.shape;
-  const column = reshape(g, cast(g, positions, "f32"), [R!, T!, 1]);
-  const angles = mul(g, column, constant(g, frequencies));
-  const scaled = (table: Value) => scale === 1 ? table : mul(g, table, constant(g, scale));
-  return { cos: scaled(cos(g, angles)), sin: scaled(sin(g, angles)) };
+  const [R, T] = positions.shape as [number, number];
+  const column = positions.cast("f32").reshape([R, T, 1]);
+  const angles = column.mul(positions.graph.constant(frequencies));
+  const scaled = (table: Value) => scale === 1 ? table : table.mul(scale);
+  return { cos: scaled(angles.cos()), sin: scaled(angles.sin()) };
 }
 
-export const ropeOp = modelOp<{ heads: number }>({
+/** x [R, T, heads·D], tables [R, T, D/2] → [R, T, heads·D] */
+export const rope = modelOp<{ heads: number }>()({
   name: "rope",
-  infer([x, cosines, sines], { heads }) {
-    const [R, T, width] = x!.shape;
+  inputs: ["x", "cos", "sin"],
+  infer({ x, cos, sin }, { heads }) {
+    const [R, T, width] = x.shape;
     const expected = [R, T, width! / heads / 2].join();
-    if (cosines!.shape.join() !== expected || sines!.shape.join() !== expected) {
-      throw new TypeError(`Cannot rotate ${formatType(x!)} by ${formatType(cosines!)}`);
+    if (cos.shape.join() !== expected || sin.shape.join() !== expected) {
+      throw new TypeError(`Cannot rotate ${formatType(x)} by ${formatType(cos)}`);
     }
-    return [x!];
+    return x;
   },
-  decompose(g, [x, cosines, sines], { heads }) {
-    const [R, T, width] = x!.shape as [number, number, number];
+  decompose({ x, cos, sin }, { heads }) {
+    const [R, T, width] = x.shape as [number, number, number];
     const D = width / heads;
-    const c = reshape(g, cosines!, [R, T, 1, D / 2]);
-    const s = reshape(g, sines!, [R, T, 1, D / 2]);
-    const split = reshape(g, x!, [R, T, heads, D]);
-    const low = slice(g, split, -1, 0, D / 2);
-    const high = slice(g, split, -1, D / 2, D);
-    const rotated = concat(g, [
-      sub(g, mul(g, low, c), mul(g, high, s)),
-      add(g, mul(g, high, c), mul(g, low, s)),
+    const c = cos.reshape([R, T, 1, D / 2]);
+    const s = sin.reshape([R, T, 1, D / 2]);
+    const split = x.reshape([R, T, heads, D]);
+    const low = split.slice(-1, 0, D / 2);
+    const high = split.slice(-1, D / 2, D);
+    const rotated = concat([
+      low.mul(c).sub(high.mul(s)),
+      high.mul(c).add(low.mul(s)),
     ], -1);
-    return [reshape(g, rotated, x!.shape)];
+    return rotated.reshape(x.shape);
   },
-  vjp(g, { inputs: [, cosines, sines], attributes }, upstream) {
-    const back = { cos: cosines!, sin: mul(g, sines!, constant(g, -1)) };
-    return [rope(g, upstream, back, attributes.heads), undefined, undefined];
-  },
+  vjp: ({ cos, sin }, { heads }, dy) => ({ x: rotateBack(dy, { cos, sin }, heads) }),
 });
 
-/** x [R, T, heads·D], tables [R, T, D/2] → [R, T, heads·D] */
-export function rope(g: Builder, x: Value, tables: RopeTables, heads: number): Value {
-  return g.apply1(ropeOp, [x, tables.cos, tables.sin], { heads });
+/** Rotation by the negative angle. */
+function rotateBack(y: Value, { cos, sin }: RopeTables, heads: number): Value {
+  return rope({ x: y, cos, sin: sin.mul(-1) }, { heads });
 }

@@ -9,16 +9,17 @@
  *
  * Kernel: forward/sample.
  */
-import type { Builder } from "../graph/builder.ts";
-import { formatType, type Op, type Value } from "../graph/types.ts";
 import { SAMPLING_NUMBERS } from "../base/sampling.ts";
+import type { Op } from "../graph/program.ts";
+import { formatType, type TensorType } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
 
 export const sampleOp: Op = {
   name: "sample",
-  infer([logits, sampling]) {
-    const [N] = logits!.shape;
-    if (sampling!.shape.join() !== `${N},${SAMPLING_NUMBERS}`) {
-      throw new TypeError(`Cannot sample ${formatType(logits!)} by ${formatType(sampling!)}`);
+  infer([logits, sampling]: readonly [TensorType, TensorType]) {
+    const [N] = logits.shape;
+    if (sampling.shape.join() !== `${N},${SAMPLING_NUMBERS}`) {
+      throw new TypeError(`Cannot sample ${formatType(logits)} by ${formatType(sampling)}`);
     }
     return [{ dtype: "i32", shape: [N!] }];
   },
@@ -28,6 +29,6 @@ export const sampleOp: Op = {
  * logits [N, V], sampling [N, 6] → [N] i32, −1 where a logit is NaN; a row of `sampling` is what
  * `samplingNumbers` gives
  */
-export function sampleTokens(g: Builder, logits: Value, sampling: Value): Value {
-  return g.apply1(sampleOp, [logits, sampling], {});
+export function sampleTokens(logits: Value, sampling: Value): Value {
+  return logits.graph.apply1(sampleOp, [logits, sampling], {});
 }

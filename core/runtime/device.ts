@@ -5,7 +5,8 @@
  * programs never allocate results, they write into the tensors bound to their output names.
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
-import type { Program, TensorType } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
+import type { TensorType } from "../graph/types.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */

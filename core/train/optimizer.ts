@@ -7,8 +7,9 @@
  * pass could overwrite what a later node still reads.
  */
 import { Builder } from "../graph/builder.ts";
-import { add, assign, mul, reshape, sum } from "../graph/primitives.ts";
-import type { Program, TensorType } from "../graph/types.ts";
+import type { Value } from "../graph/value.ts";
+import type { Program } from "../graph/program.ts";
+import type { TensorType } from "../graph/types.ts";
 import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
 import type { Group, RateKind } from "./trainable.ts";
@@ -65,24 +66,22 @@ export function largestRun(device: Device, counts: readonly number[]): number[] 
  */
 export function buildUpdate(counts: readonly number[], constants: AdamWConstants): Program {
   const g = new Builder("adamw");
-  const [scale, decay, stepSize, correction] = SCALARS.map((name) => g.input(name, scalar));
+  const scalars = {
+    scale: g.input("scale", scalar),
+    decay: g.input("decay", scalar),
+    stepSize: g.input("step_size", scalar),
+    correction: g.input("correction", scalar),
+  };
   counts.forEach((count, i) => {
-    const [parameter, m, v] = ["values", "m", "v"].map((name) =>
-      g.state(`${name}.${i}`, vector(count))
-    );
-    const next = adamw(g, {
-      parameter: parameter!,
-      m: m!,
-      v: v!,
-      gradient: g.input(`gradients.${i}`, vector(count)),
-      scale: scale!,
-      decay: decay!,
-      stepSize: stepSize!,
-      correction: correction!,
-    }, constants);
-    g.update(`values.${i}`, assign(g, parameter!, next.parameter));
-    g.update(`m.${i}`, assign(g, m!, next.m));
-    g.update(`v.${i}`, assign(g, v!, next.v));
+    const state = (name: string) => g.state(`${name}.${i}`, vector(count));
+    const [parameter, m, v] = [state("values"), state("m"), state("v")];
+    const gradient = g.input(`gradients.${i}`, vector(count));
+    const next = adamw.all({ parameter, m, v, gradient, ...scalars }, { ...constants });
+    const update = (name: string, old: Value, at: number) =>
+      g.update(`${name}.${i}`, old.assign(next[at]!));
+    update("values", parameter, 0);
+    update("m", m, 1);
+    update("v", v, 2);
   });
   return g.build();
 }
@@ -92,9 +91,9 @@ export function buildSquaredNorm(counts: readonly number[]): Program {
   const g = new Builder("squared_norm");
   const squares = counts.map((count, i) => {
     const x = g.input(`gradients.${i}`, vector(count));
-    return sum(g, mul(g, x, x), 0);
+    return x.mul(x).sum(0);
   });
-  g.output("total", reshape(g, squares.reduce((total, square) => add(g, total, square)), []));
+  g.output("total", squares.reduce((total, square) => total.add(square)).reshape([]));
   return g.build();
 }
 
@@ -104,7 +103,7 @@ export function buildAccumulate(counts: readonly number[]): Program {
   counts.forEach((count, i) => {
     const sofar = g.state(`gradients.${i}`, vector(count));
     const more = g.input(`more.${i}`, vector(count));
-    g.update(`gradients.${i}`, assign(g, sofar, add(g, sofar, more)));
+    g.update(`gradients.${i}`, sofar.assign(sofar.add(more)));
   });
   return g.build();
 }

@@ -10,7 +10,7 @@ const RUNS = 4;
 export async function measurePeak(device: Device): Promise<number> {
   const g = new Builder("peak");
   const square = { dtype: "f32", shape: [SIZE, SIZE] } as const;
-  g.output("y", linear(g, g.input("x", square), g.input("w", square)));
+  g.output("y", linear({ x: g.input("x", square), weight: g.input("w", square) }));
   const executable = await device.compile(g.build(), new Map());
   const tensors = new Map(["x", "w", "y"].map((name) => [name, device.allocate(square)]));
   let best = Infinity;

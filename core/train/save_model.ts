@@ -14,7 +14,7 @@ import {
   writeSafetensors,
   writeWeights,
 } from "../checkpoint/write.ts";
-import type { Program } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
 import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { buildFold } from "../model/reparameterize.ts";
 import type { HostArray, Weights } from "../runtime/device.ts";

@@ -7,7 +7,7 @@
 import { NumericalError } from "../base/errors.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
-import type { Program } from "../graph/types.ts";
+import type { Program } from "../graph/program.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";

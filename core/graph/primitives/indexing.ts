@@ -1,118 +1,83 @@
 /** Primitives that read and write by index, and those that write state in place. */
-import type { Builder } from "../builder.ts";
-import { formatType, type Value } from "../types.ts";
-import { axisOf, primitive } from "./define.ts";
+import { formatType, type TensorType } from "../types.ts";
+import type { Named, Three, Two } from "./shapes.ts";
 
-const gatherOp = primitive<{ axis: number }>({
+/** The shape of x with one axis replaced by the axes of the indices. */
+function indexed(x: TensorType, indices: TensorType, axis: number): number[] {
+  return [...x.shape.slice(0, axis), ...indices.shape, ...x.shape.slice(axis + 1)];
+}
+
+function refuseUpdate([x, indices, update]: Three): never {
+  throw new TypeError(
+    `Cannot add ${formatType(update)} to ${formatType(x)} at ${formatType(indices)}`,
+  );
+}
+
+const gather: Named<"gather", { axis: number }> = {
   name: "gather",
-  infer([x, indices], { axis }) {
-    if (indices!.dtype !== "i32") throw new TypeError(`Cannot index by ${formatType(indices!)}`);
-    const shape = [...x!.shape.slice(0, axis), ...indices!.shape, ...x!.shape.slice(axis + 1)];
-    return [{ dtype: x!.dtype, shape }];
+  infer([x, indices]: Two, { axis }) {
+    if (indices.dtype !== "i32") throw new TypeError(`Cannot index by ${formatType(indices)}`);
+    return [{ dtype: x.dtype, shape: indexed(x, indices, axis) }];
   },
-});
+};
 
-/** Entries of one axis by index; that axis becomes the axes of `indices`. */
-export function gather(g: Builder, x: Value, indices: Value, axis: number): Value {
-  return g.apply1(gatherOp, [x, indices], { axis: axisOf(x, axis) });
-}
-
-const takeLastOp = primitive({
+const takeLast: Named<"take_last"> = {
   name: "take_last",
-  infer([x, indices]) {
-    if (x!.shape.slice(0, -1).join() !== indices!.shape.join() || indices!.dtype !== "i32") {
-      throw new TypeError(`Cannot take from ${formatType(x!)} by ${formatType(indices!)}`);
+  infer([x, indices]: Two) {
+    if (x.shape.slice(0, -1).join() !== indices.shape.join() || indices.dtype !== "i32") {
+      throw new TypeError(`Cannot take from ${formatType(x)} by ${formatType(indices)}`);
     }
-    return [{ dtype: x!.dtype, shape: indices!.shape }];
+    return [{ dtype: x.dtype, shape: indices.shape }];
   },
-});
+};
 
-/** One element of each last-axis row: `out[i] = x[i, indices[i]]`. */
-export function takeLast(g: Builder, x: Value, indices: Value): Value {
-  return g.apply1(takeLastOp, [x, indices], {});
-}
-
-const scatterAddOp = primitive<{ axis: number }>({
+const scatterAdd: Named<"scatter_add", { axis: number }> = {
   name: "scatter_add",
-  infer([x, indices, update], { axis }) {
-    const expected = [...x!.shape.slice(0, axis), ...indices!.shape, ...x!.shape.slice(axis + 1)];
-    if (update!.shape.join() !== expected.join() || indices!.dtype !== "i32") {
-      throw new TypeError(
-        `Cannot add ${formatType(update!)} to ${formatType(x!)} at ${formatType(indices!)}`,
-      );
-    }
-    return [x!];
+  infer(inputs: Three, { axis }) {
+    const [x, indices, update] = inputs;
+    const fits = update.shape.join() === indexed(x, indices, axis).join();
+    return fits && indices.dtype === "i32" ? [x] : refuseUpdate(inputs);
   },
   memory: "allowed",
-});
+};
 
-/** x with entries of `update` added along one axis by index, repeated indices too: undoes `gather`. */
-export function scatterAdd(
-  g: Builder,
-  x: Value,
-  indices: Value,
-  update: Value,
-  axis: number,
-): Value {
-  return g.apply1(scatterAddOp, [x, indices, update], { axis: axisOf(x, axis) });
-}
-
-const addLastOp = primitive({
+const addLast: Named<"add_last"> = {
   name: "add_last",
-  infer([x, indices, update]) {
-    const rows = x!.shape.slice(0, -1).join();
-    const fits = rows === indices!.shape.join() && rows === update!.shape.join();
-    if (!fits || indices!.dtype !== "i32") {
-      throw new TypeError(
-        `Cannot add ${formatType(update!)} to ${formatType(x!)} at ${formatType(indices!)}`,
-      );
-    }
-    return [x!];
+  infer(inputs: Three) {
+    const [x, indices, update] = inputs;
+    const rows = x.shape.slice(0, -1).join();
+    const fits = rows === indices.shape.join() && rows === update.shape.join();
+    return fits && indices.dtype === "i32" ? [x] : refuseUpdate(inputs);
   },
   memory: "allowed",
-});
+};
 
-/** x with one element of each last-axis row raised: `out[i, indices[i]] += update[i]`. */
-export function addLast(g: Builder, x: Value, indices: Value, update: Value): Value {
-  return g.apply1(addLastOp, [x, indices, update], {});
-}
-
-const assignOp = primitive({
+const assign: Named<"assign"> = {
   name: "assign",
-  infer([buffer, value]) {
-    if (formatType(buffer!) !== formatType(value!)) {
-      throw new TypeError(`Cannot assign ${formatType(value!)} to ${formatType(buffer!)}`);
+  infer([buffer, value]: Two) {
+    if (formatType(buffer) !== formatType(value)) {
+      throw new TypeError(`Cannot assign ${formatType(value)} to ${formatType(buffer)}`);
     }
-    return [buffer!];
+    return [buffer];
   },
   memory: "required",
-});
+};
 
-/** `value`, in the memory of `buffer`. */
-export function assign(g: Builder, buffer: Value, value: Value): Value {
-  return g.apply1(assignOp, [buffer, value], {});
-}
-
-const writeSlotsOp = primitive({
+const writeSlots: Named<"write_slots"> = {
   name: "write_slots",
-  infer([buffer, update, start]) {
-    const [R, K, S, D] = buffer!.shape;
-    const fits = update!.shape.length === 4 && update!.shape[0] === R && update!.shape[1] === K &&
-      update!.shape[2]! <= S! && update!.shape[3] === D && start!.shape.join() === `${R}`;
+  infer([buffer, update, start]: Three) {
+    const [R, K, S, D] = buffer.shape;
+    const [rows, heads, slots, size] = update.shape;
+    const fits = update.shape.length === 4 && rows === R && heads === K && slots! <= S! &&
+      size === D && start.shape.join() === `${R}`;
     if (!fits) {
       throw new TypeError(
-        `Cannot write ${formatType(update!)} into ${formatType(buffer!)} at ${formatType(start!)}`,
+        `Cannot write ${formatType(update)} into ${formatType(buffer)} at ${formatType(start)}`,
       );
     }
-    return [buffer!];
+    return [buffer];
   },
   memory: "required",
-});
+};
 
-/**
- * Overwrites slots `start[r] …` of axis 2 of row r: buffer [R, K, S, D], update [R, K, T, D],
- * start [R] i32. The result lies in the buffer's own memory.
- */
-export function writeSlots(g: Builder, buffer: Value, update: Value, start: Value): Value {
-  return g.apply1(writeSlotsOp, [buffer, update, start], {});
-}
+export const INDEXING = { gather, takeLast, scatterAdd, addLast, assign, writeSlots } as const;

@@ -8,12 +8,12 @@
  */
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
+import type { Program } from "../../graph/program.ts";
 import {
   type DType,
   elementBytes,
   elementCount,
   formatType,
-  type Program,
   tensorBytes,
   type TensorType,
 } from "../../graph/types.ts";

@@ -9,7 +9,8 @@
  * addresses, so other tensors, or an arena that has moved, start anew.
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
-import type { Node, Program, Value } from "../../graph/types.ts";
+import type { Node, Program } from "../../graph/program.ts";
+import type { Value } from "../../graph/value.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
 import type { DeviceMemory } from "./device_memory.ts";
 import type { Driver } from "./driver.ts";

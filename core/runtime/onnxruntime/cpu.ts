@@ -6,7 +6,8 @@
  * event loop goes on. One session serves all sizes of a model (see `lower.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
-import { elementCount, type Program, type TensorType } from "../../graph/types.ts";
+import type { Program } from "../../graph/program.ts";
+import { elementCount, type TensorType } from "../../graph/types.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";

@@ -8,7 +8,7 @@
  * the caller passes them in again at the next step.
  */
 import { prepare } from "../../graph/rewrite.ts";
-import type { Program } from "../../graph/types.ts";
+import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
 import type { OnnxType } from "./capi/capi.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";

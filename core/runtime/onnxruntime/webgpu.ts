@@ -6,7 +6,8 @@
  * processor (see `host_part.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
-import { formatType, type Program, type TensorType } from "../../graph/types.ts";
+import type { Program } from "../../graph/program.ts";
+import { formatType, type TensorType } from "../../graph/types.ts";
 import { EnvironmentError, UsageError } from "../../base/errors.ts";
 import {
   type Bindings,

@@ -6,14 +6,9 @@
  */
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import {
-  type DType,
-  elementBytes,
-  elementCount,
-  type Program,
-  type TensorType,
-  type Value,
-} from "../../graph/types.ts";
+import type { Program } from "../../graph/program.ts";
+import { type DType, elementBytes, elementCount, type TensorType } from "../../graph/types.ts";
+import type { Value } from "../../graph/value.ts";
 import {
   type Bindings,
   checkBindings,

@@ -5,13 +5,8 @@
  * a matrix product wrongly on some of its backends, and TensorFlow does not promise which of
  * several equal elements `argMax` finds; both are seen to here.
  */
-import {
-  type Attributes,
-  type DType,
-  elementCount,
-  type Node,
-  type Shape,
-} from "../../graph/types.ts";
+import type { Node } from "../../graph/program.ts";
+import { type Attributes, type DType, elementCount, type Shape } from "../../graph/types.ts";
 import { type Tensor, type TensorFlow, tensorType } from "./storage.ts";
 
 type Evaluate = (

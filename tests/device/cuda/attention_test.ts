@@ -9,8 +9,8 @@ import { assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
-import { mul, reshape, sum } from "../../../core/graph/primitives.ts";
-import { elementCount, type Program, type Shape } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
@@ -122,10 +122,10 @@ function forward(each: Case): Program {
   const { q, keys, values, prefixKeys, prefixValues } = x;
   const prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
   const inputs = { q: q!, keys: keys!, values: values!, visible, ...(prefix ? { prefix } : {}) };
-  const out = attention(g, inputs);
+  const out = attention(inputs);
   const count = P * B * T * K * G * D;
-  const product = mul(g, out, g.input("weights", f32(out.shape)));
-  g.output("scalar", reshape(g, sum(g, reshape(g, product, [count]), 0), []));
+  const product = out.mul(g.input("weights", f32(out.shape)));
+  g.output("scalar", product.reshape([count]).sum(0).reshape([]));
   g.output("out", out);
   return g.build();
 }

@@ -212,7 +212,7 @@ Deno.test({
       g.input(name, name === "q" ? f32(1, 20, 2, 64) : f32(1, 1, 20, 64))
     );
     const visible = { last: g.input("last", { dtype: "i32", shape: [1, 20] }) };
-    g.output("out", attention(g, { q: q!, keys: keys!, values: values!, visible }));
+    g.output("out", attention({ q: q!, keys: keys!, values: values!, visible }));
     const program = g.build();
     const machine = scripted(FAST);
     const device = new CudaDevice({ ...machine, products: () => machine.products }, {

@@ -1,7 +1,7 @@
 /** What tests of single kernels share: inputs that bf16 has, launches of a program, distances. */
 import { assert } from "@std/assert";
 import { prepare } from "../../../core/graph/rewrite.ts";
-import type { Program } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
 import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";

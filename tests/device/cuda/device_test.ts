@@ -6,7 +6,6 @@ import { generate } from "../../../core/generate/generate.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate } from "../../../core/graph/differentiate.ts";
-import { add, constant, mul } from "../../../core/graph/primitives.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CudaError } from "../../../core/runtime/cuda/errors.ts";
@@ -187,7 +186,7 @@ Deno.test({
     const device = openEmulated("f32", counter.machine);
     const g = new Builder("twice");
     const x = g.input("x", { dtype: "f32", shape: [5] });
-    g.output("y", add(g, mul(g, x, x), constant(g, 1)));
+    g.output("y", x.mul(x).add(1));
     const program = g.build();
     const executable = await device.compile(program, new Map());
     const tensors = new Map([...program.inputs, ...program.outputs].map(([name, type]) => [

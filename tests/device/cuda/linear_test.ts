@@ -7,8 +7,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
-import { reshape } from "../../../core/graph/primitives.ts";
-import { elementCount, type Program, type Shape } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import { swiglu } from "../../../core/ops/activation.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
@@ -46,15 +46,15 @@ function build({ M, K }: Sizes, form: Form): Program {
   const weight = (name: string, N: number) => g.input(name, f32([N, K]));
   const N = COLUMNS[0]!;
   if (form === "swiglu") {
-    const [gate, up] = ["gate", "up"].map((name) => linear(g, x, weight(name, N)));
-    g.output("y", swiglu(g, gate!, up!));
+    const [gate, up] = ["gate", "up"].map((name) => linear({ x, weight: weight(name, N) }));
+    g.output("y", swiglu({ gate: gate!, up: up! }));
     return g.build();
   }
   COLUMNS.forEach((N, i) => {
     // The second one has no bias.
     const bias = i === 1 ? undefined : g.input(`bias${i}`, f32([N]));
-    const y = linear(g, x, weight(`weight${i}`, N), bias);
-    g.output(`y${i}`, form === "wide" ? y : reshape(g, y, [M * N]));
+    const y = linear({ x, weight: weight(`weight${i}`, N), bias });
+    g.output(`y${i}`, form === "wide" ? y : y.reshape([M * N]));
   });
   return g.build();
 }

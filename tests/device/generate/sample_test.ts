@@ -22,7 +22,7 @@ async function drawOn(
   const g = new Builder("draw");
   const logits = g.input("logits", { dtype: "f32", shape: [N, V] });
   const numbers = g.input("sampling", { dtype: "f32", shape: [N, 6] });
-  g.output("tokens", sampleTokens(g, logits, numbers));
+  g.output("tokens", sampleTokens(logits, numbers));
   const program = g.build();
   const executable = await device.compile(program, new Map());
   const tensors = new Map([...program.inputs, ...program.outputs].map(([name, type]) => [

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
-import type { Program } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";

@@ -1,8 +1,9 @@
 /** Layer 0: all streams share their text, and part only through their prefixes. */
+import { concat } from "../../../core/graph/value.ts";
 import { assert, assertEquals } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
-import { concat } from "../../../core/graph/primitives.ts";
-import { elementCount, type Program, type Shape } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { repeatStreams } from "../../../core/ops/repeat_streams.ts";
@@ -25,16 +26,16 @@ function program(how: "shared" | "repeated" | "one stream at a time"): Program {
   const [prefixKeys, prefixValues] = [prefix("prefix_k"), prefix("prefix_v")];
   if (how === "one stream at a time") {
     const streams = prefixKeys.map((k, p) =>
-      attention(g, { q, keys, values, visible, prefix: { keys: k, values: prefixValues[p]! } })
+      attention({ q, keys, values, visible, prefix: { keys: k, values: prefixValues[p]! } })
     );
-    g.output("y", concat(g, streams, 0));
+    g.output("y", concat(streams, 0));
     return g.build();
   }
-  const rows = (x: typeof q) => how === "shared" ? x : repeatStreams(g, x, P);
-  const whole = { keys: concat(g, prefixKeys, 0), values: concat(g, prefixValues, 0) };
+  const rows = (x: typeof q) => how === "shared" ? x : repeatStreams(x, P);
+  const whole = { keys: concat(prefixKeys, 0), values: concat(prefixValues, 0) };
   g.output(
     "y",
-    attention(g, { q: rows(q), keys: rows(keys), values: rows(values), visible, prefix: whole }),
+    attention({ q: rows(q), keys: rows(keys), values: rows(values), visible, prefix: whole }),
   );
   return g.build();
 }

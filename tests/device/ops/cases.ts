@@ -3,14 +3,9 @@
  * each other, broadcasting, several rows and streams.
  */
 import { Builder } from "../../../core/graph/builder.ts";
-import * as p from "../../../core/graph/primitives.ts";
-import {
-  type DType,
-  elementCount,
-  type Program,
-  type Shape,
-  type Value,
-} from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { type DType, elementCount, type Shape } from "../../../core/graph/types.ts";
+import { concat, type Value } from "../../../core/graph/value.ts";
 import { adamw } from "../../../core/ops/adamw.ts";
 import { silu, swiglu } from "../../../core/ops/activation.ts";
 import { mixStreams, streamWeights } from "../../../core/ops/aggregate.ts";
@@ -43,7 +38,7 @@ function opCase(
   op: string,
   about: string,
   shapes: Readonly<Record<string, Shape | { readonly i32: Shape; readonly below: number }>>,
-  build: (g: Builder, inputs: Inputs) => Value,
+  build: (inputs: Inputs, g: Builder) => Value,
   constants: readonly string[] = [],
 ): OpCase {
   const g = new Builder(op);
@@ -55,34 +50,34 @@ function opCase(
       return [name, g.input(name, { dtype: "i32" as DType, shape: type.i32 })];
     }),
   );
-  g.output("result", build(g, inputs));
+  g.output("result", build(inputs, g));
   return { name: `${op}: ${about}`, op, program: g.build(), bounds, constants };
 }
 
-const unary = (op: string, apply: (g: Builder, x: Value) => Value) =>
-  opCase(op, "elementwise", { x: [3, 5] }, (g, { x }) => apply(g, x!));
+const unary = (op: string, apply: (x: Value) => Value) =>
+  opCase(op, "elementwise", { x: [3, 5] }, ({ x }) => apply(x!));
 
 /** For functions that are only defined above zero. */
-const unaryOfSquare = (op: string, apply: (g: Builder, x: Value) => Value) =>
+const unaryOfSquare = (op: string, apply: (x: Value) => Value) =>
   opCase(
     op,
     "of positive numbers",
     { x: [3, 5] },
-    (g, { x }) => apply(g, p.add(g, p.mul(g, x!, x!), p.constant(g, 0.1))),
+    ({ x }) => apply(x!.mul(x!).add(0.1)),
   );
 
 /** Angles as large as a position: whole numbers, so that f32 inputs are exact. */
-const ofPosition = (op: string, apply: (g: Builder, x: Value) => Value) =>
+const ofPosition = (op: string, apply: (x: Value) => Value) =>
   opCase(
     op,
     "of positions",
     { x: { i32: [50], below: 40_000 } },
-    (g, { x }) => apply(g, p.cast(g, x!, "f32")),
+    ({ x }) => apply(x!.cast("f32")),
   );
 
-const binary = (op: string, apply: (g: Builder, a: Value, b: Value) => Value) => [
-  opCase(op, "equal shapes", { a: [3, 5], b: [3, 5] }, (g, { a, b }) => apply(g, a!, b!)),
-  opCase(op, "broadcast", { a: [4, 1, 5], b: [3, 1] }, (g, { a, b }) => apply(g, a!, b!)),
+const binary = (op: string, apply: (a: Value, b: Value) => Value) => [
+  opCase(op, "equal shapes", { a: [3, 5], b: [3, 5] }, ({ a, b }) => apply(a!, b!)),
+  opCase(op, "broadcast", { a: [4, 1, 5], b: [3, 1] }, ({ a, b }) => apply(a!, b!)),
 ];
 
 const attentionCase = (
@@ -102,8 +97,8 @@ const attentionCase = (
     ...(paged ? { table: { i32: [B, S], below: B } } : {}),
     ...(prefix ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
   };
-  return opCase("attention", about, shapes, (g, x) =>
-    attention(g, {
+  return opCase("attention", about, shapes, (x) =>
+    attention({
       q: x.q!,
       keys: x.keys!,
       values: x.values!,
@@ -114,146 +109,160 @@ const attentionCase = (
 
 /** All cases. */
 export const OP_CASES: readonly OpCase[] = [
-  ...binary("add", p.add),
-  ...binary("sub", p.sub),
-  ...binary("mul", p.mul),
-  ...binary("div", (g, a, b) => p.div(g, a, p.add(g, p.mul(g, b, b), p.constant(g, 0.5)))),
+  ...binary("add", (a, b) => a.add(b)),
+  ...binary("sub", (a, b) => a.sub(b)),
+  ...binary("mul", (a, b) => a.mul(b)),
+  ...binary("div", (a, b) => a.div(b.mul(b).add(0.5))),
   opCase(
     "less_equal",
     "integers, then select",
     { a: { i32: [4, 1], below: 5 }, b: { i32: [6], below: 5 }, x: [4, 6], y: [] },
-    (g, { a, b, x, y }) => p.select(g, p.lessEqual(g, a!, b!), x!, y!),
+    ({ a, b, x, y }) => a!.lessEqual(b!).select(x!, y!),
   ),
   opCase(
     "select",
     "broadcast branches",
     { a: [2, 3], b: [3], x: [2, 1], y: [3] },
-    (g, { a, b, x, y }) => p.select(g, p.lessEqual(g, a!, b!), x!, y!),
+    ({ a, b, x, y }) => a!.lessEqual(b!).select(x!, y!),
     ["a", "b"],
   ),
-  unary("exp", p.exp),
-  unaryOfSquare("log", p.log),
-  unaryOfSquare("sqrt", p.sqrt),
-  ofPosition("sin", p.sin),
-  ofPosition("cos", p.cos),
-  unary("sigmoid", p.sigmoid),
-  opCase("sin", "of numbers", { x: [5] }, (g, { x }) => p.sin(g, x!)),
-  opCase("cos", "of numbers", { x: [5] }, (g, { x }) => p.cos(g, x!)),
-  opCase("cast", "i32 to f32", { x: { i32: [4], below: 100 } }, (g, { x }) => p.cast(g, x!, "f32")),
-  opCase("constant", "list", { x: [3] }, (g, { x }) => p.mul(g, x!, p.constant(g, [1, -2, 0.5]))),
+  unary("exp", (x) => x.exp()),
+  unaryOfSquare("log", (x) => x.log()),
+  unaryOfSquare("sqrt", (x) => x.sqrt()),
+  ofPosition("sin", (x) => x.sin()),
+  ofPosition("cos", (x) => x.cos()),
+  unary("sigmoid", (x) => x.sigmoid()),
+  opCase("sin", "of numbers", { x: [5] }, ({ x }) => x!.sin()),
+  opCase("cos", "of numbers", { x: [5] }, ({ x }) => x!.cos()),
+  opCase("cast", "i32 to f32", { x: { i32: [4], below: 100 } }, ({ x }) => x!.cast("f32")),
+  opCase("constant", "list", { x: [3] }, ({ x }, g) => x!.mul(g.constant([1, -2, 0.5]))),
   opCase(
     "iota",
     "as numbers",
     { x: [4] },
-    (g, { x }) => p.add(g, x!, p.cast(g, p.iota(g, 4), "f32")),
+    ({ x }, g) => x!.add(g.iota(4).cast("f32")),
   ),
   ...[0, 1, 2].flatMap((axis) => [
-    opCase("sum", `axis ${axis}`, { x: [2, 3, 4] }, (g, { x }) => p.sum(g, x!, axis)),
-    opCase("max", `axis ${axis}`, { x: [2, 3, 4] }, (g, { x }) => p.max(g, x!, axis)),
-    opCase("argmax", `axis ${axis}`, { x: [2, 3, 4] }, (g, { x }) => p.argmax(g, x!, axis)),
+    opCase("sum", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x!.sum(axis)),
+    opCase("max", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x!.max(axis)),
+    opCase("argmax", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x!.argmax(axis)),
   ]),
-  opCase("matmul", "plain", { a: [3, 4], b: [4, 5] }, (g, { a, b }) => p.matmul(g, a!, b!)),
-  opCase("matmul", "right side transposed, batch broadcast", { a: [2, 1, 3, 4], b: [5, 6, 4] }, (
-    g,
-    { a, b },
-  ) => p.matmul(g, a!, b!, { transposeB: true })),
+  opCase("matmul", "plain", { a: [3, 4], b: [4, 5] }, ({ a, b }) => a!.matmul(b!)),
+  opCase(
+    "matmul",
+    "right side transposed, batch broadcast",
+    { a: [2, 1, 3, 4], b: [5, 6, 4] },
+    ({ a, b }) => a!.matmul(b!, { transposeB: true }),
+  ),
   opCase(
     "matmul",
     "left side transposed",
     { a: [2, 4, 3], b: [2, 4, 5] },
-    (g, { a, b }) => p.matmul(g, a!, b!, { transposeA: true }),
+    ({ a, b }) => a!.matmul(b!, { transposeA: true }),
   ),
   opCase(
     "matmul",
     "both transposed",
     { a: [4, 3], b: [5, 4] },
-    (g, { a, b }) => p.matmul(g, a!, b!, { transposeA: true, transposeB: true }),
+    ({ a, b }) => a!.matmul(b!, { transposeA: true, transposeB: true }),
   ),
-  opCase("reshape", "of an input", { x: [2, 6] }, (g, { x }) => p.reshape(g, x!, [3, 4])),
-  opCase("transpose", "three axes", { x: [2, 3, 4] }, (g, { x }) => p.transpose(g, x!, [2, 0, 1])),
+  opCase("reshape", "of an input", { x: [2, 6] }, ({ x }) => x!.reshape([3, 4])),
+  opCase("transpose", "three axes", { x: [2, 3, 4] }, ({ x }) => x!.transpose([2, 0, 1])),
   opCase(
     "broadcast",
     "new and unit axes",
     { x: [3, 1] },
-    (g, { x }) => p.broadcast(g, x!, [2, 3, 4]),
+    ({ x }) => x!.broadcast([2, 3, 4]),
   ),
-  opCase("slice", "head", { x: [2, 5] }, (g, { x }) => p.slice(g, x!, 1, 0, 3)),
-  opCase("slice", "middle", { x: [5, 2] }, (g, { x }) => p.slice(g, x!, 0, 1, 4)),
-  opCase("slice", "tail", { x: [2, 5] }, (g, { x }) => p.slice(g, x!, -1, 2, 5)),
+  opCase("slice", "head", { x: [2, 5] }, ({ x }) => x!.slice(1, 0, 3)),
+  opCase("slice", "middle", { x: [5, 2] }, ({ x }) => x!.slice(0, 1, 4)),
+  opCase("slice", "tail", { x: [2, 5] }, ({ x }) => x!.slice(-1, 2, 5)),
   opCase(
     "concat",
     "inner axis",
     { a: [2, 1, 3], b: [2, 2, 3] },
-    (g, { a, b }) => p.concat(g, [a!, b!, a!], 1),
+    ({ a, b }) => concat([a!, b!, a!], 1),
   ),
   opCase(
     "gather",
     "inner axis",
     { x: [2, 5, 3], at: { i32: [4], below: 5 } },
-    (g, { x, at }) => p.gather(g, x!, at!, 1),
+    ({ x, at }) => x!.gather(at!, 1),
   ),
   opCase(
     "take_last",
     "rows",
     { x: [4, 6], at: { i32: [4], below: 6 } },
-    (g, { x, at }) => p.takeLast(g, x!, at!),
+    ({ x, at }) => x!.takeLast(at!),
   ),
   opCase(
     "scatter_add",
     "repeated indices, first axis",
     { x: [4, 3], at: { i32: [2, 5], below: 4 }, y: [2, 5, 3] },
-    (g, { x, at, y }) => p.scatterAdd(g, x!, at!, y!, 0),
+    ({ x, at, y }) => x!.scatterAdd(at!, y!, 0),
   ),
   opCase(
     "scatter_add",
     "repeated indices, inner axis",
     { x: [2, 4, 3], at: { i32: [6], below: 4 }, y: [2, 6, 3] },
-    (g, { x, at, y }) => p.scatterAdd(g, x!, at!, y!, 1),
+    ({ x, at, y }) => x!.scatterAdd(at!, y!, 1),
   ),
   opCase(
     "add_last",
     "rows",
     { x: [4, 6], at: { i32: [4], below: 6 }, y: [4] },
-    (g, { x, at, y }) => p.addLast(g, x!, at!, y!),
+    ({ x, at, y }) => x!.addLast(at!, y!),
   ),
   opCase(
     "recompute",
     "under a view",
     { x: [2, 6] },
-    (g, { x }) => p.add(g, p.reshape(g, p.recompute(g, x!, 1), [12]), p.reshape(g, x!, [12])),
+    ({ x }) => x!.recompute(1).reshape([12]).add(x!.reshape([12])),
   ),
-  opCase("embedding", "two axes of ids", { table: [7, 3], ids: { i32: [2, 4], below: 7 } }, (
-    g,
-    { table, ids },
-  ) => embedding(g, table!, ids!)),
-  opCase("linear", "no bias", { x: [3, 5], w: [4, 5] }, (g, { x, w }) => linear(g, x!, w!)),
+  opCase(
+    "embedding",
+    "two axes of ids",
+    { table: [7, 3], ids: { i32: [2, 4], below: 7 } },
+    ({ table, ids }) => embedding({ table: table!, ids: ids! }),
+  ),
+  opCase(
+    "linear",
+    "no bias",
+    { x: [3, 5], w: [4, 5] },
+    ({ x, w }) => linear({ x: x!, weight: w! }),
+  ),
   opCase(
     "linear",
     "bias",
     { x: [3, 5], w: [4, 5], b: [4] },
-    (g, { x, w, b }) => linear(g, x!, w!, b!),
+    ({ x, w, b }) => linear({ x: x!, weight: w!, bias: b! }),
   ),
-  opCase("rms_norm", "rows", { x: [3, 8], w: [8] }, (g, { x, w }) => rmsNorm(g, x!, w!, 1e-6)),
+  opCase(
+    "rms_norm",
+    "rows",
+    { x: [3, 8], w: [8] },
+    ({ x, w }) => rmsNorm({ x: x!, weight: w! }, { epsilon: 1e-6 }),
+  ),
   opCase(
     "rms_norm",
     "heads",
     { x: [2, 3, 2, 8], w: [8] },
-    (g, { x, w }) => rmsNorm(g, x!, w!, 1e-3),
+    ({ x, w }) => rmsNorm({ x: x!, weight: w! }, { epsilon: 1e-3 }),
   ),
   opCase(
     "rope",
     "halves",
     { x: [2, 3, 16], c: [2, 3, 4], s: [2, 3, 4] },
-    (g, { x, c, s }) => rope(g, x!, { cos: c!, sin: s! }, 2),
+    ({ x, c, s }) => rope({ x: x!, ...{ cos: c!, sin: s! } }, { heads: 2 }),
     ["c", "s"],
   ),
-  opCase("softmax", "last axis", { x: [2, 3, 5] }, (g, { x }) => softmax(g, x!)),
-  unary("silu", silu),
+  opCase("softmax", "last axis", { x: [2, 3, 5] }, ({ x }) => softmax({ x: x! })),
+  unary("silu", (x) => silu({ x })),
   opCase(
     "swiglu",
     "rows",
     { gate: [3, 6], up: [3, 6] },
-    (g, { gate, up }) => swiglu(g, gate!, up!),
+    ({ gate, up }) => swiglu({ gate: gate!, up: up! }),
   ),
   attentionCase("plain", 2, 1, { prefix: false }),
   attentionCase("per-stream rows behind a prefix", 2, 3, {}),
@@ -262,24 +271,34 @@ export const OP_CASES: readonly OpCase[] = [
   attentionCase("through a table", 3, 1, { prefix: false, paged: true }),
   attentionCase("per-stream rows through a table", 3, 2, { packed: true, paged: true }),
   attentionCase("shared rows through a table", 2, 3, { shared: true, paged: true }),
-  opCase("repeat_streams", "rows", { x: [2, 3] }, (g, { x }) => repeatStreams(g, x!, 3)),
-  opCase("stream_weights", "smoothed", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0.1)),
-  opCase("stream_weights", "as they are", { x: [4, 3] }, (g, { x }) => streamWeights(g, x!, 0)),
+  opCase("repeat_streams", "rows", { x: [2, 3] }, ({ x }) => repeatStreams(x!, 3)),
+  opCase(
+    "stream_weights",
+    "smoothed",
+    { x: [4, 3] },
+    ({ x }) => streamWeights({ scores: x! }, { smoothing: 0.1 }),
+  ),
+  opCase(
+    "stream_weights",
+    "as they are",
+    { x: [4, 3] },
+    ({ x }) => streamWeights({ scores: x! }, { smoothing: 0 }),
+  ),
   opCase(
     "mix_streams",
     "several tokens",
     { x: [3, 4, 5], w: [4, 3] },
-    (g, { x, w }) => mixStreams(g, x!, w!),
+    ({ x, w }) => mixStreams({ x: x!, weights: w! }),
   ),
   ...(["parameter", "m", "v"] as const).map((which) =>
     opCase(
       "adamw",
       `new ${which}`,
       { x: [5], m: [5], v: [5], y: [5], scale: [], decay: [], stepSize: [], correction: [] },
-      (g, x) => {
+      (x) => {
         // Squares of gradients are not negative, nor is their correction below one.
-        const positive = (value: Value) => p.add(g, p.mul(g, value, value), p.constant(g, 1));
-        const next = adamw(g, {
+        const positive = (value: Value) => value.mul(value).add(1);
+        const [parameter, m, v] = adamw.all({
           parameter: x.x!,
           m: x.m!,
           v: positive(x.v!),
@@ -289,7 +308,7 @@ export const OP_CASES: readonly OpCase[] = [
           stepSize: x.stepSize!,
           correction: positive(x.correction!),
         }, { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 });
-        return next[which];
+        return { parameter, m, v }[which]!;
       },
       {
         parameter: [],
@@ -298,10 +317,12 @@ export const OP_CASES: readonly OpCase[] = [
       }[which],
     )
   ),
-  opCase("token_logprobs", "large logits", { x: [3, 9], at: { i32: [3], below: 9 } }, (
-    g,
-    { x, at },
-  ) => tokenLogprobs(g, p.mul(g, x!, p.constant(g, 50)), at!)),
+  opCase(
+    "token_logprobs",
+    "large logits",
+    { x: [3, 9], at: { i32: [3], below: 9 } },
+    ({ x, at }) => tokenLogprobs({ logits: x!.mul(50), targets: at! }),
+  ),
 ];
 
 /** Random values for every input of a case. */

@@ -5,7 +5,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate } from "../../../core/graph/differentiate.ts";
-import { add, assign, constant, mul, writeSlots } from "../../../core/graph/primitives.ts";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
 import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
@@ -47,8 +46,8 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
     const g = new Builder("assign");
     const state = g.state("mean", { dtype: "f32", shape: [3] });
     const x = g.input("x", { dtype: "f32", shape: [3] });
-    const half = constant(g, 0.5);
-    g.update("mean", assign(g, state, add(g, mul(g, state, half), mul(g, x, half))));
+    const half = g.constant(0.5);
+    g.update("mean", state.assign(state.mul(half).add(x.mul(half))));
     const data = new Map([["mean", [2, 4, -6]], ["x", [4, 0, 2]]]);
     assertEquals(Array.from((await runOn(device, g.build(), data)).get("mean")!), [3, 2, -2]);
   });
@@ -56,8 +55,8 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
   Deno.test(`${deviceName} refuses to overwrite a state that is read elsewhere`, async () => {
     const g = new Builder("late reader");
     const state = g.state("count", { dtype: "f32", shape: [3] });
-    g.update("count", assign(g, state, add(g, state, constant(g, 1))));
-    g.output("old", mul(g, state, constant(g, 2)));
+    g.update("count", state.assign(state.add(1)));
+    g.output("old", state.mul(2));
     await assertRejects(
       async () => await runOn(device, g.build(), new Map()),
       TypeError,
@@ -71,7 +70,7 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
     const state = g.state("cache", { dtype: "f32", shape: [R, K, S, D] });
     const update = g.input("update", { dtype: "f32", shape: [R, K, T, D] });
     const start = g.input("start", { dtype: "i32", shape: [R] });
-    g.update("cache", writeSlots(g, state, update, start));
+    g.update("cache", state.writeSlots(update, start));
     const program = g.build();
     const old = Array.from({ length: R * K * S * D }, (_, i) => -i);
     const fresh = Array.from({ length: R * K * T * D }, (_, i) => i + 1);

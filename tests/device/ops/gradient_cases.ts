@@ -1,8 +1,8 @@
 /** The cases of `op_cases.ts` that have a derivative, with a scalar to differentiate. */
 import { WITHOUT_DERIVATIVE } from "../../../core/graph/derivatives.ts";
-import { mul, reshape, sum } from "../../../core/graph/primitives.ts";
 import { rebuild } from "../../../core/graph/rewrite.ts";
-import { elementCount, type Program } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount } from "../../../core/graph/types.ts";
 import { OP_CASES, type OpCase } from "./cases.ts";
 
 /** The case with a scalar output: a weighted sum of the result, so that no gradient is constant. */
@@ -15,8 +15,8 @@ export function scalarOf({ program }: OpCase): Program {
     (g, get) => {
       const weights = g.input("weights", { dtype: "f32", shape: result.shape });
       const count = elementCount(result.shape);
-      const product = reshape(g, mul(g, get(result), weights), [count]);
-      g.output("scalar", reshape(g, sum(g, product, 0), []));
+      const product = get(result).mul(weights).reshape([count]);
+      g.output("scalar", product.sum(0).reshape([]));
     },
   );
 }

@@ -1,10 +1,10 @@
 /** Gradients of every op against central differences, and of every device against the reference. */
+import { PRIMITIVES } from "../../../core/graph/primitives.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../../core/graph/derivatives.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import { Builder } from "../../../core/graph/builder.ts";
-import { mul, PRIMITIVES } from "../../../core/graph/primitives.ts";
-import type { Value } from "../../../core/graph/types.ts";
+import type { Value } from "../../../core/graph/value.ts";
 import { MODEL_OPS } from "../../../core/ops/mod.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "../devices.ts";
@@ -71,7 +71,7 @@ Deno.test("a value used twice gets both gradients, and an unused input is refuse
   const g = new Builder("square");
   const x: Value = g.input("x", { dtype: "f32", shape: [] });
   g.input("y", { dtype: "f32", shape: [] });
-  g.output("scalar", mul(g, mul(g, x, x), x));
+  g.output("scalar", x.mul(x).mul(x));
   const program = g.build();
   const gradients = differentiate(program, { of: "scalar", by: ["x"] });
   const result = await runOn(reference, gradients, new Map([["x", [3]]]));

@@ -1,6 +1,6 @@
 /** Every op on every device against the reference in f64. */
-import { assertEquals } from "@std/assert";
 import { PRIMITIVES } from "../../../core/graph/primitives.ts";
+import { assertEquals } from "@std/assert";
 import { MODEL_OPS } from "../../../core/ops/mod.ts";
 import { testOps } from "./conformance.ts";
 import { devices } from "../devices.ts";

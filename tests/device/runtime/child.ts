@@ -11,10 +11,9 @@ export function moduleAt(path: string): string {
 export const CHILD_RUN = `
   import { openDevice } from ${moduleAt("core/runtime/mod.ts")};
   import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { matmul } from ${moduleAt("core/graph/primitives.ts")};
   const g = new Builder("child");
   const x = g.input("x", { dtype: "f32", shape: [8, 8] });
-  g.output("y", matmul(g, x, x));
+  g.output("y", x.matmul(x));
   const device = await openDevice("cpu");
   const executable = await device.compile(g.build(), new Map());
   const type = { dtype: "f32", shape: [8, 8] };

@@ -22,7 +22,7 @@ const ROUNDS = `
   const big = { dtype: "bf16", shape: [4096, 4096], data: new Uint16Array(1 << 24) };
   const g = new Builder("big");
   const x = g.input("x", { dtype: "f32", shape: [1, 4096] });
-  g.output("y", linear(g, x, g.parameter("big", { dtype: "f32", shape: big.shape })));
+  g.output("y", linear({ x, weight: g.parameter("big", { dtype: "f32", shape: big.shape }) }));
   const program = g.build();
   const proc = (name) => Deno.readTextFileSync("/proc/self/" + name);
   const mapped = () => proc("maps").split("\\n").filter((line) => line.endsWith(path)).length;

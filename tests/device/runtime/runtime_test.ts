@@ -1,8 +1,9 @@
 /** The cpu device as a guest: what it leaves behind, whom it blocks, how often it loads a model. */
 import { assert, assertEquals } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
-import { matmul, writeSlots } from "../../../core/graph/primitives.ts";
-import { elementCount, type Program, type Shape, type Value } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount, type Shape } from "../../../core/graph/types.ts";
+import type { Value } from "../../../core/graph/value.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device, HostArray, Weights } from "../../../core/runtime/device.ts";
@@ -75,7 +76,7 @@ Deno.test("timers go on while a long run is under way, and two runs go on at onc
   const g = new Builder("long");
   const x = g.input("x", { dtype: "f32", shape });
   let y: Value = x;
-  for (let i = 0; i < 6; i++) y = matmul(g, y, x);
+  for (let i = 0; i < 6; i++) y = y.matmul(x);
   g.output("y", y);
   const program = g.build();
   const data = { x: normal(shape, 0).map((value) => value / 30) };
@@ -157,13 +158,13 @@ Deno.test("a cache updated where it lies equals one copied into a new tensor", a
       .map(([name, shape]) => g.input(name, { dtype: "f32", shape }));
     const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
     const start = g.input("start", { dtype: "i32", shape: [R] });
-    const next = writeSlots(g, cache, fresh!, start);
+    const next = cache.writeSlots(fresh!, start);
     if (inPlace) g.update("cache", next);
     else g.output("next", next);
     const behind = { keys: prefix!, values: prefix! };
     g.output(
       "y",
-      attention(g, {
+      attention({
         q: q!,
         keys: next,
         values: next,

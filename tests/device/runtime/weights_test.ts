@@ -34,8 +34,8 @@ async function runTiny(device: CpuDevice, weights: Weights): Promise<Float32Arra
   const g = new Builder("tiny");
   const ids = g.input("ids", { dtype: "i32", shape: [3] });
   const parameter = (name: string, shape: number[]) => g.parameter(name, { dtype: "f32", shape });
-  const x = embedding(g, parameter("table", [V, C]), ids);
-  g.output("y", linear(g, x, parameter("matrix", [N, C]), parameter("bias", [N])));
+  const x = embedding({ table: parameter("table", [V, C]), ids });
+  g.output("y", linear({ x, weight: parameter("matrix", [N, C]), bias: parameter("bias", [N]) }));
   const program = g.build();
   const executable = await device.compile(program, weights);
   const input = device.allocate({ dtype: "i32", shape: [3] });
@@ -169,8 +169,8 @@ for (const [kind, bits] of [["q8", 8], ["q4", 4]] as const) {
       const g = new Builder("linear");
       const x = g.input("x", { dtype: "f32", shape: [M, K] });
       const weight = g.parameter("proj.weight", matrix);
-      g.output("plain", linear(g, x, weight));
-      g.output("shifted", linear(g, x, weight, g.parameter("bias", bias)));
+      g.output("plain", linear({ x, weight }));
+      g.output("shifted", linear({ x, weight, bias: g.parameter("bias", bias) }));
       const program = g.build();
       const weights = new Map([["proj.weight", matrix], ["bias", bias]]);
       const results = await Promise.all([

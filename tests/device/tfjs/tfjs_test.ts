@@ -12,17 +12,9 @@ import { generate } from "../../../core/generate/generate.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
-import {
-  add,
-  argmax,
-  assign,
-  constant,
-  gather,
-  lessEqual,
-  mul,
-} from "../../../core/graph/primitives.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
-import type { Program, Value } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import type { Value } from "../../../core/graph/value.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device } from "../../../core/runtime/device.ts";
 import { openDevice } from "../../../core/runtime/mod.ts";
@@ -135,8 +127,8 @@ function counter(): Program {
   const x = g.input("x", { dtype: "f32", shape: [2] });
   const ids = g.input("ids", { dtype: "i32", shape: [2] });
   const state = g.state("state", { dtype: "f32", shape: [2] });
-  g.output("row", gather(g, x, ids, 0));
-  g.update("state", assign(g, state, add(g, state, mul(g, x, constant(g, 2)))));
+  g.output("row", x.gather(ids, 0));
+  g.update("state", state.assign(state.add(x.mul(2))));
   return g.build();
 }
 
@@ -199,7 +191,7 @@ Deno.test("programs share their weights", async () => {
   for (const factor of [3, 4]) {
     const g = new Builder("weighted");
     const w = g.parameter("w", { dtype: "f32", shape: [2] });
-    g.output("y", mul(g, w, constant(g, factor)));
+    g.output("y", w.mul(g.constant(factor)));
     const program = g.build();
     const executable = await device.compile(program, weights);
     assertEquals(tf.memory().numTensors - before, factor - 2, "one weight and earlier results");
@@ -232,8 +224,8 @@ Deno.test("a result and what it was made from do not share memory", async () => 
 Deno.test("of equal elements argmax finds the first, and truth is 0 or 1", async () => {
   const g = new Builder("ties");
   const x = g.input("x", { dtype: "f32", shape: [3, 4] });
-  g.output("first", argmax(g, x, 1));
-  g.output("below", lessEqual(g, x, constant(g, 2)));
+  g.output("first", x.argmax(1));
+  g.output("below", x.lessEqual(2));
   const device = openTfjsInJavaScript();
   const data = new Map([["x", [1, 3, 3, 2, 5, 5, 5, 5, -1, -2, -3, -1]]]);
   const results = await runOn(device, g.build(), data);

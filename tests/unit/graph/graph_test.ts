@@ -2,7 +2,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
 import { planMemory } from "../../../core/graph/memory_plan.ts";
-import * as p from "../../../core/graph/primitives.ts";
 import {
   dropUnread,
   expand,
@@ -10,7 +9,9 @@ import {
   scatterIntoSum,
   shareEqual,
 } from "../../../core/graph/rewrite.ts";
-import { elementCount, type Program, type Value } from "../../../core/graph/types.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount } from "../../../core/graph/types.ts";
+import { concat, type Value } from "../../../core/graph/value.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
@@ -24,16 +25,16 @@ Deno.test("shape mistakes are reported where they are made, with both shapes", (
   const a = g.input("a", f32(2, 3));
   const b = g.input("b", f32(4, 5));
   const ids = g.input("ids", i32(2));
-  assertThrows(() => p.add(g, a, b), TypeError, "[2, 3] with [4, 5]");
-  assertThrows(() => p.add(g, a, ids), TypeError, "f32[2, 3] and i32[2]");
-  assertThrows(() => p.matmul(g, a, b), TypeError, "f32[2, 3] with f32[4, 5]");
-  assertThrows(() => p.reshape(g, a, [7]), TypeError, "f32[2, 3] to [7]");
-  assertThrows(() => p.slice(g, a, 1, 2, 4), TypeError, "2..4 of axis 1");
-  assertThrows(() => p.transpose(g, a, [0, 0]), TypeError, "[0, 0]");
-  assertThrows(() => p.concat(g, [a, b], 0), TypeError, "f32[4, 5]");
-  assertThrows(() => p.gather(g, a, b, 0), TypeError, "index by f32[4, 5]");
-  assertThrows(() => p.sum(g, a, 2), TypeError, "axis 2");
-  assertThrows(() => p.broadcast(g, a, [3, 3]), TypeError, "[3, 3]");
+  assertThrows(() => a.add(b), TypeError, "[2, 3] with [4, 5]");
+  assertThrows(() => a.add(ids), TypeError, "f32[2, 3] and i32[2]");
+  assertThrows(() => a.matmul(b), TypeError, "f32[2, 3] with f32[4, 5]");
+  assertThrows(() => a.reshape([7]), TypeError, "f32[2, 3] to [7]");
+  assertThrows(() => a.slice(1, 2, 4), TypeError, "2..4 of axis 1");
+  assertThrows(() => a.transpose([0, 0]), TypeError, "[0, 0]");
+  assertThrows(() => concat([a, b], 0), TypeError, "f32[4, 5]");
+  assertThrows(() => a.gather(b, 0), TypeError, "index by f32[4, 5]");
+  assertThrows(() => a.sum(2), TypeError, "axis 2");
+  assertThrows(() => a.broadcast([3, 3]), TypeError, "[3, 3]");
 });
 
 Deno.test("names are declared once, updates fit their state", () => {
@@ -49,8 +50,8 @@ Deno.test("names are declared once, updates fit their state", () => {
 Deno.test("expansion leaves only what the device runs, equal nodes are shared, unread ones dropped", () => {
   const g = new Builder("rewrite");
   const x = g.input("x", f32(2, 3));
-  const twice = p.add(g, softmax(g, x), softmax(g, x));
-  p.exp(g, x); // unread
+  const twice = softmax({ x }).add(softmax({ x }));
+  x.exp(); // unread
   g.output("y", twice);
   const program = g.build();
   const primitive = expand(program, (op) => !op.decompose);
@@ -70,9 +71,9 @@ Deno.test("what is scattered into zeros and added is scattered into the other te
   const build = (base: number, shape: number[]) => {
     const g = new Builder("scatter");
     const a = g.input("a", f32(...shape));
-    const zeros = p.broadcast(g, p.constant(g, base), [4, 3]);
-    const scattered = p.scatterAdd(g, zeros, g.input("i", i32(2)), g.input("u", f32(2, 3)), 0);
-    g.output("y", p.add(g, scattered, a));
+    const zeros = g.constant(base).broadcast([4, 3]);
+    const scattered = zeros.scatterAdd(g.input("i", i32(2)), g.input("u", f32(2, 3)), 0);
+    g.output("y", scattered.add(a));
     return dropUnread(scatterIntoSum(g.build())).nodes.map((node) => node.op.name);
   };
   assertEquals(build(0, [4, 3]), ["scatter_add"]);
@@ -87,10 +88,10 @@ Deno.test("a state may not be overwritten before its last reader", () => {
     const cache = g.state("cache", f32(1, 1, 4, 2));
     const update = g.input("update", f32(1, 1, 1, 2));
     const start = g.input("start", i32(1));
-    const view = p.reshape(g, cache, [8]);
-    const before = readerFirst ? p.exp(g, view) : undefined;
-    const written = p.writeSlots(g, cache, update, start);
-    g.output("before", before ?? p.exp(g, view));
+    const view = cache.reshape([8]);
+    const before = readerFirst ? view.exp() : undefined;
+    const written = cache.writeSlots(update, start);
+    g.output("before", before ?? view.exp());
     g.update("cache", written);
     return g.build();
   };
@@ -101,7 +102,7 @@ Deno.test("a state may not be overwritten before its last reader", () => {
 Deno.test("an update that lies elsewhere is refused", () => {
   const g = new Builder("elsewhere");
   g.state("s", f32(2));
-  g.update("s", p.exp(g, g.input("x", f32(2))));
+  g.update("s", g.input("x", f32(2)).exp());
   assertThrows(() => planMemory(g.build()), TypeError, "its new value lies elsewhere");
 });
 
@@ -116,17 +117,17 @@ function randomProgram(seed: number): Program {
     const fits = values.filter((y) => y.shape.join() === x.shape.join());
     const y = fits[random.integer(fits.length)]!;
     const choices = [
-      () => p.add(g, x, y),
-      () => p.mul(g, x, y),
-      () => p.sigmoid(g, x),
-      () => p.sin(g, x),
-      () => softmax(g, x),
-      () => p.reshape(g, x, [elementCount(x.shape)]),
-      () => p.reshape(g, x, [2, elementCount(x.shape) / 2]),
-      () => p.transpose(g, x, x.shape.map((_, axis) => x.shape.length - 1 - axis)),
-      () => p.concat(g, [x, y], 0),
-      () => p.slice(g, x, 0, 0, Math.max(1, x.shape[0]! - 1)),
-      () => p.sum(g, x, -1),
+      () => x.add(y),
+      () => x.mul(y),
+      () => x.sigmoid(),
+      () => x.sin(),
+      () => softmax({ x }),
+      () => x.reshape([elementCount(x.shape)]),
+      () => x.reshape([2, elementCount(x.shape) / 2]),
+      () => x.transpose(x.shape.map((_, axis) => x.shape.length - 1 - axis)),
+      () => concat([x, y], 0),
+      () => x.slice(0, 0, Math.max(1, x.shape[0]! - 1)),
+      () => x.sum(-1),
     ];
     const made = choices[random.integer(choices.length)]!();
     if (elementCount(made.shape) % 2 === 0 && elementCount(made.shape) < 400) values.push(made);
@@ -210,8 +211,8 @@ Deno.test("property: a planned arena gives the same results as separate memory",
 Deno.test("the plan reuses memory: a chain needs two buffers, in place one", () => {
   const g = new Builder("chain");
   let x = g.input("x", f32(1000));
-  for (let i = 0; i < 10; i++) x = p.exp(g, x);
-  g.output("y", p.sum(g, x, 0));
+  for (let i = 0; i < 10; i++) x = x.exp();
+  g.output("y", x.sum(0));
   assertEquals(planMemory(g.build(), { reuseInputs: false }).sections.temporaries, 2 * 4032);
   assertEquals(planMemory(g.build()).sections.temporaries, 4032);
 });

@@ -11,7 +11,7 @@
  *
  * The gradient has no split of its own, since training has no single queries.
  */
-import type { Value } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { type AttentionCall, attentionCall } from "./attention_call.ts";
 import { f32, gradientRule, sumPartials } from "./gradient_rule.ts";
 import type { Lowering, Rule } from "./lowering.ts";

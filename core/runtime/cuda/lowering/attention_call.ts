@@ -1,5 +1,6 @@
 /** The inputs of one attention by name, and its sizes; see core/ops/attention.ts for the letters. */
-import type { Attributes, Value } from "../../../graph/types.ts";
+import type { Attributes } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "./lowering.ts";
 
 /** One attention on its way to a launch. */

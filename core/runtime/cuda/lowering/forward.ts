@@ -1,5 +1,6 @@
 /** Model ops as launches; the gradients are in `gradients.ts`. */
-import { elementCount, type Shape, type Value } from "../../../graph/types.ts";
+import { elementCount, type Shape } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { linear, swiglu } from "./linear.ts";
 import { attention } from "./attention.ts";
 import { rope } from "./rotation.ts";

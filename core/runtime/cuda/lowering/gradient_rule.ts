@@ -1,6 +1,8 @@
 /** What rules of gradients have in common. */
 import type { GradientAttributes } from "../../../graph/differentiate.ts";
-import type { Node, TensorType, Value } from "../../../graph/types.ts";
+import type { Node } from "../../../graph/program.ts";
+import type { TensorType } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { Lowering, Rule } from "./lowering.ts";
 
 /** What a rule knows of a node. */

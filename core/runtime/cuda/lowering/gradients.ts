@@ -4,7 +4,8 @@
  * A node's inputs are those of the op, then the op's output, then the upstream gradient; its outputs
  * are the gradients that are wanted, in the order of the inputs.
  */
-import { elementCount, type Value } from "../../../graph/types.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { PARTIAL_ROWS } from "../kernels/backward.ts";
 import { inputGradientProduct, weightGradientProduct } from "../products.ts";
 import { attentionGradient } from "./attention.ts";

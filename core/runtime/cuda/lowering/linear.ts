@@ -8,7 +8,9 @@
  *   mma       bf16 on tensor cores, 2 … 64 rows of a multiple of 8 elements
  *   simple    everything else
  */
-import { elementCount, type Node, type Value } from "../../../graph/types.ts";
+import type { Node } from "../../../graph/program.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { LINEAR_MMA_ROWS, LINEAR_ROWS } from "../kernel_table.ts";
 import { linearProduct } from "../products.ts";
 import type { Lowering, Rule } from "./lowering.ts";

@@ -1,5 +1,5 @@
 /** Lowers programs to launches, with one rule for every op. */
-import type { Op, Program } from "../../../graph/types.ts";
+import type { Op, Program } from "../../../graph/program.ts";
 import type { ElementType } from "../tensor.ts";
 import { FORWARD_RULES } from "./forward.ts";
 import { GRADIENT_RULES } from "./gradients.ts";

@@ -16,16 +16,15 @@
  */
 import { Builder } from "../../../graph/builder.ts";
 import { dropUnread } from "../../../graph/rewrite.ts";
+import type { Node, Program } from "../../../graph/program.ts";
 import {
   elementBytes,
   elementCount,
   formatType,
-  type Node,
-  type Program,
   type Shape,
   type TensorType,
-  type Value,
 } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { HostTensor } from "../../device.ts";
 import { kernelNamed, specialisations } from "../kernel_table.ts";
 import type { ArgumentType } from "../launch.ts";

@@ -2,13 +2,9 @@
  * Primitives as launches. They compute in f32 and move elements in whatever type these are.
  */
 import { broadcastStrides, denseStrides } from "../../../graph/strides.ts";
-import {
-  elementBytes,
-  elementCount,
-  type Node,
-  type Shape,
-  type Value,
-} from "../../../graph/types.ts";
+import type { Node } from "../../../graph/program.ts";
+import { elementBytes, elementCount, type Shape } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { BINARY, REDUCE, UNARY } from "../kernels/primitive.ts";
 import type { Lowering, Rule } from "./lowering.ts";
 import { slotWriteOf } from "./rotation.ts";

@@ -6,7 +6,8 @@
  * knows all of them, so that is where they are found, and lowered a second time, as one; what was
  * lowered before is then unread.
  */
-import type { Node, Value } from "../../../graph/types.ts";
+import type { Node } from "../../../graph/program.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { Lowering, Rule } from "./lowering.ts";
 
 export const rope: Rule = (l, { inputs: [source, cosines, sines], outputs: [y], attributes }) => {

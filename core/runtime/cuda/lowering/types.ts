@@ -1,5 +1,7 @@
 /** What a lowered program consists of: launches, but for addresses, and what they are made from. */
-import type { Program, TensorType, Value } from "../../../graph/types.ts";
+import type { Program } from "../../../graph/program.ts";
+import type { TensorType } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { HostTensor } from "../../device.ts";
 import type { ProductShape } from "../products.ts";
 import type { ElementType } from "../tensor.ts";

@@ -7,7 +7,9 @@
  * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
  * cost a second session, never a wrong result.
  */
-import type { Node, Op, Program, Shape, Value } from "../../../graph/types.ts";
+import type { Node, Op, Program } from "../../../graph/program.ts";
+import type { Shape } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
 import type { MatrixFormat } from "../quantized/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";

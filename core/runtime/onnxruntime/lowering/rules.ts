@@ -5,7 +5,8 @@
  * faster whole; attention is not among them, since its plain decomposition beats the library's fused
  * operators on the CPU (the query heads of one key head become rows of a single product).
  */
-import type { Shape, Value } from "../../../graph/types.ts";
+import type { Shape } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { OnnxType } from "../capi/capi.ts";
 import type { Lowering, Rule, Target, WeightForm } from "./lower.ts";
 import { packing, quantizedFormat } from "../quantized/quantize.ts";

@@ -4,7 +4,8 @@
  * With f16, matrices, their products and the KV cache are f16, and everything else stays f32: half the
  * memory for what is large, and no sum of squares that overflows.
  */
-import type { Node, Value } from "../../../graph/types.ts";
+import type { Node } from "../../../graph/program.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { Lowering, Rule, Target } from "./lower.ts";
 import { CPU_TARGET, embedding, linear, tokenLogprobs } from "./rules.ts";
 

@@ -4,7 +4,7 @@
  * Binding costs more than running a small program, so a name is bound anew only when its tensor is
  * another one.
  */
-import type { Program } from "../../../graph/types.ts";
+import type { Program } from "../../../graph/program.ts";
 import {
   type Bindings,
   checkBindings,

@@ -7,7 +7,8 @@
 import { createHash } from "node:crypto";
 import { type MemoryPlan, planMemory } from "../../../graph/memory_plan.ts";
 import { prepare } from "../../../graph/rewrite.ts";
-import { type Program, tensorBytes } from "../../../graph/types.ts";
+import type { Program } from "../../../graph/program.ts";
+import { tensorBytes } from "../../../graph/types.ts";
 import type { Weights } from "../../device.ts";
 import type { OnnxType } from "../capi/capi.ts";
 import { lower, type Lowered, type LoweringOptions, lowers } from "../lowering/lower.ts";

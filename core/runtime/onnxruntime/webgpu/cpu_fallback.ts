@@ -6,7 +6,9 @@
  * TypeScript computes them, as the reference device does, and they are bound as inputs.
  */
 import { dropUnread } from "../../../graph/rewrite.ts";
-import { elementCount, type Node, type Program, type Value } from "../../../graph/types.ts";
+import type { Node, Program } from "../../../graph/program.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
 import type { DeviceTensor, Executable, HostTensor, Weights } from "../../device.ts";
 import { ReferenceDevice } from "../../reference/device.ts";
 import type { GpuTensor } from "./tensor.ts";

@@ -1,6 +1,6 @@
 /** Kernel files against the table that launches are made from: signatures, guards, coverage. No GPU. */
-import { assert, assertEquals } from "@std/assert";
 import { PRIMITIVES } from "../../../../core/graph/primitives.ts";
+import { assert, assertEquals } from "@std/assert";
 import {
   KERNEL_FILES,
   KERNEL_HEADERS,

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../../core/graph/differentiate.ts";
 import { prepare } from "../../../../core/graph/rewrite.ts";
-import type { Program } from "../../../../core/graph/types.ts";
+import type { Program } from "../../../../core/graph/program.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
 import { kernelNamed } from "../../../../core/runtime/cuda/kernel_table.ts";
