@@ -13,7 +13,7 @@ const BEAMS = [
   ...["generate", "--model", MODEL, "in.jsonl", "--ignore-eos", "--max-tokens", "30"],
   ...["--num-beams", "3"],
 ];
-const SCORES = ["score", "--model", MODEL, "rows.jsonl", "--batch", "2", "--weights"];
+const SCORES = ["score", "--model", MODEL, "rows.jsonl", "--batch", "2", "--stream-weights"];
 
 const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 

@@ -5,6 +5,7 @@
  * primitive, results stored into arrays the caller allocated. In f64 mode all `f32` tensors are
  * Float64Array and nothing is rounded.
  */
+import type { PrimitiveName } from "../../graph/primitives.ts";
 import { broadcastStrides, denseStrides } from "../../graph/strides.ts";
 import { type Attributes, elementCount, type Shape } from "../../graph/types.ts";
 import { sample as drawToken, SAMPLING_NUMBERS } from "../../base/sampling.ts";
@@ -212,37 +213,39 @@ const sample: Evaluate = (out, [logits, sampling]) => {
 type Six = [number, number, number, number, number, number];
 
 /** How each primitive is computed, and `sample`, which has no decomposition. */
-export const EVALUATE: Readonly<Record<string, Evaluate>> = {
-  add: elementwise((a, b) => a! + b!),
-  sub: elementwise((a, b) => a! - b!),
-  mul: elementwise((a, b) => a! * b!),
-  div: elementwise((a, b) => a! / b!),
-  less_equal: elementwise((a, b) => a! <= b! ? 1 : 0),
-  select: elementwise((condition, a, b) => condition ? a! : b!),
-  exp: elementwise((x) => Math.exp(x!)),
-  log: elementwise((x) => Math.log(x!)),
-  sqrt: elementwise((x) => Math.sqrt(x!)),
-  sin: elementwise((x) => Math.sin(x!)),
-  cos: elementwise((x) => Math.cos(x!)),
-  sigmoid: elementwise((x) => 1 / (1 + Math.exp(-x!))),
-  cast: elementwise((x) => x!),
-  constant: (out, _, { data }) => out.data.set(data as number[]),
-  iota: (out) => out.data.forEach((_, i) => out.data[i] = i),
-  sum: fold(0, (total, x) => total + x),
-  max: fold(-Infinity, Math.max),
-  argmax,
-  matmul,
-  reshape: copy,
-  recompute: copy,
-  transpose,
-  broadcast,
-  slice,
-  concat,
-  gather,
-  take_last: takeLast,
-  scatter_add: scatterAdd,
-  add_last: addLast,
-  assign,
-  write_slots: writeSlots,
-  sample,
-};
+export const EVALUATE:
+  & Readonly<Record<PrimitiveName | "sample", Evaluate>>
+  & Readonly<Record<string, Evaluate>> = {
+    add: elementwise((a, b) => a! + b!),
+    sub: elementwise((a, b) => a! - b!),
+    mul: elementwise((a, b) => a! * b!),
+    div: elementwise((a, b) => a! / b!),
+    less_equal: elementwise((a, b) => a! <= b! ? 1 : 0),
+    select: elementwise((condition, a, b) => condition ? a! : b!),
+    exp: elementwise((x) => Math.exp(x!)),
+    log: elementwise((x) => Math.log(x!)),
+    sqrt: elementwise((x) => Math.sqrt(x!)),
+    sin: elementwise((x) => Math.sin(x!)),
+    cos: elementwise((x) => Math.cos(x!)),
+    sigmoid: elementwise((x) => 1 / (1 + Math.exp(-x!))),
+    cast: elementwise((x) => x!),
+    constant: (out, _, { data }) => out.data.set(data as number[]),
+    iota: (out) => out.data.forEach((_, i) => out.data[i] = i),
+    sum: fold(0, (total, x) => total + x),
+    max: fold(-Infinity, Math.max),
+    argmax,
+    matmul,
+    reshape: copy,
+    recompute: copy,
+    transpose,
+    broadcast,
+    slice,
+    concat,
+    gather,
+    take_last: takeLast,
+    scatter_add: scatterAdd,
+    add_last: addLast,
+    assign,
+    write_slots: writeSlots,
+    sample,
+  };

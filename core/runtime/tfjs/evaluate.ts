@@ -5,6 +5,7 @@
  * a matrix product wrongly on some of its backends, and TensorFlow does not promise which of
  * several equal elements `argMax` finds; both are seen to here.
  */
+import type { PrimitiveName } from "../../graph/primitives.ts";
 import type { Node } from "../../graph/program.ts";
 import { type Attributes, type DType, elementCount, type Shape } from "../../graph/types.ts";
 import { type Tensor, type TensorFlow, tensorType } from "./storage.ts";
@@ -95,39 +96,41 @@ const writeSlots: Evaluate = (tf, [buffer, update, start], _, shape) => {
 };
 
 /** Rules by the name of the primitive. */
-export const EVALUATE: Readonly<Record<string, Evaluate>> = {
-  add: binary("add"),
-  sub: binary("sub"),
-  mul: binary("mul"),
-  div: binary("div"),
-  less_equal: binary("lessEqual"),
-  select: (tf, [condition, a, b]) => tf.where(condition!, a!, b!),
-  exp: unary("exp"),
-  log: unary("log"),
-  sqrt: unary("sqrt"),
-  sin: unary("sin"),
-  cos: unary("cos"),
-  sigmoid: unary("sigmoid"),
-  cast: (tf, [x], { dtype }) => tf.cast(x!, tensorType(dtype as DType)),
-  constant,
-  iota: (tf, _, { length }) => tf.range(0, length as number, 1, "int32"),
-  sum: (tf, [x], attributes) => tf.sum(x!, axisOf(attributes), true),
-  max: (tf, [x], attributes) => tf.max(x!, axisOf(attributes), true),
-  argmax,
-  matmul,
-  reshape: copy,
-  recompute: copy,
-  transpose: (tf, [x], { order }) => tf.transpose(x!, [...order as number[]]),
-  broadcast: (tf, [x], _, shape) => tf.broadcastTo(x!, shape),
-  slice,
-  concat: (tf, inputs, attributes) => tf.concat([...inputs], axisOf(attributes)),
-  gather: (tf, [x, indices], attributes) => tf.gather(x!, indices!, axisOf(attributes)),
-  take_last: takeLast,
-  scatter_add: scatterAdd,
-  add_last: addLast,
-  assign: (tf, [, value], _, shape) => tf.reshape(value!, shape),
-  write_slots: writeSlots,
-};
+export const EVALUATE:
+  & Readonly<Record<PrimitiveName, Evaluate>>
+  & Readonly<Record<string, Evaluate>> = {
+    add: binary("add"),
+    sub: binary("sub"),
+    mul: binary("mul"),
+    div: binary("div"),
+    less_equal: binary("lessEqual"),
+    select: (tf, [condition, a, b]) => tf.where(condition!, a!, b!),
+    exp: unary("exp"),
+    log: unary("log"),
+    sqrt: unary("sqrt"),
+    sin: unary("sin"),
+    cos: unary("cos"),
+    sigmoid: unary("sigmoid"),
+    cast: (tf, [x], { dtype }) => tf.cast(x!, tensorType(dtype as DType)),
+    constant,
+    iota: (tf, _, { length }) => tf.range(0, length as number, 1, "int32"),
+    sum: (tf, [x], attributes) => tf.sum(x!, axisOf(attributes), true),
+    max: (tf, [x], attributes) => tf.max(x!, axisOf(attributes), true),
+    argmax,
+    matmul,
+    reshape: copy,
+    recompute: copy,
+    transpose: (tf, [x], { order }) => tf.transpose(x!, [...order as number[]]),
+    broadcast: (tf, [x], _, shape) => tf.broadcastTo(x!, shape),
+    slice,
+    concat: (tf, inputs, attributes) => tf.concat([...inputs], axisOf(attributes)),
+    gather: (tf, [x, indices], attributes) => tf.gather(x!, indices!, axisOf(attributes)),
+    take_last: takeLast,
+    scatter_add: scatterAdd,
+    add_last: addLast,
+    assign: (tf, [, value], _, shape) => tf.reshape(value!, shape),
+    write_slots: writeSlots,
+  };
 
 /** The result of a node from its inputs; it belongs to the caller's scope, nothing else is left. */
 export function evaluate(tf: TensorFlow, node: Node, inputs: readonly Tensor[]): Tensor {

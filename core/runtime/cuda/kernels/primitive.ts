@@ -9,7 +9,7 @@ const indexing = kernelsOf("primitive/indexing.cu");
 const matmul = kernelsOf("primitive/matmul.cu");
 
 /** Numbers by which `unary` knows what to compute. */
-export const UNARY: Readonly<Record<string, number>> = {
+export const UNARY: Readonly<Record<"exp" | "log" | "sqrt" | "sin" | "cos" | "sigmoid", number>> = {
   exp: 0,
   log: 1,
   sqrt: 2,
@@ -19,7 +19,12 @@ export const UNARY: Readonly<Record<string, number>> = {
 };
 
 /** Numbers by which `binary` knows what to compute. */
-export const BINARY: Readonly<Record<string, number>> = { add: 0, sub: 1, mul: 2, div: 3 };
+export const BINARY: Readonly<Record<"add" | "sub" | "mul" | "div", number>> = {
+  add: 0,
+  sub: 1,
+  mul: 2,
+  div: 3,
+};
 
 /** Numbers by which the reductions know what to compute. */
 export const REDUCE = { sum: 0, max: 1, squares: 2 } as const;

@@ -1,6 +1,7 @@
 /**
  * Primitives as launches. They compute in f32 and move elements in whatever type these are.
  */
+import type { PrimitiveName } from "../../../graph/primitives.ts";
 import { broadcastStrides, denseStrides } from "../../../graph/strides.ts";
 import type { Node } from "../../../graph/program.ts";
 import { elementBytes, elementCount, type Shape } from "../../../graph/types.ts";
@@ -18,7 +19,7 @@ const unary: Rule = (l, node) => {
   return l.launch("unary", {
     reads: { x },
     writes: { y: x },
-    numbers: { count: elementCount(x.shape), op: UNARY[node.op.name]! },
+    numbers: { count: elementCount(x.shape), op: UNARY[node.op.name as keyof typeof UNARY] },
     reuse: "x",
   });
 };
@@ -42,7 +43,7 @@ const binary: Rule = (l, node) => {
   return l.launch(ints ? "binary_integers" : "binary", {
     reads: { a, b },
     ...(target ? { updates: { y: l.get(target) } } : { writes: { y } }),
-    numbers: { ...walk(y.shape, { a, b }), op: BINARY[node.op.name]! },
+    numbers: { ...walk(y.shape, { a, b }), op: BINARY[node.op.name as keyof typeof BINARY] },
     // In place only where a is walked as the result is.
     ...(!target && a.shape.join() === y.shape.join() ? { reuse: "a" } : {}),
   });
@@ -309,10 +310,18 @@ const writeSlots: Rule = (l, node) => {
   });
 };
 
-/** Rules by op name. */
-export const PRIMITIVE_RULES: Readonly<Record<string, Rule>> = {
-  ...Object.fromEntries(Object.keys(UNARY).map((name) => [name, unary])),
-  ...Object.fromEntries(Object.keys(BINARY).map((name) => [name, binary])),
+/** One rule for every name of a table. */
+function byName<N extends string>(
+  names: Readonly<Record<N, unknown>>,
+  rule: Rule,
+): Record<N, Rule> {
+  return Object.fromEntries(Object.keys(names).map((name) => [name, rule])) as Record<N, Rule>;
+}
+
+/** Rules by op name. The compiler checks that no primitive is missing. */
+export const PRIMITIVE_RULES: Readonly<Record<PrimitiveName, Rule>> = {
+  ...byName(UNARY, unary),
+  ...byName(BINARY, binary),
   add,
   less_equal: lessEqual,
   select,

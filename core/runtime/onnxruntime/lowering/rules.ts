@@ -5,6 +5,7 @@
  * faster whole; attention is not among them, since its plain decomposition beats the library's fused
  * operators on the CPU (the query heads of one key head become rows of a single product).
  */
+import type { PrimitiveName } from "../../../graph/primitives.ts";
 import type { Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import type { OnnxType } from "../capi/capi.ts";
@@ -275,7 +276,8 @@ const writeSlots: Rule = (l, node, output) => {
   l.model.node("TensorScatter", [buffer, update, l.as("i64", start)], { axis: 2 }, { output });
 };
 
-const rules: Readonly<Record<string, Rule>> = {
+/** The compiler checks that no primitive is missing. */
+const rules: Readonly<Record<PrimitiveName, Rule>> & Readonly<Record<string, Rule>> = {
   linear: linear("f32"),
   // As the checkpoint stores it, and in its file.
   embedding: embedding((l, table) => ({ form: "stored", type: l.storedType(table) })),
