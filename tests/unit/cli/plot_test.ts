@@ -1,9 +1,9 @@
 /** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { curvesOf, seriesOf, smooth, thinned } from "../../cli/plot/curves.ts";
-import type { Point, RunLosses } from "../../cli/plot/read.ts";
-import { renderChart } from "../../cli/output/chart.ts";
-import { renderSvgChart } from "../../cli/output/svg_chart.ts";
+import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/plot/curves.ts";
+import type { Point, RunLosses } from "../../../cli/plot/read.ts";
+import { renderChart } from "../../../cli/output/chart.ts";
+import { renderSvgChart } from "../../../cli/output/svg_chart.ts";
 
 const BOTH = { measure: ["train", "eval"], ema: 0 } as const;
 
