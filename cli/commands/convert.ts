@@ -19,6 +19,10 @@ export const command = defineCommand({
       text: "Only the new tensors, as an adapter over the same backbone",
       line: "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
     },
+    {
+      text: "One folder of a run that trained an adapter",
+      line: "parscale convert --model run --merge --out merged",
+    },
     { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
   ],
   flags: {
@@ -44,7 +48,7 @@ export const command = defineCommand({
       max: 64,
       group: "Conversion",
       summary: "Number of parallel streams",
-      details: "Needed unless --strip is given.",
+      details: "Needed unless --strip or --merge is given.",
     },
     "prefix-tokens": {
       type: "int",
@@ -112,6 +116,23 @@ export const command = defineCommand({
       group: "Conversion",
       summary: "Remove what ParScale introduced",
       details: "Gives back a folder that loaders of the plain model read.",
+    },
+    merge: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Fold an adapter, LoRA or BitFit into one folder",
+      details:
+        "--model is an adapter run, or a checkpoint, with --adapter where the adapter lies elsewhere. " +
+        "Prefixes and aggregator are written beside the backbone, for the authors' code. With one " +
+        "stream LoRA is added to the weights and BitFit to biases; without a prefix the result is a " +
+        "plain model that transformers opens, after BitFit on Qwen2 as a Llama model, which has all " +
+        "the biases. LoRA and BitFit of several streams cannot be merged.",
+    },
+    adapter: {
+      type: "path",
+      group: "Conversion",
+      summary: "Adapter to fold into --model",
+      details: "A folder or run with introduced tensors. Needs --merge.",
     },
     "max-shard-size": {
       type: "size",

@@ -60,6 +60,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./fit.ts"),
   },
   {
+    name: "plot",
+    summary: "Draw loss curves of training runs",
+    load: () => import("./plot.ts"),
+  },
+  {
     name: "bench",
     summary: "Time decoding and prefill, or compare timings",
     load: () => import("./bench.ts"),

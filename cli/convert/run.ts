@@ -1,6 +1,7 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../core/checkpoint/convert.ts";
 import { resolveModel } from "../../core/checkpoint/hub.ts";
+import { opensWith } from "../../core/checkpoint/merge.ts";
 import {
   type ConversionOptions,
   type ConversionPlan,
@@ -28,6 +29,8 @@ type Values =
     | "seed"
     | "introducedOnly"
     | "strip"
+    | "merge"
+    | "adapter"
     | "hfCode"
   >
   & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
@@ -41,7 +44,7 @@ interface TextValues {
 export async function planConvert(values: Values): Promise<string[]> {
   const plan = await planConversion(await optionsOf(values));
   return [
-    ...(isPlainCopy(plan) ? ["the model is plain already; nothing is removed"] : []),
+    ...(isPlainCopy(plan) ? [`the model is ${stateOf(values)} already; nothing is changed`] : []),
     `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
     `introduced parameters: ${plan.introducedParams}`,
   ];
@@ -62,9 +65,14 @@ export async function runConvert(
     verify: values.verify,
   });
   if (isPlainCopy(plan)) {
-    io.note(`"${values.model}" is a plain model already; ${values.out} is a copy of it`);
+    io.note(`"${values.model}" is ${stateOf(values)} already; ${values.out} is a copy of it`);
   }
-  if (!hasStreamWeights(plan.config)) {
+  if (values.merge && opensWith(plan.config) === undefined) {
+    io.note("only parscale opens the merged folder, neither transformers nor the authors' code");
+  } else if (plan.source.config.family !== plan.config.family) {
+    io.note(`the merged folder is a ${plan.config.family} model, which has a bias everywhere`);
+  }
+  if (!values.merge && !hasStreamWeights(plan.config)) {
     io.note("the authors' code and Hugging Face transformers cannot open a linear aggregation");
   }
   await report.finish({
@@ -82,9 +90,10 @@ export async function runConvert(
 /** The plan, with prefixes from text where they are asked for. */
 async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
   const fromText = values.prefixInit === "text";
-  if (fromText !== (values.prefixText !== undefined) || (fromText && values.strip)) {
-    const found = values.strip
-      ? "--strip, which leaves none"
+  const fixed = values.strip || values.merge;
+  if (fromText !== (values.prefixText !== undefined) || (fromText && fixed)) {
+    const found = fixed
+      ? `${values.strip ? "--strip" : "--merge"}, which makes none`
       : fromText
       ? "--prefix-init text alone"
       : "--prefix-text alone";
@@ -109,11 +118,17 @@ async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPl
   return withValues(plan, await prefixesFromText(model.engine, segments));
 }
 
+function stateOf({ merge }: Values): string {
+  return merge ? "self-contained" : "a plain model";
+}
+
 async function optionsOf(values: Values): Promise<ConversionOptions> {
-  const { model, adapter } = await resolveRuns(await resolveModel(values.model), undefined);
-  if (adapter === undefined) return { ...values, model };
+  const { model, adapter } = await resolveRuns(await resolveModel(values.model), values.adapter);
+  if (adapter === undefined || values.merge || values.adapter !== undefined) {
+    return { ...values, model, adapter };
+  }
   throw new UsageError(
     `Cannot convert "${values.model}": found an adapter run, expected a whole model`,
-    { hints: [`convert its backbone, "${model}"`] },
+    { hints: ["--merge makes a whole model of it", `or convert its backbone, "${model}"`] },
   );
 }

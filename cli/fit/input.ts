@@ -7,12 +7,13 @@
 import type { Observation } from "../../core/analysis/law.ts";
 import { parseObservations, requireDistinct } from "../../core/analysis/observations.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
-import { isObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
+import { readJsonObject, statIfExists } from "../../core/base/files.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import type { Io } from "../output/io.ts";
+import { readMetrics } from "../output/metrics_file.ts";
 import { DATA_SETS } from "./data_sets.ts";
 import type { FitValues } from "./values.ts";
 
@@ -98,26 +99,4 @@ async function readRun(folder: string): Promise<Observation & { readonly measure
   throw new DataError(
     `Cannot fit "${folder}": found no loss in ${metrics}, expected ${MEASURES.join(" or ")}`,
   );
-}
-
-async function readMetrics(path: string): Promise<Record<string, unknown>[]> {
-  if (!await statIfExists(path)) {
-    throw new DataError(`Cannot read "${path}": found no such file, expected that of a run`, {
-      hints: ["train has not begun there, or the folder is no run"],
-    });
-  }
-  const lines = (await Deno.readTextFile(path)).split("\n").filter((line) => line.trim() !== "");
-  return lines.map((line, i) => {
-    const row = parseLine(line);
-    if (isObject(row)) return row;
-    throw new DataError(`Cannot read "${path}": found line ${i + 1} broken, expected JSON lines`);
-  });
-}
-
-function parseLine(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
 }

@@ -14,6 +14,10 @@ import { type Axis, linearAxis, logAxis } from "./ticks.ts";
 export interface Series {
   readonly label: string;
   readonly points: readonly (readonly [x: number, y: number])[];
+  /** Range around the curve, shaded in SVG charts. */
+  readonly band?: readonly (readonly [x: number, low: number, high: number])[];
+  /** Index of colour and dash; both follow the order of series where absent. */
+  readonly style?: { readonly color: number; readonly dash: number };
 }
 
 /** How a chart looks. */
@@ -28,6 +32,8 @@ export interface ChartOptions {
   readonly color: boolean;
   /** Letters and `+-|` only. */
   readonly ascii?: boolean;
+  /** A logarithmic x axis; points at or below 0 are left out. */
+  readonly logX?: boolean;
   /** A logarithmic y axis; points at or below 0 are left out. */
   readonly logY?: boolean;
 }
@@ -52,11 +58,14 @@ export function renderChart(series: readonly Series[], options: ChartOptions): s
   const gutter = Math.max(...yAxis.ticks.map(({ text }) => text.length));
   // Besides the plot: tick texts, a space, the axis, and the letters at the end of the curves.
   const columns = Math.max(10, options.width - gutter - 2 - series.length);
-  const xAxis = linearAxis(extent(xs), Math.max(2, Math.floor(columns / 12)), "exact");
+  const xTicks = Math.max(2, Math.floor(columns / 12));
+  const xAxis = options.logX
+    ? logAxis(extent(xs), xTicks)
+    : linearAxis(extent(xs), xTicks, "exact");
 
   const canvas = new Canvas(columns, rows, ascii);
   series.forEach(({ points }, i) => drawCurve(canvas, points, i, xAxis, yAxis, options));
-  const paint = painter(options.color);
+  const paint = painter(options.color, series);
   const endLetters = lastRows(canvas, drawn, yAxis);
   const tickAt = new Map(yAxis.ticks.map(({ at, text }) => [canvas.rowOf(at), text]));
   const lines = [options.yLabel];
@@ -75,17 +84,19 @@ export function renderChart(series: readonly Series[], options: ChartOptions): s
 type Paint = (series: number, text?: string) => string;
 
 /** The letter of a series, or another text, in the colour of the series. */
-function painter(colored: boolean): Paint {
-  return (series, text = letter(series)) =>
-    colored ? `\x1b[${COLORS[series % COLORS.length]}m${text}\x1b[39m` : text;
+function painter(colored: boolean, all: readonly Series[]): Paint {
+  return (series, text = letter(series)) => {
+    const color = COLORS[(all[series]?.style?.color ?? series) % COLORS.length];
+    return colored ? `\x1b[${color}m${text}\x1b[39m` : text;
+  };
 }
 
 function letter(series: number): string {
   return String.fromCharCode(0x41 + series % 26);
 }
 
-function isDrawn(x: number, y: number, { logY }: ChartOptions): boolean {
-  return Number.isFinite(x) && Number.isFinite(y) && !(logY && y <= 0);
+function isDrawn(x: number, y: number, { logX, logY }: ChartOptions): boolean {
+  return Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) && !(logY && y <= 0);
 }
 
 /** Smallest and largest value; a loop, since a run has more points than a call has arguments. */

@@ -17,6 +17,8 @@ export interface SvgChartOptions {
   readonly height: number;
   readonly xLabel: string;
   readonly yLabel: string;
+  /** A logarithmic x axis; points at or below 0 are left out. */
+  readonly logX?: boolean;
   /** A logarithmic y axis; points at or below 0 are left out. */
   readonly logY?: boolean;
 }
@@ -51,12 +53,13 @@ interface PointRow {
 }
 
 /** Points as a table. Vega joins all points of a group, so each gap starts a new group. */
-function pointRows(series: readonly Series[], logY: boolean): PointRow[] {
+function pointRows(series: readonly Series[], { logX, logY }: SvgChartOptions): PointRow[] {
   return series.flatMap(({ label, points }) => {
     let segment = 0;
     const rows: PointRow[] = [];
     for (const [x, y] of points) {
-      const drawn = Number.isFinite(x) && Number.isFinite(y) && !(logY && y <= 0);
+      const drawn = Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) &&
+        !(logY && y <= 0);
       if (drawn) rows.push({ series: label, segment, x, y });
       else segment++;
     }
@@ -64,17 +67,35 @@ function pointRows(series: readonly Series[], logY: boolean): PointRow[] {
   });
 }
 
+/** Ranges as a table, where a series has one. */
+function bandRows(series: readonly Series[], { logX, logY }: SvgChartOptions) {
+  return series.flatMap(({ label, band = [] }) =>
+    band.filter(([x, low]) => !(logX && x <= 0) && !(logY && low <= 0))
+      .map(([x, low, high]) => ({ series: label, x, low, high }))
+  );
+}
+
 function chartSpec(series: readonly Series[], options: SvgChartOptions): TopLevelSpec {
-  const { title, width, height, xLabel, yLabel, logY = false } = options;
+  const { title, width, height, xLabel, yLabel, logX = false, logY = false } = options;
   const domain = series.map(({ label }) => label);
+  const bands = bandRows(series, options);
   const few = series.filter(({ points }) => points.length <= MOST_DOTS);
   // Colour and dash share one legend, which Vega makes when both say the same about it.
-  const bySeries = (range: readonly unknown[]) => ({
+  const bySeries = (range: readonly unknown[], kind: "color" | "dash") => ({
     field: "series",
     type: "nominal" as const,
     sort: null,
-    scale: { domain, range: domain.map((_, i) => range[i % range.length]) },
-    legend: { title: null, symbolType: "stroke", symbolSize: 900, labelLimit: 400 },
+    scale: {
+      domain,
+      range: series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
+    },
+    legend: {
+      title: null,
+      symbolType: "stroke",
+      symbolSize: 900,
+      symbolOpacity: 1,
+      labelLimit: 400,
+    },
   });
   const spec = {
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",
@@ -83,20 +104,37 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions): TopLeve
     height,
     background: "white",
     padding: 12,
-    data: { values: pointRows(series, logY) },
+    data: { values: pointRows(series, options) },
     encoding: {
-      x: { field: "x", type: "quantitative", title: xLabel, scale: { zero: false, nice: false } },
+      x: {
+        field: "x",
+        type: "quantitative",
+        title: xLabel,
+        scale: logX ? { type: "log", nice: false } : { zero: false, nice: false },
+      },
       y: {
         field: "y",
         type: "quantitative",
         title: yLabel,
         scale: logY ? { type: "log", nice: false } : { zero: false },
       },
-      color: bySeries(COLORS),
+      color: bySeries(COLORS, "color"),
       detail: { field: "segment", type: "nominal" },
     },
     layer: [
-      { mark: { type: "line", strokeWidth: 2 }, encoding: { strokeDash: bySeries(DASHES) } },
+      ...(bands.length === 0 ? [] : [{
+        data: { values: bands },
+        mark: { type: "area", opacity: 0.2 },
+        encoding: {
+          y: { field: "low", type: "quantitative" },
+          y2: { field: "high" },
+          detail: { field: "series", type: "nominal" },
+        },
+      }]),
+      {
+        mark: { type: "line", strokeWidth: 2 },
+        encoding: { strokeDash: bySeries(DASHES, "dash") },
+      },
       {
         transform: [{ filter: { field: "series", oneOf: few.map(({ label }) => label) } }],
         mark: { type: "point", filled: true, size: 50, opacity: 1 },

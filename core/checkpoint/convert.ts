@@ -2,7 +2,7 @@
  * Converts a plain folder into a ParScale folder, or back.
  *
  * Backbone tensors are copied byte for byte and introduced ones are added; stripping leaves them out
- * again. `planConversion` settles everything without writing, `convert` carries it out in one pass
+ * again, and merging adds to them what a single stream changes. `planConversion` settles everything without writing, `convert` carries it out in one pass
  * over the weights, while the backbone is hashed and searched for NaN beside it.
  */
 import { NumericalError } from "../base/errors.ts";
@@ -71,10 +71,14 @@ export function convert(
       const maxShardBytes = options.maxShardSize ?? DEFAULT_SHARD_BYTES;
       files.push(...await writeWeights(folder, tensors, { ...stream, maxShardBytes }));
     }
-    const backboneSha256 = await hash.digest;
-    const owner = options.introducedOnly ? { [BACKBONE_KEY]: backboneSha256 } : {};
+    const sourceSha256 = await hash.digest;
+    const owner = options.introducedOnly ? { [BACKBONE_KEY]: sourceSha256 } : {};
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
-    await verifyResult(plan, folder, run.verify ? backboneSha256 : undefined, signal);
+    const expected = run.verify && !plan.folds ? sourceSha256 : undefined;
+    await verifyResult(plan, folder, expected, signal);
+    const backboneSha256 = plan.folds
+      ? await backboneHash(await openCheckpoint(folder), { signal })
+      : sourceSha256;
     return {
       introducedParams: plan.introducedParams,
       backboneSha256,
@@ -100,7 +104,7 @@ async function verifyResult(
   const used = (some: ModelConfig) =>
     JSON.stringify(isParScale(some) ? some : { ...some, prefixTokens: 0, smoothing: 0 });
   const agrees = used(written.config) === used(config);
-  const introduced = parameterSpecs(config).filter((spec) => spec.introduced);
+  const introduced = parameterSpecs(config).filter((spec) => spec.introduced || plan.folds);
   const tensors = new Map(introduced.map(({ name }) => [name, written.tensors.get(name)!]));
   await checkFinite({ ...written, tensors });
   if (!agrees || sha256 !== undefined && await backboneHash(written, { signal }) !== sha256) {

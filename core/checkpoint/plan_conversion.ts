@@ -14,6 +14,7 @@ import { type JsonObject, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { type Checkpoint, openCheckpoint } from "./open.ts";
 import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
+import { type MergedModel, mergeModel } from "./merge.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** Copied unchanged when the source has them. */
@@ -50,6 +51,10 @@ export interface ConversionOptions {
   readonly introducedOnly?: boolean;
   /** Turn a ParScale folder back into a plain one. */
   readonly strip?: boolean;
+  /** Fold the adapter and what a single stream adds to weights into one folder. */
+  readonly merge?: boolean;
+  /** Folder of introduced tensors over `model`; for `merge`. */
+  readonly adapter?: string | undefined;
   /** Bytes. */
   readonly maxShardSize?: number;
   /** Folder with the two Python files of the official implementation. */
@@ -71,15 +76,36 @@ export interface ConversionPlan {
   readonly introducedParams: number;
   /** Files copied unchanged, by full path. */
   readonly companions: readonly string[];
+  /** Whether weights of the backbone differ from those of the source. */
+  readonly folds: boolean;
 }
 
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
 export async function planConversion(options: ConversionOptions): Promise<ConversionPlan> {
   checkOptions(options);
-  const source = await openCheckpoint(options.model);
-  checkSource(options, source);
+  const { adapter } = options;
+  const source = await openCheckpoint(options.model, adapter === undefined ? {} : { adapter });
+  if (!options.merge) checkSource(options, source);
   await checkTarget(options);
+  const { config, configJson, tensors, folds } = options.merge
+    ? mergeModel(options, source)
+    : convertedModel(options, source);
+  const introduced = parameterSpecs(config).filter((spec) => spec.introduced);
+  return {
+    options,
+    source,
+    config,
+    configJson,
+    tensors,
+    bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+    introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
+    companions: await findCompanions(options),
+    folds,
+  };
+}
 
+/** The model with streams added or removed. */
+function convertedModel(options: ConversionOptions, source: Checkpoint): MergedModel {
   const config: ModelConfig = options.strip ? plainConfig(source.config) : {
     ...source.config,
     streams: options.streams!,
@@ -88,26 +114,19 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
     smoothing: options.smoothing ?? 0.1,
     aggregator: options.aggregation ?? "dynamic",
   };
-  const specs = parameterSpecs(config);
-  const tensors = specs
-    .filter((spec) => spec.introduced || !options.introducedOnly)
-    .map((spec) => outputTensor(spec, source, options.seed ?? 0));
-  const count = (some: readonly ParameterSpec[]) =>
-    some.reduce((sum, spec) => sum + elementCount(spec.shape), 0);
   return {
-    options,
-    source,
     config,
     configJson: configToJson(config, source.configJson, { localCode: !!options.hfCode }),
-    tensors,
-    bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
-    introducedParams: count(specs.filter((spec) => spec.introduced)),
-    companions: await findCompanions(options),
+    tensors: parameterSpecs(config)
+      .filter((spec) => spec.introduced || !options.introducedOnly)
+      .map((spec) => outputTensor(spec, source, options.seed ?? 0)),
+    folds: false,
   };
 }
 
-/** Whether there is nothing to strip, so that the result is a copy. */
-export function isPlainCopy({ options, source }: ConversionPlan): boolean {
+/** Whether there is nothing to strip or to merge, so that the result is a copy. */
+export function isPlainCopy({ options, source, folds }: ConversionPlan): boolean {
+  if (options.merge) return !folds && source.adapter === undefined;
   return !!options.strip && !String(source.configJson.model_type).endsWith("_parscale");
 }
 
@@ -146,7 +165,7 @@ function checkOptions(options: ConversionOptions): void {
     ["--prefix-tokens", options.prefixTokens, 1, 65536],
     ["--seed", options.seed, 0, Number.MAX_SAFE_INTEGER],
     ["--max-shard-size", options.maxShardSize, 1, Number.MAX_SAFE_INTEGER],
-    ["--streams", options.strip ? undefined : options.streams, 1, 64],
+    ["--streams", options.strip || options.merge ? undefined : options.streams, 1, 64],
   ] as const;
   for (const [flag, value, low, high] of integers) {
     if (value === undefined || Number.isSafeInteger(value) && value >= low && value <= high) {
@@ -156,9 +175,24 @@ function checkOptions(options: ConversionOptions): void {
       `Cannot use ${flag}: found ${value}, expected an integer from ${low} to ${high}`,
     );
   }
-  const { smoothing = 0, streams, strip, introducedOnly } = options;
+  const { smoothing = 0, streams, strip, introducedOnly, merge } = options;
   if (!(smoothing >= 0 && smoothing <= 1)) {
     throw new UsageError(`Cannot use --smoothing: found ${smoothing}, expected 0 to 1`);
+  }
+  if (merge) {
+    const others = { "--streams": streams, "--strip": strip, "--introduced-only": introducedOnly };
+    const given = Object.entries(others).filter(([, value]) => value).map(([flag]) =>
+      `\`${flag}\``
+    );
+    if (given.length === 0) return;
+    throw new UsageError(`\`--merge\` excludes ${given.join(" and ")}`, {
+      hints: ["merge first, then convert the merged folder"],
+    });
+  }
+  if (options.adapter !== undefined) {
+    throw new UsageError("`--adapter` needs `--merge`", {
+      hints: ["--merge folds the adapter into its backbone"],
+    });
   }
   if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
     throw new UsageError(

@@ -1,15 +1,19 @@
 /**
- * Where a training run keeps its checkpoints, so that whatever takes a model also takes a run.
+ * Where a training run keeps its checkpoints, so that whatever takes a model also takes a run, or one
+ * checkpoint of it.
  *
  * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
  * run's `config.json` names under `backbone` the folder it goes with, which may itself be in a run.
  */
+import { basename, dirname, resolve } from "node:path";
 import { DataError } from "../base/errors.ts";
 import { readError, readJsonObject, statIfExists } from "../base/files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
 
 /** Name of the file that points to the newest checkpoint. */
 export const LAST_FILE = "last";
+
+const CHECKPOINT_NAME = /^checkpoint-\d+$/;
 
 /** What `--model` and `--adapter` stand for. */
 export interface ModelPaths {
@@ -27,8 +31,14 @@ export async function lastCheckpoint(folder: string): Promise<string | undefined
   } catch (error) {
     throw readError(path, error);
   }
-  if (/^checkpoint-\d+$/.test(name)) return `${folder}/${name}`;
+  if (CHECKPOINT_NAME.test(name)) return `${folder}/${name}`;
   throw new DataError(`Cannot read "${path}": found "${name}", expected the name of a checkpoint`);
+}
+
+/** The run that a folder is a checkpoint of, by its name. */
+function runOf(folder: string): string | undefined {
+  const path = resolve(folder);
+  return CHECKPOINT_NAME.test(basename(path)) ? dirname(path) : undefined;
 }
 
 /** Replaces run folders by the checkpoints they point to. */
@@ -38,15 +48,18 @@ export async function resolveRuns(
 ): Promise<ModelPaths> {
   const given = adapter === undefined ? undefined : await lastCheckpoint(adapter) ?? adapter;
   const last = await lastCheckpoint(model);
-  if (last === undefined) return { model, adapter: given };
-  if (given !== undefined || !await statIfExists(`${last}/${ADAPTER_FILE}`)) {
-    return { model: last, adapter: given };
+  const run = last === undefined ? runOf(model) : model;
+  const chosen = last ?? model;
+  if (given !== undefined || !await statIfExists(`${chosen}/${ADAPTER_FILE}`)) {
+    return { model: chosen, adapter: given };
   }
-  const path = `${model}/${CONFIG_FILE}`;
+  const path = `${run}/${CONFIG_FILE}`;
+  // An adapter outside of a run: opening it says that it needs a backbone.
+  if (run === undefined || !await statIfExists(path)) return { model: chosen, adapter: given };
   const { backbone } = await readJsonObject(path);
-  if (typeof backbone === "string") return { model: backbone, adapter: last };
+  if (typeof backbone === "string") return { model: backbone, adapter: chosen };
   throw new DataError(
-    `Cannot open run "${model}": found an adapter and no backbone in config.json, expected "backbone"`,
+    `Cannot open run "${run}": found an adapter and no backbone in config.json, expected "backbone"`,
     { hints: ["pass the backbone with --model and the run with --adapter"] },
   );
 }

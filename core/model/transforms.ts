@@ -12,7 +12,8 @@ import type { Value } from "../graph/value.ts";
 import { linear } from "../ops/linear.ts";
 import type { ModelConfig } from "./config.ts";
 
-const LORA_SCALE = 2;
+/** What the product of the low-rank factors is multiplied by. */
+export const LORA_SCALE = 2;
 
 /** What a projection needs besides its input. */
 export interface ProjectContext {

@@ -31,6 +31,7 @@ const NAMES: Readonly<Record<string, string>> = {
   cost: "hidden-size intermediate-size num-layers num-heads num-kv-heads vocab-size streams " +
     "prefix-tokens batch input output device flops-efficiency memory-efficiency method",
   fit: "law bootstrap predict",
+  plot: "x measure ema label log svg",
   eval:
     "quantize model tasks data limit ids shots n-samples temperature out resume predict-only score " +
     "allow-code-execution fail-under shard preset",
@@ -91,6 +92,7 @@ const DOCUMENTS: readonly (readonly [args: string, stdin?: string])[] = [
   [`inspect --model ${MODEL}`],
   ["cost --model 1.6B"],
   [`fit ${LAW} --data-set stack-v2-python`],
+  ["plot -", jsonLines({ step: 1, tokens: 8, loss: 2 })],
   [`bench --model ${MODEL} --rounds 1 --steps 1 --context 4 --prompt 4`],
   ["doctor"],
   ["help formats"],

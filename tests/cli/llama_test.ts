@@ -84,6 +84,32 @@ Deno.test("a chat prompt of a Llama model starts with one beginning-of-text toke
   assertEquals(chat[0].tokens, ids[0].tokens);
 });
 
+Deno.test("training keeps rotary scaling and the context that goes with it", () =>
+  withScratch(async (cwd) => {
+    const rows = Array.from({ length: 4 }, (_, i) => ({ tokens: [1, 2, 3, 4, 5 + i] }));
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+    const tokens = jsonLines({ tokens: Array.from({ length: 60 }, (_, i) => (7 * i) % 120) });
+    for (const name of ["qwen2-p1-yarn-f32", "llama-p1-llama3-tied-f32"]) {
+      const model = `${FIXTURES}models/${name}`;
+      const data = "--data rows.jsonl --no-pack --seq-len 8 --batch 2 --steps 1 --lr 0";
+      await succeed(`train --model ${model} ${data} --out ${name}`, cwd);
+      const [before, after] = await Promise.all(
+        [model, name].map((path) => succeed(`score --model ${path} --jsonl`, cwd, tokens)),
+      );
+      assertEquals(after, before, name);
+      const [first, second] = await Promise.all(
+        [model, name].map(async (path) =>
+          JSON.parse(await succeed(`inspect --model ${path} --json`, cwd)).results
+        ),
+      );
+      const context = first.max_position_embeddings;
+      assertEquals([second.max_position_embeddings, second.rope_scaling], [
+        context,
+        first.rope_scaling,
+      ]);
+    }
+  }));
+
 Deno.test("an architecture that is not supported is refused with those that are", () =>
   withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/mistral`);

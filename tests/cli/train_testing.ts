@@ -70,10 +70,15 @@ export class Workplace {
     }).spawn();
   }
 
+  /** Any other command. */
+  command(line: string, stdin?: string): Promise<RunResult> {
+    const options = stdin === undefined ? {} : { stdin };
+    return runParscale(line.split(" "), { cwd: this.cwd, ...options });
+  }
+
   /** Any other command, which must succeed. */
   async run(line: string, stdin?: string): Promise<RunResult> {
-    const options = stdin === undefined ? {} : { stdin };
-    const result = await runParscale(line.split(" "), { cwd: this.cwd, ...options });
+    const result = await this.command(line, stdin);
     assertEquals(result.code, 0, result.stderr);
     return result;
   }

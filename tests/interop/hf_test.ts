@@ -130,6 +130,47 @@ Deno.test({
     }),
 });
 
+const INTRODUCED = "--train-params introduced --data rows.jsonl --no-pack --seq-len 16 --batch 4 " +
+  "--steps 3 --lr 0.05 --schedule constant --warmup 0 -q";
+
+/** Trains an adapter in `cwd` and folds it into `cwd/merged`. */
+async function mergedAdapter(cwd: string, flags: string, ...convert: string[]): Promise<string> {
+  const rows = Array.from({ length: 8 }, (_, i) => ({
+    tokens: Array.from({ length: 16 }, (_, t) => (i * 7 + t * 3) % 60),
+  }));
+  await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+  const train = [...flags.split(" "), ...INTRODUCED.split(" "), "--out", "run"];
+  await succeed(["train", "--model", PLAIN_MODEL, ...train], { cwd });
+  await succeed(["convert", "--model", "run", "--merge", "--out", "merged", ...convert], { cwd });
+  return `${cwd}/merged`;
+}
+
+for (const transform of ["lora", "bitfit", "lora,bitfit"]) {
+  Deno.test({
+    name: `a merged adapter of one stream is a plain model with equal logits: ${transform}`,
+    ignore: !python,
+    fn: () =>
+      withScratch(async (cwd) => {
+        const folder = await mergedAdapter(cwd, `--streams 1 --transform ${transform}`);
+        const found = await transformers(folder);
+        assertEquals([found.missing, found.unexpected], [[], []]);
+        assertClose(found.logits, await ours(folder));
+      }),
+  });
+}
+
+Deno.test({
+  name: "a merged adapter with streams loads whole with the official file, with equal logits",
+  ignore: official,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const folder = await mergedAdapter(cwd, "--streams 2", "--hf-code", code!);
+      const found = await transformers(folder);
+      assertEquals([found.missing, found.unexpected], [[], []]);
+      assertClose(found.logits, await ours(folder));
+    }),
+});
+
 Deno.test({
   name: "what --strip gives back is a plain folder with the logits of the original",
   ignore: !python,

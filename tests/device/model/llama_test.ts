@@ -1,23 +1,23 @@
 /** Llama models and YaRN against transformers: logits, greedy tokens, encodings, streams. */
 import { assert, assertEquals } from "@std/assert";
-import { convert } from "../../core/checkpoint/convert.ts";
-import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
-import { RequestEncoder } from "../../core/eval/harness/encode.ts";
-import { Engine } from "../../core/generate/engine.ts";
-import { generate } from "../../core/generate/generate.ts";
-import { scoreBatch } from "../../core/generate/score.ts";
-import { countParameters, elementCount, parameterSpecs } from "../../core/model/parameters.ts";
-import type { FileTensor, HostTensor } from "../../core/runtime/device.ts";
-import { encodePair, startTokenOf } from "../../core/tokenizer/pair.ts";
-import { openTokenizer, renderChat } from "../../core/tokenizer/tokenizer.ts";
-import { RandomStream } from "../../core/base/random.ts";
-import { GREEDY } from "../../core/base/sampling.ts";
-import { devices, reference } from "./devices.ts";
-import { maxDifference, modelFolder, openGolden } from "./goldens.ts";
+import { convert } from "../../../core/checkpoint/convert.ts";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { generate } from "../../../core/generate/generate.ts";
+import { scoreBatch } from "../../../core/generate/score.ts";
+import { countParameters, elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
+import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
+import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
+import { openTokenizer, renderChat } from "../../../core/tokenizer/tokenizer.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { devices, reference } from "../devices.ts";
+import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 
 const GOLDEN = JSON.parse(
-  Deno.readTextFileSync(new URL("../../fixtures/golden/llama.json", import.meta.url)),
+  Deno.readTextFileSync(new URL("../../../fixtures/golden/llama.json", import.meta.url)),
 );
 const LLAMA3 = "llama-p1-llama3-tied-f32", BIASED = "llama-p1-untied-bias-f32";
 const NAMES = Object.keys(GOLDEN.models);

@@ -1,0 +1,118 @@
+/**
+ * Plans to fold an adapter, LoRA or BitFit into one folder that stands by itself.
+ *
+ * Prefixes and aggregator are written beside the backbone. With one stream LoRA is added to the weights
+ * it belongs to and BitFit to their biases, so that the result is a plain model. With several streams
+ * each has its own, and no weight could hold them all.
+ */
+import { ELEMENT_BYTES } from "../base/dtype.ts";
+import { DataError, UsageError } from "../base/errors.ts";
+import type { JsonObject } from "../base/files.ts";
+import { isParScale, type ModelConfig } from "../model/config.ts";
+import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { configToJson, isOfficial } from "./config.ts";
+import { foldedBias, foldedMatrix } from "./fold.ts";
+import type { Checkpoint } from "./open.ts";
+import type { ConversionOptions } from "./plan_conversion.ts";
+import type { OutputTensor } from "./write.ts";
+
+/** What a merged folder holds. */
+export interface MergedModel {
+  readonly config: ModelConfig;
+  readonly configJson: JsonObject;
+  readonly tensors: readonly OutputTensor[];
+  /** Whether weights of the backbone differ from those of the source. */
+  readonly folds: boolean;
+}
+
+/** Works out the merged model of an opened checkpoint, with its adapter if it has one. */
+export function mergeModel(options: ConversionOptions, source: Checkpoint): MergedModel {
+  refuseWhatCannotFold(source);
+  const { loraRank, bitfit } = source.config;
+  const config = mergedConfig(source.config);
+  if (options.hfCode !== undefined && !isOfficial(config)) {
+    throw new UsageError("`--hf-code` needs a Qwen2 model with several streams", {
+      hints: ["leave --hf-code out: the authors' code has no use for this model"],
+    });
+  }
+  return {
+    config,
+    configJson: mergedJson(config, source, !!options.hfCode),
+    tensors: parameterSpecs(config).map((spec) => mergedTensor(spec, source)),
+    folds: loraRank > 0 || bitfit,
+  };
+}
+
+function refuseWhatCannotFold({ config, directory, adapter }: Checkpoint): void {
+  const { streams, loraRank, bitfit, family } = config;
+  const name = adapter?.directory ?? directory;
+  const kind = [...(loraRank > 0 ? ["LoRA"] : []), ...(bitfit ? ["BitFit"] : [])].join(" and ");
+  if (streams > 1 && kind !== "") {
+    throw new DataError(
+      `cannot merge "${name}": its ${streams} streams have ${kind} parameters of their own, which ` +
+        "one set of weights cannot hold",
+      { hints: ["run it as it is, with --model and --adapter; prefixes alone can be merged"] },
+    );
+  }
+  if (bitfit && family === "qwen3") {
+    throw new DataError(
+      `cannot merge "${name}": BitFit has biases in the MLP, for which Qwen3 has no place`,
+      { hints: ["run it as it is, with --model and --adapter"] },
+    );
+  }
+}
+
+/** BitFit needs a bias at every projection, which the Llama block has and the Qwen2 block has not. */
+function mergedConfig(source: ModelConfig): ModelConfig {
+  const folded = { ...source, loraRank: 0, bitfit: false };
+  if (!source.bitfit) return folded;
+  return { ...folded, family: "llama", attentionBias: true, outputBias: true, mlpBias: true };
+}
+
+/** Fields of Qwen2 that mean nothing to Llama or would be taken for something else. */
+const QWEN_FIELDS = ["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
+
+function mergedJson(config: ModelConfig, source: Checkpoint, localCode: boolean): JsonObject {
+  const json = configToJson(config, source.configJson, { localCode });
+  if (config.family !== "llama" || !source.config.bitfit) return json;
+  for (const key of QWEN_FIELDS) delete json[key];
+  return {
+    ...json,
+    // Sizes that the source may leave to the defaults of another class.
+    vocab_size: config.vocabSize,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_hidden_layers: config.numHiddenLayers,
+    num_attention_heads: config.numAttentionHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    head_dim: config.headDim,
+    rms_norm_eps: config.rmsNormEps,
+    max_position_embeddings: config.maxPositionEmbeddings,
+    tie_word_embeddings: config.tieWordEmbeddings,
+    attention_bias: true,
+    mlp_bias: true,
+  };
+}
+
+function mergedTensor({ name, shape }: ParameterSpec, source: Checkpoint): OutputTensor {
+  const at = name.replace(/\.(weight|bias)$/, "");
+  const find = (which: string) => source.tensors.get(`${at}.${which}`);
+  const stored = source.tensors.get(name);
+  const low = find("lora_a"), high = find("lora_b");
+  if (name.endsWith(".weight") && stored && low && high) {
+    return { ...stored, source: foldedMatrix(stored, low, high) };
+  }
+  const own = name.endsWith(".bias") ? find("stream_bias") : undefined;
+  if (own) {
+    const { dtype } = source.tensors.get(`${at}.weight`)!;
+    const byteLength = elementCount(shape) * ELEMENT_BYTES[dtype];
+    return { name, dtype, shape, byteLength, source: foldedBias(stored, own, dtype) };
+  }
+  return { ...stored!, source: stored! };
+}
+
+/** Which code opens the merged folder besides parscale. */
+export function opensWith(config: ModelConfig): "transformers" | "authors" | undefined {
+  if (!isParScale(config)) return "transformers";
+  return isOfficial(config) ? "authors" : undefined;
+}

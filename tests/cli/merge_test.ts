@@ -1,0 +1,188 @@
+/** `convert --merge`, and single checkpoints of a run wherever a model is taken. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { openNamedCheckpoint } from "../../cli/open_model.ts";
+import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import { Engine } from "../../core/generate/engine.ts";
+import { maxDifference } from "../device/goldens.ts";
+import { reference } from "../device/devices.ts";
+import { jsonLines } from "./models.ts";
+import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+
+const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --warmup 0";
+
+/** Logits at every token of a row, in double precision, of what --model and --adapter name. */
+async function logits(place: Workplace, model: string, adapter?: string): Promise<number[]> {
+  const at = (path: string) => `${place.cwd}/${path}`;
+  return await logitsOf(
+    await openNamedCheckpoint({ model: at(model), adapter: adapter && at(adapter) }),
+  );
+}
+
+async function logitsOf({ config, tensors }: Checkpoint): Promise<number[]> {
+  const engine = new Engine(reference, config, tensors);
+  const ids = [[1, 5, 9, 20, 33, 7, 300, 12]];
+  using cache = engine.createCache(1, ids[0]!.length);
+  const outputs = await engine.forward(cache, {
+    ids,
+    start: [0],
+    select: ids[0]!.map((_, i) => i),
+  });
+  return Array.from(outputs.get("logits")!);
+}
+
+const config = (place: Workplace, folder: string) =>
+  JSON.parse(place.read(`${folder}/config.json`));
+
+Deno.test("an adapter run with prefixes becomes a folder that the authors' code opens", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 3 --out run`);
+    const { stdout, stderr } = await place.run("convert --model run --merge --out merged --json");
+    assertEquals(stderr, "");
+    const { results } = JSON.parse(stdout);
+    assertEquals([results.streams, results.prefix_tokens], [2, 48]);
+    assertEquals(await logits(place, "merged"), await logits(place, "run"));
+    const { model_type, parscale_n, auto_map, parscale_transforms } = config(place, "merged");
+    assertEquals([model_type, parscale_n, parscale_transforms], ["qwen2_parscale", 2, undefined]);
+    assertStringIncludes(auto_map.AutoModelForCausalLM, "Qwen2ParScaleForCausalLM");
+    assert(place.names("merged").includes("tokenizer.json"));
+    // The same with the adapter named by itself.
+    await place.run("convert --model p1 --adapter run --merge --verify --out other");
+    assertEquals(await logits(place, "other"), await logits(place, "run"));
+  }));
+
+Deno.test("LoRA and BitFit of one stream become a plain model with equal logits", () =>
+  withWorkplace(async (place) => {
+    await Deno.symlink(
+      new URL("../../fixtures/models/llama-p1-untied-bias-f32", import.meta.url).pathname,
+      `${place.cwd}/llama`,
+    );
+    const small = Array.from({ length: 8 }, (_, i) => ({ tokens: [1, 2, 3 + i, 4, 5] }));
+    place.write("small.jsonl", jsonLines(...small));
+    const cases = [
+      ["p1", "lora", "qwen2"],
+      ["p1", "bitfit", "llama"],
+      ["p1", "lora,bitfit", "llama"],
+      ["llama", "lora,bitfit", "llama"],
+    ] as const;
+    for (const [model, transform, family] of cases) {
+      const name = `${model}-${transform.replace(",", "-")}`;
+      const rows = model === "llama" ? ROWS.replace("rows.jsonl", "small.jsonl") : ROWS;
+      await place.trained(
+        `--model ${model} --streams 1 --transform ${transform} ${INTRODUCED} ${rows} --steps 3 --out ${name}`,
+      );
+      await place.run(`convert --model ${name} --merge --verify --out ${name}-merged`);
+      const merged = config(place, `${name}-merged`);
+      assertEquals([merged.model_type, merged.parscale_n], [family, undefined], name);
+      const [found, expected, plain] = await Promise.all([
+        logits(place, `${name}-merged`),
+        logits(place, name),
+        logits(place, model),
+      ]);
+      const worst = maxDifference(found, expected);
+      assert(worst < 2e-5, `${name}: ${worst}`);
+      assert(maxDifference(expected, plain) > 0.1, `${name}: training made no difference`);
+    }
+  }));
+
+Deno.test("LoRA of one stream with a prefix keeps the prefix, and says who opens the folder", () =>
+  withWorkplace(async (place) => {
+    const transform = "--streams 1 --transform prefix,lora --prefix-tokens 4";
+    await place.trained(`--model p1 ${transform} ${INTRODUCED} ${ROWS} --steps 3 --out run`);
+    const { stderr } = await place.run("convert --model run --merge --out merged");
+    assertStringIncludes(stderr, "only parscale opens the merged folder");
+    assertEquals(config(place, "merged").parscale_transforms, ["prefix"]);
+    assert(maxDifference(await logits(place, "merged"), await logits(place, "run")) < 2e-5);
+  }));
+
+Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
+  withWorkplace(async (place) => {
+    await place.trained(
+      `--model p1 --streams 2 --transform prefix,lora ${INTRODUCED} ${ROWS} --steps 1 --out two`,
+    );
+    await Deno.symlink(
+      new URL("../../fixtures/models/qwen3-p1-tied-f32", import.meta.url).pathname,
+      `${place.cwd}/qwen3`,
+    );
+    await place.trained(
+      `--model qwen3 --streams 1 --transform bitfit ${INTRODUCED} ${ROWS} --steps 1 --out three`,
+    );
+    const refused = async (line: string, code: number, message: string, hint: string) => {
+      const { code: found, stdout, stderr } = await place.command(line);
+      assertEquals([found, stdout], [code, ""], `${line}: ${stderr}`);
+      assertStringIncludes(stderr, `error: ${message}\n`);
+      assertStringIncludes(stderr, `\nhint: ${hint}`);
+      assert(!place.exists("no"));
+    };
+    await Promise.all([
+      refused(
+        "convert --model two --merge --out no",
+        3,
+        `cannot merge "${
+          place.last("two").replace(place.cwd + "/", "")
+        }": its 2 streams have LoRA ` +
+          "parameters of their own, which one set of weights cannot hold",
+        "run it as it is",
+      ),
+      refused(
+        "convert --model three --merge --out no",
+        3,
+        'cannot merge "three/checkpoint-000001": BitFit has biases in the MLP, for which Qwen3 has ' +
+          "no place",
+        "run it as it is",
+      ),
+      refused(
+        "convert --model two --streams 4 --merge --out no",
+        2,
+        "`--merge` excludes `--streams`",
+        "merge first",
+      ),
+      refused(
+        "convert --model p1 --adapter two --strip --out no",
+        2,
+        "`--adapter` needs `--merge`",
+        "--merge",
+      ),
+      refused(
+        "convert --model two --streams 4 --out no",
+        2,
+        'Cannot convert "two": found an adapter run, expected a whole model',
+        "--merge makes a whole model of it",
+      ),
+    ]);
+    const { stderr } = await place.run("convert --model p2 --merge --out copy");
+    assertStringIncludes(stderr, '"p2" is self-contained already; copy is a copy of it');
+    assertEquals(await logits(place, "copy"), await logits(place, "p2"));
+  }));
+
+Deno.test("--model RUN/checkpoint-000002 is that checkpoint of an adapter run, and of a whole one", () =>
+  withWorkplace(async (place) => {
+    const steps = `${ROWS} --steps 4 --save-every 2`;
+    await Promise.all([
+      place.trained(`--model p1 --streams 2 ${INTRODUCED} ${steps} --out adapter`),
+      place.trained(`--model p2 --lr 0.01 ${steps} --out whole`),
+    ]);
+    const first = await logits(place, "p1", "adapter/checkpoint-000002");
+    assertEquals(await logits(place, "adapter/checkpoint-000002"), first);
+    assertEquals(await logits(place, "adapter/checkpoint-000002/"), first);
+    assert(maxDifference(await logits(place, "adapter"), first) > 1e-3);
+    const [early, late] = [
+      await logits(place, "whole/checkpoint-000002"),
+      await logits(place, "whole"),
+    ];
+    assert(maxDifference(early, late) > 1e-3);
+    const row = jsonLines({ tokens: [1, 5, 9] });
+    const score = async (model: string) =>
+      (await place.run(`score --model ${model} --jsonl`, row)).stdout;
+    const [one, other] = await Promise.all([
+      score("adapter/checkpoint-000002"),
+      score("p1 --adapter adapter/checkpoint-000002"),
+    ]);
+    assertEquals(one, other);
+    await Promise.all([
+      place.run("inspect --model adapter/checkpoint-000002"),
+      place.run("cost --model adapter/checkpoint-000002"),
+      place.run("convert --model adapter/checkpoint-000002 --merge --out merged"),
+      place.trained(`--model adapter/checkpoint-000002 ${INTRODUCED} ${ROWS} --steps 1 --out next`),
+    ]);
+    assertEquals(await logits(place, "merged"), first);
+  }));

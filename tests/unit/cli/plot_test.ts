@@ -1,0 +1,87 @@
+/** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/plot/curves.ts";
+import type { Point, RunLosses } from "../../../cli/plot/read.ts";
+import { renderChart } from "../../../cli/output/chart.ts";
+import { renderSvgChart } from "../../../cli/output/svg_chart.ts";
+
+const BOTH = { measure: ["train", "eval"], ema: 0 } as const;
+
+function run(label: string, train: readonly Point[], evaluated: readonly Point[] = []): RunLosses {
+  return { path: label, label, points: { train, eval: evaluated } };
+}
+
+Deno.test("smoothing starts from the first loss and leaves it alone at 0", () => {
+  const points: Point[] = [[1, 4], [2, 2], [3, 2]];
+  assertEquals(smooth(points, 0.5), [[1, 4], [2, 3], [3, 2.5]]);
+  assertEquals(smooth(points, 0), points);
+  const [, , [, last]] = smooth(points, 0.95) as [Point, Point, Point];
+  assertAlmostEquals(last, 0.95 * (0.95 * 4 + 0.05 * 2) + 0.05 * 2, 1e-12);
+});
+
+Deno.test("runs of one label are their mean and range where all of them are", () => {
+  const [curve] = curvesOf([
+    run("a", [[10, 4], [20, 3], [30, 2], [40, 1]]),
+    run("a", [[15, 8], [25, 6], [35, 4]]),
+  ], BOTH);
+  assertEquals([curve!.runs, curve!.measure], [2, "train"]);
+  assertEquals(curve!.points, [[20, 5], [30, 3.5]]);
+  assertEquals(curve!.band, [[20, 3, 7], [30, 2, 5]]);
+});
+
+Deno.test("only the training loss is smoothed, and curves stand in the order of the runs", () => {
+  const points: Point[] = [[1, 4], [2, 2]];
+  const curves = curvesOf([run("b", points, points), run("a", points)], { ...BOTH, ema: 0.5 });
+  assertEquals(
+    curves.map(({ label, measure, points }) => [label, measure, points[1]![1]]),
+    [["b", "train", 3], ["b", "eval", 2], ["a", "train", 3]],
+  );
+  const series = seriesOf(curves);
+  assertEquals(series.map(({ label }) => label), ["b, training", "b, validation", "a, training"]);
+  assertEquals(series.map(({ style }) => [style!.color, style!.dash]), [[0, 0], [0, 1], [1, 0]]);
+  const alone = seriesOf(curvesOf([run("b", points, points)], { ...BOTH, measure: ["eval"] }));
+  assertEquals(alone.map(({ label, style }) => [label, style!.dash]), [["b", 0]]);
+});
+
+Deno.test("thinning keeps the last point", () => {
+  const points = Array.from({ length: 1001 }, (_, i) => i);
+  const few = thinned(points, 100);
+  assert(few.length <= 101 && few[0] === 0 && few.at(-1) === 1000);
+  assertEquals(thinned(points, 2000), points);
+});
+
+Deno.test("a logarithmic x axis has round numbers and gives each decade the same room", () => {
+  const points = [1, 10, 100, 1000].map((x) => [x, 3 - Math.log10(x)] as const);
+  const options = {
+    width: 60,
+    height: 8,
+    xLabel: "steps",
+    yLabel: "loss",
+    color: false,
+    ascii: true,
+  };
+  const text = renderChart([{ label: "a", points }], { ...options, logX: true });
+  const axis = text.split("\n").find((line) => /\b10\b.*\b100\b/.test(line))!;
+  const [ten, hundred] = [axis.indexOf("10 "), axis.indexOf("100")];
+  const thousand = axis.indexOf("1000");
+  assert(ten > 0 && Math.abs((thousand - hundred) - (hundred - ten)) <= 2, axis);
+  const with0 = renderChart([{ label: "a", points: [[0, 9], ...points] }], {
+    ...options,
+    logX: true,
+  });
+  assertEquals(with0, text, "a point at 0 has no place");
+});
+
+Deno.test("an SVG chart shades ranges and takes colour and dash from the style", async () => {
+  const points: Point[] = [[1, 3], [10, 2], [100, 1]];
+  const band = points.map(([x, y]) => [x, y - 0.5, y + 0.5] as const);
+  const style = { color: 3, dash: 1 };
+  const options = { title: "", width: 200, height: 100, xLabel: "x", yLabel: "y", logX: true };
+  const svg = await renderSvgChart([{ label: "a", points, band, style }], options);
+  assertStringIncludes(svg, 'aria-roledescription="area mark"');
+  assertStringIncludes(svg, "#CC79A7");
+  assertStringIncludes(svg, 'stroke-dasharray="6,3"');
+  assert(!/NaN|undefined/.test(svg));
+  const plain = await renderSvgChart([{ label: "a", points }], options);
+  assert(!plain.includes("area mark"));
+});
