@@ -38,12 +38,13 @@ export type {
 } from "./core/tokenizer/types.ts";
 
 /**
- * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run.
+ * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run; a name
+ * such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
  * @throws {DataError} when the folder is not such a checkpoint
- * @throws {EnvironmentError} when the device cannot be used
+ * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
  */
-export async function openModel(folder: string, options?: ModelOptions): Promise<Model> {
-  return await (await import("./core/library/model.ts")).Model.open(folder, options);
+export async function openModel(model: string, options?: ModelOptions): Promise<Model> {
+  return await (await import("./core/library/model.ts")).Model.open(model, options);
 }
 
 /** Runs a command line, as `parscale ARGS…` does, and returns its exit code. */

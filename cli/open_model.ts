@@ -9,6 +9,7 @@ import type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "../cor
 import type { Tokenizer } from "../core/tokenizer/tokenizer.ts";
 import { UsageError } from "../core/base/errors.ts";
 import type { FlagTable } from "./flags/table.ts";
+import type { Io } from "./output/io.ts";
 
 /** The checkpoint to run; for commands that need one. */
 export const modelFlags = {
@@ -16,7 +17,7 @@ export const modelFlags = {
     type: "path",
     required: true,
     group: "Model",
-    summary: "Checkpoint folder, or organisation/name on the hub",
+    summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
     details: "A Qwen2, Qwen2.5, Qwen3, Llama (SmolLM and SmolLM2 too) or ParScale checkpoint as " +
       "Hugging Face lays it out. A path that exists is never looked up on the hub.",
   },
@@ -139,22 +140,23 @@ export class OpenedModel implements Disposable {
 /** Opens the folder, hub name, run or adapter that --model and --adapter stand for. */
 export async function openNamedCheckpoint(
   { model, adapter }: Pick<OpenOptions, "model" | "adapter">,
+  io: Io,
 ): Promise<Checkpoint> {
-  const { resolveModel } = await import("../core/checkpoint/hub.ts");
+  const { findModel } = await import("./hub.ts");
   const { openCheckpoint } = await import("../core/checkpoint/open.ts");
   const { resolveRuns } = await import("../core/checkpoint/run.ts");
-  const paths = await resolveRuns(await resolveModel(model), adapter);
+  const paths = await resolveRuns(await findModel(model, io), adapter);
   return await openCheckpoint(paths.model, paths);
 }
 
 /** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
-export async function openModel(options: OpenOptions): Promise<OpenedModel> {
+export async function openModel(options: OpenOptions, io: Io): Promise<OpenedModel> {
   const { openDevice } = await import("../core/runtime/mod.ts");
   const { Engine } = await import("../core/generate/engine.ts");
   const { parameterSpecs } = await import("../core/model/parameters.ts");
   const { quantize = "none", blockSize: block } = options;
   await checkQuantize(options);
-  const checkpoint = await openNamedCheckpoint(options);
+  const checkpoint = await openNamedCheckpoint(options, io);
   const device = await openDevice(options.device, {
     ...options,
     matrices: matrixKind(quantize),

@@ -43,7 +43,7 @@ export async function runBench(
   if (values.compare !== undefined || values.against !== undefined) {
     return await compareTimings(values, io, invocation);
   }
-  using bench = await openBench(values);
+  using bench = await openBench(values, io);
   const devices = new Set(bench.cells.map(({ on }) => on.device));
   const isReadable = invocation.format === "table" || invocation.format === "md";
   using report = openReport(io, invocation, {
@@ -67,12 +67,12 @@ export async function runBench(
 }
 
 /** Lines for `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function planBench(values: BenchValues): Promise<string[]> {
+export async function planBench(values: BenchValues, io: Io): Promise<string[]> {
   if (values.compare !== undefined || values.against !== undefined) {
     const { compare, against } = requirePair(values);
     return [`compares ${compare === "-" ? "stdin" : compare} with ${against}`];
   }
-  using bench = await openBench(values);
+  using bench = await openBench(values, io);
   const rounds = `${counted(values.warmup, "round")} to warm up and ${values.rounds} timed`;
   return [
     `times ${counted(bench.cells.length, "row")} in turn, ${rounds}, in ${bytesText(bench.bytes)}:`,
@@ -89,7 +89,7 @@ interface Bench extends Disposable {
 }
 
 /** Opens engines and checks lengths and memory; nothing is compiled yet. */
-async function openBench(values: BenchValues): Promise<Bench> {
+async function openBench(values: BenchValues, io: Io): Promise<Bench> {
   const { model } = values;
   if (model === undefined) {
     throw new UsageError('Cannot run "bench": found no "--model", expected one', {
@@ -97,7 +97,7 @@ async function openBench(values: BenchValues): Promise<Bench> {
     });
   }
   checkBlockSize(values.blockSize);
-  const checkpoint = await openNamedCheckpoint({ model, adapter: values.adapter });
+  const checkpoint = await openNamedCheckpoint({ model, adapter: values.adapter }, io);
   const work = fittingWork(checkpoint, values);
   const engines = await Engines.open(checkpoint, values);
   try {

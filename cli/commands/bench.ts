@@ -34,9 +34,9 @@ export const command = defineCommand({
     },
   ],
   flags: benchFlags,
-  async plan(values) {
+  async plan(values, io) {
     const { planBench } = await import("../bench/run.ts");
-    return await planBench(values);
+    return await planBench(values, io);
   },
   async run(values, io, invocation) {
     const { runBench } = await import("../bench/run.ts");

@@ -30,7 +30,7 @@ export const command = defineCommand({
       type: "path",
       required: true,
       group: "Conversion",
-      summary: "Checkpoint folder, or organisation/name on the hub",
+      summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
       details: "A path that exists is never looked up on the hub.",
     },
     out: {
@@ -157,9 +157,9 @@ export const command = defineCommand({
     },
   },
   savesOnInterrupt: true,
-  async plan(values) {
+  async plan(values, io) {
     const { planConvert } = await import("../convert/run.ts");
-    return await planConvert(values);
+    return await planConvert(values, io);
   },
   async run(values, io, invocation) {
     const { runConvert } = await import("../convert/run.ts");

@@ -35,7 +35,7 @@ export const command = defineCommand({
       type: "path",
       required: true,
       group: "Export",
-      summary: "Checkpoint folder, or organisation/name on the hub",
+      summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
       details: "A run of `train` is one too.",
     },
     adapter: engineFlags.adapter,
@@ -91,9 +91,9 @@ export const command = defineCommand({
     },
     ...quantizeFlags,
   },
-  async plan(values) {
+  async plan(values, io) {
     await checkFormat(values);
-    const { config } = await openNamedCheckpoint(values);
+    const { config } = await openNamedCheckpoint(values, io);
     const { tokens, capacity } = fittingSizes(values, config);
     return [
       `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${values.out}`,
@@ -105,7 +105,7 @@ export const command = defineCommand({
     const { writeExport } = await import("../export/parts.ts");
     const { startProgress } = await import("../output/progress.ts");
     const { openReport } = await import("../output/report.ts");
-    const opened = await openNamedCheckpoint(values);
+    const opened = await openNamedCheckpoint(values, io);
     const sizes = fittingSizes(values, opened.config);
     using report = openReport(io, invocation, { schema: "parscale.export/1" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });

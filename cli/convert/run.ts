@@ -1,6 +1,5 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../core/checkpoint/convert.ts";
-import { resolveModel } from "../../core/checkpoint/hub.ts";
 import { opensWith } from "../../core/checkpoint/merge.ts";
 import {
   type ConversionOptions,
@@ -12,6 +11,7 @@ import {
 import { resolveRuns } from "../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { hasStreamWeights } from "../../core/model/config.ts";
+import { findModel } from "../hub.ts";
 import { openModel } from "../open_model.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
@@ -41,8 +41,8 @@ interface TextValues {
 }
 
 /** What `--dry-run` prints. */
-export async function planConvert(values: Values): Promise<string[]> {
-  const plan = await planConversion(await optionsOf(values));
+export async function planConvert(values: Values, io: Io): Promise<string[]> {
+  const plan = await planConversion(await optionsOf(values, io));
   return [
     ...(isPlainCopy(plan) ? [`the model is ${stateOf(values)} already; nothing is changed`] : []),
     `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
@@ -101,11 +101,11 @@ async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPl
       `Cannot start prefixes: found ${found}, expected --prefix-init text and --prefix-text FILE`,
     );
   }
-  const plan = await planConversion(await optionsOf(values));
+  const plan = await planConversion(await optionsOf(values, io));
   if (values.prefixText === undefined) return plan;
 
   const { cutSegments, prefixesFromText } = await import("../../core/generate/prefix_init.ts");
-  using model = await openModel({ model: plan.options.model, device: "auto" });
+  using model = await openModel({ model: plan.options.model, device: "auto" }, io);
   const tokens = (await model.tokenizer()).encode(await io.readText(values.prefixText));
   const { streams, prefixTokens } = plan.config;
   if (tokens.length < prefixTokens) {
@@ -122,8 +122,8 @@ function stateOf({ merge }: Values): string {
   return merge ? "self-contained" : "a plain model";
 }
 
-async function optionsOf(values: Values): Promise<ConversionOptions> {
-  const { model, adapter } = await resolveRuns(await resolveModel(values.model), values.adapter);
+async function optionsOf(values: Values, io: Io): Promise<ConversionOptions> {
+  const { model, adapter } = await resolveRuns(await findModel(values.model, io), values.adapter);
   if (adapter === undefined || values.merge || values.adapter !== undefined) {
     return { ...values, model, adapter };
   }

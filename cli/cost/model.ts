@@ -13,11 +13,11 @@ import {
 } from "../../core/analysis/cost_family.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
 import { parseJsonObject, readJsonObject, statIfExists } from "../../core/base/files.ts";
-import { resolveModel } from "../../core/checkpoint/hub.ts";
+import { resolveModel } from "../../core/hub/model.ts";
 import { CONFIG_FILE } from "../../core/checkpoint/open.ts";
 import { readShape } from "../../core/checkpoint/shape_source.ts";
 import { lastCheckpoint } from "../../core/checkpoint/run.ts";
-import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { suggestionHint } from "../flags/suggest.ts";
 import type { Io } from "../output/io.ts";
@@ -171,24 +171,14 @@ async function readNamed(
 }
 
 async function configPath(model: string): Promise<string> {
-  const folder = await resolveModel(model, () => Promise.reject(new Error("not downloaded")))
-    .catch((error) => {
-      if (error instanceof EnvironmentError) throw notDownloaded(model);
-      if (error instanceof DataError) throw unknownModel(model, error);
-      throw error;
-    });
+  const folder = await resolveModel(model, { configOnly: true }).catch((error) => {
+    throw error instanceof DataError ? unknownModel(model, error) : error;
+  });
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
   throw new DataError(
     `Cannot open model "${model}": found no ${CONFIG_FILE}, expected a checkpoint or run folder`,
     { hints: ["pass the folder that holds config.json, or the file itself"] },
-  );
-}
-
-function notDownloaded(model: string): DataError {
-  return new DataError(
-    `Cannot open model "${model}": found neither a folder nor an earlier download, expected one`,
-    { hints: [`fetch it first, for instance with \`parscale inspect --model ${model}\``] },
   );
 }
 

@@ -3,6 +3,7 @@ import type { Answerer } from "../../core/eval/harness/predict.ts";
 import type { ChatRenderer } from "../../core/eval/harness/documents.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { type OpenedModel, openModel } from "../open_model.ts";
+import type { Io } from "../output/io.ts";
 import type { EvalValues } from "./values.ts";
 
 /** An opened model, ready to answer. */
@@ -25,12 +26,12 @@ export function requireModel({ model }: EvalValues): string {
 }
 
 /** Opens the model of the flags. */
-export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
+export async function openEvalModel(values: EvalValues, io: Io): Promise<EvalModel> {
   const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");
   const { RequestEncoder } = await import("../../core/eval/harness/encode.ts");
   const { renderChat } = await import("../../core/tokenizer/chat.ts");
   const { startTokenOf } = await import("../../core/tokenizer/pair.ts");
-  const opened = await openModel({ ...values, model: requireModel(values) });
+  const opened = await openModel({ ...values, model: requireModel(values) }, io);
   try {
     const tokenizer = await opened.tokenizer();
     const { config } = opened.checkpoint;
@@ -61,12 +62,12 @@ export async function openEvalModel(values: EvalValues): Promise<EvalModel> {
 }
 
 /** Only the chat template of the model. */
-export async function openRenderer(values: EvalValues): Promise<ChatRenderer> {
-  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+export async function openRenderer(values: EvalValues, io: Io): Promise<ChatRenderer> {
+  const { findModel } = await import("../hub.ts");
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
   const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
   const { renderChat } = await import("../../core/tokenizer/chat.ts");
-  const paths = await resolveRuns(await resolveModel(requireModel(values)), values.adapter);
+  const paths = await resolveRuns(await findModel(requireModel(values), io), values.adapter);
   const tokenizer = await openTokenizer(paths.model);
   return (messages) => renderChat(tokenizer, messages);
 }

@@ -62,7 +62,7 @@ async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Pro
   if (!values.predictOnly && tasks.some((task) => "isCode" in task && task.isCode)) {
     requireCodeAllowed(values);
   }
-  using model = await openEvalModel(values);
+  using model = await openEvalModel(values, io);
   using folder = await openFolder(values, prepared, model, invocation);
   const { samples, stats } = await answer(values, prepared, model, folder, io);
   if (values.predictOnly) {

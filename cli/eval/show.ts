@@ -25,7 +25,7 @@ export async function showPrompts(
   const limit = values.limit ?? (values.ids.length > 0 ? undefined : DEFAULT_ROWS);
   const prepared = await prepareTasks({ ...values, limit }, io, [name]);
   const { requestsOf } = await import("../../core/eval/harness/documents.ts");
-  const render = values.chat ? await openRenderer(values) : undefined;
+  const render = values.chat ? await openRenderer(values, io) : undefined;
   const isTable = invocation.format === "table";
   using report = openReport(io, invocation, {
     schema: "parscale.eval-requests/1",

@@ -28,7 +28,7 @@ export async function runGenerate(
   invocation: Invocation,
 ): Promise<number> {
   checkValues(values, io);
-  using model = await openModel(values);
+  using model = await openModel(values, io);
   const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
   checkEndTokens(values.eos, vocabSize);
   if (values.maxTokens >= context) {

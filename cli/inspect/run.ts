@@ -28,7 +28,7 @@ export async function runInspect(
     await runTokenizer(values, io);
     return;
   }
-  using model = await openModel(values);
+  using model = await openModel(values, io);
   const { checkpoint, engine } = model;
   const { config } = checkpoint;
   if (values.check) {
@@ -138,10 +138,10 @@ interface TokenizerValues {
 }
 
 async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
-  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const { findModel } = await import("../hub.ts");
   const { openTokenizer } = await import("../../core/tokenizer/tokenizer.ts");
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
-  const { model } = await resolveRuns(await resolveModel(values.model), undefined);
+  const { model } = await resolveRuns(await findModel(values.model, io), undefined);
   const tokenizer = await openTokenizer(model);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   const { tokenize, detokenize } = values;

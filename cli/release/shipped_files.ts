@@ -35,9 +35,7 @@ export const UNSEEN = [
 
 /** Dependencies that serve only a package's install script, its own command line or its types. */
 const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
-  "@huggingface/tasks",
   "adm-zip",
-  "cli-progress",
   "commander",
   "global-agent",
   "iconv-lite",
@@ -66,7 +64,6 @@ export function isUsed(name: string): boolean {
 
 /** Of these packages only these files are loaded; `*` is any part of a name, `**` also of a path. */
 const LOADED = [
-  "@huggingface/hub/dist/*.mjs",
   "@huggingface/jinja/dist/index.js",
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",

@@ -38,7 +38,7 @@ export async function runScore(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  using model = await openModel(values);
+  using model = await openModel(values, io);
   if (values.streamWeights) requireStreamWeights(model.engine.config);
   const { device, checkpoint } = model;
   const { modelFingerprint } = await import("../../core/checkpoint/fingerprint.ts");

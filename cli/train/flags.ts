@@ -7,7 +7,7 @@ const model = {
   model: {
     type: "path",
     group: "Model",
-    summary: "Checkpoint to start from: folder, run, or organisation/name on the hub",
+    summary: "Folder, run or OWNER/NAME[@REVISION] on the hub",
     details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
   },
   init: {

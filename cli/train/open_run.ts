@@ -31,7 +31,7 @@ export async function prepareRun(
   if (values.data.length === 0) {
     throw new UsageError("Cannot train: found no --data, expected a file, folder, glob or -");
   }
-  const source = await openSource(values);
+  const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
   const microBatch = microBatchOf(values);
   const data = await openData(values, io, {
@@ -75,9 +75,9 @@ export async function prepareRun(
   }
 }
 
-async function openSource(values: TrainValues): Promise<ModelSource> {
+async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
   const { openModelSource } = await import("../../core/train/model_source.ts");
-  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
+  const { findModel } = await import("../hub.ts");
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
   const { init, configFrom, model } = values;
   if ((init === "scratch") !== (configFrom !== undefined)) {
@@ -95,11 +95,11 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
   }
   const paths = model === undefined
     ? { model, adapter: values.adapter }
-    : await resolveRuns(await resolveModel(model), values.adapter);
+    : await resolveRuns(await findModel(model, io), values.adapter);
   return await openModelSource({
     ...paths,
     configFrom,
-    tokenizer: values.tokenizer === undefined ? undefined : await openFolder(values.tokenizer),
+    tokenizer: values.tokenizer === undefined ? undefined : await openFolder(values.tokenizer, io),
     initStd: values.initStd,
     streams: values.streams,
     transforms: values.transform.length > 0 ? values.transform : undefined,
@@ -117,9 +117,9 @@ async function openSource(values: TrainValues): Promise<ModelSource> {
 }
 
 /** A folder that has a tokenizer. */
-async function openFolder(name: string): Promise<string> {
-  const { resolveModel } = await import("../../core/checkpoint/hub.ts");
-  const folder = await resolveModel(name);
+async function openFolder(name: string, io: Io): Promise<string> {
+  const { findModel } = await import("../hub.ts");
+  const folder = await findModel(name, io);
   if (await hasTokenizer(folder)) return folder;
   throw new DataError(`"${name}" has no tokenizer`, {
     hints: ["pass --tokenizer with a folder that holds tokenizer.json"],

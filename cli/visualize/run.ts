@@ -24,7 +24,7 @@ export async function runVisualize(
   const raw = values.task === undefined
     ? await readTexts(values, io)
     : await (await import("./task_rows.ts")).readTaskRows(values.task, values);
-  using model = await openModel(values);
+  using model = await openModel(values, io);
   requireStreams(model, values.model);
   const labels = labelsOf(model.engine.config.streams);
   const encoded = await encodeTexts(raw, model, values);

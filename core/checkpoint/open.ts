@@ -96,7 +96,7 @@ async function requireFolder(directory: string): Promise<void> {
       hints: [
         info
           ? "pass the folder that holds the file"
-          : "check the path; a hub model is named as organisation/name",
+          : "check the path; a model of the hub is named OWNER/NAME",
       ],
     },
   );

@@ -5,6 +5,7 @@
  * wants more: programs, devices and checkpoints are modules of `core`.
  */
 import { openCheckpoint } from "../checkpoint/open.ts";
+import { resolveModel } from "../hub/model.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { Engine } from "../generate/engine.ts";
 import { generate } from "../generate/generate.ts";
@@ -58,12 +59,13 @@ export class Model implements Disposable {
   }
 
   /**
-   * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run.
+   * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run; a
+   * name such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
    * @throws {DataError} when the folder is not such a checkpoint
-   * @throws {EnvironmentError} when the device cannot be used
+   * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
    */
-  static async open(folder: string, options: ModelOptions = {}): Promise<Model> {
-    const paths = await resolveRuns(folder, options.adapter);
+  static async open(model: string, options: ModelOptions = {}): Promise<Model> {
+    const paths = await resolveRuns(await resolveModel(model), options.adapter);
     const checkpoint = await openCheckpoint(paths.model, paths);
     const tokenizer = await openTokenizer(checkpoint.directory);
     const { device = "auto", dtype, threads, weights = "f32" } = options;

@@ -218,7 +218,7 @@ Deno.test("misuse is refused with a way out", async () => {
     [["bench", "--against", "x"], 2, "found --against alone, expected --compare too", "--against"],
     [[...BENCH, "--compare", "-", "--against", "x"], 2, "found --model too", "pipe one run"],
     [["bench", "--compare", "-", "--against", "-"], 2, "found stdin twice", ""],
-    [["bench", "--model", "./none"], 3, 'Cannot open model "./none"', ""],
+    [["bench", "--model", "./none"], 3, 'no such folder: "./none"', ""],
     [[...BENCH, "--streams", "0"], 2, 'Cannot use "--streams": found "0"', ""],
     [[...BENCH, "--rounds", "0"], 2, 'Cannot use "--rounds"', ""],
     [[...BENCH, "--what", "train"], 2, "expected one of decode, prefill", ""],

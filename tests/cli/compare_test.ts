@@ -296,7 +296,7 @@ Deno.test("an evaluation that fails ends the comparison with its own exit code",
   const compare = ["compare", "--tasks", "gsm8k", "--data", DATA, "--limit", "1", "--model"];
   const missing = await runParscale([...compare, "./none"]);
   assertEquals([missing.code, missing.stdout], [3, ""]);
-  assertStringIncludes(missing.stderr, 'error: Cannot open model "./none"');
+  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
   assertStringIncludes(
     missing.stderr,
     "error: Cannot compare: found `parscale eval --model ./none",

@@ -186,7 +186,7 @@ const withWeights = (change: (path: string) => void): Damage => (folder) => {
 
 const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, words: string])[] =
   [
-    ["no folder", () => {}, 3, "found nothing there, expected a folder"],
+    ["no folder", () => {}, 3, "no such folder"],
     ["an empty folder", (folder) => Deno.mkdirSync(folder), 3, "found no config.json"],
     ["no weights", withWeights(Deno.removeSync), 3, "found no weights"],
     [
@@ -243,7 +243,9 @@ Deno.test("bad data is refused by name with one hint's worth of help, and nothin
       assertEquals([result.code, result.stdout], [code, ""], `${what}: ${result.stderr}`);
       assertStringIncludes(result.stderr, words);
       assert(
-        /^error: Cannot [^\n]+[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(result.stderr),
+        /^error: (?:Cannot |no such folder: )[^\n]+[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(
+          result.stderr,
+        ),
         `${what}: ${result.stderr}`,
       );
       assert(!names(cwd).some((name) => name.includes("out")), what);

@@ -333,7 +333,7 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     [
       ["cost", "--model", "1.7B"],
       3,
-      'Cannot open model "1.7B"',
+      'no such folder: "1.7B"',
       "known: 0.5B, 0.7B, 1.1B, 1.6B, 2.8B, 4.4B",
     ],
     [["cost", "--model", `${FIXTURES}data`], 3, "found no config.json", "the file itself"],

@@ -1,8 +1,15 @@
 /** Models named as `organisation/name`, downloaded from a stand-in hub on this machine. */
-import { createHash } from "node:crypto";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, PLAIN_MODEL } from "./models.ts";
+import { PLAIN_MODEL } from "./models.ts";
 import { runParscale, type RunResult, withScratch } from "./run.ts";
+import {
+  allPaths,
+  entryOf as entryIn,
+  oidOf,
+  type StandInHub,
+  type StandInRepository,
+  startHub,
+} from "./stand_in_hub.ts";
 
 const NAME = "tiny/qwen";
 const SHA = "0123456789abcdef0123456789abcdef01234567";
@@ -13,100 +20,36 @@ const INSPECT = [...PLAIN, "--json"];
 const TOKEN = "hf_secret";
 
 /** What the listing holds besides; none of it is a part of a checkpoint. */
-const UNWANTED = ["README.md", "model.gguf", "pytorch_model.bin"];
+const UNWANTED = ["README.md", "model.gguf", "pytorch_model.bin", "onnx/config.json"]
+  .concat("other.safetensors", "old/model.safetensors");
 
-/** Two servers: the hub, and the storage to which it redirects for weights. */
-interface Hub extends AsyncDisposable {
-  /** Origin of the hub. */
-  readonly url: string;
-  /** `METHOD path` of every request to the hub since the last `take`. */
-  take(): string[];
-  /** Authorization headers seen so far, by server. */
-  readonly tokens: { readonly hub: Set<string | null>; readonly storage: Set<string | null> };
-  /** Answers in place of the usual one where it returns something. */
-  answer: (path: string, request: Request) => Response | undefined;
-}
-
-function startHub(files: readonly string[] = [...FILES, ...UNWANTED]): Hub {
-  const tokens = { hub: new Set<string | null>(), storage: new Set<string | null>() };
-  const options = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
-  const log: string[] = [];
-  const storage = Deno.serve(options, (request) => {
-    tokens.storage.add(request.headers.get("authorization"));
-    const { pathname } = new URL(request.url);
-    return hub.answer(pathname, request) ?? serveFile(pathname.slice(1), request);
-  });
-  const server = Deno.serve(options, async (request) => {
-    tokens.hub.add(request.headers.get("authorization"));
-    const url = new URL(request.url);
-    log.push(`${request.method} ${url.pathname}`);
-    return hub.answer(url.pathname, request) ?? await respond(url, request);
-  });
-  async function respond(url: URL, request: Request): Promise<Response> {
-    const entries = files.map(entryOf);
-    const file = decodeURIComponent(url.pathname.split(`/${NAME}/resolve/${SHA}/`)[1] ?? "");
-    if (file === WEIGHTS) {
-      return Response.redirect(`http://127.0.0.1:${storage.addr.port}/${file}`, 302);
-    }
-    if (file !== "") return serveFile(file, request);
-    switch (url.pathname) {
-      case `/api/models/${NAME}/revision/HEAD`:
-        return Response.json({ _id: "1", id: NAME, sha: SHA, lastModified: "2025-01-01" });
-      case `/api/models/${NAME}/tree/${SHA}`: { // in two pages, as a long listing is
-        if (url.searchParams.has("cursor")) return Response.json(entries.slice(2));
-        const next = `<${hub.url}${url.pathname}?cursor=2>; rel="next"`;
-        return Response.json(entries.slice(0, 2), { headers: { link: next } });
-      }
-      case `/api/models/${NAME}/paths-info/${SHA}`: {
-        const { paths } = await request.json();
-        return Response.json(entries.filter(({ path }) => paths.includes(path)));
-      }
-    }
-    return Response.json({ error: "Repository not found" }, { status: 404 });
-  }
-  const hub: Hub = {
-    url: `http://127.0.0.1:${server.addr.port}`,
-    take: () => log.splice(0),
-    tokens,
-    answer: () => undefined,
-    [Symbol.asyncDispose]: async () => {
-      await Promise.all([server.shutdown(), storage.shutdown()]);
-    },
-  };
-  return hub;
-}
+const isLarge = (path: string) => path.endsWith(".safetensors");
 
 const bytesOf = (file: string) =>
   FILES.includes(file)
     ? Deno.readFileSync(`${PLAIN_MODEL}/${file}`)
     : new TextEncoder().encode("not wanted");
 
-/** By what the hub names a file: the SHA-256 of a large one, else git's hash. */
-const hash = (file: string) =>
-  file === WEIGHTS
-    ? createHash("sha256").update(bytesOf(file)).digest("hex")
-    : createHash("sha1").update(`blob ${bytesOf(file).length}\0`).update(bytesOf(file)).digest(
-      "hex",
-    );
+const repositoryOf = (files: readonly string[]): StandInRepository => ({
+  kind: "model",
+  name: NAME,
+  commit: SHA,
+  files: new Map(files.map((file) => [file, bytesOf(file)])),
+  isLarge,
+});
 
-function entryOf(path: string) {
-  const size = bytesOf(path).length;
-  const lfs = path === WEIGHTS ? { oid: hash(path), size, pointerSize: 134 } : undefined;
-  return { type: "file", path, size, oid: lfs ? "a".repeat(40) : hash(path), lfs };
-}
+const REPOSITORY = repositoryOf([...FILES, ...UNWANTED]);
 
-function serveFile(file: string, request: Request): Response {
-  const bytes = bytesOf(file);
-  const headers = { etag: `"${hash(file)}"`, "x-repo-commit": SHA };
-  if (request.headers.get("range") !== "bytes=0-0") return new Response(bytes, { headers });
-  const range = { ...headers, "content-range": `bytes 0-0/${bytes.length}` };
-  return new Response(bytes.slice(0, 1), { status: 206, headers: range });
-}
+const hash = (file: string) => oidOf(bytesOf(file), isLarge(file));
+const entryOf = (file: string) => entryIn(REPOSITORY, file);
 
 /** Answers the whole of `file` with its first half: cut off, or ended as if that were all. */
-function half(file: string, cut: boolean): Hub["answer"] {
+function half(file: string, cut: boolean): StandInHub["answer"] {
   return (path, request) => {
-    if (!path.endsWith(`/${file}`) || request.headers.has("range")) return undefined;
+    const isRedirected = file === WEIGHTS && path.includes("/resolve/");
+    if (!path.endsWith(`/${file}`) || isRedirected || request.headers.has("range")) {
+      return undefined;
+    }
     const { length } = bytesOf(file);
     const body = new Blob([bytesOf(file).slice(0, length / 2)]).stream();
     return new Response(body, cut ? { headers: { "content-length": `${length}` } } : {});
@@ -116,14 +59,14 @@ function half(file: string, cut: boolean): Hub["answer"] {
 /** Calls `body` with a hub, a scratch folder, and a way to run the program with both. */
 const withHub = (
   body: (
-    hub: Hub,
+    hub: StandInHub,
     cwd: string,
     run: (args: readonly string[], env?: Record<string, string>) => Promise<RunResult>,
   ) => Promise<void>,
-  files?: readonly string[],
+  repository = REPOSITORY,
 ) =>
   withScratch(async (cwd) => {
-    await using hub = startHub(files);
+    await using hub = startHub([repository]);
     const usual = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
     await body(hub, cwd, (args, env) => runParscale(args, { cwd, env: { ...usual, ...env } }));
   });
@@ -144,7 +87,7 @@ function inspected(result: RunResult): void {
 function failed(result: RunResult, code: number, ...words: string[]): void {
   assertEquals([result.code, result.stdout], [code, ""], result.stderr);
   assert(
-    /^error: Cannot [^\n]+\n(\nhint: [^\n]+\n(hint: [^\n]+\n)*)?$/.test(result.stderr),
+    /^error: [^\n]+\n(\nhint: [^\n]+\n(hint: [^\n]+\n)*)?$/.test(result.stderr),
     result.stderr,
   );
   for (const word of words) assertStringIncludes(result.stderr, word);
@@ -176,14 +119,19 @@ Deno.test("a download fills the standard cache, which then serves without the hu
       run(INSPECT, { HF_HUB_OFFLINE: "ON" }),
       run(INSPECT, { HF_ENDPOINT: "http://127.0.0.1:1" }),
     ]);
-    for (const result of [offline, on, down]) inspected(result);
+    for (const result of [offline, on]) inspected(result);
+    assertStringIncludes(down.stderr, `warning: the hub cannot be asked for "${NAME}"`);
+    inspected({ ...down, stderr: "" });
     assertEquals([converted.code, converted.stderr], [0, ""]);
     assertEquals(JSON.parse(converted.stdout).results.streams, 2);
     assert([...Deno.readDirSync(`${cwd}/p2`)].every(({ isFile }) => isFile));
     assertEquals(hub.take(), []);
     hub.answer = () => new Response("", { status: 503 });
-    inspected(await run(INSPECT, { HF_HUB_OFFLINE: "0" }));
-    assertEquals(hub.take().length, 1);
+    inspected({ ...await run(INSPECT, { HF_HUB_OFFLINE: "0" }), stderr: "" });
+    assertEquals(hub.take().length, 1); // with an earlier download there, it is asked once
+    // A commit never changes, so nothing is asked.
+    inspected(await run(["inspect", "--model", `${NAME}@${SHA}`, "--json"]));
+    assertEquals(hub.take(), []);
   }));
 
 Deno.test("a folder of that name wins, without a request", () =>
@@ -199,45 +147,65 @@ Deno.test("the token goes to the hub and nowhere else", () =>
     inspected(await run(INSPECT, { HF_TOKEN: `${TOKEN}\n` }));
     assertEquals([...hub.tokens.hub], [`Bearer ${TOKEN}`]);
     assertEquals([...hub.tokens.storage], [null]);
+    // As older tokens and those of other hubs look.
+    inspected(await run(INSPECT, { HF_TOKEN: "api_other" }));
     hub.take();
-    const odd = await run(PLAIN, { HF_TOKEN: "secret" });
-    failed(odd, 4, 'found another beginning, expected "hf_"');
-    assert(!odd.stderr.includes("secret"));
+    const odd = await run(PLAIN, { HF_TOKEN: "sec ret" });
+    failed(odd, 4, "HF_TOKEN has blanks");
+    assert(!odd.stderr.includes("sec"));
     assertEquals(hub.take(), []);
+  }));
+
+Deno.test("a token in a file is used, HF_TOKEN_PATH before HF_HOME", () =>
+  withHub(async (hub, cwd, run) => {
+    await Deno.mkdir(`${cwd}/home`);
+    await Deno.writeTextFile(`${cwd}/home/token`, "hf_home\n");
+    await Deno.writeTextFile(`${cwd}/other`, "hf_path");
+    inspected(await run(INSPECT));
+    inspected(await run(INSPECT, { HF_TOKEN_PATH: `${cwd}/other` }));
+    assertEquals([...hub.tokens.hub], ["Bearer hf_home", "Bearer hf_path"]);
+    assertEquals([...hub.tokens.storage], [null]);
   }));
 
 Deno.test("a hub that refuses, fails or is not there", () =>
   withHub(async (hub, cwd, run) => {
-    for (const status of [404, 401, 403]) {
-      hub.answer = () => Response.json({ error: "no" }, { status });
-      failed(await run(PLAIN), 3, `status ${status} from the hub`, "HF_TOKEN");
+    const headers = (code: string) => ({ "x-error-code": code });
+    const refusals = [
+      [404, "RepoNotFound", `no such folder: "${NAME}", and the hub has no model "${NAME}"`],
+      [401, "RepoNotFound", `the hub has no model "${NAME}"`],
+      [403, "GatedRepo", `the model "${NAME}" is gated`],
+      [404, "RevisionNotFound", 'has no revision "main"'],
+      [403, "", `the hub refuses the model "${NAME}" (status 403)`],
+    ] as const;
+    for (const [status, code, message] of refusals) {
+      hub.answer = () => Response.json({ error: "no" }, { status, headers: headers(code) });
+      failed(await run(PLAIN), 3, message);
+      assertEquals(hub.take().length, 1, "asked once");
     }
     for (const status of [429, 500]) {
-      hub.answer = () => new Response("", { status });
-      failed(await run(PLAIN), 4, `status ${status}`, "nor an earlier download");
+      hub.answer = () => new Response("", { status, headers: { "retry-after": "0" } });
+      failed(await run(PLAIN), 4, `status ${status}`, "after 5 tries");
+      assertEquals(hub.take().length, 5);
     }
-    failed(await run(PLAIN, { HF_ENDPOINT: "http://127.0.0.1:1" }), 4, "HF_ENDPOINT");
     await Deno.writeTextFile(`${cwd}/file`, "");
     hub.answer = () => undefined;
     failed(await run(PLAIN, { HF_HOME: `${cwd}/file` }), 4, "Cannot write", `"${cwd}/file/hub"`);
-    assertRefused(
+    failed(
       await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
       4,
-      `Cannot download model "${NAME}": found HF_HUB_OFFLINE set and no earlier download, expected one in "${cwd}/home/hub"`,
+      `HF_HUB_OFFLINE is set: no earlier download is in "${cwd}/home/hub"`,
     );
+    failed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not an address");
   }));
 
-Deno.test("half a file is an error, and the next run fetches it anew", async () => {
+Deno.test("a transfer that breaks off is continued where it ended", async () => {
   for (const [file, cut] of [[WEIGHTS, true], [WEIGHTS, false], ["config.json", true]] as const) {
     await withHub(async (hub, cwd, run) => {
       hub.answer = half(file, cut);
-      const found = cut ? "neither a working connection" : `${bytesOf(file).length / 2} bytes of`;
-      failed(await run(PLAIN), 4, `Cannot download model "${NAME}": found ${found}`);
-      failed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4);
-      hub.answer = () => undefined;
-      hub.take();
       inspected(await run(INSPECT));
-      assert(resolved(hub.take()).has(file));
+      const ranges = hub.take().filter((line) => line.includes(" bytes="));
+      const { length } = bytesOf(file);
+      assert(ranges.some((line) => line.endsWith(`-${length - 1}`)), `${ranges}`);
       assertEquals(await Deno.readFile(`${cacheOf(cwd)}/snapshots/${SHA}/${file}`), bytesOf(file));
     });
   }
@@ -245,47 +213,44 @@ Deno.test("half a file is an error, and the next run fetches it anew", async () 
 
 Deno.test("a repository without safetensors is refused before anything is fetched", () =>
   withHub(async (hub, _cwd, run) => {
-    failed(await run(PLAIN), 3, "found no weights in the repository, expected *.safetensors");
+    failed(
+      await run(PLAIN),
+      3,
+      'has no model.safetensors and no model.safetensors.index.json; it has "model.gguf"',
+    );
     assertEquals([...resolved(hub.take())], []);
-  }, ["config.json", ...UNWANTED]));
-
-/** Everything below a folder. */
-function allPaths(folder: string): string[] {
-  return [...Deno.readDirSync(folder)].flatMap(({ name, isDirectory }) => {
-    const path = `${folder}/${name}`;
-    return isDirectory ? allPaths(path) : [path];
-  }).sort();
-}
+  }, repositoryOf(["config.json", "README.md", "model.gguf", "pytorch_model.bin"])));
 
 Deno.test("a hub cannot choose where files go: hashes, paths and commits are checked", async () => {
-  const page = (change: (entry: ReturnType<typeof entryOf>) => unknown): Hub["answer"] => (path) =>
-    path.includes("/tree/") ? Response.json(FILES.map(entryOf).map(change)) : undefined;
+  const page =
+    (change: (entry: ReturnType<typeof entryOf>) => unknown): StandInHub["answer"] => (path) =>
+      path.includes("/tree/") ? Response.json(FILES.map(entryOf).map(change)) : undefined;
   const config = (fields: Record<string, unknown>) =>
     page((entry) => entry.path === "config.json" ? { ...entry, ...fields } : entry);
   const weights = (oid: unknown) =>
     page((entry) => entry.path === WEIGHTS ? { ...entry, lfs: { ...entry.lfs, oid } } : entry);
-  const named = (sha: unknown): Hub["answer"] => (path) =>
+  const named = (sha: unknown): StandInHub["answer"] => (path) =>
     path.includes("/revision/") ? Response.json({ _id: "1", id: NAME, sha }) : undefined;
-  const cases: [Hub["answer"], string][] = [
+  const cases: [StandInHub["answer"], string][] = [
     ...["../../../../../escaped", "/tmp/escaped", "a".repeat(39), "A".repeat(40), "", 7, null].map(
-      (oid): [Hub["answer"], string] => [config({ oid }), "expected 40 hexadecimal digits"],
+      (oid): [StandInHub["answer"], string] => [config({ oid }), "expected 40 hexadecimal digits"],
     ),
     ...["../../../escaped", hash("config.json"), `${"a".repeat(63)}/`].map(
-      (oid): [Hub["answer"], string] => [weights(oid), "expected 64 hexadecimal digits"],
+      (oid): [StandInHub["answer"], string] => [weights(oid), "expected 64 hexadecimal digits"],
     ),
     ...["../../escaped.json", "/escaped.json", "a/../../b.json", "a//b.json", "..\\b.json"].map(
-      (path): [Hub["answer"], string] => [config({ path }), "expected a path inside"],
+      (path): [StandInHub["answer"], string] => [config({ path }), "expected a path inside"],
     ),
     [config({ path: "a\u001b[2J.json" }), String.raw`the path "a\u001b[2J.json", expected`],
     [config({ path: "a\0.json" }), "expected a path inside"],
     ...["../../../escaped", "main", SHA.toUpperCase(), null].map(
-      (sha): [Hub["answer"], string] => [named(sha), "expected 40 hexadecimal digits"],
+      (sha): [StandInHub["answer"], string] => [named(sha), "expected 40 hexadecimal digits"],
     ),
   ];
   await withHub(async (hub, cwd, run) => {
     for (const [answer, reason] of cases) {
       hub.answer = answer;
-      failed(await run(PLAIN), 3, `Cannot download model "${NAME}": the hub names the`, reason);
+      failed(await run(PLAIN), 3, `cannot download "${NAME}": the hub names the`, reason);
       assertEquals(allPaths(cwd), [], "nothing was written");
     }
   });
@@ -303,7 +268,7 @@ Deno.test("a flipped byte is found before the file gets its name", async () => {
       };
       failed(await run(PLAIN), 3, `"${file}" has the hash `, `expected ${hash(file)}`);
       const blobs = allPaths(`${cacheOf(cwd)}/blobs`);
-      assert(blobs.every((path) => !path.includes(hash(file))), `${blobs}`);
+      assert(blobs.every((path) => !path.endsWith(hash(file))), `${blobs}`);
       hub.answer = () => undefined;
       inspected(await run(INSPECT));
     });
@@ -320,6 +285,81 @@ Deno.test("an answer that never ends is cut off at the size of the file", () =>
       return new Response(endless);
     };
     const { length } = bytesOf(WEIGHTS);
-    failed(await run(PLAIN), 4, `found more than ${length} bytes of "${WEIGHTS}"`);
-    assert(!allPaths(cwd).some((path) => path.includes(hash(WEIGHTS))));
+    failed(await run(PLAIN), 3, `more than ${length} bytes of "${WEIGHTS}" arrive`);
+    assert(!allPaths(cwd).some((path) => path.endsWith(`blobs/${hash(WEIGHTS)}`)));
+  }));
+
+Deno.test("of an index only the shards that it lists are fetched, and all of them are needed", () => {
+  const shard = "model-00001-of-00001.safetensors", unlisted = "model-00002-of-00002.safetensors";
+  const index = (name: string) => JSON.stringify({ weight_map: { a: name } });
+  const sharded = (name: string): StandInRepository => ({
+    ...REPOSITORY,
+    files: new Map<string, Uint8Array>([
+      ["config.json", bytesOf("config.json")],
+      ["tokenizer.json", bytesOf("tokenizer.json")],
+      ["model.safetensors.index.json", new TextEncoder().encode(index(name))],
+      [shard, bytesOf(WEIGHTS)],
+      [unlisted, new Uint8Array(10)],
+    ]),
+  });
+  return withHub(async (hub, cwd, run) => {
+    await run(PLAIN); // the index of this test does not name the tensors
+    assert(resolved(hub.take()).has(shard));
+    assert(!allPaths(cwd).some((path) => path.endsWith(unlisted)));
+    await Deno.remove(`${cacheOf(cwd)}/snapshots/${SHA}/${shard}`);
+    failed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4, `the earlier download lacks "${shard}"`);
+    hub.answer = () => new Response("", { status: 503, headers: { "retry-after": "0" } });
+    failed(await run(PLAIN), 4, "status 503"); // and it is no fallback
+  }, sharded(shard)).then(() =>
+    withHub(async (_hub, _cwd, run) => {
+      failed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');
+    }, sharded("gone.safetensors"))
+  );
+});
+
+Deno.test("a revision is a part of the name", () =>
+  withHub(async (hub, cwd, run) => {
+    failed(await run(["inspect", "--model", `${NAME}@v9`]), 3, 'has no revision "v9"');
+    inspected(await run(["inspect", "--model", `${NAME}@${SHA}`, "--json"]));
+    assert(!hub.take().some((line) => line.includes("main")));
+    assert(!allPaths(cacheOf(cwd)).some((path) => path.includes("/refs/")));
+  }));
+
+Deno.test("a download larger than the disk is refused before it begins", () =>
+  withHub(async (hub, _cwd, run) => {
+    hub.answer = (path) =>
+      path.includes("/tree/")
+        ? Response.json(FILES.map(entryOf).map((entry) => ({ ...entry, size: 1e15 })))
+        : undefined;
+    failed(await run(PLAIN), 4, "the download takes", "HF_HUB_CACHE");
+    assertEquals([...resolved(hub.take())], []);
+  }));
+
+Deno.test("two processes share one download", () =>
+  withHub(async (hub, cwd, run) => {
+    hub.answer = async (path) => {
+      if (path.startsWith("/0/")) await new Promise((resolve) => setTimeout(resolve, 1500));
+      return undefined as unknown as Response;
+    };
+    const results = await Promise.all([run(INSPECT), run(INSPECT)]);
+    for (const result of results) inspected({ ...result, stderr: "" });
+    const waiting = results.filter(({ stderr }) => stderr.includes("waiting for another process"));
+    assertEquals(waiting.length, 1);
+    assertEquals(hub.take().filter((line) => line.startsWith("GET /0/")).length, 1);
+    assert(!allPaths(cwd).some((path) => path.includes("partial")));
+  }));
+
+Deno.test("a cache that cannot be written serves what it holds", () =>
+  withHub(async (hub, cwd, run) => {
+    inspected(await run(INSPECT));
+    const folders = ["", "/refs", "/blobs", "/snapshots", `/snapshots/${SHA}`]
+      .map((below) => cacheOf(cwd) + below);
+    for (const folder of folders) await Deno.chmod(folder, 0o555);
+    try {
+      hub.take();
+      inspected(await run(INSPECT));
+      assertEquals([...resolved(hub.take())], []);
+    } finally {
+      for (const folder of folders) await Deno.chmod(folder, 0o755);
+    }
   }));

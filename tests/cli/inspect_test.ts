@@ -106,7 +106,7 @@ Deno.test("a folder that is no model, or an adapter alone, is refused with a way
     assertRefused(
       missing,
       3,
-      'Cannot open model "./none": found nothing there, expected a folder',
+      'no such folder: "./none"',
     );
     assertStringIncludes(missing.stderr, "\n\nhint: check the path");
     const args = ["--model", PLAIN_MODEL, "-P", "2", "--introduced-only", "--out", "adapter"];

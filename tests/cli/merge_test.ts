@@ -1,7 +1,7 @@
 /** `convert --merge`, and single checkpoints of a run wherever a model is taken. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { openNamedCheckpoint } from "../../cli/open_model.ts";
-import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import { type Checkpoint, openCheckpoint } from "../../core/checkpoint/open.ts";
+import { resolveRuns } from "../../core/checkpoint/run.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { maxDifference } from "../device/goldens.ts";
 import { reference } from "../device/devices.ts";
@@ -13,9 +13,8 @@ const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --wa
 /** Logits at every token of a row, in double precision, of what --model and --adapter name. */
 async function logits(place: Workplace, model: string, adapter?: string): Promise<number[]> {
   const at = (path: string) => `${place.cwd}/${path}`;
-  return await logitsOf(
-    await openNamedCheckpoint({ model: at(model), adapter: adapter && at(adapter) }),
-  );
+  const paths = await resolveRuns(at(model), adapter && at(adapter));
+  return await logitsOf(await openCheckpoint(paths.model, paths));
 }
 
 async function logitsOf({ config, tensors }: Checkpoint): Promise<number[]> {

@@ -150,7 +150,7 @@ Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad va
   assertStringIncludes(flag.stderr, "did you mean `--stream-weights`?");
   assertStringIncludes(value.stderr, "--batch");
   assertEquals(missing.code, 3);
-  assertStringIncludes(missing.stderr, 'error: Cannot open model "./none"');
+  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
   const file = await run("--model", MODEL, "none.jsonl");
   assertRefused(file, 3, 'Cannot read "none.jsonl": found no such file');
 });

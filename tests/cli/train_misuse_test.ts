@@ -141,8 +141,8 @@ Deno.test("models that cannot be given what is asked", () =>
       {
         line: `--model ./none ${ROWS} --steps 1`,
         code: 3,
-        message: 'Cannot open model "./none": found nothing there, expected a folder',
-        hint: "check the path; a hub model is named as organisation/name",
+        message: 'no such folder: "./none"',
+        hint: "check the path; a model of the hub is named OWNER/NAME",
       },
       {
         line: `--model p1 ${ROWS} --steps 1 --train-params introduced`,

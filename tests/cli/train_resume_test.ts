@@ -214,7 +214,7 @@ Deno.test("resumed in another folder, relative paths are explained, absolute one
     await place.trained(`--model p2 ${ROWS} --steps 1 --out near`);
     const refused = await place.train("--resume --out ../near", { cwd: sub });
     assertEquals([refused.code, refused.stdout], [3, ""]);
-    assertStringIncludes(refused.stderr, 'error: Cannot open model "p2": found nothing there');
+    assertStringIncludes(refused.stderr, 'error: no such folder: "p2"');
     assertStringIncludes(
       refused.stderr,
       `hint: the run was begun in "${await Deno.realPath(cwd)}", where its relative paths lead\n`,

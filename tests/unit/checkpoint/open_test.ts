@@ -5,8 +5,6 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { checkFinite, readTensor } from "../../../core/checkpoint/read.ts";
 import { writeWeights } from "../../../core/checkpoint/write.ts";
 import { findNonFinite, narrow, widen } from "../../../core/base/dtype.ts";
-import { resolveModel } from "../../../core/checkpoint/hub.ts";
-import { DataError } from "../../../core/base/errors.ts";
 import { countParameters, parameterSpecs } from "../../../core/model/parameters.ts";
 import {
   copyModel,
@@ -369,15 +367,4 @@ Deno.test("element types widen exactly and narrow to nearest, ties to even", () 
     }
     assertEquals(findNonFinite(narrow(new Float32Array([-60000, 1e-8, 3]), type), type), -1);
   }
-});
-
-Deno.test("a model is a path first and a hub repository second", async () => {
-  const fail = () => Promise.reject(new Error("not to be called"));
-  assertEquals(await resolveModel(MODELS, fail), MODELS);
-  assertEquals(await resolveModel("org/name", () => Promise.resolve("/cache")), "/cache");
-  assert(await userError(() => resolveModel("./no/such/path", fail)) instanceof DataError);
-  const gone = () => Promise.reject(Object.assign(new Error(), { statusCode: 404 }));
-  assertEquals((await userError(() => resolveModel("org/none", gone))).kind, "data");
-  const error = await userError(() => resolveModel("org/none", fail));
-  assertEquals(error.kind, "environment");
 });

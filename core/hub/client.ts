@@ -1,0 +1,228 @@
+/**
+ * HTTP as the hub and its CDN speak it: redirects, the token, silence, and when to try again.
+ *
+ * Redirects are followed here and not by `fetch`, so that the token goes to the origin of the hub and
+ * to no other, whatever a runtime does.
+ */
+import type { HubAccess } from "./access.ts";
+
+/** Times that decide how patient the client is; tests shorten them. */
+export interface Patience {
+  /** Milliseconds before each further try; their count is that of tries after the first. */
+  readonly delaysMs: readonly number[];
+  /** Milliseconds without a byte after which a connection is given up. */
+  readonly silenceMs: number;
+}
+
+const USUAL: Patience = { delaysMs: [1000, 2000, 4000, 8000], silenceMs: 10_000 };
+
+/** Longest wait that a server may ask for. */
+const LONGEST_WAIT_MS = 600_000;
+
+const MAX_REDIRECTS = 10;
+
+/** An answer other than success. */
+export class StatusError extends Error {
+  constructor(
+    readonly status: number,
+    /** `X-Error-Code`: which of the reasons for a 401, 403 or 404 it is. */
+    readonly code: string | null,
+    readonly url: string,
+    /** Whether another try may succeed. */
+    readonly isPassing: boolean,
+    /** Milliseconds the server asks to wait. */
+    readonly waitMs: number | undefined,
+  ) {
+    super(`status ${status} from ${new URL(url).host}`);
+  }
+}
+
+/** No answer, a broken one, or none that goes on. */
+export class NetworkError extends Error {}
+
+/** An answer whose body is still to come. */
+export interface Answer {
+  readonly response: Response;
+  /** The body; a silent or broken connection throws `NetworkError`. */
+  readonly chunks: () => AsyncGenerator<Uint8Array>;
+}
+
+/** Makes requests. */
+export class HubClient {
+  readonly patience: Patience;
+
+  constructor(
+    readonly access: HubAccess,
+    readonly signal?: AbortSignal,
+    patience: Partial<Patience> = {},
+  ) {
+    this.patience = { ...USUAL, ...patience };
+  }
+
+  /** One request with its redirects; any status but 2xx throws `StatusError`. */
+  async get(address: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+    const abort = new AbortController();
+    const silence = new Silence(this.patience.silenceMs, abort);
+    const stop = () => abort.abort(this.signal?.reason);
+    this.signal?.throwIfAborted();
+    this.signal?.addEventListener("abort", stop, { once: true });
+    try {
+      const { response, url } = await this.#follow(address, headers, abort.signal);
+      if (!response.ok) {
+        await response.body?.cancel();
+        throw this.#statusError(response, url);
+      }
+      return { response, chunks: () => this.#read(response, silence, stop) };
+    } catch (error) {
+      silence.end();
+      this.signal?.removeEventListener("abort", stop);
+      throw this.#networkError(error, address);
+    }
+  }
+
+  async #follow(
+    address: string,
+    headers: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<{ response: Response; url: string }> {
+    let url = new URL(address);
+    for (let i = 0; i <= MAX_REDIRECTS; i++) {
+      const authorization = url.origin === new URL(this.access.endpoint).origin &&
+        this.access.token !== undefined;
+      const response = await fetch(url, {
+        headers: {
+          ...headers,
+          "accept-encoding": "identity",
+          "user-agent": "parscale",
+          ...(authorization ? { authorization: `Bearer ${this.access.token}` } : {}),
+        },
+        redirect: "manual",
+        signal,
+      });
+      const location = response.headers.get("location");
+      if (response.status < 300 || response.status >= 400 || location === null) {
+        return { response, url: url.href };
+      }
+      await response.body?.cancel();
+      const next = URL.parse(location, url);
+      const isDowngrade = url.protocol === "https:" && next?.protocol !== "https:";
+      if (!next || !/^https?:$/.test(next.protocol) || isDowngrade) {
+        throw new NetworkError(`${url.host} redirects to an address that cannot be used`);
+      }
+      url = next;
+    }
+    throw new NetworkError(`${url.host} redirects more than ${MAX_REDIRECTS} times`);
+  }
+
+  #statusError({ status, headers }: Response, url: string): StatusError {
+    // A signed link of the CDN runs out; the hub gives a new one.
+    const isExpired = status === 403 &&
+      new URL(url).origin !== new URL(this.access.endpoint).origin;
+    const isPassing = isExpired || status === 408 || status === 429 || status >= 500;
+    return new StatusError(
+      status,
+      headers.get("x-error-code"),
+      url,
+      isPassing,
+      askedWait(headers),
+    );
+  }
+
+  async *#read(
+    { body }: Response,
+    silence: Silence,
+    stop: () => void,
+  ): AsyncGenerator<Uint8Array> {
+    try {
+      if (body === null) return;
+      for await (const chunk of body) {
+        silence.end(); // a reader that takes its time is no silence
+        yield chunk;
+        silence.heard();
+      }
+    } catch (error) {
+      throw this.#networkError(error, "the connection");
+    } finally {
+      silence.end();
+      this.signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  #networkError(error: unknown, where: string): unknown {
+    this.signal?.throwIfAborted();
+    if (error instanceof StatusError || error instanceof NetworkError) return error;
+    const isNetwork = error instanceof TypeError || error instanceof DOMException ||
+      error instanceof Deno.errors.Http || error instanceof Deno.errors.ConnectionReset ||
+      (error as Error)?.name === "SilenceError";
+    if (!isNetwork) return error;
+    const host = URL.parse(where)?.host ?? where;
+    return new NetworkError(`${host}: ${(error as Error).message}`, { cause: error });
+  }
+
+  /**
+   * Repeats `work` while its failure is one of the moment. A server that says how long to wait is
+   * obeyed, and bytes that arrived since the last failure make the count begin anew.
+   */
+  async retry<T>(
+    work: (arrived: () => void) => Promise<T>,
+    tries = this.patience.delaysMs.length + 1,
+  ): Promise<T> {
+    let failures = 0;
+    for (;;) {
+      try {
+        return await work(() => failures = 0);
+      } catch (error) {
+        const passing = error instanceof NetworkError ||
+          error instanceof StatusError && error.isPassing;
+        if (!passing || ++failures >= tries) throw error;
+        const asked = error instanceof StatusError ? error.waitMs : undefined;
+        if (asked !== undefined && asked > LONGEST_WAIT_MS) throw error;
+        await this.#wait(asked ?? this.patience.delaysMs[failures - 1] ?? 0);
+      }
+    }
+  }
+
+  async #wait(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    const stop = () => resolve();
+    this.signal?.addEventListener("abort", stop);
+    await promise;
+    clearTimeout(timer);
+    this.signal?.removeEventListener("abort", stop);
+    this.signal?.throwIfAborted();
+  }
+}
+
+/** Aborts a request that says nothing for too long. */
+class Silence {
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(readonly ms: number, readonly abort: AbortController) {
+    this.heard();
+  }
+
+  heard(): void {
+    clearTimeout(this.#timer);
+    const error = Object.assign(new Error(`silent for ${this.ms / 1000} s`), {
+      name: "SilenceError",
+    });
+    this.#timer = setTimeout(() => this.abort.abort(error), this.ms);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Milliseconds from `RateLimit: "resolvers";r=0;t=55` or `Retry-After: 55`. */
+export function askedWait(headers: Headers): number | undefined {
+  const limit = headers.get("ratelimit") ?? "";
+  const seconds = /;\s*r=0\b/.test(limit) ? /;\s*t=(\d+)/.exec(limit)?.[1] : undefined;
+  const after = headers.get("retry-after")?.trim();
+  if (seconds !== undefined) return Number(seconds) * 1000;
+  if (after === undefined || after === "") return undefined;
+  if (/^\d+$/.test(after)) return Number(after) * 1000;
+  const date = Date.parse(after);
+  return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
+}

@@ -1,0 +1,210 @@
+/**
+ * Turns what the user calls a model into a local folder: a path, or `organisation/name[@revision]` on
+ * the hub, which is downloaded into the cache.
+ *
+ * An existing path always wins, and the hub is asked only if there is none.
+ */
+import { DataError, EnvironmentError } from "../base/errors.ts";
+import { isObject, readJsonObject, statIfExists } from "../base/files.ts";
+import { hubAccess } from "./access.ts";
+import { RepositoryCache } from "./cache.ts";
+import { HubClient, NetworkError, type Patience, StatusError } from "./client.ts";
+import { type DownloadEvents, downloadFiles } from "./download.ts";
+import { explain } from "./errors.ts";
+import { findCommit, listFiles } from "./listing.ts";
+import {
+  type HubFile,
+  isCommit,
+  type NamedRevision,
+  parseName,
+  type Repository,
+} from "./repository.ts";
+
+/** What a checkpoint has besides weights; all other files of a repository stay where they are. */
+const COMPANIONS = new Set([
+  "config.json",
+  "generation_config.json",
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "vocab.json",
+  "merges.txt",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "chat_template.jinja",
+  "chat_template.json",
+]);
+
+const CONFIG = "config.json", WEIGHTS = "model.safetensors";
+const INDEX = "model.safetensors.index.json", ADAPTER = "introduced.safetensors";
+const TOKENIZERS = ["tokenizer.json", "vocab.json"];
+
+/** How a model is found. */
+export interface ResolveOptions {
+  readonly events?: DownloadEvents | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly patience?: Partial<Patience> | undefined;
+  /** Takes an earlier download, of which config.json is enough, and asks the hub for nothing. */
+  readonly configOnly?: boolean;
+}
+
+/**
+ * The folder of a model given as a path or by its name on the hub.
+ * @throws {DataError} when it is neither
+ * @throws {EnvironmentError} when the hub cannot be reached and no earlier download is whole
+ */
+export async function resolveModel(model: string, options: ResolveOptions = {}): Promise<string> {
+  if (await statIfExists(model)) return model;
+  const named = parseName(model);
+  if (!named) {
+    throw new DataError(`no such folder: "${model}"`, {
+      hints: ["check the path; a model of the hub is named OWNER/NAME"],
+    });
+  }
+  const client = new HubClient(await hubAccess(), options.signal, options.patience);
+  const cache = new RepositoryCache(client.access.cache, repositoryOf(named));
+  if (options.configOnly) return await cachedConfig(cache, named, model);
+  if (client.access.isOffline) return await cachedOrFail(cache, named, model);
+  if (isCommit(named.revision)) {
+    const folder = cache.snapshot(named.revision);
+    // A commit never changes, so a whole snapshot of it needs no question.
+    if ((await missingOf(folder, true)).length === 0) return folder;
+  }
+  return await download(client, cache, named, options.events ?? {});
+}
+
+function repositoryOf({ name }: NamedRevision): Repository {
+  return { kind: "model", name };
+}
+
+async function download(
+  client: HubClient,
+  cache: RepositoryCache,
+  named: NamedRevision,
+  events: DownloadEvents,
+): Promise<string> {
+  const repository = repositoryOf(named);
+  const earlier = await earlierSnapshot(cache, named);
+  try {
+    const commit = await findCommit(client, repository, named.revision, earlier ? 1 : undefined);
+    const folder = await downloadCommit(client, repository, commit, events);
+    if (!isCommit(named.revision)) await cache.setCommit(named.revision, commit);
+    return folder;
+  } catch (error) {
+    const isOfTheMoment = error instanceof NetworkError ||
+      error instanceof StatusError && error.isPassing;
+    if (isOfTheMoment && earlier) {
+      events.onWarning?.(
+        `the hub cannot be asked for "${named.name}" (${error.message}): using the earlier download`,
+      );
+      return earlier;
+    }
+    throw explain(error, client, {
+      repository,
+      revision: named.revision,
+      prefix: `no such folder: "${named.name}", and `,
+    });
+  }
+}
+
+/** Downloads the files of a checkpoint: of the shards only those that the index lists. */
+async function downloadCommit(
+  client: HubClient,
+  repository: Repository,
+  commit: string,
+  events: DownloadEvents,
+): Promise<string> {
+  const listed = await listFiles(client, repository, commit);
+  const byPath = new Map(listed.map((file) => [file.path, file]));
+  const weights = [WEIGHTS, INDEX, ADAPTER].find((name) => byPath.has(name));
+  if (weights === undefined) throw noWeights(repository, listed);
+  const companions = listed.filter(({ path }) => COMPANIONS.has(path));
+  let wanted: HubFile[] = [...companions, byPath.get(weights)!];
+  if (weights === INDEX) {
+    const folder = await downloadFiles(client, repository, commit, [byPath.get(INDEX)!]);
+    const shards = await shardsOf(folder);
+    const missing = shards.filter((name) => !byPath.has(name));
+    if (missing.length > 0) throw incomplete(repository.name, missing);
+    wanted = [...wanted, ...shards.map((name) => byPath.get(name)!)];
+  }
+  return await downloadFiles(client, repository, commit, wanted, events);
+}
+
+function noWeights({ name }: Repository, listed: readonly HubFile[]): DataError {
+  const others = listed.filter(({ path }) => /\.(bin|gguf|pth?|onnx)$/.test(path));
+  const found = others.length === 0 ? "" : `; it has "${others[0]!.path}"`;
+  return new DataError(`the model "${name}" has no ${WEIGHTS} and no ${INDEX}${found}`, {
+    hints: ["choose a repository with safetensors weights"],
+  });
+}
+
+function incomplete(name: string, missing: readonly string[]): DataError {
+  const more = missing.length === 1 ? "is" : `and ${missing.length - 1} more are`;
+  return new DataError(
+    `the model "${name}" is incomplete: "${missing[0]}" ${more} listed in the index and missing`,
+  );
+}
+
+/** Names of the files that the index of a folder lists. */
+async function shardsOf(folder: string): Promise<string[]> {
+  const { weight_map: map } = await readJsonObject(`${folder}/${INDEX}`);
+  const names = isObject(map) ? [...new Set(Object.values(map))] : [];
+  // Anything else is refused with a better message when the checkpoint is opened.
+  return names.filter((name) => typeof name === "string").sort();
+}
+
+/** What a snapshot lacks of a checkpoint. */
+async function missingOf(folder: string, needsTokenizer = false): Promise<string[]> {
+  const has = async (name: string) => await statIfExists(`${folder}/${name}`) !== undefined;
+  const missing = await has(CONFIG) ? [] : [CONFIG];
+  if (!await has(WEIGHTS) && !await has(ADAPTER)) {
+    const shards = await has(INDEX) ? await shardsOf(folder) : [WEIGHTS];
+    for (const name of shards) if (!await has(name)) missing.push(name);
+  }
+  if (needsTokenizer && !await has(TOKENIZERS[0]!) && !await has(TOKENIZERS[1]!)) {
+    missing.push(TOKENIZERS[0]!);
+  }
+  return missing;
+}
+
+/** The folder an earlier download left, if it is whole. */
+async function earlierSnapshot(
+  cache: RepositoryCache,
+  { revision }: NamedRevision,
+): Promise<string | undefined> {
+  const commit = await cache.commitOf(revision);
+  if (commit === undefined) return undefined;
+  const folder = cache.snapshot(commit);
+  return (await missingOf(folder)).length === 0 ? folder : undefined;
+}
+
+async function cachedOrFail(
+  cache: RepositoryCache,
+  named: NamedRevision,
+  model: string,
+): Promise<string> {
+  const commit = await cache.commitOf(named.revision);
+  const folder = commit && cache.snapshot(commit);
+  const missing = folder && await statIfExists(folder) ? await missingOf(folder) : undefined;
+  if (folder && missing?.length === 0) return folder;
+  const lack = missing === undefined
+    ? `no earlier download is in "${cache.cache}"`
+    : `the earlier download lacks ${missing.map((name) => `"${name}"`).join(", ")}`;
+  throw new EnvironmentError(
+    `no such folder: "${model}", and HF_HUB_OFFLINE is set: ${lack}`,
+    { hints: ["unset HF_HUB_OFFLINE, or pass a local folder"] },
+  );
+}
+
+async function cachedConfig(
+  cache: RepositoryCache,
+  named: NamedRevision,
+  model: string,
+): Promise<string> {
+  const commit = await cache.commitOf(named.revision);
+  const folder = commit && cache.snapshot(commit);
+  if (folder && await statIfExists(`${folder}/${CONFIG}`)) return folder;
+  throw new EnvironmentError(
+    `no such folder: "${model}", and no earlier download of that model is in the cache`,
+    { hints: [`fetch it first, for instance with \`parscale inspect --model ${model}\``] },
+  );
+}

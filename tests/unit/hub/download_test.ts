@@ -1,0 +1,233 @@
+/** Transfers from the hub that go wrong: waits, silence, ranges, parts, foreign links. */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ParscaleError } from "../../../core/base/errors.ts";
+import { askedWait, HubClient, NetworkError, StatusError } from "../../../core/hub/client.ts";
+import { downloadFiles } from "../../../core/hub/download.ts";
+import { findCommit, listFiles } from "../../../core/hub/listing.ts";
+import { resolveModel } from "../../../core/hub/model.ts";
+import { parseName } from "../../../core/hub/repository.ts";
+import { allPaths, oidOf, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
+
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+const REPOSITORY = { kind: "dataset", name: "some/rows" } as const;
+const FILE = "data/rows.bin";
+
+/** Bytes that differ everywhere, so that a part in the wrong place is noticed. */
+const CONTENT = new Uint8Array(300_000).map((_, i) => (i * 2654435761) >>> 13);
+
+interface Scene {
+  readonly hub: StandInHub;
+  readonly client: HubClient;
+  readonly cache: string;
+  /** Downloads the file and returns what arrived. */
+  fetch(): Promise<Uint8Array>;
+}
+
+async function withScene(
+  body: (scene: Scene) => Promise<void>,
+  { content = CONTENT, silenceMs = 10_000 }: { content?: Uint8Array; silenceMs?: number } = {},
+): Promise<void> {
+  const cache = await Deno.makeTempDir();
+  try {
+    await using hub = startHub([
+      { ...REPOSITORY, commit: COMMIT, files: new Map([[FILE, content]]), isLarge: () => true },
+    ]);
+    const access = { endpoint: hub.url, token: "hf_secret", cache, isOffline: false };
+    const client = new HubClient(access, undefined, { delaysMs: [1, 1, 1, 1], silenceMs });
+    const fetch = async () => {
+      const files = await listFiles(client, REPOSITORY, COMMIT);
+      const folder = await downloadFiles(client, REPOSITORY, COMMIT, files);
+      return await Deno.readFile(`${folder}/${FILE}`);
+    };
+    await body({ hub, client, cache, fetch });
+    assertEquals([...hub.tokens.storage].filter((token) => token !== null), [], "no token leaks");
+  } finally {
+    await Deno.remove(cache, { recursive: true });
+  }
+}
+
+const isContent = (path: string) => path.startsWith("/0/");
+
+Deno.test("a server's own wait wins over ours", () => {
+  const wait = (headers: Record<string, string>) => askedWait(new Headers(headers));
+  assertEquals(wait({ ratelimit: '"resolvers";r=0;t=55', "retry-after": "7" }), 55_000);
+  assertEquals(wait({ ratelimit: '"api";r=12;t=55' }), undefined);
+  assertEquals(wait({ "retry-after": "7" }), 7000);
+  assertEquals(wait({ "retry-after": new Date(0).toUTCString() }), 0);
+  assertEquals(wait({ "retry-after": "soon" }), undefined);
+});
+
+Deno.test("a wait that a header asks for is kept", () =>
+  withScene(async ({ hub, fetch }) => {
+    const times: number[] = [];
+    hub.answer = (path) => {
+      if (!isContent(path)) return undefined;
+      times.push(Date.now());
+      const headers = { ratelimit: '"resolvers";r=0;t=1' };
+      return times.length > 1 ? undefined : new Response("", { status: 429, headers });
+    };
+    assertEquals(await fetch(), CONTENT);
+    assert(times[1]! - times[0]! >= 1000, `${times[1]! - times[0]!} ms`);
+  }));
+
+Deno.test("a wait of more than ten minutes is an error at once", () =>
+  withScene(async ({ hub, client }) => {
+    hub.answer = () => new Response("", { status: 429, headers: { "retry-after": "3600" } });
+    await assertRejects(() => findCommit(client, REPOSITORY, "main"), StatusError, "status 429");
+    assertEquals(hub.take().length, 1);
+  }));
+
+Deno.test("503 twice, a silent server and a reset connection are tried again", () =>
+  withScene(async ({ hub, fetch, cache }) => {
+    const broken: Record<string, () => Response> = {
+      "503": () => new Response("", { status: 503 }),
+      silent: () =>
+        new Response(new ReadableStream({ start: (c) => c.enqueue(CONTENT.slice(0, 9)) })),
+      reset: () =>
+        new Response(
+          new ReadableStream({
+            start(controller) {
+              controller.enqueue(CONTENT.slice(0, 1000));
+              setTimeout(() => controller.error(new Error("reset")), 20);
+            },
+          }),
+        ),
+    };
+    for (const [name, respond] of Object.entries(broken)) {
+      let failures = 0;
+      hub.answer = (path) => isContent(path) && failures++ < 2 ? respond() : undefined;
+      assertEquals(await fetch(), CONTENT, name);
+      assert(failures >= 2, name);
+      for (const path of allPaths(cache)) await Deno.remove(path);
+    }
+  }, { silenceMs: 300 }));
+
+Deno.test("a hub that is silent for good is named", () =>
+  withScene(async ({ hub, client }) => {
+    const late = Promise.withResolvers<void>();
+    hub.answer = () => late.promise.then(() => new Response(""));
+    const error = await assertRejects(
+      () => findCommit(client, REPOSITORY, "main", 2),
+      NetworkError,
+    );
+    assertStringIncludes(error.message, "silent for 0.3 s");
+    late.resolve();
+  }, { silenceMs: 300 }));
+
+Deno.test("an expired link of the storage is resolved again", () =>
+  withScene(async ({ hub, fetch }) => {
+    let refusals = 0;
+    hub.answer = (path) =>
+      isContent(path) && refusals++ === 0 ? new Response("", { status: 403 }) : undefined;
+    assertEquals(await fetch(), CONTENT);
+    assertEquals(hub.take().filter((line) => line.includes("/resolve/")).length, 2);
+  }));
+
+Deno.test("a storage that ignores ranges, or refuses one, is read from the start", () =>
+  withScene(async ({ hub, fetch, cache }) => {
+    for (const respond of [() => new Response(CONTENT), () => new Response("", { status: 416 })]) {
+      let count = 0;
+      hub.answer = (path, request) => {
+        if (!isContent(path)) return undefined;
+        if (count++ === 0) return new Response(CONTENT.slice(0, 5000)); // ends early
+        return request.headers.has("range") ? respond() : undefined;
+      };
+      assertEquals(await fetch(), CONTENT);
+      for (const path of allPaths(cache)) await Deno.remove(path);
+    }
+  }));
+
+Deno.test("a range that begins elsewhere is not taken", () =>
+  withScene(async ({ hub, fetch }) => {
+    let count = 0;
+    hub.answer = (path, request) => {
+      if (!isContent(path)) return undefined;
+      if (count++ === 0) return new Response(CONTENT.slice(0, 5000));
+      if (!request.headers.has("range")) return undefined;
+      const headers = { "content-range": `bytes 0-${CONTENT.length - 1}/${CONTENT.length}` };
+      return new Response(CONTENT, { status: 206, headers });
+    };
+    assertEquals(await fetch(), CONTENT);
+  }));
+
+Deno.test("a large file comes in four parts, each continued by itself", () => {
+  const large = new Uint8Array(70 << 20);
+  for (let i = 0; i < large.length; i += 4096) large[i] = i >>> 12;
+  return withScene(async ({ hub, fetch, cache }) => {
+    let failures = 0;
+    hub.answer = (path, request) => {
+      if (!isContent(path) || !request.headers.has("range") || failures >= 3) return undefined;
+      failures++;
+      return new Response("", { status: 500 });
+    };
+    const found = await fetch();
+    assertEquals(oidOf(found, true), oidOf(large, true));
+    const ranges = hub.take().filter((line) => line.startsWith("GET /0/"));
+    assertEquals(new Set(ranges).size, 4, `${ranges}`);
+    assert(!allPaths(cache).some((path) => path.includes("partial")));
+  }, { content: large });
+});
+
+Deno.test("a partial file with wrong bytes is fetched anew", () =>
+  withScene(async ({ hub, fetch, cache }) => {
+    const oid = oidOf(CONTENT, true);
+    const blobs = `${cache}/datasets--some--rows/blobs`;
+    await Deno.mkdir(blobs, { recursive: true });
+    await Deno.writeFile(`${blobs}/${oid}.parscale-partial`, new Uint8Array(CONTENT.length));
+    const record = [{ start: 0, end: CONTENT.length, done: 200_000 }];
+    await Deno.writeTextFile(`${blobs}/${oid}.parscale-partial.json`, JSON.stringify(record));
+    assertEquals(await fetch(), CONTENT);
+    const [continued, anew] = hub.take().filter((line) => line.startsWith("GET /0/"));
+    assertStringIncludes(continued!, `bytes=200000-${CONTENT.length - 1}`);
+    assert(!anew!.includes("bytes="));
+  }));
+
+Deno.test("a listing of 2,500 files is read to its end", async () => {
+  const names = Array.from({ length: 2500 }, (_, i) => `data/${String(i).padStart(4, "0")}.txt`);
+  const files = new Map(names.map((name) => [name, new Uint8Array(1)]));
+  await using hub = startHub([{ ...REPOSITORY, commit: COMMIT, files, isLarge: () => false }]);
+  const access = { endpoint: hub.url, token: "hf_a", cache: "/nowhere", isOffline: false };
+  const client = new HubClient(access);
+  const listed = await listFiles(client, REPOSITORY, COMMIT);
+  assertEquals(listed.map(({ path }) => path), names);
+  assertEquals(hub.take().length, 3);
+});
+
+Deno.test("a next page on a foreign origin is refused, and gets no token", () =>
+  withScene(async ({ hub, client }) => {
+    hub.answer = (path) =>
+      path.includes("/tree/")
+        ? Response.json([], { headers: { link: `<${hub.storage}/next>; rel="next"` } })
+        : undefined;
+    const error = await assertRejects(() => listFiles(client, REPOSITORY, COMMIT), ParscaleError);
+    assertStringIncludes(error.message, `a next page on "${hub.storage}"`);
+    assertEquals(hub.tokens.storage.size, 0);
+  }));
+
+Deno.test("names on the hub have an owner, a name and perhaps a revision", () => {
+  assertEquals(parseName("a/b"), { name: "a/b", revision: "main" });
+  assertEquals(parseName("a/b.c@v1"), { name: "a/b.c", revision: "v1" });
+  const branch = { name: "a/b", revision: "refs/convert/parquet" };
+  assertEquals(parseName("a/b@refs%2Fconvert%2Fparquet"), branch);
+  for (const text of ["a", "a/b/c", "./a/b", "../a", "a/..", "a/b@", "a/b@../c", "a/b@%zz", ""]) {
+    assertEquals(parseName(text), undefined, text);
+  }
+});
+
+Deno.test("a model that is neither a folder nor reachable names both", async () => {
+  const cache = await Deno.makeTempDir();
+  const before = ["HF_ENDPOINT", "HF_HUB_CACHE"].map((name) => [name, Deno.env.get(name)] as const);
+  Deno.env.set("HF_ENDPOINT", "http://127.0.0.1:1");
+  Deno.env.set("HF_HUB_CACHE", cache);
+  try {
+    const patience = { delaysMs: [1], silenceMs: 500 };
+    const error = await assertRejects(() => resolveModel("a/b", { patience }), ParscaleError);
+    assertEquals(error.kind, "environment");
+    assertStringIncludes(error.message, 'no such folder: "a/b", and the hub cannot be reached');
+  } finally {
+    for (const [name, value] of before) {
+      value === undefined ? Deno.env.delete(name) : Deno.env.set(name, value);
+    }
+    await Deno.remove(cache, { recursive: true });
+  }
+});
