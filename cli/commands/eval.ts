@@ -8,16 +8,17 @@ export const command = defineCommand({
   summary: "Run benchmarks and score the answers",
   description:
     "Asks a model the questions of public benchmarks, exactly as lm-evaluation-harness 0.4.13 and " +
-    "EvalPlus do, and scores its answers by their rules. Data is yours: --data is a folder with one " +
-    "folder per benchmark, in the layout of its authors or of the Hugging Face hub.\n\n" +
-    "`eval ls` lists tasks and what they need, `eval show TASK` prints exact prompts, and `eval merge` " +
-    "puts the folders of shards together.\n\n" +
+    "EvalPlus do, and scores its answers by their rules. Rows are fetched from where they are " +
+    "published, at pinned commits, unless --data names a folder with one folder per benchmark, in " +
+    "the layout of its authors or of the Hugging Face hub.\n\n" +
+    "`eval ls` lists tasks and what they need, `eval fetch TASK...` only fetches, `eval show TASK` " +
+    "prints exact prompts, and `eval merge` puts the folders of shards together.\n\n" +
     "With --out every answer is written down as it comes; the same command goes on after any " +
     "interruption. Answers can be scored later, or made by other tools (--score).",
   examples: [
     {
       text: "A quick look at two benchmarks",
-      line: "parscale eval --model qwen-p4 --tasks gsm8k,arc --data bench --limit 50",
+      line: "parscale eval --model qwen-p4 --tasks gsm8k,arc --limit 50",
     },
     {
       text: "The paper's table for base models",
@@ -36,8 +37,16 @@ export const command = defineCommand({
     },
   ],
   arguments: [
-    { name: "ls|show|merge", summary: "Instead of evaluating", choices: ["ls", "show", "merge"] },
-    { name: "TASK|FOLDER", summary: "Task to show, or folders to merge", repeated: true },
+    {
+      name: "ls|fetch|show|merge",
+      summary: "Instead of evaluating",
+      choices: ["ls", "fetch", "show", "merge"],
+    },
+    {
+      name: "TASK|FOLDER",
+      summary: "Tasks to fetch, task to show, or folders to merge",
+      repeated: true,
+    },
   ],
   flags: evalFlags,
   presets: evalPresets,

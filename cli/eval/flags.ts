@@ -16,9 +16,20 @@ const taskFlags = {
     type: "path",
     placeholder: "DIR|FILE",
     group: "Tasks",
+    defaultText: "fetched from where they are published",
     summary: "Folder with one folder per benchmark, or a file for one task",
-    details: "Files are named as their authors or the Hugging Face hub name them: .jsonl, .json, " +
+    details: "Without it the published files of each task are fetched once, at a pinned commit, " +
+      "into the cache of the hub. For `eval fetch` the folder to copy them to. Files are named as their authors or the Hugging Face hub name them: .jsonl, .json, " +
       ".parquet or .csv, packed or not. `parscale eval ls` tells which each task needs.",
+  },
+  verify: {
+    type: "switch",
+    group: "Tasks",
+    configurable: false,
+    summary: "With `eval fetch`: compare with the hub again",
+    details:
+      "Compares sizes and hashes of the table with the hub's, hashes all files, and prints " +
+      "the hashes that the table lacks.",
   },
   shots: {
     type: "string",

@@ -1,10 +1,11 @@
 /**
- * Reads the rows of all tasks and makes their documents, before any model is opened.
+ * Reads the rows of all tasks, fetching them where there is no `--data`, and makes their documents, before any model is opened.
  *
  * What makes scores incomparable is said here: rows or pools of another size than the official ones,
  * and rows of the wrong split are refused.
  */
 import type { DataFile } from "../../core/eval/harness/data_folder.ts";
+import type { FetchedData } from "../../core/eval/harness/fetch.ts";
 import type { PlannedDocument } from "../../core/eval/harness/predict.ts";
 import type { Task } from "../../core/eval/harness/task.ts";
 import { DataError, UsageError } from "../../core/base/errors.ts";
@@ -30,48 +31,44 @@ export async function prepareTasks(
   names: readonly string[] = values.tasks,
 ): Promise<PreparedTask[]> {
   const tasks = await selectTasks(names);
-  const data = requireData(values);
+  const { data } = values;
   if (values.limit !== undefined && values.ids.length > 0) {
     throw new UsageError("Cannot choose rows: found --limit and --ids, expected one of them");
   }
   const shots = await shotsByTask(values.shots, tasks);
   const shard = parseShard(values.shard);
-  if (tasks.length > 1 && !(await Deno.stat(data).catch(() => undefined))?.isDirectory) {
+  if (
+    tasks.length > 1 && data !== undefined &&
+    !(await Deno.stat(data).catch(() => undefined))?.isDirectory
+  ) {
     throw new UsageError(
       `Cannot evaluate ${tasks.length} tasks: found the file "${data}" as --data, expected a folder`,
     );
   }
+  const { shotsOf } = await import("../../core/eval/harness/documents.ts");
+  const counted = tasks.map((task) => ({ task, shots: shotsOf(task, shots(task)) }));
+  const fetched = data === undefined
+    ? await (await import("./fetch.ts")).fetchTasks(counted, io)
+    : undefined;
   const prepared: PreparedTask[] = [];
-  for (const task of tasks) {
-    prepared.push(await prepareTask(task, data, shots(task), shard, values, io));
+  for (const one of counted) {
+    const rows = data ?? fetched!.get(one.task.name)!;
+    prepared.push(await prepareTask(one, rows, shard, values, io));
   }
   return prepared;
 }
 
-/** The path in --data, without which there is nothing to ask. */
-export function requireData({ data }: EvalValues): string {
-  if (data !== undefined) return data;
-  throw new UsageError("Cannot evaluate: found no --data, expected the folder of the benchmarks", {
-    hints: [
-      "pass it with --data, or once for all in PARSCALE_DATA",
-      "`parscale eval ls` shows what each task needs and where it comes from",
-    ],
-  });
-}
-
 async function prepareTask(
-  task: Task,
-  data: string,
-  asked: number | undefined,
+  { task, shots }: { readonly task: Task; readonly shots: number },
+  data: string | FetchedData,
   shard: Shard | undefined,
   values: EvalValues,
   io: Io,
 ): Promise<PreparedTask> {
   const { readTaskData } = await import("../../core/eval/harness/data_folder.ts");
-  const { documentsOf, requestHash, requestsOf, shotsOf } = await import(
+  const { documentsOf, requestHash, requestsOf } = await import(
     "../../core/eval/harness/documents.ts"
   );
-  const shots = shotsOf(task, asked);
   const { rows, pool, files } = await readTaskData(task, data, shots);
   const isPart = values.limit !== undefined || values.ids.length > 0;
   warnAboutSizes(task, rows.length, pool.length, isPart, io);

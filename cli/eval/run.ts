@@ -6,7 +6,7 @@ import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import { answer, openFolder } from "./answer.ts";
 import { openEvalModel, requireModel } from "./model.ts";
-import { type PreparedTask, prepareTasks, requireData } from "./prepare.ts";
+import { type PreparedTask, prepareTasks } from "./prepare.ts";
 import { report, verdict } from "./report.ts";
 import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
 import { requireCodeAllowed, scoreSamples, Tools } from "./score.ts";
@@ -24,6 +24,8 @@ export async function runEval(
       return await (await import("./list.ts")).listTasks(values, io, invocation);
     case "show":
       return await (await import("./show.ts")).showPrompts(values, io, invocation);
+    case "fetch":
+      return await (await import("./fetch.ts")).fetchCommand(values, io, invocation);
     case "merge":
       return await (await import("./merge.ts")).mergeFolders(values, io, invocation);
   }
@@ -55,7 +57,6 @@ function refuseContradictions(values: EvalValues): void {
 /** Answers what is missing, then scores all. */
 async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Promise<number> {
   const tasks = await selectTasks(values.tasks);
-  requireData(values);
   requireModel(values);
   const prepared = await prepareTasks(values, io);
   const bounds = parseBounds(values.failUnder, tasks);

@@ -30,6 +30,12 @@ const PARALLEL = 4;
 /** Files larger than this are fetched in parts. */
 const PARTED_BYTES = 64 << 20;
 
+/** Where files that are not in a repository of the hub come from and go to. */
+export interface Place {
+  readonly cache: RepositoryCache;
+  readonly urlOf: (path: string) => string;
+}
+
 /** Downloads what is not in the cache and links all of it into the snapshot, whose folder it returns. */
 export async function downloadFiles(
   client: HubClient,
@@ -37,8 +43,9 @@ export async function downloadFiles(
   commit: string,
   files: readonly HubFile[],
   events: DownloadEvents = {},
+  place: Place = placeOnHub(client, repository, commit),
 ): Promise<string> {
-  const cache = new RepositoryCache(client.access.cache, repository);
+  const { cache, urlOf } = place;
   const missing: HubFile[] = [];
   for (const file of files) {
     if (!await cache.has(commit, file)) missing.push(file);
@@ -48,7 +55,7 @@ export async function downloadFiles(
   let done = 0;
   const add = (bytes: number) => events.onBytes?.(done += bytes);
   const fetchOne = async (file: HubFile, parts: number) => {
-    const url = contentUrl(client, repository, commit, file.path);
+    const url = urlOf(file.path);
     await fetchContent({ client, cache, repository, file, url, parts, events, add });
   };
   const small = contents.filter(({ size }) => size <= PARTED_BYTES);
@@ -56,6 +63,13 @@ export async function downloadFiles(
   for (const file of contents) if (file.size > PARTED_BYTES) await fetchOne(file, PARALLEL);
   for (const file of missing) await cache.link(commit, file);
   return cache.snapshot(commit);
+}
+
+function placeOnHub(client: HubClient, repository: Repository, commit: string): Place {
+  return {
+    cache: new RepositoryCache(client.access.cache, repository),
+    urlOf: (path) => contentUrl(client, repository, commit, path),
+  };
 }
 
 /** Checks the disk and says how much is to come. */

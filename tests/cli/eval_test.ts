@@ -195,7 +195,7 @@ Deno.test("misuse is refused before a model is opened", async () => {
     [["eval", "--tasks", "gsm9k"], 'Cannot evaluate "gsm9k": found no such task'],
     [
       ["eval", "--tasks", "gsm8k"],
-      "Cannot evaluate: found no --data, expected the folder of the benchmarks",
+      "Cannot evaluate: found no --model, expected a checkpoint folder",
     ],
     [
       ["eval", ...tasks("gsm8k"), "--data", DATA],

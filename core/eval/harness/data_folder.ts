@@ -1,9 +1,9 @@
 /**
- * Finds and reads the rows of a benchmark in a folder of the user's.
+ * Reads the rows of a benchmark: fetched files, or what is found in a folder of the user's.
  *
- * Takes a folder with one folder per benchmark, its files named as the authors or the Hugging Face
- * hub name them, or one file for one task; returns rows, the rows shots are drawn from, and hashes
- * of what was read. Which rows a pool has decides every prompt, so sizes are compared with the
+ * Such a folder has one folder per benchmark, its files named as the authors or the Hugging Face hub
+ * name them; one file serves one task. Returns rows, the rows shots are drawn from, and hashes of
+ * what was read. Which rows a pool has decides every prompt, so sizes are compared with the
  * official ones by the caller.
  */
 import { parse as parseCsv } from "@std/csv/parse";
@@ -15,6 +15,7 @@ import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
 import { chunksOf } from "../../data/read.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
+import type { FetchedData, FetchedFile } from "./fetch.ts";
 import { Row } from "./row.ts";
 import type { SplitNames, Task } from "./task.ts";
 
@@ -22,6 +23,10 @@ import type { SplitNames, Task } from "./task.ts";
 export interface DataFile {
   readonly path: string;
   readonly sha256: string;
+  /** Repository, commit and size of a file that was fetched. */
+  readonly repository?: string;
+  readonly commit?: string;
+  readonly bytes?: number;
 }
 
 /** Everything a task is made from. */
@@ -43,7 +48,12 @@ const COMPRESSION: Readonly<Record<string, Compression>> = { gz: "gzip", zst: "z
 const MAX_DEPTH = 4;
 
 /** Reads a task's rows, and those shots are drawn from unless `shots` is 0. */
-export async function readTaskData(task: Task, data: string, shots: number): Promise<TaskData> {
+export async function readTaskData(
+  task: Task,
+  data: string | FetchedData,
+  shots: number,
+): Promise<TaskData> {
+  if (typeof data !== "string") return await readFetched(task, data, shots);
   const info = await statIfExists(data);
   if (!info) {
     throw new DataError(
@@ -70,6 +80,24 @@ export async function readTaskData(task: Task, data: string, shots: number): Pro
   if (pool === undefined) return { rows, pool: [], files };
   if (pool === "evaluated rows") return { rows, pool: rows, files };
   return { rows, pool: prepare(task, await readSplit(folder, task, pool, files)), files };
+}
+
+/** Rows of fetched files, which are given by the table of published ones and not searched for. */
+async function readFetched(task: Task, data: FetchedData, shots: number): Promise<TaskData> {
+  const files: DataFile[] = [];
+  const read = async (fetched: readonly FetchedFile[]) => {
+    const rows: Row[] = [];
+    for (const { local, path, sha256, repository, revision, bytes } of fetched) {
+      for (const row of await readFile(local, task, [])) rows.push(row);
+      files.push({ path, sha256, repository, commit: revision, bytes });
+    }
+    return prepare(task, rows);
+  };
+  const rows = await read(data.rows);
+  requireUnique(task, rows);
+  const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
+  if (pool === undefined) return { rows, pool: [], files };
+  return { rows, pool: pool === "evaluated rows" ? rows : await read(data.pool), files };
 }
 
 function prepare(task: Task, rows: Row[]): Row[] {

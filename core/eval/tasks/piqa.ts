@@ -14,12 +14,17 @@ export const piqa: ChoiceTask = {
   name: "piqa",
   title: "PIQA",
   version: 1,
-  source: "physicaliqa (train.jsonl, valid.jsonl, *-labels.lst), or ybisk/piqa",
+  source: "physicaliqa (train.jsonl, valid.jsonl, *-labels.lst), or baber/piqa",
   folder: "piqa",
-  rows: ["valid", "plain_text/validation", "validation"],
+  rows: ["valid", "plain_text/validation", "validation", "piqa_validation"],
   size: { rows: 1838, pool: 16113 },
   metrics: ["acc_norm", "acc"],
-  shots: { count: 5, pool: ["train", "plain_text/train"], order: "random", spare: true },
+  shots: {
+    count: 5,
+    pool: ["train", "plain_text/train", "piqa_train"],
+    order: "random",
+    spare: true,
+  },
   read(row) {
     const choices = [row.text("sol1"), row.text("sol2")];
     const text = `Question: ${row.text("goal")}\nAnswer:`;

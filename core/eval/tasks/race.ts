@@ -57,6 +57,8 @@ function readProblems(row: Row): Problem[] {
       return readProblem(new Row({ question, options, answer: answers[i] }, row.place));
     });
   }
+  // The hub has the file twice: with a list, and with the text of a list as Python writes it.
+  if (Array.isArray(row.fields.problems)) return row.objects("problems").map(readProblem);
   let parsed: unknown;
   try {
     parsed = parsePythonLiteral(row.text("problems"));
