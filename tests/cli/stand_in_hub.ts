@@ -42,12 +42,16 @@ export function entryOf({ files, isLarge }: StandInRepository, path: string) {
 }
 
 /** Serves bytes, or the range of them that is asked for. */
-export function serveBytes(bytes: Uint8Array, request: Request): Response {
+export function serveBytes(
+  bytes: Uint8Array,
+  request: Request,
+  more: Readonly<Record<string, string>> = {},
+): Response {
   const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.get("range") ?? "") ?? [];
-  if (first === undefined) return new Response(bytes.slice());
+  if (first === undefined) return new Response(bytes.slice(), { headers: more });
   if (Number(first) >= bytes.length) return new Response(null, { status: 416 });
   const end = last ? Math.min(bytes.length, Number(last) + 1) : bytes.length;
-  const headers = { "content-range": `bytes ${first}-${end - 1}/${bytes.length}` };
+  const headers = { ...more, "content-range": `bytes ${first}-${end - 1}/${bytes.length}` };
   return new Response(bytes.slice(Number(first), end), { status: 206, headers });
 }
 
@@ -84,15 +88,25 @@ export function startHub(repositories: readonly StandInRepository[]): StandInHub
       const { kind, name, commit, files } = repository;
       const api = `/api/${kind}s/${name}`, section = kind === "dataset" ? "/datasets" : "";
       if (pathname.startsWith(`${section}/${name}/resolve/`)) {
-        const path = pathname.slice(`${section}/${name}/resolve/${commit}/`.length);
-        const bytes = files.get(path);
-        if (!bytes || !pathname.includes(`/resolve/${commit}/`)) return notFound("EntryNotFound");
-        if (!repository.isLarge(path)) return serveBytes(bytes, request);
-        return Response.redirect(`${hub.storage}/${index}/${encodeURIComponent(path)}`, 302);
+        const [, revision, path] = /\/resolve\/([^/]+)\/(.+)$/.exec(pathname) ?? [];
+        const bytes = files.get(path ?? "");
+        if (revision !== commit && revision !== "main") return notFound("RevisionNotFound");
+        if (path === undefined || !bytes) return notFound("EntryNotFound");
+        const isLarge = repository.isLarge(path), oid = oidOf(bytes, isLarge);
+        const headers = {
+          "x-repo-commit": commit,
+          "x-linked-etag": `"${oid}"`,
+          "x-linked-size": `${bytes.length}`,
+          etag: `"${oid}"`,
+        };
+        if (!isLarge) return serveBytes(bytes, request, headers);
+        const location = `${hub.storage}/${index}/${encodeURIComponent(path)}`;
+        return new Response(null, { status: 302, headers: { ...headers, location } });
       }
       const [, revision] = pathname.split(`${api}/revision/`);
       if (revision === "main" || revision === commit) {
-        return Response.json({ _id: "1", id: name, sha: commit, lastModified: "2025-01-01" });
+        const siblings = [...files.keys()].map((rfilename) => ({ rfilename }));
+        return Response.json({ _id: "1", id: name, sha: commit, siblings });
       }
       if (revision !== undefined) return notFound("RevisionNotFound");
       const tree = `${api}/tree/${commit}`;
@@ -111,7 +125,8 @@ export function startHub(repositories: readonly StandInRepository[]): StandInHub
   }
   const hub: StandInHub = {
     url: `http://127.0.0.1:${server.addr.port}`,
-    storage: `http://127.0.0.1:${storage.addr.port}`,
+    // Another name, since some clients take two ports of one host for the same place.
+    storage: `http://localhost:${storage.addr.port}`,
     take: () => log.splice(0),
     tokens,
     answer: () => undefined,

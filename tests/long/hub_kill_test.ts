@@ -1,0 +1,71 @@
+/** A download that is killed goes on where it was. */
+import { assert, assertEquals } from "@std/assert";
+import { PLAIN_MODEL } from "../cli/models.ts";
+import { parscale, runParscale, withScratch } from "../cli/run.ts";
+import { allPaths, oidOf, serveBytes, startHub } from "../cli/stand_in_hub.ts";
+
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+const WEIGHTS = "model.safetensors";
+
+/** Large enough for four parts; it need not be a checkpoint to be downloaded. */
+function weights(): Uint8Array {
+  const bytes = new Uint8Array(96 << 20);
+  for (let i = 0; i < bytes.length; i += 64) bytes[i] = (i * 2654435761) >>> 13;
+  return bytes;
+}
+
+Deno.test("kill -9 during a download costs a few megabytes", () =>
+  withScratch(async (cwd) => {
+    const content = weights();
+    const files = new Map([
+      ["config.json", Deno.readFileSync(`${PLAIN_MODEL}/config.json`)],
+      [WEIGHTS, content],
+    ]);
+    await using hub = startHub([{
+      kind: "model",
+      name: "tiny/large",
+      commit: COMMIT,
+      files,
+      isLarge: (path) => path === WEIGHTS,
+    }]);
+    const env = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
+    const half = Promise.withResolvers<void>();
+    let served = 0;
+    hub.answer = (path, request) => {
+      if (!path.startsWith("/0/")) return undefined;
+      // Each part stops in its middle.
+      const whole = serveBytes(content, request);
+      const stopped = whole.body!.pipeThrough(
+        new TransformStream<Uint8Array, Uint8Array>({
+          async transform(chunk, controller) {
+            if ((served += chunk.length) > content.length / 2) {
+              half.resolve();
+              await new Promise((resolve) => setTimeout(resolve, 3000));
+            }
+            controller.enqueue(chunk);
+          },
+        }),
+      );
+      return new Response(stopped, whole);
+    };
+    const child = parscale(["inspect", "--model", "tiny/large"], { cwd, env, stderr: "null" })
+      .spawn();
+    await half.promise;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    child.kill("SIGKILL");
+    await child.status;
+    const partial = allPaths(`${cwd}/home`).filter((path) => path.endsWith(".json"));
+    assert(partial.some((path) => path.includes(".parscale-partial")), `${partial}`);
+
+    hub.answer = () => undefined;
+    hub.take();
+    await runParscale(["inspect", "--model", "tiny/large"], { cwd, env });
+    const ranges = hub.take().flatMap((line) => {
+      const [, from, to] = /^GET \/0\/.* bytes=(\d+)-(\d+)$/.exec(line) ?? [];
+      return from === undefined ? [] : [Number(to) - Number(from) + 1];
+    });
+    const fetched = ranges.reduce((a, b) => a + b, 0);
+    assert(fetched > 0 && fetched < content.length * 0.75, `${fetched} of ${content.length}`);
+    const path = `${cwd}/home/hub/models--tiny--large/snapshots/${COMMIT}/${WEIGHTS}`;
+    assertEquals(oidOf(await Deno.readFile(path), true), oidOf(content, true));
+  }));
