@@ -38,5 +38,5 @@ function megabytes(bytes: number): number {
 export async function findModel(model: string, io: Io): Promise<string> {
   const { resolveModel } = await import("../core/hub/model.ts");
   using events = new DownloadDisplay(io);
-  return await resolveModel(model, { events });
+  return await resolveModel(model, { events, signal: io.interruption });
 }
