@@ -344,7 +344,8 @@ Deno.test("two processes share one download", () =>
     const results = await Promise.all([run(INSPECT), run(INSPECT)]);
     for (const result of results) inspected({ ...result, stderr: "" });
     const waiting = results.filter(({ stderr }) => stderr.includes("waiting for another process"));
-    assertEquals(waiting.length, 1);
+    // Each may wait for a file that the other fetches.
+    assert(waiting.length >= 1);
     assertEquals(hub.take().filter((line) => line.startsWith("GET /0/")).length, 1);
     assert(!allPaths(cwd).some((path) => path.includes("partial")));
   }));
