@@ -7,7 +7,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type CodeProblem, type Grader, openGrader } from "../../core/eval/grading/code/mod.ts";
 import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
-import { ATTACKS, HONEST } from "./sandbox_attacks.ts";
+import { ATTACKS } from "./sandbox_attacks.ts";
+import { HONEST } from "./sandbox_programs.ts";
 
 const FOLDER = await Deno.makeTempDir();
 Deno.env.set("PARSCALE_TEST_SECRET", "an-environment-secret");
