@@ -122,3 +122,10 @@ Deno.test({
     });
   },
 });
+
+Deno.test("every numbered attack on the interpreter has a program", () => {
+  const numbers = new Set(ATTACKS.map(({ number }) => number));
+  const missing = Array.from({ length: 68 }, (_, i) => i + 1).filter((n) => !numbers.has(n));
+  // The end of the evaluator is tested in sandbox_orphans_test.ts.
+  assertEquals(missing, [45]);
+});
