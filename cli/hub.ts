@@ -1,5 +1,5 @@
 /** Finds models and files on the hub for commands: progress, notices and warnings on stderr. */
-import type { DownloadEvents } from "../core/hub/download.ts";
+import type { DownloadEvents } from "../core/hub/blob.ts";
 import type { Io } from "./output/io.ts";
 import { type Progress, startProgress } from "./output/progress.ts";
 

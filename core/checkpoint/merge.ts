@@ -13,7 +13,6 @@ import { elementCount, type ParameterSpec, parameterSpecs } from "../model/param
 import { configToJson, isOfficial } from "./config.ts";
 import { foldedBias, foldedMatrix } from "./fold.ts";
 import type { Checkpoint } from "./open.ts";
-import type { ConversionOptions } from "./plan_conversion.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** What a merged folder holds. */
@@ -26,7 +25,10 @@ export interface MergedModel {
 }
 
 /** Works out the merged model of an opened checkpoint, with its adapter if it has one. */
-export function mergeModel(options: ConversionOptions, source: Checkpoint): MergedModel {
+export function mergeModel(
+  options: { readonly hfCode?: string; readonly model: string },
+  source: Checkpoint,
+): MergedModel {
   refuseWhatCannotFold(source);
   const { loraRank, bitfit } = source.config;
   const config = mergedConfig(source.config);

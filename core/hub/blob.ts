@@ -6,8 +6,34 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { NetworkError, StatusError } from "./client.ts";
-import type { Fetching } from "./download.ts";
+import { type HubClient, NetworkError, StatusError } from "./client.ts";
+import type { RepositoryCache } from "./cache.ts";
+import type { HubFile, Repository } from "./repository.ts";
+
+/** What a download tells while it goes on. */
+export interface DownloadEvents {
+  /** Bytes that are to come, before the first of them. */
+  readonly onTotal?: (bytes: number) => void;
+  /** Bytes that are there; the count falls when a part has to be fetched anew. */
+  readonly onBytes?: (bytes: number) => void;
+  /** Something to know, such as another process being waited for. */
+  readonly onNotice?: (text: string) => void;
+  /** Something that may be wrong. */
+  readonly onWarning?: (text: string) => void;
+}
+
+/** One content to fetch. */
+export interface Fetching {
+  readonly client: HubClient;
+  readonly cache: RepositoryCache;
+  readonly repository: Repository;
+  readonly file: HubFile;
+  readonly url: string;
+  readonly parts: number;
+  readonly events: DownloadEvents;
+  /** Counts bytes that arrived, or that were lost where negative. */
+  readonly add: (bytes: number) => void;
+}
 
 /** Bytes of a part between two records of the progress. */
 const RECORD_BYTES = 8 << 20;

@@ -6,23 +6,11 @@
  */
 import { dirname } from "node:path";
 import { statIfExists } from "../base/files.ts";
-import { receiveBlob } from "./blob.ts";
+import { type DownloadEvents, type Fetching, receiveBlob } from "./blob.ts";
 import { RepositoryCache } from "./cache.ts";
 import type { HubClient } from "./client.ts";
 import { contentUrl } from "./listing.ts";
 import type { HubFile, Repository } from "./repository.ts";
-
-/** What a download tells while it goes on. */
-export interface DownloadEvents {
-  /** Bytes that are to come, before the first of them. */
-  readonly onTotal?: (bytes: number) => void;
-  /** Bytes that are there; the count falls when a part has to be fetched anew. */
-  readonly onBytes?: (bytes: number) => void;
-  /** Something to know, such as another process being waited for. */
-  readonly onNotice?: (text: string) => void;
-  /** Something that may be wrong. */
-  readonly onWarning?: (text: string) => void;
-}
 
 /** Files and parts fetched at once. */
 const PARALLEL = 4;
@@ -100,19 +88,6 @@ async function inParallel(
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
   if (failures.length > 0) throw failures[0];
-}
-
-/** One content to fetch. */
-export interface Fetching {
-  readonly client: HubClient;
-  readonly cache: RepositoryCache;
-  readonly repository: Repository;
-  readonly file: HubFile;
-  readonly url: string;
-  readonly parts: number;
-  readonly events: DownloadEvents;
-  /** Counts bytes that arrived, or that were lost where negative. */
-  readonly add: (bytes: number) => void;
 }
 
 async function fetchContent(fetching: Fetching): Promise<void> {

@@ -9,7 +9,8 @@ import { isObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { hubAccess } from "./access.ts";
 import { RepositoryCache } from "./cache.ts";
 import { HubClient, NetworkError, type Patience, StatusError } from "./client.ts";
-import { type DownloadEvents, downloadFiles } from "./download.ts";
+import type { DownloadEvents } from "./blob.ts";
+import { downloadFiles } from "./download.ts";
 import { explain } from "./errors.ts";
 import { findCommit, listFiles } from "./listing.ts";
 import {

@@ -126,3 +126,20 @@ Deno.test("no file is longer than 400 lines", () => {
   const long = ALL.filter(({ text }) => text.split("\n").length > 400);
   assertEquals(long.map(({ path }) => path), []);
 });
+
+Deno.test("no module imports itself through others", () => {
+  const edges = new Map(ALL.map((source) => [source.path, importsOf(source)]));
+  const done = new Set<string>(), circles: string[] = [];
+  const visit = (path: string, trail: readonly string[]) => {
+    const at = trail.indexOf(path);
+    if (at >= 0) return void circles.push([...trail.slice(at), path].join(" → "));
+    if (done.has(path)) return;
+    for (const next of edges.get(path) ?? []) visit(next, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of edges.keys()) visit(path, []);
+  assertEquals(circles.filter((circle) => !LAZY_CIRCLE.test(circle)), []);
+});
+
+/** Help and completions list all commands, themselves among them; each is loaded when it is chosen. */
+const LAZY_CIRCLE = /cli\/commands\/mod\.ts/;
