@@ -26,11 +26,19 @@ export async function* readJsonLines(
   chunks: AsyncIterable<Uint8Array>,
   file: string,
 ): AsyncGenerator<Document> {
+  for await (const { row, value } of readJsonRows(chunks, file)) yield toDocument(value, file, row);
+}
+
+/** Rows of JSON lines with their line numbers. */
+export async function* readJsonRows(
+  chunks: AsyncIterable<Uint8Array>,
+  file: string,
+): AsyncGenerator<{ row: number; value: unknown }> {
   let row = 0;
   for await (const line of linesOf(chunks, (row) => rowOf(file, row))) {
     row++;
     const text = decodeText(line, rowOf(file, row));
-    if (text.trim() !== "") yield toDocument(parse(text, file, row), file, row);
+    if (text.trim() !== "") yield { row, value: parse(text, file, row) };
   }
 }
 

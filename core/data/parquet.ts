@@ -4,7 +4,7 @@
  * Takes a path, since a table is read from its end; returns documents, from our columns only. A row
  * group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
-import type { AsyncBuffer, Compressors, FileMetaData, SchemaTree } from "hyparquet";
+import type { AsyncBuffer, Compressors, FileMetaData, RowGroup, SchemaTree } from "hyparquet";
 import { readError, readExactlySync } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
@@ -34,23 +34,68 @@ export async function* readTable(
   choose: (names: ReadonlySet<string>) => string[] = (names) => [...names],
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<unknown> {
-  const { parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import("hyparquet");
-  const compressors = limited((await import("hyparquet-compressors")).compressors);
   using handle = await open(path);
-  const file = toBuffer(handle, path, onChunk);
-  const metadata = await orDataError(path, () => parquetMetadataAsync(file));
-  await orDataError(
-    path,
-    () => Promise.try(() => requireColumns(metadata, parquetSchema(metadata))),
-  );
-  const columns = choose(columnNames(metadata));
-  let rowStart = 0;
-  for (const { rows, windows } of groupsOf(metadata, columns)) {
+  const table = await Table.open(toBuffer(handle, path, onChunk), path);
+  const columns = choose(table.names);
+  for (let group = 0; group < table.groups; group++) yield* table.rows(group, columns);
+}
+
+/** A table wherever its bytes are; only the footer is read before rows are asked for. */
+export class Table {
+  /** Columns at the top. */
+  readonly names: ReadonlySet<string>;
+
+  private constructor(
+    readonly file: AsyncBuffer,
+    /** In messages. */
+    readonly path: string,
+    readonly metadata: FileMetaData,
+  ) {
+    this.names = columnNames(metadata);
+  }
+
+  static async open(file: AsyncBuffer, path: string): Promise<Table> {
+    const { parquetMetadataAsync, parquetSchema } = await import("hyparquet");
+    const metadata = await orDataError(path, () => parquetMetadataAsync(file));
+    await orDataError(
+      path,
+      () => Promise.try(() => requireColumns(metadata, parquetSchema(metadata))),
+    );
+    return new Table(file, path, metadata);
+  }
+
+  get groups(): number {
+    return this.metadata.row_groups.length;
+  }
+
+  /** Rows before a group. */
+  rowsBefore(group: number): number {
+    return this.metadata.row_groups.slice(0, group)
+      .reduce((sum, { num_rows }) => sum + Number(num_rows), 0);
+  }
+
+  /** Where in the file the columns of a group are. */
+  ranges(group: number, columns: readonly string[]): { start: number; end: number }[] {
+    return this.metadata.row_groups[group]!.columns.flatMap(({ meta_data }) => {
+      if (!meta_data || !columns.includes(meta_data.path_in_schema[0] ?? "")) return [];
+      const { dictionary_page_offset, data_page_offset, total_compressed_size } = meta_data;
+      const start = Number(dictionary_page_offset || data_page_offset);
+      return [{ start, end: start + Number(total_compressed_size) }];
+    });
+  }
+
+  /** Rows of a group. */
+  async *rows(group: number, columns: string[]): AsyncGenerator<unknown> {
+    const { parquetReadObjects } = await import("hyparquet");
+    const compressors = limited((await import("hyparquet-compressors")).compressors);
+    const { file, path, metadata } = this;
+    const { rows, windows } = sizeOfGroup(metadata.row_groups[group]!, columns);
     if (rows < 0 || rows > MAX_GROUP_ROWS) {
       throw new DataError(
         `Cannot read "${path}": found ${rows} rows in a group, expected at most ${MAX_GROUP_ROWS}`,
       );
     }
+    let rowStart = this.rowsBefore(group);
     const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
     while (rowStart < end) {
       const rowEnd = Math.min(end, rowStart + step);
@@ -145,7 +190,8 @@ function columnNames({ row_groups }: FileMetaData): Set<string> {
   );
 }
 
-function wantedColumns(names: ReadonlySet<string>, path: string): string[] {
+/** Columns of documents. */
+export function wantedColumns(names: ReadonlySet<string>, path: string): string[] {
   const wanted = DOCUMENT_KEYS.filter((key) => names.has(key));
   if (wanted.length > 0 || names.size === 0) return wanted;
   const found = [...names].map((name) => `"${name}"`).join(", ");
@@ -155,17 +201,15 @@ function wantedColumns(names: ReadonlySet<string>, path: string): string[] {
   );
 }
 
-/** Rows of each group, and in how many windows to read them. */
-function groupsOf(
-  { row_groups }: FileMetaData,
+/** Rows of a group, and in how many windows to read them. */
+function sizeOfGroup(
+  { num_rows, columns }: RowGroup,
   wanted: readonly string[],
-): { rows: number; windows: number }[] {
-  return row_groups.map(({ num_rows, columns }) => {
-    const bytes = columns
-      .filter(({ meta_data }) => wanted.includes(meta_data?.path_in_schema[0] ?? ""))
-      .reduce((sum, { meta_data }) => sum + Number(meta_data?.total_uncompressed_size ?? 0), 0);
-    return { rows: Number(num_rows), windows: Math.ceil(bytes / WINDOW_BYTES) || 1 };
-  });
+): { rows: number; windows: number } {
+  const bytes = columns
+    .filter(({ meta_data }) => wanted.includes(meta_data?.path_in_schema[0] ?? ""))
+    .reduce((sum, { meta_data }) => sum + Number(meta_data?.total_uncompressed_size ?? 0), 0);
+  return { rows: Number(num_rows), windows: Math.ceil(bytes / WINDOW_BYTES) || 1 };
 }
 
 /** A value as JSON has it: plain numbers and lists, and no fields that are null. */

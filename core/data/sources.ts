@@ -14,7 +14,7 @@ import { STDIN } from "./read.ts";
 export interface Source {
   /** What the user wrote, without the weight; several specs are joined by a space. */
   readonly spec: string;
-  /** Paths, or `-`, in the order they are read. */
+  /** Paths, `-` or data on the hub, in the order they are read. */
   readonly files: readonly string[];
   /** Share of the rows among all sources, in any unit. */
   readonly weight?: number;
@@ -90,6 +90,11 @@ function requireOnce(files: readonly string[]): void {
   }
 }
 
+/** Whether a spec names data on the hub. */
+export function isHubData(spec: string): boolean {
+  return spec.startsWith("hf://");
+}
+
 async function findFiles(spec: string): Promise<string[]> {
   if (spec === STDIN) return [spec];
   const info = await statIfExists(spec);
@@ -99,6 +104,8 @@ async function findFiles(spec: string): Promise<string[]> {
     for await (const path of walk(spec)) if (SUPPORTED.test(path)) found.push(path);
   } else if (info) {
     return [spec]; // a pipe or a device
+  } else if (isHubData(spec)) {
+    return [spec];
   } else if (/[*?]/.test(spec)) {
     // The part before the first wildcard is a folder to start from.
     const fixed = /^[^*?]*\//.exec(spec)?.[0] ?? "";
@@ -128,7 +135,7 @@ async function* walk(folder: string): AsyncGenerator<string> {
 }
 
 /** `*` and `?` stay inside a name; `**` as a whole name stands for any number of folders. */
-function globToRegExp(glob: string): RegExp {
+export function globToRegExp(glob: string): RegExp {
   const parts = glob.split("/").map((name, i, { length }) => {
     if (name === "**") return i === length - 1 ? ".+" : "(?:[^/]+/)*";
     const escaped = name.replace(/[.+^${}()|[\]\\]/g, "\\$&")

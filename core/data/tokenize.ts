@@ -45,7 +45,7 @@ export interface OpenTokensOptions {
 }
 
 /** Below this many bytes workers take longer to start than the work does. */
-const INLINE_BYTES = 1 << 20;
+export const INLINE_BYTES = 1 << 20;
 
 /** A batch is full with either of these. */
 const BATCH_DOCUMENTS = 512, BATCH_CHARACTERS = 1 << 18;
@@ -103,7 +103,7 @@ export async function openCachedTokens(key: string, cacheFolder: string): Promis
   );
 }
 
-/** Reads, encodes and writes, with a bounded number of batches under way. */
+/** Reads, encodes and writes. */
 async function tokenize(
   path: string,
   options: OpenTokensOptions,
@@ -125,23 +125,45 @@ async function tokenize(
 
   using pool = new EncodePool({ ...cloneable(options), file: nameOf(path) }, threads);
   await using writer = await TokenWriter.begin(cacheFolder);
+  await writeDocuments(readDocuments(path, { stdin, onChunk, onFormat }), writer, pool, {
+    signal,
+    onBatch: (batch) => {
+      kind = batch[0]!.kind;
+      if (kind !== "tokens" && (totalBytes ?? bytes) >= INLINE_BYTES) pool.start();
+    },
+    onWritten: () =>
+      onProgress?.({ documents: writer.documents, tokens: writer.tokens, bytes, totalBytes }),
+  });
+  await check?.();
+  const whole = { ...origin, source_sha256: origin.source_sha256 ?? hash.digest("hex") };
+  return await writer.finish(keyOf(whole, format), kind, whole, nameOf(path));
+}
+
+/** Encodes documents and appends them, with a bounded number of batches in flight. */
+export async function writeDocuments(
+  documents: AsyncIterable<Document>,
+  writer: TokenWriter,
+  pool: EncodePool,
+  { signal, onBatch, onWritten }: {
+    readonly signal?: AbortSignal | undefined;
+    /** Called before a batch is encoded. */
+    readonly onBatch: (batch: readonly Document[]) => void;
+    readonly onWritten: () => void;
+  },
+): Promise<void> {
   const pending: Promise<EncodedBatch>[] = [];
   const writeFirst = async () => {
     await writer.append(await abortable(pending.shift()!, signal));
-    onProgress?.({ documents: writer.documents, tokens: writer.tokens, bytes, totalBytes });
+    onWritten();
   };
-  for await (const batch of batchesOf(readDocuments(path, { stdin, onChunk, onFormat }))) {
-    kind = batch[0]!.kind;
-    if (kind !== "tokens" && (totalBytes ?? bytes) >= INLINE_BYTES) pool.start();
+  for await (const batch of batchesOf(documents)) {
+    onBatch(batch);
     const encoded = pool.encode(batch);
     encoded.catch(() => {}); // heard of when its turn comes
     pending.push(encoded);
     while (pending.length >= pool.capacity) await writeFirst();
   }
   while (pending.length > 0) await writeFirst();
-  await check?.();
-  const whole = { ...origin, source_sha256: origin.source_sha256 ?? hash.digest("hex") };
-  return await writer.finish(keyOf(whole, format), kind, whole, nameOf(path));
 }
 
 /** The settings alone: a worker cannot be sent functions. */
@@ -217,7 +239,8 @@ async function hashFile(path: string, signal?: AbortSignal): Promise<string> {
   return hash.digest("hex");
 }
 
-async function hashTokenizer(folder: string): Promise<string> {
+/** Names all that decides which tokens a text becomes. */
+export async function hashTokenizer(folder: string): Promise<string> {
   const hash = createHash("sha256");
   for (const name of TOKENIZER_FILES) {
     const path = join(folder, name);
@@ -227,7 +250,7 @@ async function hashTokenizer(folder: string): Promise<string> {
 }
 
 /** A store of the cache; one that is damaged counts as none and is made anew. */
-async function openIfWhole(
+export async function openIfWhole(
   cacheFolder: string,
   key: string,
   file?: string,

@@ -13,7 +13,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "core/checkpoint": ["core/model", "core/base"],
   "core/hub": ["core/base"],
   "core/tokenizer": ["core/checkpoint", "core/base"],
-  "core/data": ["core/tokenizer", "core/checkpoint", "core/base"],
+  "core/data": ["core/hub", "core/tokenizer", "core/checkpoint", "core/base"],
   "core/generate": ["core/model", "core/runtime", "core/graph", "core/base"],
   "core/analysis": ["core/model", "core/base"],
   "core/eval": [

@@ -1,0 +1,199 @@
+/** Data on a stand-in hub: what is fetched, what is kept, and what an interrupted run fetches again. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { findHubData, recordedHubData } from "../../../core/data/hub_data.ts";
+import { type HubTokensOptions, openHubTokens } from "../../../core/data/hub_tokens.ts";
+import { openTokens } from "../../../core/data/tokenize.ts";
+import type { TokenStore } from "../../../core/data/token_store.ts";
+import { HubClient } from "../../../core/hub/client.ts";
+import { RemoteFile } from "../../../core/hub/remote_file.ts";
+import { serveBytes, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
+import { userError, withScratch } from "../checkpoint/testing.ts";
+import { bytesOf, DATA, gzip, jsonLines, TOKENIZER, zstd } from "./testing.ts";
+
+const COMMIT = "0123456789abcdef0123456789abcdef01234567", NAME = "owner/corpus";
+const TABLE = Deno.readFileSync(`${DATA}/text.parquet`);
+const CODE = jsonLines([
+  { content: "print(1)", metadata: { language: "Python" } },
+  { content: "int x;", metadata: { language: "C" } },
+  { content: "pass", metadata: { language: "Python" } },
+]);
+
+const FILES = new Map<string, Uint8Array>([
+  ["data/b.parquet", TABLE],
+  ["data/a.jsonl.gz", await gzip(jsonLines([{ text: "one two" }, { text: "three" }]))],
+  ["data/deep/c.jsonl.zst", zstd(jsonLines([{ text: "four" }]))],
+  ["code.json", bytesOf(CODE)],
+  ["README.md", bytesOf("a corpus")],
+]);
+
+interface Place {
+  readonly hub: StandInHub;
+  readonly folder: string;
+  readonly client: HubClient;
+  /** Stores of a glob. */
+  stores(glob: string, options?: Partial<HubTokensOptions>): Promise<TokenStore[]>;
+}
+
+const withHub = (work: (place: Place) => Promise<void>, files = FILES) =>
+  withScratch(async (folder) => {
+    const isLarge = (path: string) => path !== "code.json";
+    await using hub = startHub([{ kind: "dataset", name: NAME, commit: COMMIT, files, isLarge }]);
+    const access = { endpoint: hub.url, token: undefined, cache: "", isOffline: false };
+    const client = new HubClient(access, undefined, { delaysMs: [1, 1], silenceMs: 5000 });
+    const stores = async (glob: string, options: Partial<HubTokensOptions> = {}) => {
+      const data = await findHubData(client, `hf://datasets/${NAME}/${glob}`);
+      const tokens = openHubTokens(client, data, {
+        cacheFolder: `${folder}/cache`,
+        tokenizerFolder: TOKENIZER,
+        endToken: 1,
+        selection: { where: [] },
+        ...options,
+      });
+      return (await Array.fromAsync(tokens)).map(({ store }) => store);
+    };
+    await work({ hub, folder, client, stores });
+  });
+
+const contentOf = (stores: readonly TokenStore[]) =>
+  stores.flatMap((store) =>
+    Array.from(store.lengths, (length, document) => [...store.read(document, 0, length)])
+  );
+
+const close = (stores: readonly TokenStore[]) => stores.forEach((store) => store.close());
+
+/** Requests for content. */
+const fetched = (hub: StandInHub) => hub.take().filter((line) => line.includes("/resolve/"));
+
+/** Tokens of the same bytes in a local file. */
+async function local(folder: string, name: string, bytes: Uint8Array): Promise<number[][]> {
+  Deno.writeFileSync(`${folder}/${name}`, bytes);
+  const options = { cacheFolder: `${folder}/local`, tokenizerFolder: TOKENIZER, endToken: 1 };
+  using store = await openTokens(`${folder}/${name}`, options);
+  return contentOf([store]);
+}
+
+Deno.test("files of a glob become the tokens of local files, in byte order of their paths", () =>
+  withHub(async ({ hub, folder, stores }) => {
+    const found = await stores("data/**");
+    const expected = [
+      ...await local(folder, "a.jsonl.gz", FILES.get("data/a.jsonl.gz")!),
+      ...await local(folder, "b.parquet", TABLE),
+      ...await local(folder, "c.jsonl.zst", FILES.get("data/deep/c.jsonl.zst")!),
+    ];
+    assertEquals(contentOf(found), expected);
+    close(found);
+    assert(fetched(hub).length > 0);
+    const again = await stores("data/**");
+    assertEquals(contentOf(again), expected);
+    close(again);
+    assertEquals(fetched(hub), []);
+    const kept = [...Deno.readDirSync(`${folder}/cache`)].map(({ name }) => name);
+    assert(kept.every((name) => /^[0-9a-f]{64}(\.json)?$/.test(name)), kept.join());
+  }));
+
+Deno.test("of a table only the text column is fetched, and an interrupted read continues at its row group", () =>
+  withHub(async ({ hub, stores, folder }) => {
+    // The second row group has its text at bytes 329 to 438.
+    hub.answer = (path, request) =>
+      path.includes("b.parquet") && request.headers.get("range") === "bytes=329-437"
+        ? new Response("", { status: 404 })
+        : undefined;
+    await userError(() => stores("data/b.parquet", { unitBytes: 1 }));
+    hub.take();
+    hub.answer = (path, request) =>
+      path.includes("b.parquet") && request.headers.get("range") === "bytes=116-230"
+        ? new Response("", { status: 404 })
+        : undefined;
+    const found = await stores("data/b.parquet", { unitBytes: 1 });
+    assertEquals(found.length, 2);
+    assertEquals(contentOf(found), await local(folder, "b.parquet", TABLE));
+    close(found);
+    const ranges = fetched(hub).map((line) => line.split(" ")[2]);
+    // The footer of so small a table is all of it; of the rows only the second group is asked for.
+    assertEquals(ranges, [undefined, "bytes=329-437"]);
+  }));
+
+Deno.test("--text-column and --where choose the text and the rows", () =>
+  withHub(async ({ stores, folder }) => {
+    const where = [{ column: "metadata.language", value: "Python" }];
+    const found = await stores("code.json", { selection: { textColumn: "content", where } });
+    const rows = jsonLines([{ text: "print(1)" }, { text: "pass" }]);
+    assertEquals(contentOf(found), await local(folder, "python.jsonl", bytesOf(rows)));
+    close(found);
+    const none = await stores("code.json", {
+      selection: { textColumn: "content", where: [{ column: "metadata.language", value: "Go" }] },
+    });
+    assertEquals(none.map(({ documents }) => documents), [0]);
+    close(none);
+    const byId = await stores("data/b.parquet", {
+      selection: { textColumn: "text", where: [{ column: "id", value: "absent" }] },
+    });
+    assertEquals(byId.map(({ documents }) => documents), [0]);
+    close(byId);
+    const error = await userError(() => stores("code.json"));
+    assertStringIncludes(error.message, '"content"');
+  }));
+
+Deno.test("content with another hash than the listing is refused and leaves no tokens", () =>
+  withHub(async ({ hub, stores, folder }) => {
+    const other = bytesOf(CODE.replace("pass", "fail"));
+    hub.answer = (path, request) =>
+      path.endsWith("/code.json") && path.includes("/resolve/")
+        ? serveBytes(other, request)
+        : undefined;
+    const selection = { textColumn: "content", where: [] };
+    const error = await userError(() => stores("code.json", { selection }));
+    assertStringIncludes(error.message, "has the hash");
+    assertEquals([...Deno.readDirSync(`${folder}/cache`)], []);
+  }));
+
+Deno.test("reads continue after a broken connection and survive a server without ranges", () =>
+  withHub(async ({ hub, client }) => {
+    const data = await findHubData(client, `hf://datasets/${NAME}/data/b.parquet`);
+    const remote = new RemoteFile(client, { kind: "dataset", name: NAME }, COMMIT, data.files[0]!);
+    let broken = 0;
+    hub.answer = (path, request) => {
+      if (!path.includes("parquet") || path.includes("/resolve/") || path.includes("/api/")) {
+        return undefined;
+      }
+      const range = request.headers.get("range") ?? "";
+      if (range === "bytes=100-999" && broken++ === 0) {
+        const headers = { "content-range": `bytes 100-999/${TABLE.length}` };
+        return new Response(TABLE.slice(100, 300), { status: 206, headers });
+      }
+      return undefined;
+    };
+    assertEquals(await remote.read(100, 1000), TABLE.slice(100, 1000));
+    assert(hub.take().some((line) => line.endsWith("bytes=300-999")));
+    hub.answer = (path) => path.includes("/resolve/") ? new Response(TABLE.slice()) : undefined;
+    assertEquals(await remote.read(100, 1000), TABLE.slice(100, 1000));
+    const pieces = await Array.fromAsync(remote.chunks(500));
+    assertEquals(new Uint8Array(await new Blob(pieces.map((p) => p.slice())).arrayBuffer()), TABLE);
+  }));
+
+Deno.test("globs without files, other formats and bad names of data are errors of the user", () =>
+  withHub(async ({ client }) => {
+    const cases: [string, string][] = [
+      [`hf://datasets/${NAME}/nothing/*.parquet`, "no file matches"],
+      [`hf://datasets/${NAME}/*`, '"README.md"'],
+      [`hf://datasets/${NAME}@gone/*.json`, 'no revision "gone"'],
+      ["hf://datasets/owner/other/*.json", 'no dataset "owner/other"'],
+      ["hf://owner/corpus/a.json", "does not name files"],
+      [`hf://datasets/${NAME}`, "does not name files"],
+    ];
+    for (const [spec, expected] of cases) {
+      const error = await userError(() => findHubData(client, spec));
+      assertStringIncludes(error.message, expected);
+    }
+  }));
+
+Deno.test("a recorded commit stands, and a recorded path outside the repository is refused", async () => {
+  const spec = `hf://datasets/${NAME}/*.json`;
+  const file = { path: "code.json", size: 3, oid: "a".repeat(40), check: "git" };
+  const record = { spec, repository: NAME, commit: COMMIT, files: [file] };
+  assertEquals(recordedHubData(record, spec)?.commit, COMMIT);
+  assertEquals(recordedHubData(record, `${spec}l`), undefined);
+  const bad = { ...record, files: [{ ...file, path: "../code.json" }] };
+  const error = await userError(() => Promise.resolve().then(() => recordedHubData(bad, spec)));
+  assertStringIncludes(error.message, "names the path");
+});
