@@ -144,11 +144,29 @@ const data = {
     list: "repeat",
     group: "Data",
     placeholder: "PATH[=WEIGHT]",
-    summary: "File, folder, glob or - (stdin); may be repeated",
+    summary: "File, folder, glob, hf:// or - (stdin); may be repeated",
     details:
       "JSON lines with `text`, `tokens`, `prompt` and `completion`, or `messages`; parquet " +
       "with such columns; plain text. gzip and zstd are unpacked. With weights, rows are drawn in " +
-      "these shares, each source in epochs of its own.",
+      "these shares, each source in epochs of its own. hf://datasets/OWNER/NAME[@REVISION]/GLOB " +
+      "reads parquet or JSON lines from the hub, file by file, until --tokens or --steps are " +
+      "covered; only the tokens are kept.",
+  },
+  "text-column": {
+    type: "string",
+    group: "Data",
+    placeholder: "NAME",
+    defaultText: "text",
+    summary: "Column that holds the text of data on the hub",
+    details: "A field of a field is written with a dot.",
+  },
+  where: {
+    type: "string",
+    list: "repeat",
+    group: "Data",
+    placeholder: "COLUMN=VALUE",
+    summary: "Read only such rows of data on the hub; may be repeated",
+    details: "All conditions must hold. Example: --where metadata.language=Python.",
   },
   "seq-len": {
     type: "int",

@@ -3,6 +3,7 @@
  * validation data.
  */
 import type { BatchOptions, BatchSource, BatchStream } from "../../core/data/batches.ts";
+import type { HubData } from "../../core/data/hub_data.ts";
 import type { TokenStore } from "../../core/data/token_store.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
@@ -10,6 +11,7 @@ import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { cacheFolder } from "../../core/base/cache_folder.ts";
 import type { Io } from "../output/io.ts";
 import { startProgress } from "../output/progress.ts";
+import { openHubStores, requireHubForSelection } from "./hub_stores.ts";
 import type { TrainValues } from "./values.ts";
 
 /** The data of a run. */
@@ -21,6 +23,8 @@ export interface OpenedData extends Disposable {
   readonly tokens: number;
   /** Keys of all token stores, by which a resumed run finds what came from stdin. */
   readonly keys: readonly string[];
+  /** Files of the hub that were read. */
+  readonly hubData: readonly HubData[];
   readonly evalFingerprint: string | undefined;
 }
 
@@ -30,8 +34,20 @@ export interface DataContext {
   readonly tokenizer: Tokenizer | undefined;
   readonly tokenizerFolder: string | undefined;
   readonly microBatch: number;
-  /** Keys recorded by the run that is resumed. */
+  /** Recorded by the run that is resumed. */
+  readonly recorded: RecordedData | undefined;
+}
+
+/** What the config of a run records of its data; not checked yet. */
+export interface RecordedData {
   readonly keys: readonly string[] | undefined;
+  readonly hubData: unknown;
+}
+
+/** Everything opened so far. */
+interface Opened {
+  readonly stores: TokenStore[];
+  readonly hubData: HubData[];
 }
 
 /** Whether a path, with its weight, is standard input. */
@@ -43,11 +59,12 @@ export async function openData(
   io: Io,
   context: DataContext,
 ): Promise<OpenedData> {
-  const stores: TokenStore[] = [];
+  requireHubForSelection(values);
+  const opened: Opened = { stores: [], hubData: [] };
   try {
-    return await buildStreams(values, io, context, stores);
+    return await buildStreams(values, io, context, opened);
   } catch (error) {
-    for (const store of stores) store.close();
+    for (const store of opened.stores) store.close();
     throw error;
   }
 }
@@ -56,18 +73,12 @@ async function buildStreams(
   values: TrainValues,
   io: Io,
   context: DataContext,
-  opened: TokenStore[],
+  opened: Opened,
 ): Promise<OpenedData> {
   const { BatchStream } = await import("../../core/data/batches.ts");
   if (values.data.some(isStdin) && values.evalData.some(isStdin)) {
     throw new UsageError("Cannot read stdin: found - in --data and --eval-data, expected it once");
   }
-  const sources = await openSources(values.data, values, io, context, opened);
-  const own = values.evalData.length > 0
-    ? await openSources(values.evalData, values, io, context, opened)
-    : undefined;
-  const [train, held] = await split(values, sources, own);
-
   const limit = context.config.maxPositionEmbeddings;
   const seqLen = values.seqLen ?? Math.min(2048, limit);
   if (seqLen > limit) {
@@ -77,6 +88,19 @@ async function buildStreams(
       { hints: [`raise it with --context ${seqLen}, for longer texts together with --rope-theta`] },
     );
   }
+  const sources = await openSources(
+    values.data,
+    values,
+    io,
+    context,
+    opened,
+    tokensNeeded(values, seqLen),
+  );
+  const own = values.evalData.length > 0
+    ? await openSources(values.evalData, values, io, context, opened)
+    : undefined;
+  const [train, held] = await split(values, sources, own);
+
   const options = (tokens: number): BatchOptions => ({
     batch: context.microBatch,
     tokens,
@@ -98,12 +122,21 @@ async function buildStreams(
     stream: new BatchStream(train, options(tokens)),
     evalStream,
     tokens,
-    keys: opened.map(({ key }) => key),
+    keys: opened.stores.map(({ key }) => key),
+    hubData: opened.hubData,
     evalFingerprint: evalStream?.().fingerprint,
     [Symbol.dispose]() {
-      for (const store of opened) store.close();
+      for (const store of opened.stores) store.close();
     },
   };
+}
+
+/** Tokens that the run takes, as far as the flags say; the share set aside comes on top. */
+function tokensNeeded(
+  { tokens = Infinity, steps = Infinity, batch, evalSplit = 0 }: TrainValues,
+  seqLen: number,
+): number {
+  return Math.min(tokens, steps * batch * seqLen) / (1 - evalSplit);
 }
 
 /** Training and validation sources: files of their own, or a share of the documents. */
@@ -135,34 +168,53 @@ async function openSources(
   values: TrainValues,
   io: Io,
   context: DataContext,
-  opened: TokenStore[],
+  opened: Opened,
+  neededTokens?: number,
 ): Promise<BatchSource[]> {
-  const { resolveSources } = await import("../../core/data/sources.ts");
+  const { isHubData, resolveSources } = await import("../../core/data/sources.ts");
   const { openCachedTokens, openTokens } = await import("../../core/data/tokenize.ts");
   const folder = `${cacheFolder((name) => io.env(name))}/tokens`;
   const endToken = values.endToken ?? context.tokenizer?.idOf("<|endoftext|>") ??
     context.config.eosTokenIds[0];
   const result: BatchSource[] = [];
-  for (const { files, weight } of await resolveSources(specs)) {
+  const options = {
+    cacheFolder: folder,
+    vocabSize: context.config.vocabSize,
+    threads: values.threads ?? navigator.hardwareConcurrency,
+    signal: io.interruption,
+    ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
+    ...(endToken === undefined ? {} : { endToken }),
+  };
+  const found = await resolveSources(specs);
+  const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
+  for (const { files, weight } of found) {
     const stores: TokenStore[] = [];
+    const needed = (neededTokens ?? Infinity) * (weight ?? 1) / totalWeight;
     for (const file of files) {
-      const known = file === "-" ? context.keys?.[opened.length] : undefined;
+      if (isHubData(file)) {
+        const before = stores.reduce((sum, { tokens }) => sum + tokens, 0);
+        const hubData = context.recorded?.hubData;
+        const recorded = context.recorded && {
+          hubData: Array.isArray(hubData) ? hubData[opened.hubData.length] : undefined,
+        };
+        const tokens = await openHubStores(file, values, io, options, needed - before, recorded);
+        opened.hubData.push(tokens.data);
+        opened.stores.push(...tokens.stores);
+        stores.push(...tokens.stores);
+        continue;
+      }
+      const known = file === "-" ? context.recorded?.keys?.[opened.stores.length] : undefined;
       if (known === undefined && file === "-") io.requireInput();
       using progress = startProgress(io, { label: `Tokenizing ${file}`, unit: "tokens" });
       const store = known !== undefined
         ? await openCachedTokens(known, folder)
         : await openTokens(file, {
-          cacheFolder: folder,
-          vocabSize: context.config.vocabSize,
-          threads: values.threads ?? navigator.hardwareConcurrency,
-          signal: io.interruption,
+          ...options,
           onProgress: ({ tokens, bytes, totalBytes }) =>
             progress.update(tokens, totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : ""),
-          ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
-          ...(endToken === undefined ? {} : { endToken }),
           ...(file === "-" ? { stdin: io.system.stdin() } : {}),
         });
-      opened.push(store);
+      opened.stores.push(store);
       stores.push(store);
     }
     result.push(weight === undefined ? { stores } : { stores, weight });

@@ -8,7 +8,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../output/io.ts";
 import { bytesText } from "../output/units.ts";
-import { openData, type OpenedData } from "./open_data.ts";
+import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
 import { microBatchOf, stepsOf, type TrainValues } from "./values.ts";
 
 /** A run ready to begin; nothing large is allocated yet. */
@@ -26,7 +26,7 @@ export interface PreparedRun extends Disposable {
 export async function prepareRun(
   values: TrainValues,
   io: Io,
-  keys: readonly string[] | undefined,
+  recorded: RecordedData | undefined,
 ): Promise<PreparedRun> {
   if (values.data.length === 0) {
     throw new UsageError("Cannot train: found no --data, expected a file, folder, glob or -");
@@ -39,7 +39,7 @@ export async function prepareRun(
     tokenizer,
     tokenizerFolder: tokenizer && source.directory,
     microBatch,
-    keys,
+    recorded,
   });
   try {
     const { openDevice } = await import("../../core/runtime/mod.ts");

@@ -29,7 +29,8 @@ export async function runTrain(
     using folder = await RunFolder.open(given.out);
     const saved = await folder.readConfig();
     const values = resumedValues(given, invocation, saved, trainFlags);
-    using run = await prepareRun(values, io, saved.data_keys as string[] | undefined)
+    const keys = saved.data_keys as string[] | undefined;
+    using run = await prepareRun(values, io, { keys, hubData: saved.hub_data })
       .catch((error) => {
         throw withFolder(error, saved.folder);
       });
@@ -202,6 +203,7 @@ async function configOf(run: PreparedRun, values: TrainValues, invocation: Invoc
     steps: run.loop.schedule.steps,
     data_fingerprint: run.data.stream.fingerprint,
     data_keys: run.data.keys,
+    hub_data: run.data.hubData,
     eval_fingerprint: run.data.evalFingerprint ?? null,
     trained: run.source.trained.map(({ name }) => name),
     trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
