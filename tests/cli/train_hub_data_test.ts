@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { bytesOf, DATA, gzip } from "../unit/data/testing.ts";
 import { jsonLines } from "./models.ts";
+import { parscale } from "./run.ts";
 import { type StandInHub, type StandInRepository, startHub } from "./stand_in_hub.ts";
 import { texts, withWorkplace, type Workplace } from "./train_testing.ts";
 
@@ -83,6 +84,35 @@ Deno.test("train --resume reads the commit that the run was begun with, without 
     assertStringIncludes(gone.stderr, `no revision "${FIRST}"`);
     await place.trained("--resume --out run", { env });
     assertEquals(place.metrics("run").map(({ loss }) => loss), whole.map(({ loss }) => loss));
+  }));
+
+Deno.test("train killed while it reads from the hub fetches no finished file again", () =>
+  withHub(async (place, hub, env) => {
+    const line = `${RUN} --data hf://datasets/${NAME}/data/** --epochs 1 --out run`;
+    const reached = Promise.withResolvers<void>(), killed = Promise.withResolvers<void>();
+    hub.answer = (path) => {
+      if (!path.endsWith("002.jsonl")) return undefined;
+      reached.resolve();
+      return killed.promise.then(() => new Response("", { status: 404 }));
+    };
+    const child = parscale(place.args(line), {
+      cwd: place.cwd,
+      env: { ...place.env, ...env },
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    await reached.promise;
+    child.kill("SIGKILL");
+    await child.status;
+    killed.resolve();
+    assertEquals(
+      fetched(hub),
+      new Set(["data/000.jsonl.gz", "data/001.parquet", "data/002.jsonl"]),
+    );
+    hub.answer = () => undefined;
+    await place.trained(line, { env });
+    assertEquals(fetched(hub), new Set(["data/002.jsonl"]));
   }));
 
 Deno.test("train --text-column --where picks rows, and both flags need data on the hub", () =>
