@@ -44,7 +44,7 @@ export interface ResolveOptions {
   readonly events?: DownloadEvents | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly patience?: Partial<Patience> | undefined;
-  /** Takes an earlier download, of which config.json is enough, and asks the hub for nothing. */
+  /** Needs config.json alone: takes that of an earlier download, or fetches no other file. */
   readonly configOnly?: boolean;
 }
 
@@ -63,14 +63,17 @@ export async function resolveModel(model: string, options: ResolveOptions = {}):
   }
   const client = new HubClient(await hubAccess(), options.signal, options.patience);
   const cache = new RepositoryCache(client.access.cache, repositoryOf(named));
-  if (options.configOnly) return await cachedConfig(cache, named, model);
+  if (options.configOnly) {
+    const folder = await cachedConfig(cache, named);
+    if (folder !== undefined) return folder;
+  }
   if (client.access.isOffline) return await cachedOrFail(cache, named, model);
   if (isCommit(named.revision)) {
     const folder = cache.snapshot(named.revision);
     // A commit never changes, so a whole snapshot of it needs no question.
     if ((await missingOf(folder, true)).length === 0) return folder;
   }
-  return await download(client, cache, named, options.events ?? {});
+  return await download(client, cache, named, options);
 }
 
 function repositoryOf({ name }: NamedRevision): Repository {
@@ -81,13 +84,15 @@ async function download(
   client: HubClient,
   cache: RepositoryCache,
   named: NamedRevision,
-  events: DownloadEvents,
+  { events = {}, configOnly = false }: ResolveOptions,
 ): Promise<string> {
   const repository = repositoryOf(named);
   const earlier = await earlierSnapshot(cache, named);
   try {
     const commit = await findCommit(client, repository, named.revision, earlier ? 1 : undefined);
-    const folder = await downloadCommit(client, repository, commit, events);
+    const folder = configOnly
+      ? await downloadConfig(client, repository, commit, events)
+      : await downloadCommit(client, repository, commit, events);
     if (!isCommit(named.revision)) await cache.setCommit(named.revision, commit);
     return folder;
   } catch (error) {
@@ -105,6 +110,19 @@ async function download(
       prefix: `no such folder: "${named.name}", and `,
     });
   }
+}
+
+/** Downloads config.json alone. */
+async function downloadConfig(
+  client: HubClient,
+  repository: Repository,
+  commit: string,
+  events: DownloadEvents,
+): Promise<string> {
+  const listed = await listFiles(client, repository, commit);
+  const config = listed.find(({ path }) => path === CONFIG);
+  if (config) return await downloadFiles(client, repository, commit, [config], events);
+  throw new DataError(`the model "${repository.name}" has no ${CONFIG}`);
 }
 
 /** Downloads the files of a checkpoint: of the shards only those that the index lists. */
@@ -196,16 +214,12 @@ async function cachedOrFail(
   );
 }
 
+/** The folder of an earlier download that has at least config.json. */
 async function cachedConfig(
   cache: RepositoryCache,
   named: NamedRevision,
-  model: string,
-): Promise<string> {
+): Promise<string | undefined> {
   const commit = await cache.commitOf(named.revision);
   const folder = commit && cache.snapshot(commit);
-  if (folder && await statIfExists(`${folder}/${CONFIG}`)) return folder;
-  throw new EnvironmentError(
-    `no such folder: "${model}", and no earlier download of that model is in the cache`,
-    { hints: [`fetch it first, for instance with \`parscale inspect --model ${model}\``] },
-  );
+  return folder && await statIfExists(`${folder}/${CONFIG}`) ? folder : undefined;
 }

@@ -364,3 +364,26 @@ Deno.test("a cache that cannot be written serves what it holds", () =>
       for (const folder of folders) await Deno.chmod(folder, 0o755);
     }
   }));
+
+Deno.test("cost needs config.json alone, and takes it from the hub or from an earlier download", () =>
+  withHub(async (hub, cwd, run) => {
+    const args = [
+      "cost",
+      "--model",
+      NAME,
+      "--device",
+      "a100-sxm-80gb",
+      "--streams",
+      "1,2",
+      "--json",
+    ];
+    const first = await run(args);
+    assertEquals(first.code, 0, first.stderr);
+    const fetched = hub.take().filter((line) => line.includes("/resolve/"));
+    assertEquals(fetched.map((line) => line.split("/").at(-1)), ["config.json"]);
+    assert(allPaths(cwd).every((path) => !path.endsWith(".safetensors")));
+    const again = await run(args);
+    assertEquals([again.code, hub.take()], [0, []]);
+    // Nothing else of that model is there, so other commands still fetch what they need.
+    inspected(await run(INSPECT));
+  }));
