@@ -165,7 +165,7 @@ async function copyInto(
   overwrite: boolean,
 ): Promise<void> {
   const { PUBLISHED } = await import("../../core/eval/tasks/published.ts");
-  const { hashFile } = await import("../../core/eval/harness/fetch.ts");
+  const { hashFile } = await import("../../core/data/hash.ts");
   const target = join(data, PUBLISHED[name]?.folder ?? folder, path);
   if (await statIfExists(target)) {
     if ((await hashFile(target)).sha256 === sha256) return;

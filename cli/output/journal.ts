@@ -8,6 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { writeAllSync } from "../../core/base/files.ts";
 import { toJson } from "./document.ts";
 import { isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
@@ -132,9 +133,7 @@ export class Journal implements Disposable {
   #append(line: string): number {
     const bytes = new TextEncoder().encode(line);
     try {
-      for (let done = 0; done < bytes.length;) {
-        done += this.#file.writeSync(bytes.subarray(done));
-      }
+      writeAllSync(this.#file, bytes);
     } catch (error) {
       throw writeError(`"${this.path}"`, error);
     }

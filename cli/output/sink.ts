@@ -6,6 +6,7 @@
  * written to as they are.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { writeAllSync } from "../../core/base/files.ts";
 import { guardTerminal } from "./clean.ts";
 import type { Io } from "./io.ts";
 import { onEndingSignals } from "./signals.ts";
@@ -115,11 +116,8 @@ function openDevice(path: string): Sink {
 }
 
 function writeAll(file: Deno.FsFile, text: string, path: string): void {
-  const bytes = new TextEncoder().encode(text);
   try {
-    for (let written = 0; written < bytes.length;) {
-      written += file.writeSync(bytes.subarray(written));
-    }
+    writeAllSync(file, new TextEncoder().encode(text));
   } catch (error) {
     throw writeError(`"${path}"`, error);
   }

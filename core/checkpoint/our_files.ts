@@ -7,6 +7,7 @@
  */
 import { UsageError } from "../base/errors.ts";
 import { ioError } from "../base/files.ts";
+import { COMPANION_FILES } from "../base/companions.ts";
 
 /** Kinds of folders that `--overwrite` may replace. */
 export type FolderKind = "checkpoint" | "run" | "evaluation" | "export";
@@ -21,19 +22,17 @@ interface Layout {
   readonly folders?: readonly (readonly [name: RegExp, files: RegExp])[];
 }
 
-const COMPANIONS = "generation_config|tokenizer|tokenizer_config|vocab|special_tokens_map|" +
-  "added_tokens";
+const COMPANIONS = COMPANION_FILES.map((name) => RegExp.escape(name)).join("|");
 
 const CHECKPOINT_FILES = new RegExp(
-  `^(config\\.json|(${COMPANIONS})\\.json|merges\\.txt|chat_template\\.jinja|README\\.md|` +
+  `^(config\\.json|${COMPANIONS}|README\\.md|` +
     "(configuration|modeling)_qwen\\d_parscale\\.py|introduced\\.safetensors|" +
     "model(-\\d{5}-of-\\d{5})?\\.safetensors|model\\.safetensors\\.index\\.json|" +
     "training_state\\.(json|safetensors))$",
 );
 
 const EXPORT_FILES = new RegExp(
-  "^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights(-\\d+)?\\.bin|" +
-    `(${COMPANIONS})\\.json|merges\\.txt|chat_template\\.jinja)$`,
+  `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights(-\\d+)?\\.bin|${COMPANIONS})$`,
 );
 
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {

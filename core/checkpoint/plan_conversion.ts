@@ -11,23 +11,12 @@ import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../m
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
 import { type JsonObject, statIfExists } from "../base/files.ts";
+import { COMPANION_FILES } from "../base/companions.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { type Checkpoint, openCheckpoint } from "./open.ts";
 import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
 import type { OutputTensor } from "./write.ts";
-
-/** Copied unchanged when the source has them. */
-const COMPANION_FILES = [
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "vocab.json",
-  "merges.txt",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "chat_template.jinja",
-];
 
 /** The official code, which is not ours to ship. */
 const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];

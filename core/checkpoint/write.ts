@@ -8,7 +8,7 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
-import { ioError, readExactlySync } from "../base/files.ts";
+import { ioError, readExactlySync, writeAllSync } from "../base/files.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openFile } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
@@ -109,9 +109,9 @@ export async function writeSafetensors(
   const header = tensors.map((tensor) => ({ ...tensor, dtype: HEADER_DTYPE[tensor.dtype] }));
   await writeDurably(path, async (file) => {
     await using flusher = new Flusher(path);
-    writeAll(file, encodeHeader(header));
+    writeAllSync(file, encodeHeader(header));
     const write = (piece: Uint8Array) => {
-      writeAll(file, piece);
+      writeAllSync(file, piece);
       flusher.wrote(piece.length);
     };
     await streamTensors(tensors, { ...options, write });
@@ -126,7 +126,7 @@ export async function writeJson(path: string, value: unknown): Promise<void> {
 /** Writes a text and waits until it is on the disk. */
 export async function writeText(path: string, text: string): Promise<void> {
   const bytes = new TextEncoder().encode(text);
-  await writeDurably(path, (file) => writeAll(file, bytes));
+  await writeDurably(path, (file) => writeAllSync(file, bytes));
 }
 
 /** Copies a file as it is and waits until the copy is on the disk. */
@@ -135,7 +135,7 @@ export async function copyFile(from: string, to: string): Promise<void> {
   const buffer = new Uint8Array(1 << 20);
   await writeDurably(to, async (file) => {
     for (let count; (count = await source.read(buffer)) !== null;) {
-      writeAll(file, buffer.subarray(0, count));
+      writeAllSync(file, buffer.subarray(0, count));
     }
   });
 }
@@ -178,10 +178,6 @@ class Flusher implements AsyncDisposable {
     await this.#flushing;
     this.#file?.close();
   }
-}
-
-function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
 }
 
 /** Passes the bytes of all tensors, piece by piece and in order, to `inspect` and `write`. */

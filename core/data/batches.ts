@@ -12,6 +12,7 @@ import { isObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import { type Batch, BatchBuilder } from "./batch.ts";
+import { hashJson } from "./hash.ts";
 import { type BatchSource, type RowOptions, RowSource, shuffleInPlace } from "./row_source.ts";
 
 export { type Batch, type BatchPiece, describeRow } from "./batch.ts";
@@ -174,7 +175,7 @@ function fingerprintOf(sources: readonly BatchSource[], options: BatchOptions): 
     weight,
   }));
   const all = { schema: ROWS_SCHEMA, parts, tokens, seed, shuffle, pack, longRows };
-  return createHash("sha256").update(JSON.stringify(all)).digest("hex");
+  return hashJson(all);
 }
 
 /** A cursor comes out of a file, so it is checked like one. */

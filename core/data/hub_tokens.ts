@@ -6,7 +6,6 @@
  * unit that is not complete, and a complete one needs no request.
  */
 import type { AsyncBuffer } from "hyparquet";
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
@@ -17,6 +16,7 @@ import { decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
 import { type HubData, repositoryOf } from "./hub_data.ts";
+import { hashJson } from "./hash.ts";
 import { readJsonRows } from "./jsonl.ts";
 import { Table, wantedColumns } from "./parquet.ts";
 import { formatOf } from "./read.ts";
@@ -199,7 +199,12 @@ class FileTokenizer implements Disposable {
     });
     this.#tokens += writer.tokens;
     const origin = {
-      source_sha256: hashOf([this.remote.repository.name, this.remote.commit, file.path, file.oid]),
+      source_sha256: hashJson([
+        this.remote.repository.name,
+        this.remote.commit,
+        file.path,
+        file.oid,
+      ]),
       tokenizer_sha256: this.tokenizer,
       end_token: endToken ?? null,
     };
@@ -211,7 +216,7 @@ class FileTokenizer implements Disposable {
     const { selection: { textColumn = null, where }, endToken = null } = this.options;
     const conditions = where.map(({ column, value }) => [column, value]);
     const source = [repository.name, commit, file.path, file.oid, textColumn, conditions];
-    return hashOf([STORE_SCHEMA, "hub", source, this.tokenizer, endToken, unit]);
+    return hashJson([STORE_SCHEMA, "hub", source, this.tokenizer, endToken, unit]);
   }
 
   #unitsFile(): string {
@@ -292,8 +297,4 @@ class AheadBuffer implements AsyncBuffer {
     }
     return (await this.remote.read(start, end)).buffer;
   }
-}
-
-function hashOf(parts: readonly unknown[]): string {
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }

@@ -11,7 +11,8 @@ import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { Document } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
-import { chunksOf, type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
+import { hashFile, hashJson } from "./hash.ts";
+import { type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
 import { requireVocabulary, STORE_SCHEMA, TokenStore } from "./token_store.ts";
 import { type EncodedBatch, type StoreOrigin, TokenWriter } from "./token_writer.ts";
 
@@ -78,7 +79,7 @@ async function openOrMake(path: string, options: OpenTokensOptions): Promise<Tok
   if (path === STDIN) return await tokenize(path, options, origin);
 
   const before = await version(path);
-  const whole = { ...origin, source_sha256: await hashFile(path, signal) };
+  const whole = { ...origin, source_sha256: (await hashFile(path, signal)).sha256 };
   const key = keyOf(whole, formatOf(path));
   const cached = await openIfWhole(cacheFolder, key, path);
   if (cached) {
@@ -215,7 +216,7 @@ function keyOf(origin: StoreOrigin, { format, compression }: FileFormat): string
   const { source_sha256, tokenizer_sha256, end_token } = origin;
   const packed = compression ?? null;
   const parts = [STORE_SCHEMA, source_sha256, format, packed, tokenizer_sha256, end_token];
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+  return hashJson(parts);
 }
 
 /** Changes when the file is written. */
@@ -233,18 +234,12 @@ async function version(path: string): Promise<string> {
   }
 }
 
-async function hashFile(path: string, signal?: AbortSignal): Promise<string> {
-  const hash = createHash("sha256");
-  for await (const chunk of chunksOf(path, () => signal?.throwIfAborted())) hash.update(chunk);
-  return hash.digest("hex");
-}
-
 /** Names all that decides which tokens a text becomes. */
 export async function hashTokenizer(folder: string): Promise<string> {
   const hash = createHash("sha256");
   for (const name of TOKENIZER_FILES) {
     const path = join(folder, name);
-    if (await statIfExists(path)) hash.update(`${name} ${await hashFile(path)}\n`);
+    if (await statIfExists(path)) hash.update(`${name} ${(await hashFile(path)).sha256}\n`);
   }
   return hash.digest("hex");
 }

@@ -4,11 +4,12 @@
  * A partial file is as long as the content, beside it a record of how much each part has. The caller
  * holds the lock of the content.
  */
-import { createHash, type Hash } from "node:crypto";
+import type { Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
+import { writeAllSync } from "../base/files.ts";
 import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
-import type { HubFile, Repository } from "./repository.ts";
+import { contentHash, type HubFile, type Repository } from "./repository.ts";
 
 /** What a download tells while it goes on. */
 export interface DownloadEvents {
@@ -84,7 +85,7 @@ class PartialFile implements Disposable {
     parts: Part[] | undefined,
   ) {
     this.parts = parts ?? split(fetching.file.size, fetching.parts);
-    this.#hash = this.#newHash();
+    this.#hash = contentHash(fetching.file);
     fetching.add(this.#done());
   }
 
@@ -171,7 +172,7 @@ class PartialFile implements Disposable {
     await this.fetching.cache.write(() => {
       // Parts share the handle, so that place and bytes belong into one step.
       this.file.seekSync(at, Deno.SeekMode.Start);
-      for (let done = 0; done < bytes.length;) done += this.file.writeSync(bytes.subarray(done));
+      writeAllSync(this.file, bytes);
     });
     if (at === this.#hashed) {
       this.#hash.update(bytes);
@@ -203,14 +204,9 @@ class PartialFile implements Disposable {
   #startOver(): void {
     this.fetching.add(-this.#done());
     this.parts = split(this.fetching.file.size, 1);
-    this.#hash = this.#newHash();
+    this.#hash = contentHash(this.fetching.file);
     this.#hashed = this.#recorded = 0;
     removeIfExists(`${this.path}.json`);
-  }
-
-  #newHash(): Hash {
-    const { check, size } = this.fetching.file;
-    return check === "git" ? createHash("sha1").update(`blob ${size}\0`) : createHash("sha256");
   }
 
   /** The hash of all bytes; undefined where there is none to compare with. */

@@ -6,6 +6,7 @@
  */
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { isObject, readJsonObject, statIfExists } from "../base/files.ts";
+import { COMPANION_FILES } from "../base/companions.ts";
 import { hubAccess } from "./access.ts";
 import { RepositoryCache } from "./cache.ts";
 import { HubClient, NetworkError, type Patience, StatusError } from "./client.ts";
@@ -22,18 +23,7 @@ import {
 } from "./repository.ts";
 
 /** What a checkpoint has besides weights; all other files of a repository stay where they are. */
-const COMPANIONS = new Set([
-  "config.json",
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "vocab.json",
-  "merges.txt",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "chat_template.jinja",
-  "chat_template.json",
-]);
+const COMPANIONS = new Set(["config.json", "chat_template.json", ...COMPANION_FILES]);
 
 const CONFIG = "config.json", WEIGHTS = "model.safetensors";
 const INDEX = "model.safetensors.index.json", ADAPTER = "introduced.safetensors";

@@ -4,12 +4,11 @@
  * Interrupted reads continue where they stopped. Content read in full is hashed; ranges can only be
  * checked against the size of the file.
  */
-import { createHash } from "node:crypto";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { type HubClient, NetworkError } from "./client.ts";
 import { explain } from "./errors.ts";
 import { contentUrl } from "./listing.ts";
-import type { HubFile, Repository } from "./repository.ts";
+import { contentHash, type HubFile, type Repository } from "./repository.ts";
 
 /** Bytes of one request when the whole file is read, and how many such requests are in flight. */
 const PIECE_BYTES = 8 << 20, PIECES_AHEAD = 4;
@@ -92,9 +91,7 @@ export class RemoteFile {
    */
   async *chunks(pieceBytes = PIECE_BYTES): AsyncGenerator<Uint8Array> {
     const { size, path, check, oid } = this.file;
-    const hash = check === "git"
-      ? createHash("sha1").update(`blob ${size}\0`)
-      : createHash("sha256");
+    const hash = contentHash(this.file);
     const pending: Promise<Uint8Array>[] = [];
     let next = 0;
     try {

@@ -4,6 +4,7 @@
  * The hub is not trusted: commits, paths and hashes become paths of files, so each is checked before
  * anything is written.
  */
+import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { show } from "../base/files.ts";
 
@@ -93,6 +94,11 @@ export function checkEntry(repository: Repository, entry: unknown): HubFile | un
   }
   const check = large ? "sha256" : xetHash ? "size" : "git";
   return { path: checked, size: size as number, oid: found, check };
+}
+
+/** The hash that checks a file's content, before any of its bytes. */
+export function contentHash({ check, size }: HubFile): Hash {
+  return check === "git" ? createHash("sha1").update(`blob ${size}\0`) : createHash("sha256");
 }
 
 function refused(name: string, what: string, found: unknown, expected: string): DataError {

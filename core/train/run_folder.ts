@@ -15,7 +15,13 @@ import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
 import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/leftovers.ts";
 import { requireOurs } from "../checkpoint/our_files.ts";
-import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
+import {
+  ioError,
+  type JsonObject,
+  readJsonObject,
+  statIfExists,
+  writeAllSync,
+} from "../base/files.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";
@@ -119,10 +125,7 @@ export class RunFolder implements Disposable {
     const path = join(this.path, METRICS);
     try {
       this.#metrics ??= Deno.openSync(path, { append: true, create: true });
-      const bytes = new TextEncoder().encode(line);
-      for (let done = 0; done < bytes.length;) {
-        done += this.#metrics.writeSync(bytes.subarray(done));
-      }
+      writeAllSync(this.#metrics, new TextEncoder().encode(line));
     } catch (error) {
       throw ioError("write", path, error);
     }

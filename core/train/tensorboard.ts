@@ -8,6 +8,7 @@
  * added, since a checksum of data that holds checksums is a weak one.
  */
 import { EnvironmentError } from "../base/errors.ts";
+import { writeAllSync } from "../base/files.ts";
 
 /** Where the time comes from. */
 export interface EventWriterOptions {
@@ -50,7 +51,7 @@ export class EventWriter implements Disposable {
 
   #write(event: readonly number[]): void {
     const bytes = record(Uint8Array.from([...double(WALL_TIME, this.#now() / 1000), ...event]));
-    for (let at = 0; at < bytes.length;) at += this.#file.writeSync(bytes.subarray(at));
+    writeAllSync(this.#file, bytes);
   }
 }
 

@@ -13,7 +13,13 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
-import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import {
+  ioError,
+  type JsonObject,
+  readJsonObject,
+  statIfExists,
+  writeAllSync,
+} from "../../base/files.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
@@ -144,8 +150,7 @@ export class EvalFolder implements Disposable {
     try {
       const file = this.#appending.get(name) ?? Deno.openSync(path, { append: true, create: true });
       this.#appending.set(name, file);
-      const bytes = new TextEncoder().encode(JSON.stringify(value) + "\n");
-      for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
+      writeAllSync(file, new TextEncoder().encode(JSON.stringify(value) + "\n"));
     } catch (error) {
       throw ioError("write", path, error);
     }

@@ -4,12 +4,11 @@
  * Every file is hashed before it is used. Where the table has a hash, the hub's own and that of the
  * content have to be equal to it; where it has none, the content has to have the hub's.
  */
-import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
 import { cacheFolder } from "../../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../../base/errors.ts";
 import { statIfExists } from "../../base/files.ts";
-import { chunksOf } from "../../data/read.ts";
+import { hashFile } from "../../data/hash.ts";
 import { RepositoryCache } from "../../hub/cache.ts";
 import { type HubClient, StatusError } from "../../hub/client.ts";
 import type { DownloadEvents } from "../../hub/blob.ts";
@@ -198,15 +197,4 @@ function requireListed(
     );
   }
   return listed;
-}
-
-/** Size and SHA-256 of a file. */
-export async function hashFile(path: string): Promise<{ bytes: number; sha256: string }> {
-  const hash = createHash("sha256");
-  let bytes = 0;
-  for await (const chunk of chunksOf(path)) {
-    hash.update(chunk);
-    bytes += chunk.length;
-  }
-  return { bytes, sha256: hash.digest("hex") };
 }

@@ -9,6 +9,7 @@
  * only when it is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
+import { writeAllSync } from "../../base/files.ts";
 import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";
 
 /** Bytes before the log. */
@@ -65,7 +66,7 @@ export class CubinCache {
     const temporary = `${this.#path(key)}.${crypto.randomUUID()}`;
     {
       using target = Deno.openSync(temporary, { write: true, createNew: true });
-      for (let done = 0; done < file.length;) done += target.writeSync(file.subarray(done));
+      writeAllSync(target, file);
       target.syncSync();
     }
     Deno.renameSync(temporary, this.#path(key));
