@@ -8,7 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { writeAllSync } from "../../core/base/files.ts";
+import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
 import { isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";

@@ -6,7 +6,7 @@
  * written to as they are.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { writeAllSync } from "../../core/base/files.ts";
+import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal } from "./clean.ts";
 import type { Io } from "./io.ts";
 import { onEndingSignals } from "./signals.ts";

@@ -1,6 +1,5 @@
 /**
- * Reading small files and JSON, writing bytes whole, and putting the system's errors into the user's
- * terms.
+ * Reading small files and JSON, and putting the system's errors into the user's terms.
  *
  * Everything that touches the disk in `core/checkpoint` goes through `ioError`, so that a missing
  * file is bad data (exit code 3) while a full disk is the environment's fault (exit code 4).
@@ -207,11 +206,6 @@ export function readExactlySync(
   } catch (error) {
     throw readError(path, error);
   }
-}
-
-/** Writes all of `bytes` where the file stands; the system may take fewer at a time. */
-export function writeAllSync(file: Pick<Deno.FsFile, "writeSync">, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
 }
 
 function endsEarly(path: string, offset: number, done: number, expected: number): DataError {

@@ -8,7 +8,8 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
-import { ioError, readExactlySync, writeAllSync } from "../base/files.ts";
+import { ioError, readExactlySync } from "../base/files.ts";
+import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openFile } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";

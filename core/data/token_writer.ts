@@ -7,6 +7,7 @@
  */
 import { join } from "node:path";
 import { ioError } from "../base/files.ts";
+import { writeAll } from "../base/write_all.ts";
 import type { DocumentKind } from "./document.ts";
 import {
   LENGTHS_FILE,
@@ -179,11 +180,6 @@ export class TokenWriter implements AsyncDisposable {
 
 async function isWhole(folder: string, key: string): Promise<boolean> {
   return await TokenStore.open(folder, key).then(() => true, () => false);
-}
-
-async function writeAll(file: Deno.FsFile, values: ArrayBufferView): Promise<void> {
-  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
 }
 
 async function syncAndClose(file: Deno.FsFile): Promise<void> {

@@ -6,7 +6,7 @@
  */
 import type { Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { writeAllSync } from "../base/files.ts";
+import { writeAllSync } from "../base/write_all.ts";
 import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
 import { contentHash, type HubFile, type Repository } from "./repository.ts";

@@ -15,13 +15,8 @@ import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
 import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/leftovers.ts";
 import { requireOurs } from "../checkpoint/our_files.ts";
-import {
-  ioError,
-  type JsonObject,
-  readJsonObject,
-  statIfExists,
-  writeAllSync,
-} from "../base/files.ts";
+import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
+import { writeAllSync } from "../base/write_all.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";

@@ -8,7 +8,7 @@
  * added, since a checksum of data that holds checksums is a weak one.
  */
 import { EnvironmentError } from "../base/errors.ts";
-import { writeAllSync } from "../base/files.ts";
+import { writeAllSync } from "../base/write_all.ts";
 
 /** Where the time comes from. */
 export interface EventWriterOptions {

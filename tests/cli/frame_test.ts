@@ -247,7 +247,8 @@ Deno.test("help, version, completions and misuse load no engine and no table pac
     assert(modules.size >= 10, `${args}: the runtime's log names its modules`);
     assert(modules.size <= 30 + 2 * commands.length, `${args}: ${modules.size} modules`);
     const foreign = [...modules].filter((url) =>
-      /node_modules|\/core\//.test(url) && !/parse_args\.js$|core\/base\/errors\.ts$/.test(url)
+      /node_modules|\/core\//.test(url) &&
+      !/parse_args\.js$|core\/base\/(errors|write_all)\.ts$/.test(url)
     );
     assertEquals(foreign, [], args.join(" "));
     assertEquals(/cli-table3|onnxruntime|CJS module/.test([...modules].join(" ")), false);

@@ -13,13 +13,8 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
-import {
-  ioError,
-  type JsonObject,
-  readJsonObject,
-  statIfExists,
-  writeAllSync,
-} from "../../base/files.ts";
+import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import { writeAllSync } from "../../base/write_all.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";

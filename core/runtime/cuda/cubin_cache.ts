@@ -9,7 +9,7 @@
  * only when it is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
-import { writeAllSync } from "../../base/files.ts";
+import { writeAllSync } from "../../base/write_all.ts";
 import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";
 
 /** Bytes before the log. */

@@ -7,6 +7,7 @@
  * New contents of a state leave a program under a name of their own, `new.keys.0` for `keys.0`;
  * the caller passes them in again at the next step.
  */
+import { writeAll } from "../../base/write_all.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
@@ -110,8 +111,6 @@ function describe(file: string, { inputs, state, outputs, updates }: Program): E
 
 async function writeWhole(path: string, parts: Iterable<Uint8Array>): Promise<void> {
   using file = await Deno.open(path, { write: true, createNew: true });
-  for (const part of parts) {
-    for (let at = 0; at < part.length;) at += await file.write(part.subarray(at));
-  }
+  for (const part of parts) await writeAll(file, part);
   await file.sync();
 }

@@ -6,6 +6,7 @@
  * again.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
+import { writeAll } from "../../../base/write_all.ts";
 import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
 import { CHECK } from "../../sandbox/runner_text.ts";
 import { sha256 } from "../../sandbox/snapshot.ts";
@@ -231,7 +232,7 @@ async function writeKept(folder: string, path: string, kept: Kept): Promise<void
   const temporary = `${path}.${crypto.randomUUID()}`;
   {
     using file = await Deno.open(temporary, { write: true, createNew: true });
-    for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+    await writeAll(file, bytes);
     await file.sync();
   }
   await Deno.rename(temporary, path);
