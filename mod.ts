@@ -56,7 +56,7 @@ export async function run(args: readonly string[]): Promise<number> {
 
 if (import.meta.main) {
   if (Deno.build.standalone) {
-    const { waitForFiles } = await import("./cli/first_start.ts");
+    const { waitForFiles } = await import("./cli/framework/first_start.ts");
     await waitForFiles(new URL(".", import.meta.url));
   }
   // A compiled program is its own sandbox child; see core/eval/sandbox/argument.ts.
@@ -64,9 +64,9 @@ if (import.meta.main) {
     await (await import("./core/eval/sandbox/child.ts")).serve();
   } else {
     const { runProcess } = await import("./cli/main.ts").catch(refuse);
-    // A process that another parscale process started; see cli/own_process.ts.
+    // A process that another parscale process started; see cli/framework/own_process.ts.
     const isChild = Deno.args[0] === "--child";
-    if (isChild) void (await import("./cli/own_process.ts")).endWithParent();
+    if (isChild) void (await import("./cli/framework/own_process.ts")).endWithParent();
     await runProcess(Deno.args.slice(isChild ? 1 : 0));
   }
 }

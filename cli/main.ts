@@ -5,14 +5,14 @@
  * There is one catch for everything, so the runtime's own error text never reaches a user. Help and
  * version load the command file at most, and are answered before any value is looked at.
  */
-import { type Command, flagsOf } from "./commands/define.ts";
-import type { CommandEntry } from "./commands/define.ts";
+import { type Command, flagsOf } from "./framework/command.ts";
+import type { CommandEntry } from "./framework/command.ts";
 import { commands } from "./commands/mod.ts";
-import { commonFlags, type Format } from "./flags/common.ts";
-import { MisuseError } from "./flags/misuse.ts";
-import { consumedAfter, parse, type ParsedArgs } from "./flags/parse.ts";
-import { suggestionHint } from "./flags/suggest.ts";
-import type { FlagTable } from "./flags/table.ts";
+import { commonFlags, type Format } from "./framework/common.ts";
+import { MisuseError } from "./framework/misuse.ts";
+import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
+import { suggestionHint } from "./framework/suggest.ts";
+import type { FlagTable } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
 import { exitCode } from "./output/exit_codes.ts";
@@ -24,7 +24,7 @@ import {
   type Settings,
 } from "./output/io.ts";
 import { onEndingSignals, respectNohup, SIGNALS } from "./output/signals.ts";
-import { VERSION } from "./version.ts";
+import { VERSION } from "./framework/version.ts";
 
 /** What the top-level catch must know before, and possibly without, a resolved command line. */
 interface Frame {
@@ -57,7 +57,7 @@ async function tell(error: unknown, frame: Frame): Promise<number> {
   const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
   io.redraw("");
   if (error instanceof MissingInputError && command !== undefined && !json) {
-    const { shortHelp } = await import("./flags/help.ts");
+    const { shortHelp } = await import("./framework/help.ts");
     io.writeError(shortHelp(command, { width: helpWidth(io), paint }) + "\n");
   }
   io.writeError(renderError(error, { paint, json, trace }));
@@ -122,7 +122,7 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
 /** `--help` and `--version` alone; anything else lacks a command. */
 async function withoutCommand(args: readonly string[], frame: Frame): Promise<number> {
   const parsed = parse(args, commonFlags);
-  const { programHelp } = await import("./flags/help.ts");
+  const { programHelp } = await import("./framework/help.ts");
   const width = helpWidth(frame.io);
   if (parsed.help !== undefined) {
     frame.io.write(programHelp(frame.registry, { width, paint: frame.io.palette("stdout") }));
@@ -146,7 +146,7 @@ function showVersion(io: Io): number {
 }
 
 async function showHelp(command: Command, form: "short" | "full", io: Io): Promise<number> {
-  const { fullHelp, shortHelp } = await import("./flags/help.ts");
+  const { fullHelp, shortHelp } = await import("./framework/help.ts");
   const options = { width: helpWidth(io), paint: io.palette("stdout") };
   io.write(form === "short" ? shortHelp(command, options) : fullHelp(command, options));
   return exitCode("done");
@@ -160,7 +160,7 @@ async function runCommand(
 ): Promise<number> {
   const startedAt = new Date();
   const startedMs = frame.io.system.now();
-  const { resolve } = await import("./flags/resolve.ts");
+  const { resolve } = await import("./framework/resolve.ts");
   const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
   const values = resolution.values as unknown as Parameters<Command["run"]>[0];
   const controller = new AbortController();

@@ -6,10 +6,10 @@
  * document can be passed to `--config`.
  */
 import { NumericalError } from "../../core/base/errors.ts";
-import type { Format } from "../flags/common.ts";
-import type { Origin } from "../flags/resolve.ts";
-import type { ConfigValue } from "../flags/table.ts";
-import { VERSION } from "../version.ts";
+import type { Format } from "../framework/common.ts";
+import type { Origin } from "../framework/resolve.ts";
+import type { ConfigValue } from "../framework/table.ts";
+import { VERSION } from "../framework/version.ts";
 
 /** One run of one command: what it was asked and when. */
 export interface Invocation {

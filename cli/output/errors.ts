@@ -6,8 +6,8 @@
  * memory that ran out. With JSON output the error is one object on stderr instead.
  */
 import { ParscaleError } from "../../core/base/errors.ts";
-import { MisuseError } from "../flags/misuse.ts";
-import { VERSION } from "../version.ts";
+import { MisuseError } from "../framework/misuse.ts";
+import { VERSION } from "../framework/version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
 import { visible, visibleJson, visibleLines } from "./clean.ts";

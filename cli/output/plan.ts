@@ -3,8 +3,8 @@
  *
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
-import type { FlagTable } from "../flags/table.ts";
-import { formatValue } from "../flags/values.ts";
+import type { FlagTable } from "../framework/table.ts";
+import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
 import type { Io } from "./io.ts";
 import { csvLine, markdownTable, plainTable } from "./table.ts";

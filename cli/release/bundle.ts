@@ -6,10 +6,10 @@
  * equal bytes, since names are sorted and owners and dates are fixed.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand } from "../commands/define.ts";
+import { defineCommand } from "../framework/command.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
-import { VERSION } from "../version.ts";
+import { VERSION } from "../framework/version.ts";
 import launcher from "./launcher.sh" with { type: "text" };
 import { platformOf } from "./platforms.ts";
 import { DATE, filesIn, ROOT, stage } from "./stage.ts";

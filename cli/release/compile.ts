@@ -7,10 +7,10 @@
  * succeeds, but the file then behaves as deno; it serves to look at what would be shipped.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand } from "../commands/define.ts";
+import { defineCommand } from "../framework/command.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
-import { VERSION } from "../version.ts";
+import { VERSION } from "../framework/version.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { readSection, type Section } from "./section.ts";
 import { requireComplete, ROOT, stage } from "./stage.ts";

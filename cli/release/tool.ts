@@ -4,7 +4,7 @@
  * They are no subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
  * runs them with a registry of one.
  */
-import type { Command } from "../commands/define.ts";
+import type { Command } from "../framework/command.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
 

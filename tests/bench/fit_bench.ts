@@ -1,5 +1,5 @@
 /** Fits of the paper's 24 losses from the whole grid of starts; the budget is 2 s each. */
-import { DATA_SETS } from "../../cli/fit/data_sets.ts";
+import { DATA_SETS } from "../../cli/commands/fit/data_sets.ts";
 import { fitLaw } from "../../core/analysis/fit.ts";
 import { bootstrap, jackknife } from "../../core/analysis/uncertainty.ts";
 

@@ -7,9 +7,9 @@
  * first paint after loading, and from pointing at a token to its numbers. Without Chromium it only
  * writes.
  */
-import { drawPage } from "../../cli/visualize/html.ts";
-import { labelsOf } from "../../cli/visualize/look.ts";
-import { studyTexts } from "../../cli/visualize/result.ts";
+import { drawPage } from "../../cli/commands/visualize/html.ts";
+import { labelsOf } from "../../cli/commands/visualize/look.ts";
+import { studyTexts } from "../../cli/commands/visualize/result.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 

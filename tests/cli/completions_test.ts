@@ -4,7 +4,7 @@
  * A shell that is not installed is skipped; nothing here runs PowerShell, whose script is looked at.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { SHELLS } from "../../cli/flags/completions.ts";
+import { SHELLS } from "../../cli/framework/completions.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 /** What is typed, and what is offered for its last word. */

@@ -5,9 +5,9 @@
  * What concerns one command, or one part of the frame, is tested beside that.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../cli/commands/define.ts";
+import { flagsOf } from "../../cli/framework/command.ts";
 import { loadAll } from "../../cli/commands/mod.ts";
-import { commonFlags, engineFlags } from "../../cli/flags/common.ts";
+import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
 import { DATA } from "./eval_testing.ts";
 import { jsonLines, MODEL, parseLines } from "./models.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";

@@ -75,7 +75,7 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", as
     const path = `${folder}/doctor.ts`;
     await Deno.writeTextFile(
       path,
-      `import { CHECKS } from "${root}cli/doctor_checks.ts";
+      `import { CHECKS } from "${root}cli/commands/doctor/checks.ts";
        import { main } from "${root}cli/main.ts";
        import { Io, processSystem } from "${root}cli/output/io.ts";
        const broken = { ok: false, found: "no such library", remedy: "run \`deno install\`" };

@@ -1,9 +1,9 @@
 /** `parscale help`: the manual page, and topics that leave nothing out. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../cli/commands/define.ts";
+import { flagsOf } from "../../cli/framework/command.ts";
 import { loadAll } from "../../cli/commands/mod.ts";
-import { escapeRoff } from "../../cli/flags/man.ts";
-import { isNegatable } from "../../cli/flags/table.ts";
+import { escapeRoff } from "../../cli/framework/man.ts";
+import { isNegatable } from "../../cli/framework/table.ts";
 import { parseLines } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 

@@ -1,12 +1,12 @@
 /** How tokens and streams look, without a model: odd characters, many streams, narrow lines. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { drawPage } from "../../cli/visualize/html.ts";
-import { colorOf, labelsOf } from "../../cli/visualize/look.ts";
-import type { MeasuredText } from "../../cli/visualize/measure.ts";
-import { studyTexts } from "../../cli/visualize/result.ts";
-import { legendText, textView } from "../../cli/visualize/terminal.ts";
-import { piecesOf, visibleText } from "../../cli/visualize/token_text.ts";
-import { drawSvg } from "../../cli/visualize/svg.ts";
+import { drawPage } from "../../cli/commands/visualize/html.ts";
+import { colorOf, labelsOf } from "../../cli/commands/visualize/look.ts";
+import type { MeasuredText } from "../../cli/commands/visualize/measure.ts";
+import { studyTexts } from "../../cli/commands/visualize/result.ts";
+import { legendText, textView } from "../../cli/commands/visualize/terminal.ts";
+import { piecesOf, visibleText } from "../../cli/commands/visualize/token_text.ts";
+import { drawSvg } from "../../cli/commands/visualize/svg.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
 

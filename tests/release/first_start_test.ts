@@ -1,6 +1,6 @@
 /** A standalone program waits for a second start that may still write its files. */
 import { assert } from "@std/assert";
-import { waitForFiles } from "../../cli/first_start.ts";
+import { waitForFiles } from "../../cli/framework/first_start.ts";
 import { withScratch } from "../cli/run.ts";
 
 /** Milliseconds until files are said to be at rest. */

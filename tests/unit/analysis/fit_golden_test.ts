@@ -1,6 +1,6 @@
 /** Protects the scaling-law fit: optimum, answers, refits and the paper's printed numbers. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DATA_SETS } from "../../../cli/fit/data_sets.ts";
+import { DATA_SETS } from "../../../cli/commands/fit/data_sets.ts";
 import { assess, fitLaw } from "../../../core/analysis/fit.ts";
 import {
   equivalentParameters,

@@ -1,14 +1,14 @@
 /** Every registered command's tables: unique, documented, parseable, and completed by all shells. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../../cli/commands/define.ts";
+import { flagsOf } from "../../../cli/framework/command.ts";
 import { commands, loadAll } from "../../../cli/commands/mod.ts";
-import { commonFlags, engineFlags } from "../../../cli/flags/common.ts";
-import { completionScript, SHELLS } from "../../../cli/flags/completions.ts";
-import { fullHelp, shortHelp } from "../../../cli/flags/help.ts";
-import { parse } from "../../../cli/flags/parse.ts";
-import { resolve } from "../../../cli/flags/resolve.ts";
-import { camelCase, type FlagTable, isNegatable } from "../../../cli/flags/table.ts";
-import { readValue } from "../../../cli/flags/values.ts";
+import { commonFlags, engineFlags } from "../../../cli/framework/common.ts";
+import { completionScript, SHELLS } from "../../../cli/framework/completions.ts";
+import { fullHelp, shortHelp } from "../../../cli/framework/help.ts";
+import { parse } from "../../../cli/framework/parse.ts";
+import { resolve } from "../../../cli/framework/resolve.ts";
+import { camelCase, type FlagTable, isNegatable } from "../../../cli/framework/table.ts";
+import { readValue } from "../../../cli/framework/values.ts";
 import { PLAIN } from "../../../cli/output/color.ts";
 import { EXIT_CODES } from "../../../cli/output/exit_codes.ts";
 

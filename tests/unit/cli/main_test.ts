@@ -7,7 +7,7 @@ import {
   ParscaleError,
   UsageError,
 } from "../../../core/base/errors.ts";
-import { defineCommand } from "../../../cli/commands/define.ts";
+import { defineCommand } from "../../../cli/framework/command.ts";
 import { Interrupted } from "../../../cli/output/errors.ts";
 import { openReport } from "../../../cli/output/report.ts";
 import { main } from "../../../cli/main.ts";

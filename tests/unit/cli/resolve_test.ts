@@ -1,12 +1,12 @@
 /** Resolving: order of sources, origins, configuration files, presets, round trip. */
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { UsageError } from "../../../core/base/errors.ts";
-import { parseConfig, stripComments } from "../../../cli/flags/config_file.ts";
-import { MisuseError } from "../../../cli/flags/misuse.ts";
-import { parse } from "../../../cli/flags/parse.ts";
-import { type Resolution, resolve } from "../../../cli/flags/resolve.ts";
-import { commonFlags } from "../../../cli/flags/common.ts";
-import type { FlagTable } from "../../../cli/flags/table.ts";
+import { parseConfig, stripComments } from "../../../cli/framework/config_file.ts";
+import { MisuseError } from "../../../cli/framework/misuse.ts";
+import { parse } from "../../../cli/framework/parse.ts";
+import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
+import { commonFlags } from "../../../cli/framework/common.ts";
+import type { FlagTable } from "../../../cli/framework/table.ts";
 
 const words = { summary: "S", details: "D." };
 const table: FlagTable = {

@@ -1,6 +1,6 @@
 /** Typed values: number grammar, ranges, sizes, durations, lists, and their inverse. */
 import { assertEquals, assertThrows } from "@std/assert";
-import type { Flag } from "../../../cli/flags/table.ts";
+import type { Flag } from "../../../cli/framework/table.ts";
 import {
   BadValue,
   describeExpected,
@@ -10,7 +10,7 @@ import {
   parseNumber,
   parseSize,
   readValue,
-} from "../../../cli/flags/values.ts";
+} from "../../../cli/framework/values.ts";
 
 const words = { summary: "S", details: "D." };
 

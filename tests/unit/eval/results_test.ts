@@ -1,6 +1,11 @@
 /** From answers to scores: choices, stop strings, means, and the paper's tables. */
 import { assert, assertEquals } from "@std/assert";
-import { paperTables, parseBounds, shortfalls, summarizeAll } from "../../../cli/eval/results.ts";
+import {
+  paperTables,
+  parseBounds,
+  shortfalls,
+  summarizeAll,
+} from "../../../cli/commands/eval/results.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import {
   choiceMetrics,

@@ -1,10 +1,11 @@
 /** The presets of `parscale train` hold the numbers of the paper, and the flags' defaults agree. */
 import { assert, assertEquals } from "@std/assert";
-import { flagsOf } from "../../../cli/commands/define.ts";
-import { command } from "../../../cli/commands/train.ts";
-import { parse } from "../../../cli/flags/parse.ts";
-import { type Resolution, resolve } from "../../../cli/flags/resolve.ts";
-import { stepsOf, type TrainValues } from "../../../cli/train/values.ts";
+import { flagsOf } from "../../../cli/framework/command.ts";
+import { command } from "../../../cli/commands/train/command.ts";
+import { parse } from "../../../cli/framework/parse.ts";
+import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
+import type { TrainValues } from "../../../cli/commands/train/flags.ts";
+import { stepsOf } from "../../../cli/commands/train/values.ts";
 import { learningRateFactor } from "../../../core/train/schedule.ts";
 
 function resolved(line: string): Promise<Resolution> {

@@ -1,0 +1,213 @@
+/**
+ * `--compare`: rows timed now against rows of an earlier file, median by median.
+ *
+ * Takes two lists of rows, as `--jsonl` or `--json` print them; returns a row per pair, and one for
+ * every row without a partner. Partners need not be of the same model or machine, since neither has
+ * a name that lasts; that is for the user to know.
+ */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { rowError } from "../../input/rows.ts";
+import type { Invocation } from "../../output/document.ts";
+import { exitCode } from "../../output/exit_codes.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
+import type { Column } from "../../output/table.ts";
+import { counted } from "../../output/units.ts";
+import type { BenchValues } from "./flags.ts";
+
+/** Layout of timed rows. */
+export const SCHEMA = "parscale.bench/1";
+/** Layout of the pairs. */
+const COMPARISON_SCHEMA = "parscale.bench_compare/1";
+
+/** What partners agree in. */
+const KEYS = [
+  "what",
+  "streams",
+  "batch",
+  "context",
+  "prompt",
+  "device",
+  "dtype",
+  "weights",
+] as const;
+
+/** A row as far as comparing goes. */
+interface Timing {
+  readonly key: Readonly<Record<typeof KEYS[number], unknown>>;
+  readonly medianMs: number;
+}
+
+const COLUMNS: readonly Column[] = [
+  ...KEYS.map((key) => key === "streams" ? { key, title: "P" } : { key }),
+  { key: "against_ms", title: "against ms", digits: 2 },
+  { key: "median_ms", title: "ms", digits: 2 },
+  { key: "ratio", digits: 3 },
+  { key: "verdict" },
+];
+
+/** Both files, or what is wrong with the request. */
+export function requirePair(
+  { compare, against, model }: BenchValues,
+): { readonly compare: string; readonly against: string } {
+  if (compare === undefined || against === undefined) {
+    const [given, missing] = compare === undefined
+      ? ["--against", "--compare"]
+      : ["--compare", "--against"];
+    throw new UsageError(`Cannot compare timings: found ${given} alone, expected ${missing} too`, {
+      hints: ["parscale bench --compare now.jsonl --against last.jsonl"],
+    });
+  }
+  if (model !== undefined) {
+    throw new UsageError("Cannot compare timings: found --model too, expected files alone", {
+      hints: ["pipe one run into the other: … --jsonl | parscale bench --compare - --against FILE"],
+    });
+  }
+  if (compare === "-" && against === "-") {
+    throw new UsageError("Cannot compare timings: found stdin twice, expected a file for one");
+  }
+  return { compare, against };
+}
+
+/** Compares two files; the number is the exit code. */
+export async function compareTimings(
+  values: BenchValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  const paths = requirePair(values);
+  // The earlier file first: what is wrong with it shows before the pipe has run for minutes.
+  const before = await readTimings(paths.against, io);
+  const now = await readTimings(paths.compare, io);
+  const rows = pair(now, before, values.tolerance);
+  const paired = rows.filter(({ ratio }) => ratio !== null);
+  if (paired.length === 0) {
+    throw new DataError(
+      `Cannot compare ${nameOf(paths.compare)} with ${
+        nameOf(paths.against)
+      }: found no row of one ` +
+        `in the other, expected rows that agree in ${KEYS.join(", ")}`,
+    );
+  }
+  using report = openReport(io, invocation, {
+    schema: COMPARISON_SCHEMA,
+    columns: COLUMNS,
+  });
+  for (const row of rows) report.row(row);
+  const slower = paired.filter(({ verdict }) => verdict === "slower").length;
+  const allowed = Number((values.tolerance * 100).toPrecision(6));
+  report.remark(`${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%`);
+  await report.finish();
+  const alone = rows.length - paired.length;
+  if (alone > 0) io.warn(`${counted(alone, "row")} without a partner decided nothing`);
+  return exitCode(slower > 0 ? "negative" : "done");
+}
+
+function nameOf(path: string): string {
+  return path === "-" ? "stdin" : `"${path}"`;
+}
+
+type Verdict = "slower" | "same" | "faster" | "new" | "gone";
+
+/** Rows of now in their order, then those that only the earlier file has. */
+function pair(now: readonly Timing[], before: readonly Timing[], tolerance: number) {
+  const partners = new Map(before.map((timing) => [keyOf(timing), timing]));
+  const rows = now.map((timing) => {
+    const partner = partners.get(keyOf(timing));
+    partners.delete(keyOf(timing));
+    const ratio = partner === undefined ? null : timing.medianMs / partner.medianMs;
+    return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdictOf(ratio));
+  });
+  const gone = [...partners.values()].map(({ key, medianMs }) =>
+    rowOf(key, null, medianMs, "gone")
+  );
+  return [...rows, ...gone];
+
+  function verdictOf(ratio: number | null): Verdict {
+    if (ratio === null) return "new";
+    if (ratio > 1 + tolerance) return "slower";
+    return ratio < 1 / (1 + tolerance) ? "faster" : "same";
+  }
+}
+
+function rowOf(
+  key: Timing["key"],
+  medianMs: number | null,
+  againstMs: number | null,
+  verdict: Verdict,
+) {
+  const ratio = medianMs === null || againstMs === null ? null : medianMs / againstMs;
+  return { ...key, against_ms: againstMs, median_ms: medianMs, ratio, verdict };
+}
+
+function keyOf({ key }: Timing): string {
+  return JSON.stringify(KEYS.map((name) => key[name]));
+}
+
+/** Reads a document of --json, or the lines of --jsonl. */
+async function readTimings(path: string, io: Io): Promise<Timing[]> {
+  const text = await io.readText(path);
+  const name = nameOf(path);
+  const timings = rowsIn(text, name).map(({ value, line }) => timingOf(value, name, line));
+  if (timings.length === 0) {
+    throw new DataError(`Cannot read ${name}: found no rows, expected those of parscale bench`, {
+      hints: ["write them with `parscale bench --model … --jsonl -o FILE`"],
+    });
+  }
+  const seen = new Set<string>();
+  for (const timing of timings) {
+    if (seen.has(keyOf(timing))) {
+      throw new DataError(
+        `Cannot read ${name}: found two rows with ${describe(timing)}, expected one`,
+      );
+    }
+    seen.add(keyOf(timing));
+  }
+  return timings;
+}
+
+function describe({ key }: Timing): string {
+  return KEYS.map((name) => `${name} ${key[name]}`).join(", ");
+}
+
+function rowsIn(text: string, name: string): { value: unknown; line: number }[] {
+  const document = parsed(text) as { schema?: unknown; results?: unknown } | undefined;
+  if (document?.schema !== undefined) {
+    if (document.schema === SCHEMA && Array.isArray(document.results)) {
+      return document.results.map((value) => ({ value, line: 1 }));
+    }
+    throw new DataError(
+      `Cannot read ${name}: found a document of schema ${JSON.stringify(document.schema)}, ` +
+        `expected "${SCHEMA}"`,
+    );
+  }
+  return text.split("\n").map((value, i) => ({ value, line: i + 1 }))
+    .filter(({ value }) => value.trim() !== "")
+    .map(({ value, line }) => ({ value: parsed(value), line }));
+}
+
+/** JSON, or undefined where it is none. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function timingOf(value: unknown, name: string, line: number): Timing {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw rowError(name, line, "no JSON object", "a row of parscale bench");
+  }
+  const row = value as Record<string, unknown>;
+  const missing = KEYS.find((key) => !(key in row));
+  if (missing !== undefined) {
+    throw rowError(name, line, `no "${missing}"`, "a row of parscale bench");
+  }
+  const { median_ms: medianMs } = row;
+  if (typeof medianMs !== "number" || !(medianMs > 0)) {
+    throw rowError(name, line, `median_ms ${JSON.stringify(medianMs)}`, "a positive number");
+  }
+  const key = Object.fromEntries(KEYS.map((name) => [name, row[name]])) as Timing["key"];
+  return { key, medianMs };
+}

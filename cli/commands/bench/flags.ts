@@ -1,0 +1,153 @@
+/** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
+import type { CommandValues } from "../../framework/command.ts";
+import { engineFlags } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+
+const workFlags = {
+  model: {
+    type: "path",
+    group: "Model",
+    summary: modelFlags.model.summary,
+    details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",
+  },
+  adapter: engineFlags.adapter,
+  what: {
+    type: "choice",
+    choices: ["decode", "prefill"],
+    list: "comma",
+    default: ["decode", "prefill"],
+    group: "Work",
+    summary: "Kinds of work to time",
+    details:
+      "decode is a step that adds a token to every sequence; prefill is a whole prompt for " +
+      "every sequence.",
+  },
+  streams: {
+    type: "int",
+    min: 1,
+    max: 64,
+    list: "comma",
+    letter: "P",
+    group: "Work",
+    defaultText: "those of the model",
+    summary: "Numbers of streams to time",
+    details: "Where they are not the model's own, prefixes and aggregator are random ones over " +
+      "the same backbone, which takes as long; rows say so under `introduced`.",
+  },
+  batch: {
+    type: "int",
+    min: 1,
+    max: 1024,
+    list: "comma",
+    default: [1],
+    group: "Work",
+    unit: "sequences",
+    summary: "Sequences computed together",
+    details: "A step of decode gives each of them one token.",
+  },
+  context: {
+    type: "int",
+    min: 1,
+    list: "comma",
+    group: "Work",
+    unit: "tokens",
+    defaultText: "512, or what the model's context leaves",
+    summary: "Tokens in the cache before decode",
+    details: "They count as cached without having been computed, which changes no time.",
+  },
+  prompt: {
+    type: "int",
+    min: 1,
+    list: "comma",
+    group: "Work",
+    unit: "tokens",
+    defaultText: "512, or the model's context",
+    summary: "Length of a prompt for prefill",
+    details: "Taken in by chunks, as generate does.",
+  },
+} as const satisfies FlagTable;
+
+const timingFlags = {
+  rounds: {
+    type: "int",
+    min: 1,
+    max: 10_000,
+    default: 5,
+    group: "Timing",
+    summary: "Rounds in which every row is timed once",
+    details: "Rows take turns, so that a busy machine slows all of them alike.",
+  },
+  steps: {
+    type: "int",
+    min: 1,
+    max: 10_000,
+    default: 8,
+    group: "Timing",
+    summary: "Steps of decode per round",
+    details: "Each is a sample.",
+  },
+  warmup: {
+    type: "int",
+    min: 1,
+    max: 1000,
+    default: 1,
+    group: "Timing",
+    summary: "Rounds before that are not timed",
+    details: "The first one loads weights and compiles.",
+  },
+} as const satisfies FlagTable;
+
+const deviceFlags = {
+  ...engineFlags,
+  device: {
+    ...engineFlags.device,
+    list: "comma",
+    default: ["auto"],
+    summary: "Where to compute; several are compared",
+  },
+  quantize: {
+    ...quantizeFlags.quantize,
+    list: "comma",
+    default: ["none"],
+    summary: "Quantize weights to 8 or 4 bits; several are compared",
+  },
+  "block-size": quantizeFlags["block-size"],
+} as const satisfies FlagTable;
+
+const comparisonFlags = {
+  compare: {
+    type: "path",
+    placeholder: "FILE|-",
+    group: "Comparison",
+    summary: "Compare the rows of this file, or of stdin, instead of timing",
+    details: "Rows as --jsonl or --json print them. Any that is slower than its partner in " +
+      "--against gives exit code 1.",
+  },
+  against: {
+    type: "path",
+    placeholder: "FILE",
+    group: "Comparison",
+    summary: "The rows --compare compares with",
+    details: "Partners agree in what, streams, batch, context, prompt, device, dtype and weights.",
+  },
+  tolerance: {
+    type: "share",
+    min: 0,
+    default: 0.05,
+    group: "Comparison",
+    summary: "How much longer a median may be",
+    details: "Choose more than what two runs of the same program differ by on this machine.",
+  },
+} as const satisfies FlagTable;
+
+/** All flags, in the order of help. */
+export const benchFlags = {
+  ...workFlags,
+  ...timingFlags,
+  ...deviceFlags,
+  ...comparisonFlags,
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type BenchValues = CommandValues<typeof benchFlags>;

@@ -1,0 +1,75 @@
+/** Flags of `parscale compare`. */
+import type { CommandValues } from "../../framework/command.ts";
+import { evalFlags } from "../eval/flags.ts";
+import { engineFlags } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+import { quantizeFlags } from "../../input/open_model.ts";
+
+const { data, shots, limit, ids, chat } = evalFlags;
+const { threads, device, dtype, seed, deterministic } = engineFlags;
+
+export const compareFlags = {
+  model: {
+    ...evalFlags.model,
+    summary: "The model with one stream, which also searches beams",
+    details: "A checkpoint or a run folder. Everything is compared with it.",
+  },
+  parscale: {
+    type: "path",
+    list: "repeat",
+    placeholder: "PATH",
+    group: "Model",
+    summary: "A model with streams, or an adapter over --model; may be repeated",
+    details: "Checkpoints, run folders, and folders of introduced tensors.",
+  },
+  beams: {
+    type: "int",
+    min: 2,
+    max: 256,
+    list: "comma",
+    default: [2, 4, 8],
+    group: "Model",
+    summary: "Numbers of beams to search with --model",
+    details: "Each is one more evaluation. The paper compares P streams with as many beams.",
+  },
+  tasks: {
+    ...evalFlags.tasks,
+    default: ["gsm8k", "gsm8k_cot", "minerva_math"],
+    summary: "Benchmarks answered in free words",
+    details: "Of given choices nothing is decoded, so beams would change nothing.",
+  },
+  data,
+  shots,
+  limit,
+  ids,
+  chat,
+  "max-tokens": evalFlags["max-tokens"],
+  "max-length": evalFlags["max-length"],
+  "latency-rows": {
+    type: "int",
+    min: 0,
+    max: 1000,
+    default: 4,
+    group: "Decoding",
+    unit: "rows",
+    summary: "Rows to time alone, one at a time; 0 for none",
+    details: "Scores come from batches, which hide what one answer takes; latency and memory are " +
+      "measured on the first rows in a process of their own.",
+  },
+  out: {
+    ...evalFlags.out,
+    summary: "Folder with one evaluation per method",
+    details: "Run the same command again to go on after an interruption.",
+  },
+  batch: evalFlags.batch,
+  device,
+  dtype,
+  ...quantizeFlags,
+  threads,
+  seed,
+  deterministic,
+  "memory-limit": engineFlags["memory-limit"],
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type CompareValues = CommandValues<typeof compareFlags>;

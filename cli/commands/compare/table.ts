@@ -1,0 +1,200 @@
+/**
+ * Scores of all methods side by side, in the shape of the paper's table: one row per number of streams
+ * or beams, and for every task streams beside beams.
+ */
+import type { DocumentScore } from "../../../core/eval/harness/results.ts";
+import {
+  type Difference,
+  differenceOfMeans,
+  meanWithError,
+  pairedDifference,
+} from "../../../core/eval/harness/paired.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import type { Row } from "../../output/table.ts";
+import type { Evaluation, Method, Summary, Timing } from "./methods.ts";
+
+/** One method on one task. */
+export interface Comparison {
+  readonly method: Method;
+  readonly task: string;
+  readonly metric: string;
+  readonly mean: {
+    readonly value: number;
+    readonly stderr: number | undefined;
+    readonly n: number;
+  };
+  /** Difference from the first evaluation on the same rows; undefined for itself. */
+  readonly against: Difference | undefined;
+  /** Whether the difference was taken row by row, or is one of means. */
+  readonly isPaired: boolean;
+  readonly timing: Timing | undefined;
+}
+
+/** Compares every evaluation with the first, task by task, on the rows both have. */
+export function compareScores(evaluations: readonly Evaluation[]): Comparison[] {
+  const [first, ...others] = evaluations as [Evaluation, ...Evaluation[]];
+  return [...first.summaries].flatMap(([task, base]) =>
+    [first, ...others].map((evaluation): Comparison => {
+      const { method, timing, scores } = evaluation;
+      // A derived metric, such as perplexity, is none of a row.
+      const isPaired = first.scores !== undefined && scores !== undefined &&
+        valuesOf(first, task, base.metric).size > 0;
+      const compare = isPaired ? compareRows : compareMeans;
+      const { mean, difference } = compare(first, evaluation, task, base);
+      const against = evaluation === first ? undefined : difference;
+      return { method, task, metric: base.metric, mean, against, isPaired, timing };
+    })
+  );
+}
+
+interface Compared {
+  readonly mean: Comparison["mean"];
+  readonly difference: Difference | undefined;
+}
+
+/** Row by row. */
+function compareRows(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  { metric }: Summary,
+): Compared {
+  const [base, own] = [valuesOf(first, task, metric), valuesOf(other, task, metric)];
+  requireSameRows(first, other, task, base, own);
+  const ids = [...base.keys()];
+  const values = ids.map((id) => own.get(id)!.value);
+  const difference = pairedDifference(values, ids.map((id) => base.get(id)!.value));
+  return { mean: meanWithError(values), difference };
+}
+
+/** By the means alone, which must be of the same prompts. */
+function compareMeans(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  base: Summary,
+): Compared {
+  const own = other.summaries.get(task);
+  if (own?.metric !== base.metric || own.prompts !== base.prompts) {
+    throw new DataError(
+      `Cannot compare ${other.name} with ${first.name}: found ${
+        own ? `other prompts for ${task}` : `no ${task}`
+      }, expected the same`,
+      {
+        hints: ["evaluate both with the same --tasks, --data, --limit, --ids, --shots and --chat"],
+      },
+    );
+  }
+  const [mean, reference] = [own, base].map(({ value, stderr, n }) => ({
+    value,
+    stderr: stderr ?? undefined,
+    n,
+  }));
+  return { mean: mean!, difference: differenceOfMeans(mean!, reference!) };
+}
+
+interface RowValue {
+  readonly value: number;
+  readonly request: string;
+}
+
+function valuesOf(
+  { scores = [] }: Evaluation,
+  task: string,
+  metric: string,
+): Map<number, RowValue> {
+  const own = scores.filter((score) => score.task === task && metric in score.metrics);
+  return new Map(
+    own.map((score) => [score.doc_id, { value: valueOf(score, metric), request: score.request }]),
+  );
+}
+
+/** Several values of a row are its mean. */
+function valueOf({ metrics }: DocumentScore, metric: string): number {
+  const value = metrics[metric]!;
+  return typeof value === "number" ? value : value.reduce((sum, x) => sum + x, 0) / value.length;
+}
+
+function requireSameRows(
+  first: Evaluation,
+  other: Evaluation,
+  task: string,
+  base: ReadonlyMap<number, RowValue>,
+  own: ReadonlyMap<number, RowValue>,
+): void {
+  const missing = [...base.keys()].find((id) => !own.has(id)) ??
+    [...own.keys()].find((id) => !base.has(id));
+  const paths = `${other.name} with ${first.name}`;
+  if (missing !== undefined) {
+    throw new DataError(
+      `Cannot compare ${paths}: found row ${missing} of ${task} in one of them only`,
+      { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
+    );
+  }
+  const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
+  if (!changed) return;
+  throw new DataError(
+    `Cannot compare ${paths}: found another prompt for row ${changed[0]} of ${task}`,
+    { hints: ["evaluate both with the same --data, --shots and --chat"] },
+  );
+}
+
+/** Rows of the table: streams or beams down, tasks and costs across; scores in percent. */
+export function paperRows(comparisons: readonly Comparison[]): Row[] {
+  const sorted = comparisons.map(({ method }) => method).sort((a, b) => a.scale - b.scale);
+  const rows = new Set(sorted.map(rowName));
+  const tasks = [...new Set(comparisons.map(({ task }) => task))];
+  const kinds = [["ParScale", ["single", "parscale"]], ["beam", ["single", "beam"]]] as const;
+  return [...rows].map((row) => {
+    const of = (task: string, among: readonly string[]) =>
+      comparisons.find(({ task: own, method }) =>
+        own === task && rowName(method) === row && among.includes(method.kind)
+      );
+    const cells: [string, unknown][] = [["P or beams", Number(row) || row]];
+    for (const task of tasks) {
+      for (const [title, among] of kinds) cells.push([`${task} ${title}`, score(of(task, among))]);
+    }
+    for (const [title, among] of kinds) {
+      const { timing } = of(tasks[0]!, among) ?? {};
+      cells.push([`${title} s/answer`, timing ? timing.secondsPerAnswer.toPrecision(3) : null]);
+      const { peakBytes = null } = timing ?? {};
+      cells.push([`${title} MiB`, peakBytes === null ? null : Math.round(peakBytes / 2 ** 20)]);
+    }
+    return Object.fromEntries(cells);
+  });
+}
+
+/** Methods of a name share a row: as many streams as beams, in the same bits. */
+function rowName({ scale, quantize }: Method): string {
+  return quantize === undefined ? String(scale) : `${scale}, ${quantize}`;
+}
+
+/** `41.2 (+3.1 ± 2.0)`: the score, and its difference with the reach of the interval. */
+function score(comparison: Comparison | undefined): string | null {
+  if (!comparison) return null;
+  const { mean, against } = comparison;
+  const value = (100 * mean.value).toFixed(1);
+  if (!against) return value;
+  const sign = against.difference < 0 ? "−" : "+";
+  const size = Math.abs(100 * against.difference).toFixed(1);
+  return `${value} (${sign}${size} ± ${(50 * (against.high - against.low)).toFixed(1)})`;
+}
+
+/** What can be said of each task, in words. */
+export function conclusions(comparisons: readonly Comparison[]): string[] {
+  const byTask = Map.groupBy(comparisons, ({ task }) => task);
+  return [...byTask].map(([task, all]) => {
+    const { metric, mean } = all[0]!;
+    const others = all.filter(({ against }) => against !== undefined);
+    const clear = others.filter(({ against }) => against!.low > 0 || against!.high < 0);
+    const unpaired = others.some(({ isPaired }) => !isPaired) ? ", means only" : "";
+    const rows = `${task} (${metric}, ${mean.n} rows${unpaired})`;
+    if (clear.length === 0) {
+      return `${rows}: no method differs from the first beyond its 95% interval`;
+    }
+    const named = clear.map(({ method, against }) =>
+      `${method.label} ${against!.difference > 0 ? "better" : "worse"}`
+    );
+    return `${rows}: beyond the 95% interval of the first: ${named.join(", ")}`;
+  });
+}

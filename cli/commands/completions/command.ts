@@ -1,0 +1,26 @@
+/** `parscale completions SHELL`: a completion script on stdout. */
+import { completionScript, type Shell, SHELLS } from "../../framework/completions.ts";
+import { writeText } from "../../output/sink.ts";
+import { defineCommand } from "../../framework/command.ts";
+
+/** The command. */
+export const command = defineCommand({
+  name: "completions",
+  summary: "Print completions for a shell",
+  description: "The script is static text made from the flag tables, so completing never starts " +
+    "the program. Print it again after an update.",
+  examples: [
+    { text: "Complete in this bash session", line: "source <(parscale completions bash)" },
+    {
+      text: "Complete in every fish session",
+      line: "parscale completions fish -o ~/.config/fish/completions/parscale.fish",
+    },
+  ],
+  arguments: [{ name: "SHELL", summary: "Shell to serve", required: true, choices: SHELLS }],
+  flags: {},
+  async run(values, io) {
+    const { loadAll } = await import("../mod.ts");
+    const script = completionScript(values.arguments[0] as Shell, await loadAll());
+    writeText(io, script, values.out, values.overwrite);
+  },
+});

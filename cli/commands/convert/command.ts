@@ -1,0 +1,168 @@
+/** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
+import { defineCommand } from "../../framework/command.ts";
+
+export const command = defineCommand({
+  name: "convert",
+  summary: "Turn a checkpoint into a ParScale one, or back",
+  description:
+    "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
+    "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. They are drawn from a normal " +
+    "distribution (0.02) by --seed; every other byte is copied untouched, and its hash is " +
+    "reported. The new folder appears complete or not at all.\n\n" +
+    "The result is untrained: with random prefixes it does not yet predict better than its source.",
+  examples: [
+    {
+      text: "Four streams",
+      line: "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4",
+    },
+    {
+      text: "Only the new tensors, as an adapter over the same backbone",
+      line: "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
+    },
+    {
+      text: "One folder of a run that trained an adapter",
+      line: "parscale convert --model run --merge --out merged",
+    },
+    { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
+  ],
+  flags: {
+    model: {
+      type: "path",
+      required: true,
+      group: "Conversion",
+      summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
+      details: "A path that exists is never looked up on the hub.",
+    },
+    out: {
+      type: "path",
+      required: true,
+      letter: "o",
+      group: "Conversion",
+      summary: "Folder to make",
+      details: "Must not exist, or --overwrite replaces it.",
+    },
+    streams: {
+      type: "int",
+      letter: "P",
+      min: 2,
+      max: 64,
+      group: "Conversion",
+      summary: "Number of parallel streams",
+      details: "Needed unless --strip or --merge is given.",
+    },
+    "prefix-tokens": {
+      type: "int",
+      min: 1,
+      max: 4096,
+      default: 48,
+      group: "Conversion",
+      unit: "tokens",
+      summary: "Learned prefix tokens per stream and layer",
+      details: "The paper uses 48.",
+    },
+    "prefix-init": {
+      type: "choice",
+      choices: ["normal", "text"],
+      default: "normal",
+      group: "Conversion",
+      summary: "Start prefixes from random numbers or from a text",
+      details:
+        "normal is the paper's way. text starts every stream from the keys and values of a " +
+        "piece of --prefix-text, so that the new model begins as good as its source.",
+    },
+    "prefix-text": {
+      type: "path",
+      group: "Conversion",
+      placeholder: "FILE",
+      summary: "Text for --prefix-init text",
+      details:
+        "Streams take pieces spread evenly over it; best is text like that to be trained on.",
+    },
+    smoothing: {
+      type: "number",
+      min: 0,
+      max: 1,
+      default: 0.1,
+      group: "Conversion",
+      summary: "Share of the aggregation that is spread evenly",
+      details: "Keeps streams from dying early in training; the paper uses 0.1.",
+    },
+    aggregation: {
+      type: "choice",
+      choices: ["dynamic", "linear"],
+      default: "dynamic",
+      group: "Conversion",
+      summary: "How streams become one",
+      details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
+        "concatenated streams, which starts as their average and which the authors' code cannot open.",
+    },
+    seed: {
+      type: "int",
+      min: 0,
+      max: Number.MAX_SAFE_INTEGER,
+      default: 0,
+      group: "Conversion",
+      summary: "Seed of the new tensors",
+      details: "The same seed gives the same tensors, however the files are sharded.",
+    },
+    "introduced-only": {
+      type: "switch",
+      group: "Conversion",
+      summary: "Write the new tensors alone, as an adapter",
+      details: "Use it with --adapter over the checkpoint it was made from.",
+    },
+    strip: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Remove what ParScale introduced",
+      details: "Gives back a folder that loaders of the plain model read.",
+    },
+    merge: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Fold an adapter, LoRA or BitFit into one folder",
+      details:
+        "--model is an adapter run, or a checkpoint, with --adapter where the adapter lies elsewhere. " +
+        "Prefixes and aggregator are written beside the backbone, for the authors' code. With one " +
+        "stream LoRA is added to the weights and BitFit to biases; without a prefix the result is a " +
+        "plain model that transformers opens, after BitFit on Qwen2 as a Llama model, which has all " +
+        "the biases. LoRA and BitFit of several streams cannot be merged.",
+    },
+    adapter: {
+      type: "path",
+      group: "Conversion",
+      summary: "Adapter to fold into --model",
+      details: "A folder or run with introduced tensors. Needs --merge.",
+    },
+    "max-shard-size": {
+      type: "size",
+      min: 1,
+      default: 5e9,
+      group: "Conversion",
+      summary: "Largest file before the weights are split",
+      details: "A tensor is never split.",
+    },
+    "hf-code": {
+      type: "path",
+      group: "Conversion",
+      summary: "Folder with the official Python files to put beside the weights",
+      details: "configuration_qwen2_parscale.py and modeling_qwen2_parscale.py. Without it " +
+        "auto_map names them on the hub.",
+    },
+    verify: {
+      type: "switch",
+      group: "Conversion",
+      summary: "Read the written backbone again and compare its hash",
+      details: "Doubles the time.",
+    },
+  },
+  savesOnInterrupt: true,
+  async plan(values, io) {
+    const { planConvert } = await import("./run.ts");
+    return await planConvert(values, io);
+  },
+  async run(values, io, invocation) {
+    const { runConvert } = await import("./run.ts");
+    await runConvert(values, io, invocation);
+  },
+});

@@ -1,0 +1,134 @@
+/** Carries out `parscale convert`. */
+import { convert } from "../../../core/checkpoint/convert.ts";
+import { opensWith } from "../../../core/checkpoint/merge.ts";
+import {
+  type ConversionOptions,
+  type ConversionPlan,
+  isPlainCopy,
+  planConversion,
+  withValues,
+} from "../../../core/checkpoint/plan_conversion.ts";
+import { resolveRuns } from "../../../core/checkpoint/run.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { hasStreamWeights } from "../../../core/model/config.ts";
+import { findModel } from "../../input/hub.ts";
+import { openModel } from "../../input/open_model.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { startProgress } from "../../output/progress.ts";
+import { openReport } from "../../output/report.ts";
+
+type Values =
+  & Pick<
+    ConversionOptions,
+    | "out"
+    | "streams"
+    | "prefixTokens"
+    | "smoothing"
+    | "aggregation"
+    | "seed"
+    | "introducedOnly"
+    | "strip"
+    | "merge"
+    | "adapter"
+    | "hfCode"
+  >
+  & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
+
+interface TextValues {
+  readonly prefixInit: "normal" | "text";
+  readonly prefixText: string | undefined;
+}
+
+/** What `--dry-run` prints. */
+export async function planConvert(values: Values, io: Io): Promise<string[]> {
+  const plan = await planConversion(await optionsOf(values, io));
+  return [
+    ...(isPlainCopy(plan) ? [`the model is ${stateOf(values)} already; nothing is changed`] : []),
+    `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
+    `introduced parameters: ${plan.introducedParams}`,
+  ];
+}
+
+/** Runs the command. */
+export async function runConvert(
+  values: Values & TextValues & { readonly verify: boolean },
+  io: Io,
+  invocation: Invocation,
+): Promise<void> {
+  const plan = await planOf(values, io);
+  using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
+  using progress = startProgress(io, { label: "Writing", unit: "MB", total: plan.bytes / 1e6 });
+  const result = await convert(plan, {
+    onProgress: (done) => progress.update(done / 1e6),
+    signal: io.interruption,
+    verify: values.verify,
+  });
+  if (isPlainCopy(plan)) {
+    io.note(`"${values.model}" is ${stateOf(values)} already; ${values.out} is a copy of it`);
+  }
+  if (values.merge && opensWith(plan.config) === undefined) {
+    io.note("only parscale opens the merged folder, neither transformers nor the authors' code");
+  } else if (plan.source.config.family !== plan.config.family) {
+    io.note(`the merged folder is a ${plan.config.family} model, which has a bias everywhere`);
+  }
+  if (!values.merge && !hasStreamWeights(plan.config)) {
+    io.note("the authors' code and Hugging Face transformers cannot open a linear aggregation");
+  }
+  await report.finish({
+    out: values.out,
+    streams: plan.config.streams,
+    prefix_tokens: plan.config.prefix ? plan.config.prefixTokens : 0,
+    introduced_params: result.introducedParams,
+    tensors: result.tensors,
+    bytes: result.bytes,
+    backbone_sha256: result.backboneSha256,
+    files: result.files.join(", "),
+  });
+}
+
+/** The plan, with prefixes from text where they are asked for. */
+async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
+  const fromText = values.prefixInit === "text";
+  const fixed = values.strip || values.merge;
+  if (fromText !== (values.prefixText !== undefined) || (fromText && fixed)) {
+    const found = fixed
+      ? `${values.strip ? "--strip" : "--merge"}, which makes none`
+      : fromText
+      ? "--prefix-init text alone"
+      : "--prefix-text alone";
+    throw new UsageError(
+      `Cannot start prefixes: found ${found}, expected --prefix-init text and --prefix-text FILE`,
+    );
+  }
+  const plan = await planConversion(await optionsOf(values, io));
+  if (values.prefixText === undefined) return plan;
+
+  const { cutSegments, prefixesFromText } = await import("../../../core/generate/prefix_init.ts");
+  using model = await openModel({ model: plan.options.model, device: "auto" }, io);
+  const tokens = (await model.tokenizer()).encode(await io.readText(values.prefixText));
+  const { streams, prefixTokens } = plan.config;
+  if (tokens.length < prefixTokens) {
+    throw new DataError(
+      `Cannot start prefixes from "${values.prefixText}": found ${tokens.length} tokens, ` +
+        `expected at least ${prefixTokens} (--prefix-tokens)`,
+    );
+  }
+  const segments = cutSegments(tokens, streams, prefixTokens);
+  return withValues(plan, await prefixesFromText(model.engine, segments));
+}
+
+function stateOf({ merge }: Values): string {
+  return merge ? "self-contained" : "a plain model";
+}
+
+async function optionsOf(values: Values, io: Io): Promise<ConversionOptions> {
+  const { model, adapter } = await resolveRuns(await findModel(values.model, io), values.adapter);
+  if (adapter === undefined || values.merge || values.adapter !== undefined) {
+    return { ...values, model, adapter };
+  }
+  throw new UsageError(
+    `Cannot convert "${values.model}": found an adapter run, expected a whole model`,
+    { hints: ["--merge makes a whole model of it", `or convert its backbone, "${model}"`] },
+  );
+}

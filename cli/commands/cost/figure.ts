@@ -1,0 +1,247 @@
+/**
+ * The paper's figure as SVG: loss against memory and against latency, with an arrow for each way to
+ * a lower loss: more parameters, or more streams of the same model.
+ *
+ * Takes a setting; returns a file drawn by Vega-Lite, and the points as rows. Vega-Lite has no
+ * arrows, so heads are triangles, turned by angles that are computed here from the scales, whose
+ * domains are therefore fixed.
+ */
+import type { TopLevelSpec } from "vega-lite";
+import { countShape } from "../../../core/analysis/cost.ts";
+import { meanCost } from "../../../core/analysis/cost_equivalent.ts";
+import {
+  memberOf,
+  PAPER_FAMILY,
+  type Rung,
+  STACK_LAW,
+  widened,
+} from "../../../core/analysis/cost_family.ts";
+import { predictLoss } from "../../../core/analysis/law.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
+import { writeText } from "../../output/sink.ts";
+import { averagedWorkloads, averageText } from "./against.ts";
+import { gb, headline, isReadable, withGb } from "./estimate.ts";
+import { costFunction, echoOf, orDefault, prefixTokensOf, type Setting } from "./setting.ts";
+
+/** Which way a point lies on. */
+type Way = "more parameters" | "more streams";
+
+interface Point {
+  readonly way: Way;
+  readonly label: string;
+  readonly streams: number;
+  readonly loss: number;
+  readonly memoryBytes: number;
+  readonly latencyS: number;
+}
+
+/** Draws the figure and reports its points, unless another question reports something. */
+export async function drawFigure(
+  setting: Setting,
+  io: Io,
+  invocation: Invocation,
+  path: string,
+): Promise<void> {
+  const points = pointsOf(setting);
+  const svg = await render(figureSpec(points, setting));
+  writeText(io, svg, path, invocation.overwrite);
+  io.note(`wrote ${path}`);
+  if (setting.values.against !== undefined) return;
+  const readable = isReadable(invocation);
+  using report = openReport(io, invocation, {
+    schema: "parscale.cost-figure/1",
+    device: setting.device.name,
+    ...(readable && {
+      columns: [
+        { key: "way" },
+        { key: "model" },
+        { key: "streams" },
+        { key: "loss", digits: 4 },
+        gb("memory", "memory GB"),
+        { key: "latency_s", title: "latency s" },
+      ],
+    }),
+  });
+  report.remark(`${headline(setting)}\n${averageText(setting)}`);
+  for (const { way, label, streams, loss, memoryBytes, latencyS } of points) {
+    const row = { way, model: label, streams, loss, memory_bytes: memoryBytes };
+    const whole = { ...echoOf(setting), ...row, latency_s: latencyS };
+    report.row(readable ? withGb(whole) : whole);
+  }
+  await report.finish();
+}
+
+function pointsOf(setting: Setting): Point[] {
+  const { model, values } = setting;
+  const member = memberOf(model.shape);
+  if (member === undefined && values.match === "observed") {
+    throw new DataError(
+      "Cannot draw losses: found a model that the paper has not trained, expected one of " +
+        PAPER_FAMILY.map(({ name }) => name).join(", "),
+      { hints: ["pass --match law, which predicts the losses of any model"] },
+    );
+  }
+  const cost = costFunction(setting);
+  const options = { prefixTokens: prefixTokensOf(setting), workloads: averagedWorkloads(setting) };
+  const ladder = member === undefined ? widened(model.shape) : PAPER_FAMILY;
+  const base: Rung = member ?? { ...ladder[0]!, name: model.name ?? "model" };
+  const point = (way: Way, rung: Rung, streams: number): Point => ({
+    way,
+    label: rung.name,
+    streams,
+    loss: lossOf(setting, rung, streams),
+    ...meanCost(options, rung.shape, streams, cost),
+  });
+  const streams = new Set([1, ...orDefault(values.streams, [1, 2, 4, 8])]);
+  return [
+    ...ladder.map((rung) => point("more parameters", rung, 1)),
+    ...[...streams].sort((a, b) => a - b).map((P) => point("more streams", base, P)),
+  ];
+}
+
+function lossOf(setting: Setting, { shape, losses }: Rung, streams: number): number {
+  const observed = losses.get(streams);
+  if (setting.values.match === "observed" && observed !== undefined) return observed;
+  if (setting.values.match === "law") {
+    const { nonEmbedding } = countShape(shape, streams, prefixTokensOf(setting));
+    return predictLoss(STACK_LAW, nonEmbedding, streams);
+  }
+  throw new DataError(
+    `Cannot draw losses: found ${streams} streams, expected some of ${
+      [...losses.keys()].join(", ")
+    }`,
+    { hints: ["pass --match law, which predicts the loss of any number of streams"] },
+  );
+}
+
+const WIDTH = 360, HEIGHT = 300;
+/** Okabe and Ito's orange and blue; the ways also differ by dash and mark. */
+const STYLES: Readonly<Record<Way, readonly [color: string, dash: number[]]>> = {
+  "more parameters": ["#D55E00", [6, 3]],
+  "more streams": ["#0072B2", [1, 0]],
+};
+
+/** The quantity of a panel's x axis. */
+interface Axis {
+  readonly title: string;
+  readonly of: (point: Point) => number;
+}
+
+const PANELS: readonly Axis[] = [
+  { title: "memory, GB of 2^30 bytes", of: ({ memoryBytes }) => memoryBytes / 2 ** 30 },
+  { title: "latency, seconds", of: ({ latencyS }) => latencyS },
+];
+
+function figureSpec(points: readonly Point[], setting: Setting): TopLevelSpec {
+  const spec = {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    title: { text: headline(setting), subtitle: averageText(setting) },
+    background: "white",
+    padding: 12,
+    hconcat: PANELS.map((axis) => panel(points, axis)),
+    config: {
+      font: "sans-serif",
+      axis: { gridColor: "#e5e5e5", titleFontWeight: "normal", titleFontSize: 13 },
+      title: { anchor: "start", fontSize: 14, fontWeight: "normal" },
+      view: { stroke: null },
+    },
+  };
+  // The type is a union of hundreds of shapes; TypeScript widens the strings of a variable.
+  return spec as TopLevelSpec;
+}
+
+function panel(points: readonly Point[], axis: Axis) {
+  const x = domainOf(points.map(axis.of)), y = domainOf(points.map(({ loss }) => loss));
+  const rows = points.map((point) => ({
+    way: point.way,
+    name: nameOf(point),
+    x: axis.of(point),
+    loss: point.loss,
+  }));
+  const heads = Object.keys(STYLES).flatMap((way) => {
+    const [before, last] = rows.filter((row) => row.way === way).slice(-2);
+    return before && last ? [{ ...last, angle: angleOf(before, last, x, y) }] : [];
+  });
+  const ways = Object.keys(STYLES), styles = Object.values(STYLES);
+  const scale = (range: readonly unknown[]) => ({
+    field: "way",
+    type: "nominal",
+    scale: { domain: ways, range },
+    legend: { title: null, orient: "bottom", symbolType: "stroke", symbolSize: 900 },
+  });
+  const color = scale(styles.map(([ink]) => ink));
+  return {
+    width: WIDTH,
+    height: HEIGHT,
+    data: { values: rows },
+    encoding: {
+      x: { field: "x", type: "quantitative", title: axis.title, scale: { domain: x, nice: false } },
+      y: { field: "loss", type: "quantitative", scale: { domain: y, nice: false } },
+      color,
+    },
+    layer: [
+      {
+        mark: { type: "line", strokeWidth: 2 },
+        encoding: { strokeDash: scale(styles.map(([, dash]) => dash)) },
+      },
+      { mark: { type: "point", filled: true, size: 45, opacity: 1 } },
+      // Names stand on the free side of their line.
+      named("more parameters", { align: "left", dx: 7 }),
+      named("more streams", { align: "right", dx: -9 }),
+      {
+        data: { values: heads },
+        mark: { type: "point", shape: "triangle-up", filled: true, size: 170, opacity: 1 },
+        encoding: { angle: { field: "angle", type: "quantitative", scale: null } },
+      },
+    ],
+  };
+}
+
+/** The first point of `more streams` is one of `more parameters`, which names it. */
+function nameOf({ way, label, streams }: Point): string {
+  if (way === "more parameters") return label;
+  return streams > 1 ? `P=${streams}` : "";
+}
+
+function named(way: Way, place: { readonly align: string; readonly dx: number }) {
+  return {
+    transform: [{ filter: { field: "way", equal: way } }],
+    mark: { type: "text", dy: -7, ...place },
+    encoding: { text: { field: "name" } },
+  };
+}
+
+type Domain = readonly [number, number];
+
+/** From the least to the largest with some air, and room for labels. */
+function domainOf(values: readonly number[]): Domain {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const air = (most - least || Math.abs(most) || 1) * 0.08;
+  return [least - air, most + 2 * air];
+}
+
+/** Degrees, clockwise from up, of the line between two points as it is drawn. */
+function angleOf(
+  from: { readonly x: number; readonly loss: number },
+  to: { readonly x: number; readonly loss: number },
+  [left, right]: Domain,
+  [low, high]: Domain,
+): number {
+  const dx = (to.x - from.x) / (right - left) * WIDTH;
+  const dy = (to.loss - from.loss) / (high - low) * HEIGHT;
+  return Math.atan2(dx, dy) * 180 / Math.PI;
+}
+
+async function render(spec: TopLevelSpec): Promise<string> {
+  const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);
+  const compiled = compile(spec).spec;
+  const view = new vega.View(vega.parse(compiled), { renderer: "none", logLevel: vega.Error });
+  try {
+    return await view.toSVG();
+  } finally {
+    view.finalize();
+  }
+}

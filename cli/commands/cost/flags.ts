@@ -1,0 +1,371 @@
+/** Flags of `parscale cost`. Defaults that depend on others are resolved in `question.ts`. */
+import type { CommandValues } from "../../framework/command.ts";
+import { engineFlags } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+
+const modelFlags = {
+  model: {
+    type: "string",
+    placeholder: "FOLDER|FILE|SIZE|-",
+    group: "Model",
+    summary: "Checkpoint or run folder, config.json, or a size of the paper",
+    defaultText: "none; 1.6B with --explain, --against and --svg",
+    details:
+      "Sizes are 0.5B, 0.7B, 1.1B, 1.6B, 2.8B and 4.4B. Only config.json is read, so weights " +
+      "need not be there, and - reads one from stdin; a model on the hub counts once it has been " +
+      "downloaded.",
+  },
+  "config-from": {
+    type: "path",
+    placeholder: "SHAPE|PATH",
+    group: "Model",
+    summary: "Shape by name, folder or config.json, as in `train --config-from`",
+    details: "paper-0.5b to paper-4.4b are the sizes of the paper. Stands in place of --model.",
+  },
+  "hidden-size": {
+    type: "int",
+    min: 1,
+    max: 1_000_000,
+    group: "Model",
+    summary: "Width of the residual stream",
+    details: "With --intermediate-size describes a model without any file.",
+  },
+  "intermediate-size": {
+    type: "int",
+    min: 1,
+    max: 10_000_000,
+    group: "Model",
+    summary: "Width of the MLP",
+    details: "The gate and up projections each have this many outputs.",
+  },
+  "num-layers": {
+    type: "int",
+    min: 1,
+    max: 4096,
+    group: "Model",
+    defaultText: "36",
+    summary: "Layers",
+    details: "Without --model.",
+  },
+  "num-heads": {
+    type: "int",
+    min: 1,
+    max: 4096,
+    group: "Model",
+    defaultText: "16",
+    summary: "Query heads",
+    details: "Must divide --hidden-size unless --head-dim is given.",
+  },
+  "num-kv-heads": {
+    type: "int",
+    min: 1,
+    max: 4096,
+    group: "Model",
+    defaultText: "2",
+    summary: "Key/value heads",
+    details: "Must divide --num-heads.",
+  },
+  "head-dim": {
+    type: "int",
+    min: 1,
+    max: 65_536,
+    group: "Model",
+    defaultText: "--hidden-size / --num-heads",
+    summary: "Width of a head",
+    details: "The official script, and so --method paper, always divides.",
+  },
+  "vocab-size": {
+    type: "int",
+    min: 1,
+    max: 100_000_000,
+    group: "Model",
+    defaultText: "151936",
+    summary: "Tokens in the vocabulary",
+    details: "Without --model.",
+  },
+  untied: {
+    type: "switch",
+    group: "Model",
+    summary: "Count an output matrix of its own",
+    details: "Without it one table serves input and output. A checkpoint says so itself.",
+  },
+  streams: {
+    type: "int",
+    letter: "P",
+    min: 1,
+    max: 1024,
+    list: "comma",
+    group: "Model",
+    defaultText: "the model's, or 1",
+    summary: "Parallel streams",
+    details: "Lists and ranges: 1,2,4 or 1..8*2.",
+  },
+  "prefix-tokens": {
+    type: "int",
+    min: 0,
+    max: 65_536,
+    group: "Model",
+    unit: "tokens",
+    defaultText: "the model's, or 48",
+    summary: "Prefix tokens per stream and layer",
+    details: "They count only with more than one stream.",
+  },
+} as const satisfies FlagTable;
+
+const workFlags = {
+  mode: {
+    type: "choice",
+    choices: ["infer", "train"],
+    default: "infer",
+    group: "Work",
+    summary: "Cost of generating, or of a training step",
+    details: "Only infer is checked against the paper's numbers; train follows the same roofline.",
+  },
+  batch: {
+    type: "int",
+    min: 1,
+    max: 1_000_000,
+    list: "comma",
+    default: [1],
+    group: "Work",
+    unit: "sequences",
+    summary: "Sequences at a time; in training, rows per step",
+    details: "Lists and ranges.",
+  },
+  input: {
+    type: "int",
+    min: 1,
+    max: 10_000_000,
+    list: "comma",
+    group: "Work",
+    unit: "tokens",
+    defaultText: "64",
+    summary: "Prompt tokens",
+    details:
+      "Lists and ranges. --against averages over 64, 128, 256 and 512 when both lengths are " +
+      "left out; --explain takes 256.",
+  },
+  output: {
+    type: "int",
+    min: 1,
+    max: 10_000_000,
+    list: "comma",
+    group: "Work",
+    unit: "tokens",
+    defaultText: "64",
+    summary: "Generated tokens",
+    details: "Lists and ranges. --against takes each --input as its own output when left out.",
+  },
+  "micro-batch": {
+    type: "int",
+    min: 1,
+    list: "comma",
+    group: "Work",
+    unit: "rows",
+    defaultText: "--batch",
+    summary: "Rows computed at a time, in training",
+    details: "Lists and ranges. Must divide --batch.",
+  },
+  "seq-len": {
+    type: "int",
+    min: 1,
+    max: 10_000_000,
+    list: "comma",
+    group: "Work",
+    unit: "tokens",
+    defaultText: "2048",
+    summary: "Tokens per row, in training",
+    details: "Lists and ranges.",
+  },
+  "train-params": {
+    type: "choice",
+    choices: ["all", "introduced"],
+    group: "Work",
+    defaultText: "all",
+    summary: "Train everything, or only what ParScale introduces",
+    details: "Backward passes count twice the forward one for all, once for introduced.",
+  },
+  recompute: {
+    type: "switch",
+    group: "Work",
+    summary: "Compute activations again in the backward pass",
+    details: "In training. Takes one more forward pass and far less memory.",
+  },
+} as const satisfies FlagTable;
+
+const deviceFlags = {
+  device: {
+    type: "string",
+    placeholder: "NAME|FILE",
+    group: "Device",
+    defaultText: "a100-sxm-80gb; this-machine with --measured",
+    summary: "Device of the table, or a JSON file that describes one",
+    details:
+      "`parscale cost ls devices` lists the table. A file has name, bandwidth_gb_s, tflops " +
+      "and perhaps capacity_gb, tflops_32, tops_8, tops_4. A new name needs --bandwidth and " +
+      "--tflops. this-machine is measured on the spot.",
+  },
+  bandwidth: {
+    type: "number",
+    above: 0,
+    group: "Device",
+    unit: "GB/s",
+    defaultText: "the device's",
+    summary: "Memory bandwidth, 10^9 bytes per second",
+    details: "Replaces that of the device.",
+  },
+  tflops: {
+    type: "number",
+    above: 0,
+    group: "Device",
+    unit: "TFLOPS",
+    defaultText: "the device's",
+    summary: "Dense 16-bit rate",
+    details: "Replaces that of the device; other widths follow: half for 32 bits, twice for 8, " +
+      "four times for 4.",
+  },
+  capacity: {
+    type: "number",
+    above: 0,
+    group: "Device",
+    unit: "GB",
+    defaultText: "the device's",
+    summary: "Memory of the device, in 2^30 bytes",
+    details: "Configurations beyond it are computed all the same, and said.",
+  },
+  "flops-efficiency": {
+    type: "number",
+    above: 0,
+    max: 1,
+    group: "Device",
+    defaultText: "0.7; 1 on this-machine",
+    summary: "Share of the arithmetic rate that is reached",
+    details: "The official script has this flag and ignores it; here it counts.",
+  },
+  "memory-efficiency": {
+    type: "number",
+    above: 0,
+    max: 1,
+    group: "Device",
+    defaultText: "0.9; 1 on this-machine",
+    summary: "Share of the bandwidth that is reached",
+    details: "The official script has this flag and ignores it; here it counts.",
+  },
+} as const satisfies FlagTable;
+
+const bits = (what: string, more: string) =>
+  ({
+    type: "choice",
+    choices: ["4", "8", "16", "32"],
+    group: "Method",
+    defaultText: "16; 32 in training and with --measured",
+    summary: `Bits per ${what}`,
+    details: more,
+  }) as const;
+
+const methodFlags = {
+  method: {
+    type: "choice",
+    choices: ["exact", "paper"],
+    default: "exact",
+    group: "Method",
+    summary: "A corrected roofline, or the paper's script to the last digit",
+    details: "See --explain for what differs.",
+  },
+  "weight-bits": bits("weight", "The wider of weight and activation decides on the rate."),
+  "activation-bits": bits("activation", "Of what passes between layers."),
+  "cache-bits": bits("key and value", "Of the cache; it does not change the rate."),
+  "prefix-cache": {
+    type: "choice",
+    choices: ["shared", "copied"],
+    default: "shared",
+    group: "Method",
+    summary: "Whether sequences share prefixes or copy them",
+    details: "Only for --method exact; the paper always copies.",
+  },
+  "step-overhead": {
+    type: "duration",
+    min: 0,
+    default: 0,
+    group: "Method",
+    summary: "Fixed time per pass",
+    details: "For launch cost that was measured, such as 20ms. Only for --method exact.",
+  },
+} as const satisfies FlagTable;
+
+const questionFlags = {
+  explain: {
+    type: "switch",
+    group: "Questions",
+    summary: "List what is odd in the paper's script, with its effect here",
+    details: "For one configuration. A positive effect is what the script counts too much.",
+  },
+  against: {
+    type: "choice",
+    choices: ["params"],
+    group: "Questions",
+    summary: "Compare with a larger dense model of the same loss",
+    details: "Averages over all batches and lengths. The paper's 22x and 6x are --method paper " +
+      "--against params --model 1.6B --streams 8.",
+  },
+  match: {
+    type: "choice",
+    choices: ["observed", "law"],
+    default: "observed",
+    group: "Questions",
+    summary: "How --against finds the dense model",
+    details:
+      "observed takes the paper's losses on Stack-V2-Python, for the sizes of the paper and " +
+      "1, 2, 4 or 8 streams; law takes its fitted scaling law, for any model.",
+  },
+  interpolate: {
+    type: "choice",
+    choices: ["geometric", "linear"],
+    default: "geometric",
+    group: "Questions",
+    summary: "How --against finds costs between two sizes",
+    details: "The paper does not say which it used; both print its numbers, rounded or cut off.",
+  },
+  svg: {
+    type: "path",
+    group: "Questions",
+    placeholder: "FILE",
+    summary: "Draw loss against memory and latency, as the paper does",
+    details: "Sizes of the paper, with arrows for more parameters and for more streams, means as " +
+      "in --against. The file appears complete or not at all.",
+  },
+  measured: {
+    type: "switch",
+    group: "Questions",
+    summary: "Run the same rows here, next to the prediction",
+    details: "Random weights of the shape, in 32 bits, on --run-device. What would not fit into " +
+      "the free memory is refused.",
+  },
+  "run-device": {
+    ...engineFlags.device,
+    group: "Questions",
+    summary: "Where --measured computes",
+  },
+  runs: {
+    type: "int",
+    min: 1,
+    max: 1000,
+    default: 3,
+    group: "Questions",
+    summary: "Timed runs of --measured, after one that is not",
+    details: "The medians are reported.",
+  },
+  threads: engineFlags.threads,
+} as const satisfies FlagTable;
+
+/** All flags, in the order of help. */
+export const costFlags = {
+  ...modelFlags,
+  ...workFlags,
+  ...deviceFlags,
+  ...methodFlags,
+  ...questionFlags,
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type CostValues = CommandValues<typeof costFlags>;

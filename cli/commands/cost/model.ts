@@ -1,0 +1,189 @@
+/**
+ * The model a cost is asked for: a folder, a `config.json`, a size of the paper, or shape flags.
+ *
+ * Returns the shape with what the model says about streams. Weights are never opened, so a folder
+ * with a config alone will do; of a run the newest checkpoint counts.
+ */
+import { type CostShape, shapeOf } from "../../../core/analysis/cost.ts";
+import {
+  familyShape,
+  findSize,
+  HEADLINE_SIZE,
+  PAPER_FAMILY,
+} from "../../../core/analysis/cost_family.ts";
+import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { parseJsonObject, readJsonObject, statIfExists } from "../../../core/base/files.ts";
+import { resolveModel } from "../../../core/hub/model.ts";
+import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
+import { readShape } from "../../../core/checkpoint/shape_source.ts";
+import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { suggestionHint } from "../../framework/suggest.ts";
+import type { Io } from "../../output/io.ts";
+import type { CostValues } from "./flags.ts";
+
+/** A model as far as its cost goes. */
+export interface CostModel {
+  /** As it was named; undefined for shape flags. */
+  readonly name: string | undefined;
+  readonly shape: CostShape;
+  readonly streams: number;
+  readonly prefixTokens: number;
+  /** Positions the model has; undefined where nothing limits them. */
+  readonly maxPositions: number | undefined;
+  /** For models with a config. */
+  readonly config: ModelConfig | undefined;
+}
+
+/** Flags that describe a shape by hand. */
+const SHAPE_FLAGS = [
+  ["--hidden-size", "hiddenSize"],
+  ["--intermediate-size", "intermediateSize"],
+  ["--num-layers", "numLayers"],
+  ["--num-heads", "numHeads"],
+  ["--num-kv-heads", "numKvHeads"],
+  ["--head-dim", "headDim"],
+  ["--vocab-size", "vocabSize"],
+] as const;
+
+/** Finds the model; `mayDefault` is for questions that have an answer without one. */
+export async function openCostModel(
+  values: CostValues,
+  io: Io,
+  mayDefault: boolean,
+): Promise<CostModel> {
+  const given: string[] = SHAPE_FLAGS.filter(([, key]) => values[key] !== undefined)
+    .map(([flag]) => flag);
+  if (values.untied) given.push("--untied");
+  if (values.model !== undefined && values.configFrom !== undefined) {
+    throw new UsageError("`--model` and `--config-from` exclude each other");
+  }
+  const flag = values.model !== undefined ? "--model" : "--config-from";
+  if ((values.model ?? values.configFrom) !== undefined && given.length > 0) {
+    throw new UsageError(
+      `Cannot use ${given.join(", ")} beside ${flag}: found both, expected one or the other`,
+      { hints: [`leave ${flag} out to describe a shape by hand`] },
+    );
+  }
+  if (values.model !== undefined) return await openNamed(values.model, io);
+  if (values.configFrom !== undefined) return await openShape(values.configFrom, io);
+  if (given.length === 0 && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
+  return shapeModel(values);
+}
+
+function shapeModel(values: CostValues): CostModel {
+  const { hiddenSize, intermediateSize, numHeads = 16, numKvHeads = 2 } = values;
+  const missing = [
+    hiddenSize === undefined && "--hidden-size",
+    intermediateSize === undefined && "--intermediate-size",
+  ].filter((flag) => flag !== false);
+  if (hiddenSize === undefined || intermediateSize === undefined) {
+    throw new UsageError(
+      `Cannot compute a cost: found no ${missing.join(" and no ")}, expected a model or its shape`,
+      {
+        hints: [
+          "pass --model with a folder, a config.json or a size such as 1.6B",
+          "or --hidden-size and --intermediate-size, and others where they differ from the defaults",
+        ],
+      },
+    );
+  }
+  if (numHeads % numKvHeads !== 0) {
+    throw new UsageError(
+      `Cannot use "--num-kv-heads": found ${numKvHeads}, expected a divisor of the ${numHeads} heads`,
+      { hints: [`for instance ${divisors(numHeads).join(", ")}`] },
+    );
+  }
+  if (values.headDim === undefined && hiddenSize % numHeads !== 0) {
+    throw new UsageError(
+      `Cannot use "--hidden-size": found ${hiddenSize}, expected a multiple of the ${numHeads} heads`,
+      { hints: ["pass --num-heads, or --head-dim where the width of a head is its own"] },
+    );
+  }
+  const shape = familyShape({
+    hiddenSize,
+    intermediateSize,
+    numHeads,
+    numKvHeads,
+    headDim: values.headDim ?? hiddenSize / numHeads,
+    ...(values.numLayers !== undefined && { numLayers: values.numLayers }),
+    ...(values.vocabSize !== undefined && { vocabSize: values.vocabSize }),
+    tied: !values.untied,
+  });
+  return { name: undefined, shape, ...PLAIN };
+}
+
+const PLAIN = { streams: 1, prefixTokens: 48, maxPositions: undefined, config: undefined };
+
+function divisors(number: number): number[] {
+  return Array.from({ length: number }, (_, i) => i + 1).filter((n) => number % n === 0);
+}
+
+function sizeModel({ name, shape }: { name: string; shape: CostShape }): CostModel {
+  return { name, shape, ...PLAIN };
+}
+
+async function openNamed(model: string, io: Io): Promise<CostModel> {
+  const config = model === "-" ? await readStdin(io) : await readNamed(model);
+  return "family" in config ? configModel(model, config, io) : sizeModel(config);
+}
+
+/** A shape named as in `train --config-from`. */
+async function openShape(name: string, io: Io): Promise<CostModel> {
+  const { json, path } = await readShape(name);
+  const size = findSize(path);
+  return size ? sizeModel(size) : configModel(name, parseConfig(json, path), io);
+}
+
+function configModel(model: string, config: ModelConfig, io: Io): CostModel {
+  if (config.loraRank > 0 || config.bitfit || (config.prefix !== config.streams > 1)) {
+    io.warn(
+      `the cost of "${model}" counts streams with prefixes alone; what else tells its streams ` +
+        "apart is left out",
+    );
+  }
+  return {
+    name: model,
+    shape: shapeOf(config),
+    streams: config.streams,
+    prefixTokens: config.prefix ? config.prefixTokens : config.streams > 1 ? 0 : 48,
+    maxPositions: config.maxPositionEmbeddings,
+    config,
+  };
+}
+
+/** A config.json from a pipe. */
+async function readStdin(io: Io): Promise<ModelConfig> {
+  const bytes = new TextEncoder().encode(await io.readText("-"));
+  return parseConfig(parseJsonObject(bytes, "stdin"), "stdin");
+}
+
+/** The config of a file or folder, or a size of the paper. */
+async function readNamed(
+  model: string,
+): Promise<ModelConfig | { readonly name: string; readonly shape: CostShape }> {
+  const info = await statIfExists(model);
+  const size = info === undefined ? findSize(model) : undefined;
+  if (size !== undefined) return size;
+  const path = info?.isFile ? model : await configPath(model);
+  return parseConfig(await readJsonObject(path), path);
+}
+
+async function configPath(model: string): Promise<string> {
+  const folder = await resolveModel(model, { configOnly: true }).catch((error) => {
+    throw error instanceof DataError ? unknownModel(model, error) : error;
+  });
+  const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
+  if (await statIfExists(path)) return path;
+  throw new DataError(
+    `Cannot open model "${model}": found no ${CONFIG_FILE}, expected a checkpoint or run folder`,
+    { hints: ["pass the folder that holds config.json, or the file itself"] },
+  );
+}
+
+function unknownModel(model: string, error: DataError): DataError {
+  const sizes = PAPER_FAMILY.map(({ name }) => name);
+  const hint = suggestionHint(model, sizes);
+  return new DataError(error.message, { hints: [...error.hints, ...(hint ? [hint] : [])] });
+}

@@ -1,0 +1,71 @@
+/** `parscale doctor`: what works on this machine, and what to do where it does not. */
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { defineCommand } from "../../framework/command.ts";
+
+export const command = defineCommand({
+  name: "doctor",
+  summary: "Check what works on this machine",
+  description:
+    "Runs every check and shows what was found, with a remedy where something is missing. A " +
+    "required check that fails gives exit code 4. Nothing is written and nothing leaves the " +
+    "machine.",
+  examples: [
+    { text: "Check everything", line: "parscale doctor" },
+    { text: "Compare the devices", line: "parscale doctor --traits" },
+    {
+      text: "List failures for a script",
+      line: `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
+    },
+  ],
+  flags: {
+    traits: {
+      type: "switch",
+      group: "Result",
+      summary: "Show what each device can do instead",
+      details: "One row per device, whether it is present or not.",
+    },
+  },
+  async run({ traits }, io, invocation) {
+    if (traits) return await showTraits(io, invocation);
+    const { CHECKS } = await import("./checks.ts");
+    const { openReport } = await import("../../output/report.ts");
+    using report = openReport(io, invocation, {
+      schema: "parscale.doctor/1",
+      columns: ["check", "status", "found", "remedy"].map((key) => ({ key })),
+    });
+    let failed = false;
+    for (const check of CHECKS) {
+      const { ok, found, remedy } = await check.run();
+      failed ||= !ok && check.required;
+      const status = ok ? "ok" : check.required ? "fail" : "missing";
+      report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
+    }
+    await report.finish();
+    return failed ? 4 : 0;
+  },
+});
+
+/** A table of the devices' traits, in the words of `core/runtime/traits.ts`. */
+async function showTraits(io: Io, invocation: Invocation): Promise<number> {
+  const { TRAITS } = await import("../../../core/runtime/traits.ts");
+  const { openReport } = await import("../../output/report.ts");
+  using report = openReport(io, invocation, { schema: "parscale.device_traits/1" });
+  for (const [device, traits] of Object.entries(TRAITS)) {
+    report.row({
+      device,
+      trains: traits.trains,
+      samples_tokens: traits.samplesTokens,
+      paged_cache: traits.pagedCache,
+      cache_types: traits.cacheTypes,
+      prefill_chunk: traits.prefillChunk,
+      static_shapes: traits.staticShapes,
+      discrete_memory: traits.discreteMemory,
+      readback_is_copy: traits.readbackIsCopy,
+      freezes_weights: traits.freezesWeights,
+      optimizer_chunk: traits.optimizerChunk,
+    });
+  }
+  await report.finish();
+  return 0;
+}

@@ -1,0 +1,223 @@
+/** Flags of `parscale eval`. */
+import type { CommandValues } from "../../framework/command.ts";
+import { engineFlags } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+
+const taskFlags = {
+  tasks: {
+    type: "string",
+    list: "comma",
+    placeholder: "NAME",
+    group: "Tasks",
+    summary: "Benchmarks to run, or suites of them",
+    details: "`parscale eval ls` lists both.",
+  },
+  data: {
+    type: "path",
+    placeholder: "DIR|FILE",
+    group: "Tasks",
+    defaultText: "fetched from where they are published",
+    summary: "Folder with one folder per benchmark, or a file for one task",
+    details: "Without it the published files of each task are fetched once, at a pinned commit, " +
+      "into the cache of the hub. For `eval fetch` the folder to copy them to. Files are named as their authors or the Hugging Face hub name them: .jsonl, .json, " +
+      ".parquet or .csv, packed or not. `parscale eval ls` tells which each task needs.",
+  },
+  verify: {
+    type: "switch",
+    group: "Tasks",
+    configurable: false,
+    summary: "With `eval fetch`: compare with the hub again",
+    details:
+      "Compares sizes and hashes of the table with the hub's, hashes all files, and prints " +
+      "the hashes that the table lacks.",
+  },
+  shots: {
+    type: "string",
+    list: "comma",
+    placeholder: "N|TASK=N",
+    group: "Tasks",
+    defaultText: "those of each task",
+    summary: "Solved examples before each question",
+    details: "A number for all tasks, or one for a task: --shots gsm8k=4,arc=0.",
+  },
+  limit: {
+    type: "int",
+    min: 1,
+    letter: "n",
+    group: "Tasks",
+    unit: "rows",
+    summary: "Only the first rows of every task",
+    details: "Prompts are those these rows have among all.",
+  },
+  ids: {
+    type: "int",
+    min: 0,
+    list: "comma",
+    group: "Tasks",
+    summary: "Only these rows, counted from 0 in the order of the file",
+    details: "Ranges are written 3..9.",
+  },
+  chat: {
+    type: "switch",
+    group: "Tasks",
+    summary: "Ask as a conversation, with shots as earlier turns",
+    details: "Uses the checkpoint's chat template, for models trained on chats. Code tasks are " +
+      "always completed directly.",
+  },
+  "exclude-self": {
+    type: "switch",
+    group: "Tasks",
+    summary: "Never show a row among its own shots",
+    details: "RACE draws shots from the evaluated rows; the reference does not leave out the row " +
+      "itself, so scores with this flag cannot be compared with published ones.",
+  },
+  shard: {
+    type: "string",
+    placeholder: "I/N",
+    group: "Tasks",
+    summary: "Only part I of N, to be merged with the others",
+    details: "Parts are counted from 1. In a Slurm array: --shard $SLURM_ARRAY_TASK_ID/8 with " +
+      "--array=1-8; in a Kubernetes indexed job: --shard $((JOB_COMPLETION_INDEX+1))/8. " +
+      "`parscale eval merge` puts the folders together; the result is that of a single run.",
+  },
+} as const satisfies FlagTable;
+
+const decodingFlags = {
+  "n-samples": {
+    type: "int",
+    min: 1,
+    max: 1000,
+    default: 1,
+    group: "Decoding",
+    unit: "samples",
+    summary: "Sampled answers per question",
+    details:
+      "With 1 and no --temperature decoding is greedy. For code tasks, more are sampled in " +
+      "addition to a greedy one: pass@1 is that one's, pass@10 theirs.",
+  },
+  temperature: {
+    type: "number",
+    min: 0,
+    group: "Decoding",
+    defaultText: "0; 0.8 for more than one sample",
+    summary: "Divisor of the logits; 0 is greedy",
+    details: "If given, all answers are sampled at this temperature.",
+  },
+  "top-p": {
+    type: "number",
+    above: 0,
+    max: 1,
+    default: 0.95,
+    group: "Decoding",
+    summary: "Sample from the likeliest tokens of this total probability",
+    details: "The value of EvalPlus; without effect on greedy decoding.",
+  },
+  "num-beams": {
+    type: "int",
+    min: 1,
+    max: 256,
+    default: 1,
+    group: "Decoding",
+    summary: "Answer by a search over this many beams; 1 is none",
+    details: "Concerns answers in free words only: of given choices nothing is decoded.",
+  },
+  "max-tokens": {
+    type: "int",
+    min: 1,
+    group: "Decoding",
+    unit: "tokens",
+    defaultText: "those of each task",
+    summary: "Most new tokens per answer",
+    details: "256 for mathematics, 768 for code, 1280 for IFEval are what published scores use.",
+  },
+  "max-length": {
+    type: "int",
+    min: 16,
+    group: "Decoding",
+    unit: "tokens",
+    defaultText: "the model's context",
+    summary: "Most tokens of prompt and answer together",
+    details: "Longer prompts lose their beginning, which is where the shots are.",
+  },
+} as const satisfies FlagTable;
+
+const resultFlags = {
+  out: {
+    type: "path",
+    letter: "o",
+    placeholder: "FOLDER",
+    group: "Result",
+    defaultText: "nothing is kept",
+    summary: "Folder for samples, scores and results",
+    details:
+      "Run the same command again to go on after an interruption: rows in samples.jsonl are " +
+      "not run twice.",
+  },
+  resume: {
+    type: "switch",
+    group: "Result",
+    configurable: false,
+    summary: "Insist that there is a run to go on with",
+    details: "Without it, --out goes on where there is one, and begins one where there is none.",
+  },
+  "predict-only": {
+    type: "switch",
+    group: "Result",
+    summary: "Only answer; score later with --score",
+    details: "Lets code be written on one machine and run on another.",
+  },
+  score: {
+    type: "path",
+    placeholder: "FILE|-",
+    group: "Result",
+    summary: "Score answers that exist already; no model is run",
+    details: "samples.jsonl of an evaluation, rows of `parscale generate`, EvalPlus' {task_id, " +
+      "solution}, or the samples of lm-evaluation-harness.",
+  },
+  "fail-under": {
+    type: "string",
+    list: "comma",
+    placeholder: "TASK=VALUE",
+    group: "Result",
+    summary: "Exit with 1 when a score is lower",
+    details: "TASK is a task's headline, TASK.METRIC another of its metrics: gsm8k=0.3, " +
+      "humaneval.plus_pass@1=0.2.",
+  },
+  "allow-code-execution": {
+    type: "switch",
+    group: "Code",
+    summary: "Run programs the model wrote, in a sandbox",
+    details: "Nothing written by a model runs without it. The sandbox has no files, network, " +
+      "processes or environment.",
+  },
+  sandbox: {
+    type: "choice",
+    choices: ["auto", "bwrap", "pyodide"],
+    default: "auto",
+    group: "Code",
+    summary: "Where programs run",
+    details: "pyodide is CPython in WebAssembly in a process of its own. bwrap puts that process " +
+      "inside bubblewrap as a second wall; auto does where bubblewrap works.",
+  },
+  sanitize: {
+    type: "switch",
+    default: true,
+    group: "Code",
+    summary: "Reduce programs to what the solution needs",
+    details: "As EvalPlus does before it tests. Whole programs of other tools run as they are.",
+  },
+} as const satisfies FlagTable;
+
+export const evalFlags = {
+  model: { ...modelFlags.model, required: undefined, placeholder: "PATH" },
+  ...taskFlags,
+  ...decodingFlags,
+  ...resultFlags,
+  batch: { ...modelFlags.batch, default: 16 },
+  ...engineFlags,
+  ...quantizeFlags,
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type EvalValues = CommandValues<typeof evalFlags>;

@@ -1,0 +1,146 @@
+/** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
+import type { Sample } from "../../../core/eval/harness/samples.ts";
+import { UsageError } from "../../../core/base/errors.ts";
+import type { Invocation } from "../../output/document.ts";
+import { exitCode } from "../../output/exit_codes.ts";
+import type { Io } from "../../output/io.ts";
+import { answer, openFolder } from "./answer.ts";
+import { openEvalModel, requireModel } from "./model.ts";
+import { type PreparedTask, prepareTasks } from "./prepare.ts";
+import { report, verdict } from "./report.ts";
+import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
+import { requireCodeAllowed, scoreSamples, Tools } from "./score.ts";
+import { selectTasks, temperaturesOf } from "./select.ts";
+import type { EvalValues } from "./flags.ts";
+
+/** Runs the command; the number is its exit code. */
+export async function runEval(
+  values: EvalValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<number | void> {
+  switch (values.arguments[0]) {
+    case "ls":
+      return await (await import("./list.ts")).listTasks(values, io, invocation);
+    case "show":
+      return await (await import("./show.ts")).showPrompts(values, io, invocation);
+    case "fetch":
+      return await (await import("./fetch.ts")).fetchCommand(values, io, invocation);
+    case "merge":
+      return await (await import("./merge.ts")).mergeFolders(values, io, invocation);
+  }
+  refuseContradictions(values);
+  if (values.score !== undefined) return await scoreFile(values, io, invocation);
+  return await evaluate(values, io, invocation);
+}
+
+function refuseContradictions(values: EvalValues): void {
+  temperaturesOf(values);
+  const { score, predictOnly, out, resume, model } = values;
+  if (score !== undefined && predictOnly) {
+    throw new UsageError(
+      "Cannot score and not score: found --score with --predict-only, expected one of them",
+    );
+  }
+  if (score !== undefined && model !== undefined && !values.chat) {
+    throw new UsageError(
+      "Cannot score a file with a model: found --score with --model, expected one of them",
+      { hints: ["leave out --model; samples are scored as they are"] },
+    );
+  }
+  if ((predictOnly || resume) && out === undefined) {
+    const flag = predictOnly ? "--predict-only" : "--resume";
+    throw new UsageError(`Cannot use ${flag}: found no --out, expected a folder for samples`);
+  }
+}
+
+/** Answers what is missing, then scores all. */
+async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Promise<number> {
+  const tasks = await selectTasks(values.tasks);
+  requireModel(values);
+  const prepared = await prepareTasks(values, io);
+  const bounds = parseBounds(values.failUnder, tasks);
+  if (!values.predictOnly && tasks.some((task) => "isCode" in task && task.isCode)) {
+    requireCodeAllowed(values);
+  }
+  using model = await openEvalModel(values, io);
+  using folder = await openFolder(values, prepared, model, invocation);
+  const { samples, stats } = await answer(values, prepared, model, folder, io);
+  if (values.predictOnly) {
+    io.note(`wrote ${samples.length} samples to ${folder!.path}/samples.jsonl`);
+    return exitCode("done");
+  }
+  await using tools = new Tools(values, io);
+  const scores = await scoreSamples(prepared, samples, tools, io, folder);
+  const facts = await factsOf(prepared, tools);
+  const results = await report(facts, scores, {
+    values,
+    io,
+    invocation,
+    folder,
+    model: {
+      fingerprint: model.fingerprint,
+      device: model.opened.device,
+      streams: model.opened.checkpoint.config.streams,
+      beams: values.numBeams,
+      quantize: values.quantize === "none" ? null : values.quantize,
+    },
+    stats,
+  });
+  return verdict(shortfalls(bounds, results), io);
+}
+
+/** Scores samples that exist already. */
+async function scoreFile(values: EvalValues, io: Io, invocation: Invocation): Promise<number> {
+  const prepared = await prepareTasks(values, io);
+  const bounds = parseBounds(values.failUnder, prepared.map(({ task }) => task));
+  const samples = await readSampleFile(values.score!, prepared, io);
+  const { EvalFolder } = await import("../../../core/eval/harness/eval_folder.ts");
+  const identity = { scored: values.score, tasks: prepared.map(({ task }) => task.name) };
+  using folder = values.out === undefined
+    ? undefined
+    : await EvalFolder.open(values.out, identity, values);
+  await using tools = new Tools(values, io);
+  const scores = await scoreSamples(prepared, samples, tools, io, folder);
+  const facts = await factsOf(prepared, tools);
+  const results = await report(facts, scores, { values, io, invocation, folder });
+  return verdict(shortfalls(bounds, results), io);
+}
+
+async function readSampleFile(
+  path: string,
+  prepared: readonly PreparedTask[],
+  io: Io,
+): Promise<Sample[]> {
+  const { parseSampleLine, SampleReader } = await import("../../../core/eval/harness/samples.ts");
+  const reader = new SampleReader(prepared.map(({ task }) => task.name));
+  const name = path === "-" ? "stdin" : `"${path}"`;
+  const lines = await Array.fromAsync(io.readLines(path));
+  const samples = lines.flatMap((line, i) => {
+    if (line.trim() === "") return [];
+    const place = `line ${i + 1} of ${name}`;
+    const value = parseSampleLine(line, place, i === lines.length - 1);
+    return reader.read(value, place) ?? [];
+  });
+  if (samples.length > 0) return samples;
+  const { DataError } = await import("../../../core/base/errors.ts");
+  throw new DataError(
+    `Cannot score ${name}: found no samples of ${
+      prepared.map(({ task }) => task.name).join(", ")
+    }, expected at least one`,
+  );
+}
+
+/** What results say of every task besides its scores. */
+async function factsOf(
+  prepared: readonly PreparedTask[],
+  tools: Tools,
+): Promise<TaskFacts[]> {
+  const python = await tools.python();
+  return prepared.map(({ task, shots, files }) => ({
+    task: task.name,
+    shots,
+    files,
+    ...("isCode" in task && task.isCode ? python : {}),
+  }));
+}

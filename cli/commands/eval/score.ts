@@ -1,0 +1,213 @@
+/**
+ * Scores samples against the questions they answer: those of a run, or of a file.
+ *
+ * Samples of a run are complete; those of a file may answer some rows only, which is said, and rows
+ * without an answer are not counted as wrong.
+ */
+import { createHash } from "node:crypto";
+import type { Grader } from "../../../core/eval/grading/code/mod.ts";
+import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
+import type { DocumentScore } from "../../../core/eval/harness/results.ts";
+import type { Sample } from "../../../core/eval/harness/samples.ts";
+import type { OpenQuestion, ScoringTools, Task } from "../../../core/eval/harness/task.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { cacheFolder } from "../../../core/base/cache_folder.ts";
+import type { Io } from "../../output/io.ts";
+import { startProgress } from "../../output/progress.ts";
+
+import type { PreparedTask } from "./prepare.ts";
+import type { EvalValues } from "./flags.ts";
+
+/** What scorers need, opened when the first one asks; the user must have allowed code to run. */
+export class Tools implements ScoringTools, AsyncDisposable {
+  readonly sanitize: boolean;
+  #grader: Promise<Grader> | undefined;
+
+  constructor(readonly values: EvalValues, readonly io: Io) {
+    this.sanitize = values.sanitize;
+  }
+
+  async grader(): Promise<Grader> {
+    requireCodeAllowed(this.values);
+    return await (this.#grader ??= this.#open());
+  }
+
+  /** Python of the sandbox, where one was opened. */
+  async python(): Promise<{ sandbox: string; python: string } | undefined> {
+    const grader = await this.#grader;
+    return grader && { sandbox: grader.sandbox, python: grader.pythonVersion };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const grader = await this.#grader?.catch(() => undefined);
+    await grader?.[Symbol.asyncDispose]();
+  }
+
+  async #open(): Promise<Grader> {
+    const { openGrader } = await import("../../../core/eval/grading/code/mod.ts");
+    const folder = cacheFolder((name) => this.io.env(name));
+    const { sandbox } = this.values;
+    const shell = sandbox === "pyodide" ? "none" : sandbox;
+    return await openGrader({ shell, cacheFolder: folder });
+  }
+}
+
+/** Refuses to go on where programs would have to be run against the user's will. */
+export function requireCodeAllowed({ allowCodeExecution }: EvalValues): void {
+  if (allowCodeExecution) return;
+  throw new UsageError(
+    "Cannot score programs: found no --allow-code-execution, expected it before code written by a " +
+      "model is run",
+    { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
+  );
+}
+
+/** Documents scored at once; a sandbox has few workers, so more only take memory. */
+const AT_ONCE = 16;
+
+/**
+ * Metrics of every document that has samples, in the order of the documents. Programs take long to run,
+ * so their scores go into the folder at once, and those that are there are not computed again.
+ */
+export async function scoreSamples(
+  prepared: readonly PreparedTask[],
+  samples: readonly Sample[],
+  tools: ScoringTools,
+  io: Io,
+  folder?: EvalFolder,
+): Promise<DocumentScore[]> {
+  const byTask = Map.groupBy(samples, ({ task }) => task);
+  const scores: DocumentScore[] = [];
+  for (const { task, documents } of prepared) {
+    const answers = answersByDocument(task, documents, byTask.get(task.name) ?? []);
+    const answered = documents.filter(({ document }) => answers.has(document.id));
+    warnAboutMissing(task, answers, documents, io);
+    if (answered.length === 0) continue;
+    const isSlow = "isCode" in task && task.isCode === true;
+    const own = await scoreTask(
+      task,
+      answered.map((one) => ({ ...one, samples: answers.get(one.document.id)! })),
+      tools,
+      io,
+      isSlow ? folder : undefined,
+    );
+    warnAboutModules(task, own, io);
+    for (const score of own) scores.push(score);
+  }
+  return scores;
+}
+
+async function scoreTask(
+  task: Task,
+  answered: readonly (PlannedDocument & { readonly samples: readonly Sample[] })[],
+  tools: ScoringTools,
+  io: Io,
+  folder: EvalFolder | undefined,
+): Promise<DocumentScore[]> {
+  const { openDocumentScorer } = await import("../../../core/eval/harness/results.ts");
+  const score = await openDocumentScorer(task, tools);
+  const known = new Map(
+    (await folder?.readScores() ?? [])
+      .filter((one) => one.task === task.name)
+      .map((one) => [`${one.doc_id} ${one.request} ${one.samples}`, one]),
+  );
+  using progress = startProgress(io, {
+    label: `Scoring ${task.name}`,
+    unit: "rows",
+    total: answered.length,
+  });
+  const scores: DocumentScore[] = [];
+  // A program may run for a minute; an interruption does not wait for it.
+  const interrupted = new Promise<never>((_, reject) => {
+    io.interruption.addEventListener("abort", () => reject(io.interruption.reason));
+  });
+  interrupted.catch(() => {});
+  for (let start = 0; start < answered.length; start += AT_ONCE) {
+    const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
+      const { id, group } = document;
+      const key = { task: task.name, doc_id: id, group, request: hash, samples: hashOf(samples) };
+      const old = known.get(`${id} ${hash} ${key.samples}`);
+      if (old) return old;
+      const fresh = { ...key, metrics: await score(document, samples) };
+      // What ends with the sandbox is no score.
+      io.interruption.throwIfAborted();
+      folder?.appendScore(fresh);
+      return fresh;
+    });
+    scores.push(...await Promise.race([Promise.all(some), interrupted]));
+    progress.update(start + some.length);
+    io.interruption.throwIfAborted();
+  }
+  return scores;
+}
+
+function hashOf(samples: readonly Sample[]): string {
+  return createHash("sha256").update(JSON.stringify(samples)).digest("hex").slice(0, 16);
+}
+
+/** Programs that could not even be tried count as wrong, which has to be said. */
+function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], io: Io): void {
+  const rows = scores.filter(({ task, metrics }) =>
+    task === name && Number(metrics.unavailable) > 0
+  );
+  if (rows.length === 0) return;
+  io.warn(
+    `${name}: programs for ${rows.length} rows, row ${
+      rows[0]!.doc_id
+    } first, need modules that the ` +
+      "sandbox lacks and count as wrong",
+  );
+}
+
+/** Samples of each document in their order; refuses those of other prompts and of unknown rows. */
+function answersByDocument(
+  task: Task,
+  documents: readonly PlannedDocument[],
+  samples: readonly Sample[],
+): Map<number, Sample[]> {
+  const byId = new Map(documents.map((one) => [one.document.id, one]));
+  const nameOf = "nameOf" in task ? task.nameOf : undefined;
+  const byName = new Map(
+    nameOf && documents.map((one) => [nameOf(one.document.question as OpenQuestion), one]),
+  );
+  const answers = new Map<number, Sample[]>();
+  for (const sample of samples) {
+    const { doc_id } = sample;
+    const document = typeof doc_id === "string" ? byName.get(doc_id) : byId.get(doc_id);
+    if (!document) {
+      throw new DataError(
+        `Cannot score row ${doc_id} of ${task.name}: found no such row among the ${documents.length} ` +
+          "that are evaluated",
+        { hints: ["pass the --data, --limit and --ids that the samples were made with"] },
+      );
+    }
+    if (sample.request !== undefined && sample.request !== document.hash) {
+      throw new DataError(
+        `Cannot score row ${doc_id} of ${task.name}: found an answer to another prompt`,
+        { hints: ["pass the --data, --shots and --chat that the samples were made with"] },
+      );
+    }
+    const list = answers.get(document.document.id) ?? [];
+    list.push(sample);
+    answers.set(document.document.id, list);
+  }
+  for (const list of answers.values()) list.sort((a, b) => a.sample - b.sample);
+  return answers;
+}
+
+function warnAboutMissing(
+  { name }: Task,
+  answers: ReadonlyMap<number, unknown>,
+  documents: readonly PlannedDocument[],
+  io: Io,
+): void {
+  const missing = documents.length - answers.size;
+  if (missing === 0) return;
+  const first = documents.find(({ document }) => !answers.has(document.id))!.document.id;
+  io.warn(
+    `${name} has no answers to ${missing} of ${documents.length} rows, row ${first} first: ` +
+      "scores are of the others",
+    "with --limit or --ids only some rows are asked for",
+  );
+}

@@ -1,0 +1,88 @@
+/** What `parscale export` writes: programs and weights, the tokenizer, what is in them, how to use them. */
+import { companionFiles } from "../../../core/checkpoint/plan_conversion.ts";
+import { writeFolder } from "../../../core/checkpoint/folder.ts";
+import type { Checkpoint } from "../../../core/checkpoint/open.ts";
+import { copyFile, writeJson, writeText } from "../../../core/checkpoint/write.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import { DEFAULT_BLOCK } from "../../../core/runtime/mod.ts";
+import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
+import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
+import { matrixKind, type Quantization } from "../../input/open_model.ts";
+import { VERSION } from "../../framework/version.ts";
+import guide from "./guide.md" with { type: "text" };
+
+/** Values of the flags. */
+export interface ExportValues {
+  readonly model: string;
+  readonly adapter: string | undefined;
+  readonly out: string;
+  readonly tokens: number;
+  readonly capacity: number;
+  readonly device: "cpu" | "webgpu";
+  readonly dtype: "f32" | "f16";
+  readonly quantize: Quantization;
+  readonly blockSize: number | undefined;
+  readonly overwrite: boolean;
+}
+
+/** Writes the folder and returns the bytes of the weights. */
+export async function writeExport(
+  values: ExportValues,
+  { config, tensors, directory }: Checkpoint,
+  onProgress: (written: number, total: number) => void,
+): Promise<number> {
+  const { tokens, capacity, device, dtype, quantize, blockSize = DEFAULT_BLOCK } = values;
+  const program = (tokens: number) =>
+    buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
+  const kind = matrixKind(quantize);
+  const matrices = kind === "f32" ? { kind } : { kind, block: blockSize };
+  const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
+  const replaces = values.overwrite ? "export" : undefined;
+  return await writeFolder(values.out, { replaces }, async (folder) => {
+    const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
+    const written = await exportPrograms(folder, programs, tensors, {
+      matrices,
+      target,
+      onProgress,
+    });
+    await writeJson(`${folder}/export.json`, {
+      version: VERSION,
+      streams: config.streams,
+      vocab_size: config.vocabSize,
+      eos_token_ids: config.eosTokenIds,
+      tokens,
+      capacity,
+      device,
+      weights: kind === "f32" ? dtype : kind,
+      programs: written.programs,
+    });
+    await writeText(`${folder}/README.md`, guideFor(values));
+    for (const path of await companionFiles(directory)) {
+      await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
+    }
+    return written.weightBytes;
+  });
+}
+
+/** What the page says of a device. */
+const PAGE = {
+  cpu: { DEVICE: "the CPU", OPTIONS: "{ logSeverityLevel: 3 }" },
+  webgpu: {
+    DEVICE:
+      "its WebGPU\nprovider (`onnxruntime-web/webgpu` in a browser), and without one on the CPU",
+    OPTIONS: `{
+  logSeverityLevel: 3,
+  executionProviders: ["webgpu"],
+  // Keys and values stay on the GPU.
+  preferredOutputLocation: Object.fromEntries(
+    about.programs.decode.inputs.filter(({ next }) => next).map(({ next }) => [next, "gpu-buffer"]),
+  ),
+}`,
+  },
+} as const;
+
+/** The page, with its numbers and what concerns the device. */
+function guideFor({ tokens, capacity, device }: ExportValues): string {
+  const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[device] };
+  return Object.entries(words).reduce((text, [word, by]) => text.replaceAll(word, by), guide);
+}

@@ -1,0 +1,179 @@
+/** Flags of `parscale fit`. Questions are texts here and are read in `queries.ts`. */
+import type { CommandValues } from "../../framework/command.ts";
+import { engineFlags } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+
+const lawFlags = {
+  "data-set": {
+    type: "choice",
+    choices: ["stack-v2-python", "pile"],
+    group: "Law",
+    defaultText: "none; stack-v2-python with --parameters paper",
+    summary: "Take the paper's observations instead of files",
+    details: "The 24 losses of each of its two corpora; the laws it prints for them are taken by " +
+      "--preset paper.",
+  },
+  law: {
+    type: "choice",
+    choices: ["log", "theoretical", "chinchilla", "both"],
+    default: "log",
+    group: "Law",
+    summary: "Which law to fit",
+    details:
+      "log: E + (A / (N (k ln P + 1)))^alpha. theoretical: E + (A / N)^alpha ((P - 1) rho + 1) / P. " +
+      "chinchilla: without P. both compares log with theoretical and goes on with the better one.",
+  },
+  parameters: {
+    type: "choice",
+    choices: ["fit", "paper"],
+    default: "fit",
+    group: "Law",
+    summary: "Fit the parameters, or take those the paper prints",
+    details:
+      "paper fits nothing: it judges the printed law by the observations and answers questions. " +
+      "--preset paper is the same.",
+  },
+  holdout: {
+    type: "string",
+    list: "comma",
+    group: "Law",
+    placeholder: "CONDITION",
+    summary: "Leave observations out of the fit, and predict them",
+    details:
+      "A condition is N or P, one of = < > <= >=, and a number: P=8, or 'N>=2.5B' in quotes. Several " +
+      "leave out what any of them names.",
+  },
+} as const satisfies FlagTable;
+
+const uncertaintyFlags = {
+  bootstrap: {
+    type: "int",
+    min: 0,
+    max: 1_000_000,
+    default: 0,
+    group: "Uncertainty",
+    placeholder: "REFITS",
+    summary: "Refits of observations drawn again; 500 is enough",
+    details:
+      "Gives the middle 95 percent of every parameter and of every answer. Refits that reach no " +
+      "optimum are left out and counted.",
+  },
+  jackknife: {
+    type: "switch",
+    group: "Uncertainty",
+    summary: "Refit with each observation left out once",
+    details: "Gives standard errors, and the error of predicting each observation from the others.",
+  },
+  seed: {
+    ...engineFlags.seed,
+    group: "Uncertainty",
+    details: "Only --bootstrap draws. The same seed and observations give the same intervals.",
+  },
+} as const satisfies FlagTable;
+
+const questionFlags = {
+  predict: {
+    type: "string",
+    list: "repeat",
+    group: "Questions",
+    placeholder: "N,P",
+    summary: "Loss of N parameters with P streams",
+    details: "Numbers may end in k, M, B or T. May be repeated, as all questions may.",
+  },
+  equivalent: {
+    type: "string",
+    list: "repeat",
+    group: "Questions",
+    placeholder: "N,P",
+    summary: "Parameters with one stream that N with P streams act like",
+    details: "N times k ln P + 1 in the logarithmic law.",
+  },
+  "params-for": {
+    type: "string",
+    list: "repeat",
+    group: "Questions",
+    placeholder: "LOSS,P",
+    summary: "Parameters needed for a loss with P streams",
+    details: "The loss must lie above E, which no model goes below.",
+  },
+  "streams-for": {
+    type: "string",
+    list: "repeat",
+    group: "Questions",
+    placeholder: "LOSS,N",
+    summary: "Streams with which N parameters reach a loss",
+    details: "Not rounded. Out of reach where no number of streams does it.",
+  },
+  "streams-like": {
+    type: "string",
+    list: "repeat",
+    group: "Questions",
+    placeholder: "N,M",
+    summary: "Streams with which N parameters act like M",
+    details: "Not rounded. Out of reach where no number of streams does it.",
+  },
+  saving: {
+    type: "int",
+    min: 1,
+    max: 1_000_000,
+    list: "comma",
+    group: "Questions",
+    placeholder: "P",
+    summary: "Share of parameters that P streams save at equal loss",
+    details: "Lists and ranges: 2,4,8 or 1..8*2.",
+  },
+} as const satisfies FlagTable;
+
+const outputFlags = {
+  curves: {
+    type: "path",
+    group: "Output",
+    placeholder: "SVG",
+    summary: "Draw loss over parameters, one curve per P",
+    details: "Observations are marks; parameters and R^2 stand under the title.",
+  },
+  contour: {
+    type: "path",
+    group: "Output",
+    placeholder: "SVG",
+    summary: "Draw curves of equal loss over streams and parameters",
+    details: "Observations are marks in the colour of their loss.",
+  },
+  "p-max": {
+    type: "number",
+    above: 1,
+    max: 1_000_000,
+    group: "Output",
+    placeholder: "P",
+    defaultText: "8, or the largest observed",
+    summary: "Where the contours' axis of streams ends",
+    details: "It begins at 1 and is continuous.",
+  },
+  levels: {
+    type: "number",
+    above: 0,
+    list: "comma",
+    group: "Output",
+    placeholder: "LOSS",
+    defaultText: "8 equal steps",
+    summary: "Losses of the contours",
+    details: "Those that pass outside the figure are left out.",
+  },
+  latex: {
+    type: "switch",
+    group: "Output",
+    summary: "Write the rows of the table for LaTeX",
+    details: "P, N, predicted, observed, error, as in the paper's tables.",
+  },
+} as const satisfies FlagTable;
+
+/** The whole table, in the order of help. */
+export const fitFlags = {
+  ...lawFlags,
+  ...uncertaintyFlags,
+  ...questionFlags,
+  ...outputFlags,
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type FitValues = CommandValues<typeof fitFlags>;

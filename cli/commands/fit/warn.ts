@@ -1,0 +1,57 @@
+/** Warnings of `parscale fit`: when the data cannot tell parameters apart. */
+import type { Io } from "../../output/io.ts";
+import { namesOf, parameterIntervals } from "./result.ts";
+import { hasConverged, type Study } from "./study.ts";
+
+/** A parameter below this has run towards zero, as far as it could. */
+const BOUND = 1e-8;
+
+/** An interval is wide when it spans more than this share of the estimate. */
+const WIDE = 0.5;
+
+/** With fewer values of P or N than this, any law passes through them. */
+const FEW = 3;
+
+/** Warns about a study. */
+export function warnAbout(study: Study, io: Io): void {
+  const { best: { law, fit }, used, bootstrap } = study;
+  if (fit === undefined) return;
+  if (!hasConverged(study)) {
+    io.warn(
+      `no start reached an optimum: the largest slope is ${fit.slope.toExponential(1)}`,
+      "look for a loss that does not belong to the others",
+    );
+  }
+  const streams = new Set(used.map(({ p }) => p)).size,
+    sizes = new Set(used.map(({ n }) => n)).size;
+  if (law.kind !== "chinchilla" && streams < FEW) {
+    io.warn(`${streams} values of P cannot tell laws apart: any growth with P passes through them`);
+  }
+  if (sizes < FEW) io.warn(`${sizes} values of N cannot tell E, A and alpha apart`);
+  for (const [name, key] of namesOf(law)) {
+    if (law[key] > BOUND) continue;
+    io.warn(`${name} is at its bound: the losses ask for none, so its value means nothing`);
+  }
+  if (bootstrap !== undefined) warnAboutIntervals(study, io);
+}
+
+function warnAboutIntervals(study: Study, io: Io): void {
+  const { best: { law }, bootstrap } = study;
+  if (bootstrap!.laws.length === 0) {
+    io.warn("no refit reached an optimum, so there are no intervals");
+    return;
+  }
+  const intervals = parameterIntervals(study);
+  const wide = namesOf(law).filter(([name, key]) => {
+    const { low, high } = intervals[name]!;
+    return high - low > WIDE * law[key];
+  }).map(([name]) => name);
+  if (wide.length === 0) return;
+  io.warn(
+    `the data hardly determine ${
+      wide.join(", ")
+    }: 95 percent intervals span more than half of the ` +
+      "estimate",
+    "rely on intervals of answers, not on single parameters",
+  );
+}

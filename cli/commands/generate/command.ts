@@ -1,0 +1,178 @@
+/** `parscale generate`: prompts in, completions out. */
+import { engineFlags, resumeFlags } from "../../framework/common.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { defineCommand } from "../../framework/command.ts";
+
+export const command = defineCommand({
+  name: "generate",
+  summary: "Continue prompts or answer messages",
+  description:
+    "Prompts come from --prompt, from FILE, or from stdin. Input whose first character is { is " +
+    "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +
+    "stands (--input decides otherwise). One prompt is answered as plain text while it is " +
+    "produced; several, or any other format, give one row each, in input order. With --jsonl early " +
+    "rows are answered while the input goes on.\n\n" +
+    "Without sampling flags decoding is greedy. Every prompt draws from a random stream of its " +
+    "own, so a result does not depend on its neighbours.",
+  examples: [
+    {
+      text: "Continue a text",
+      line: 'parscale generate --model qwen-p4 --prompt "The capital of France is"',
+    },
+    {
+      text: "Answer many prompts, 8 bits a weight",
+      line: "parscale generate --model qwen-p4 --quantize q8 --jsonl < prompts.jsonl",
+    },
+    {
+      text: "Sample three answers to a question",
+      line: 'parscale generate --model qwen-p4 --chat --prompt "Why is the sky blue?" ' +
+        "--temperature 0.8 --top-p 0.95 --num-return 3 --json",
+    },
+  ],
+  arguments: [{ name: "FILE", summary: "prompts; stdin when absent or -" }],
+  flags: {
+    ...modelFlags,
+    prompt: {
+      type: "string",
+      list: "repeat",
+      group: "Input",
+      summary: "A prompt; may be repeated",
+      details: "Takes the place of FILE and stdin.",
+    },
+    input: {
+      type: "choice",
+      choices: ["auto", "text", "jsonl"],
+      default: "auto",
+      group: "Input",
+      summary: "How to read FILE or stdin",
+      details: "text takes all of it as one prompt, without the line end at its end.",
+    },
+    chat: {
+      type: "switch",
+      group: "Input",
+      summary: "Put prompts through the chat template",
+      details:
+        "Each prompt becomes one user message. Rows with `messages` always use the template.",
+    },
+    "max-tokens": {
+      type: "int",
+      min: 1,
+      default: 256,
+      group: "Decoding",
+      unit: "tokens",
+      summary: "Most new tokens per prompt",
+      details: "The model's context limits them further.",
+    },
+    temperature: {
+      type: "number",
+      min: 0,
+      default: 0,
+      group: "Decoding",
+      summary: "Divisor of the logits; 0 is greedy",
+      details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
+    },
+    "top-k": {
+      type: "int",
+      min: 0,
+      default: 0,
+      group: "Decoding",
+      summary: "Sample from the K most likely tokens; 0 is all",
+      details: "Applied before --top-p and --min-p.",
+    },
+    "top-p": {
+      type: "number",
+      above: 0,
+      max: 1,
+      default: 1,
+      group: "Decoding",
+      summary: "Sample from the likeliest tokens of this total probability",
+      details: "The smallest set that reaches it is kept.",
+    },
+    "min-p": {
+      type: "number",
+      min: 0,
+      max: 1,
+      default: 0,
+      group: "Decoding",
+      summary: "Drop tokens less likely than this share of the best",
+      details: "Applied last.",
+    },
+    stop: {
+      type: "string",
+      list: "repeat",
+      group: "Decoding",
+      summary: "End at this text; may be repeated",
+      details: "The text is cut before it; its tokens stay in `tokens`.",
+    },
+    eos: {
+      type: "int",
+      min: 0,
+      list: "comma",
+      placeholder: "ID",
+      group: "Decoding",
+      defaultText: "those of the checkpoint",
+      summary: "Tokens that end a text",
+      details: "The end token is part of `tokens`, but not of `text`.",
+    },
+    "ignore-eos": {
+      type: "switch",
+      group: "Decoding",
+      summary: "Go on after end tokens",
+      details: "For timing: every prompt then gets all its tokens.",
+    },
+    "num-beams": {
+      type: "int",
+      min: 1,
+      max: 256,
+      default: 1,
+      group: "Decoding",
+      summary: "Search with this many beams; 1 is none",
+      details: "Deterministic; excludes sampling. The rules are those of transformers.",
+    },
+    "num-return": {
+      type: "int",
+      min: 1,
+      max: 1024,
+      default: 1,
+      group: "Decoding",
+      summary: "Results per prompt",
+      details: "Beams, best first, or independent samples; with more than one, rows hold " +
+        "`sequences`.",
+    },
+    "length-penalty": {
+      type: "number",
+      default: 1,
+      group: "Decoding",
+      summary: "Exponent of the length that divides a beam's score",
+      details: "Above 0 favours long results.",
+    },
+    "early-stopping": {
+      type: "choice",
+      choices: ["false", "true", "never"],
+      default: "false",
+      group: "Decoding",
+      summary: "When beam search ends, as in transformers",
+      details:
+        "true: as soon as there are as many finished sequences as beams. false: when the best " +
+        "open one is unlikely to beat them. never: when it cannot.",
+    },
+    "repetition-penalty": {
+      type: "number",
+      above: 0,
+      default: 1,
+      group: "Decoding",
+      summary: "Penalty on tokens of the prompt and the answer so far; 1 is none",
+      details:
+        "As in transformers: divides their positive scores and multiplies negative ones, of " +
+        "logits in sampling, of log-probabilities in beam search.",
+    },
+    ...quantizeFlags,
+    ...engineFlags,
+    ...resumeFlags,
+  },
+  savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
+  async run(values, io, invocation) {
+    const { runGenerate } = await import("./run.ts");
+    return await runGenerate(values, io, invocation);
+  },
+});

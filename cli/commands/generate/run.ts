@@ -1,0 +1,183 @@
+/**
+ * What `generate` does: reads prompts, runs them, and writes text as it comes, or rows in input order.
+ *
+ * Formats that go out row by row read their prompts as slowly as they come and answer early ones
+ * before the input ends. The others need all rows, and know their number from the start.
+ */
+import { UsageError } from "../../../core/base/errors.ts";
+import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
+import { type OpenedModel, openModel, type OpenOptions } from "../../input/open_model.ts";
+import { visibleLines } from "../../output/clean.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { startProgress } from "../../output/progress.ts";
+import { RowWriter, Turns } from "../../output/row_writer.ts";
+import { openSink } from "../../output/sink.ts";
+import { type Prompt, type PromptSource, readPrompts } from "../../input/prompts.ts";
+import { failureOf } from "../../input/rows.ts";
+
+/** Flags of `generate` that matter here. */
+export interface GenerateValues extends OpenOptions, PromptSource, DecodingValues {
+  readonly resume: boolean;
+}
+
+/** Runs the command; the number is its exit code. */
+export async function runGenerate(
+  values: GenerateValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  checkValues(values, io);
+  using model = await openModel(values, io);
+  const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
+  checkEndTokens(values.eos, vocabSize);
+  if (values.maxTokens >= context) {
+    io.warn(
+      `--max-tokens ${values.maxTokens} exceeds what the model's context of ${context} tokens leaves`,
+      "answers end where prompt and new tokens fill the context",
+    );
+  }
+  const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
+  const decoding = new Decoding(model, tokenizer, values);
+  const read = readPrompts(values, io, () => model.tokenizer());
+
+  const { format } = invocation;
+  if (format === "jsonl" || format === "csv") {
+    using rows = await openRows(values, io, invocation, model);
+    return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows);
+  }
+  const prompts = await Array.fromAsync(read);
+  const all = async function* () {
+    yield* prompts;
+  };
+  const isText = format === "table" && prompts.length === 1 && values.numReturn === 1;
+  if (isText && tokenizer && !values.resume) {
+    return await streamText(decoding, all(), io, invocation);
+  }
+  using rows = await openRows(values, io, invocation, model);
+  return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows);
+}
+
+async function openRows(
+  { resume }: GenerateValues,
+  io: Io,
+  invocation: Invocation,
+  { checkpoint, device }: OpenedModel,
+): Promise<RowWriter> {
+  const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
+  return new RowWriter(io, invocation, {
+    schema: "parscale.generate/1",
+    device,
+    columns: [{ key: "id" }, { key: "finish_reason" }, { key: "text" }, { key: "error" }],
+    resume,
+    identity: () => ({ model: modelFingerprint(checkpoint), device }),
+  });
+}
+
+function checkValues(values: GenerateValues, io: Io): void {
+  const sampling = values.temperature > 0;
+  if (values.numBeams > 1 && sampling) {
+    throw new UsageError(
+      "Cannot search beams and sample: found --num-beams with --temperature, expected one of them",
+      { hints: ["drop one of the two flags"] },
+    );
+  }
+  if (values.numReturn > 1 && !sampling && values.numReturn > values.numBeams) {
+    throw new UsageError(
+      `Cannot return ${values.numReturn} results: found ${values.numBeams} beams and no sampling, ` +
+        "expected as many beams or a temperature",
+      { hints: ["add --temperature 0.8, or --num-beams of at least --num-return"] },
+    );
+  }
+  const idle: readonly (readonly [flag: string, given: boolean, missing: string])[] = [
+    ["--top-k", values.topK > 0 && !sampling, "--temperature 0.8"],
+    ["--top-p", values.topP < 1 && !sampling, "--temperature 0.8"],
+    ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
+    [
+      "--early-stopping",
+      values.earlyStopping !== "false" && values.numBeams === 1,
+      "--num-beams 4",
+    ],
+    ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
+  ];
+  for (const [flag, given, missing] of idle) {
+    if (given) io.warn(`${flag} will have no effect`, `add ${missing}, or drop ${flag}`);
+  }
+}
+
+function checkEndTokens(eos: readonly number[], vocabSize: number): void {
+  const wrong = eos.find((id) => id >= vocabSize);
+  if (wrong === undefined) return;
+  throw new UsageError(
+    `Cannot use --eos: found ${wrong}, expected token ids from 0 to ${vocabSize - 1}`,
+  );
+}
+
+/** Writes one prompt's continuation while it is produced. */
+async function streamText(
+  decoding: Decoding,
+  prompts: AsyncIterable<Prompt>,
+  io: Io,
+  { out, overwrite }: Invocation,
+): Promise<number> {
+  const sink = openSink(io, out, overwrite);
+  const turns = new Turns();
+  try {
+    let last = "";
+    for await (const event of decoding.run(prompts)) {
+      if (event.kind === "text") {
+        last = event.text;
+        sink.write(sink.isTerminal ? visibleLines(last) : last);
+      }
+      if (event.kind === "failed") throw event.error;
+      await turns.give();
+      io.interruption.throwIfAborted();
+    }
+    if (!last.endsWith("\n")) sink.write("\n");
+    sink.commit();
+  } finally {
+    sink.abandon();
+  }
+  return 0;
+}
+
+/** Writes prompts, which may have `several` sequences each; the number is the exit code. */
+async function writeRows(
+  decoding: Decoding,
+  prompts: AsyncIterable<Prompt>,
+  several: boolean,
+  total: number | undefined,
+  io: Io,
+  rows: RowWriter,
+): Promise<number> {
+  using progress = startProgress(io, { label: "Generating", unit: "rows", total });
+  const nested = several && ["json", "jsonl"].includes(rows.invocation.format);
+  const turns = new Turns();
+  const isDone = (at: number, prompt: Prompt) => rows.has(at, prompt);
+  for await (const event of decoding.run(rows.untilInterrupted(prompts), isDone)) {
+    const { kind, at, prompt } = event;
+    if (kind === "failed") rows.add(at, prompt, [{ id: prompt.id, error: failureOf(event.error) }]);
+    if (kind === "done") {
+      const { sequences } = event;
+      rows.add(
+        at,
+        prompt,
+        nested
+          ? [{ id: prompt.id, sequences, stats: statsOf(prompt, sequences) }]
+          : sequences.map((one) => ({ id: prompt.id, ...one, stats: statsOf(prompt, [one]) })),
+      );
+    }
+    if (kind !== "text") progress.update(rows.done);
+    await turns.give();
+    rows.throwIfInterrupted();
+  }
+  if (rows.done === 0) io.warn("there are no prompts in the input");
+  return await rows.finish();
+}
+
+function statsOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, number> {
+  return {
+    prompt_tokens: prompt.tokens.length,
+    new_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+  };
+}

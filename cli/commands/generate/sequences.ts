@@ -1,0 +1,196 @@
+/**
+ * Decoding as `generate` offers it, in terms of prompts and text: sampling, or a search over beams.
+ *
+ * In: prompts, perhaps slow to come. Out: events, in the order in which things happen. A model folder
+ * without a tokenizer still continues token ids; its results then have no text.
+ */
+import { DataError } from "../../../core/base/errors.ts";
+import type { BeamOptions } from "../../../core/generate/beam_search.ts";
+import type { FinishReason, GenerationRequest } from "../../../core/generate/generate.ts";
+import type { TextStream } from "../../../core/generate/text_stream.ts";
+import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { OpenedModel } from "../../input/open_model.ts";
+import type { Prompt } from "../../input/prompts.ts";
+
+/** One finished continuation. */
+export interface Sequence {
+  readonly text: string | null;
+  readonly tokens: readonly number[];
+  readonly finish_reason: FinishReason;
+  readonly score?: number;
+}
+
+/** What happened to a prompt, by its position in the input. */
+export type SequenceEvent =
+  & { readonly at: number; readonly prompt: Prompt }
+  & (
+    | { readonly kind: "text"; readonly text: string }
+    | { readonly kind: "done"; readonly sequences: readonly Sequence[] }
+    | { readonly kind: "failed"; readonly error: unknown }
+  );
+
+/** Whether the prompt at a position of the input is to be passed over. */
+export type IsDone = (at: number, prompt: Prompt) => boolean;
+
+/** Flags that decide how a prompt is continued. */
+export interface DecodingValues {
+  readonly batch: number;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly stop: readonly string[];
+  readonly eos: readonly number[];
+  readonly ignoreEos: boolean;
+  readonly numBeams: number;
+  readonly numReturn: number;
+  readonly lengthPenalty: number;
+  readonly earlyStopping: "false" | "true" | "never";
+  readonly repetitionPenalty: number;
+  readonly seed: number;
+}
+
+/** The samples of one prompt, in the order of their random streams, not of their ends. */
+interface Samples {
+  readonly sequences: Sequence[];
+  missing: number;
+}
+
+/** A sampled sequence under way. */
+interface Open {
+  readonly at: number;
+  /** All samples of the same prompt. */
+  readonly samples: Samples;
+  /** Which of them this is. */
+  readonly place: number;
+  readonly prompt: Prompt;
+  readonly stream: TextStream | undefined;
+  readonly tokens: number[];
+}
+
+/** Decoding with the chosen method. */
+export class Decoding {
+  readonly #model: OpenedModel;
+  readonly #tokenizer: Tokenizer | undefined;
+  readonly #values: DecodingValues;
+  readonly #eos: readonly number[];
+
+  constructor(model: OpenedModel, tokenizer: Tokenizer | undefined, values: DecodingValues) {
+    this.#model = model;
+    this.#tokenizer = tokenizer;
+    this.#values = values;
+    const own = values.eos.length > 0 ? values.eos : model.checkpoint.config.eosTokenIds;
+    this.#eos = values.ignoreEos ? [] : own;
+  }
+
+  /** Continues all prompts, each `numReturn` times, but for those that were continued before. */
+  run(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone = () => false,
+  ): AsyncGenerator<SequenceEvent> {
+    return this.#values.numBeams > 1
+      ? this.#search(prompts, isDone)
+      : this.#sample(prompts, isDone);
+  }
+
+  async *#sample(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone,
+  ): AsyncGenerator<SequenceEvent> {
+    const { generate } = await import("../../../core/generate/generate.ts");
+    const { RandomStream } = await import("../../../core/base/random.ts");
+    const { TextStream } = await import("../../../core/generate/text_stream.ts");
+    const values = this.#values;
+    const tokenizer = this.#tokenizer;
+    const open = new Map<number, Open>();
+    const requests = async function* (this: Decoding): AsyncGenerator<GenerationRequest> {
+      let at = -1;
+      let index = 0;
+      for await (const prompt of prompts) {
+        at++;
+        if (isDone(at, prompt)) continue;
+        const samples: Samples = { sequences: [], missing: values.numReturn };
+        for (let place = 0; place < values.numReturn; place++) {
+          const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
+          const stream = decoder && new TextStream(decoder, values.stop);
+          open.set(index++, { at, samples, place, prompt, stream, tokens: [] });
+          yield {
+            tokens: prompt.tokens,
+            maxTokens: values.maxTokens,
+            sampling: values,
+            // By the place in the input, whatever was done before.
+            random: new RandomStream(values.seed, at * values.numReturn + place),
+            eosTokenIds: this.#eos,
+            shouldStop: (token) => stream?.push(token) ?? false,
+          };
+        }
+      }
+    }.call(this);
+    const failed = new Set<number>();
+    for await (const event of generate(this.#model.engine, requests, values)) {
+      const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
+      if (event.kind === "token") tokens.push(event.token);
+      else open.delete(event.index);
+      if (event.kind === "failed") {
+        // All samples of a prompt fail alike; one is enough to tell.
+        if (!failed.has(at)) yield { kind: "failed", at, prompt, error: event.error };
+        failed.add(at);
+        continue;
+      }
+      if (event.kind === "done") stream?.finish();
+      const text = stream?.take() ?? "";
+      if (text !== "") yield { kind: "text", at, prompt, text };
+      if (event.kind === "token") continue;
+      samples.sequences[place] = {
+        text: stream?.text ?? null,
+        tokens,
+        finish_reason: event.reason,
+      };
+      if (--samples.missing > 0) continue;
+      yield { kind: "done", at, prompt, sequences: samples.sequences };
+    }
+  }
+
+  async *#search(
+    prompts: AsyncIterable<Prompt>,
+    isDone: IsDone,
+  ): AsyncGenerator<SequenceEvent> {
+    const { beamSearch } = await import("../../../core/generate/beam_search.ts");
+    const { numBeams, numReturn, maxTokens, lengthPenalty, earlyStopping } = this.#values;
+    const options: BeamOptions = {
+      beams: numBeams,
+      maxTokens,
+      lengthPenalty,
+      earlyStopping: earlyStopping === "never" ? earlyStopping : earlyStopping === "true",
+      repetitionPenalty: this.#values.repetitionPenalty,
+      eosTokenIds: this.#eos,
+    };
+    let at = -1;
+    for await (const prompt of prompts) {
+      at++;
+      if (isDone(at, prompt)) continue;
+      try {
+        const results = await beamSearch(this.#model.engine, prompt.tokens, options);
+        const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));
+        for (const { text } of sequences) if (text) yield { kind: "text", at, prompt, text };
+        yield { kind: "done", at, prompt, sequences };
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        yield { kind: "failed", at, prompt, error };
+      }
+    }
+  }
+
+  #beamSequence(
+    result: { tokens: readonly number[]; score: number; reason: FinishReason },
+  ): Sequence {
+    const { tokens, score, reason } = result;
+    const spoken = reason === "eos" ? tokens.slice(0, -1) : tokens;
+    const text = this.#tokenizer?.decode(spoken, { skipSpecial: true }) ?? null;
+    const places = this.#values.stop.map((stop) => text?.indexOf(stop) ?? -1);
+    const cuts = places.filter((place) => place >= 0);
+    if (text === null || cuts.length === 0) return { text, tokens, finish_reason: reason, score };
+    return { text: text.slice(0, Math.min(...cuts)), tokens, finish_reason: "stop", score };
+  }
+}

@@ -1,0 +1,68 @@
+/** `parscale inspect`: what is in a checkpoint, and what it takes to run it. */
+import { engineFlags } from "../../framework/common.ts";
+import { modelFlags } from "../../input/open_model.ts";
+import { defineCommand } from "../../framework/command.ts";
+
+export const command = defineCommand({
+  name: "inspect",
+  summary: "Show what is in a checkpoint and the memory it needs",
+  description:
+    "Opens a checkpoint, checks its tensors against its config, and shows family, streams, " +
+    "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +
+    "for the given rows and context.\n\n" +
+    "With --tokenize or --detokenize it only runs the tokenizer: text in and ids out, or back.",
+  examples: [
+    { text: "What is this model?", line: "parscale inspect --model qwen-p4" },
+    {
+      text: "Does it fit, with 8 rows of 4096 tokens?",
+      line:
+        "parscale inspect --model qwen-p4 --batch 8 --context 4k --json | jq .results.memory_bytes",
+    },
+    {
+      text: "See the tokens of a text",
+      line: 'parscale inspect --model qwen-p4 --tokenize "2+2="',
+    },
+  ],
+  flags: {
+    ...modelFlags,
+    batch: { ...modelFlags.batch, default: 1 },
+    context: {
+      type: "int",
+      min: 1,
+      group: "Model",
+      unit: "tokens",
+      defaultText: "2048, or the model's context",
+      summary: "Tokens per row that the memory is planned for",
+      details: "Prompt and new tokens together.",
+    },
+    check: {
+      type: "switch",
+      group: "Model",
+      summary: "Read all weights and look for NaN and infinity",
+      details: "Takes as long as reading the files; a bad weight is an error (exit code 5). With " +
+        "--adapter also compares the backbone with the one the adapter was made for.",
+    },
+    tokenize: {
+      type: "string",
+      group: "Tokenizer",
+      placeholder: "TEXT|-",
+      summary: "Print the token ids of a text",
+      details: "- reads JSON lines of strings from stdin and prints one array of ids for each.",
+    },
+    detokenize: {
+      type: "string",
+      group: "Tokenizer",
+      placeholder: "IDS|-",
+      summary: "Print the text of token ids",
+      details: "Ids as a JSON array or separated by commas; - reads one JSON array per line from " +
+        "stdin and prints one JSON string for each.",
+    },
+    adapter: engineFlags.adapter,
+    device: engineFlags.device,
+    threads: engineFlags.threads,
+  },
+  async run(values, io, invocation) {
+    const { runInspect } = await import("./run.ts");
+    await runInspect(values, io, invocation);
+  },
+});

@@ -1,0 +1,195 @@
+/** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { requireContext } from "../../input/context.ts";
+import { openModel, type OpenOptions } from "../../input/open_model.ts";
+import { visibleLines } from "../../output/clean.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
+import { bytesText, counted, grouped } from "../../output/units.ts";
+
+/** Values of the flags. */
+type InspectValues = OpenOptions & TokenizerValues & {
+  readonly batch: number;
+  readonly context: number | undefined;
+  readonly check: boolean;
+};
+
+/** Runs the command. */
+export async function runInspect(
+  values: InspectValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<void> {
+  if (values.tokenize !== undefined && values.detokenize !== undefined) {
+    throw new UsageError("Cannot inspect: found --tokenize beside --detokenize, expected one");
+  }
+  if (values.tokenize !== undefined || values.detokenize !== undefined) {
+    await runTokenizer(values, io);
+    return;
+  }
+  using model = await openModel(values, io);
+  const { checkpoint, engine } = model;
+  const { config } = checkpoint;
+  if (values.check) {
+    const { checkFinite } = await import("../../../core/checkpoint/read.ts");
+    const { checkAdapterBackbone } = await import("../../../core/checkpoint/backbone.ts");
+    await checkAdapterBackbone(checkpoint);
+    await checkFinite(checkpoint);
+  }
+  const { countParameters } = await import("../../../core/model/parameters.ts");
+  const { bucketFor } = await import("../../../core/generate/kv_cache.ts");
+  const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
+  const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
+  requireContext(config, context, `\`--context ${context}\``, fitting);
+  const counts = countParameters(config);
+  const sizes = {
+    batch: values.batch,
+    tokens: 1,
+    capacity: bucketFor(engine.device, context),
+  };
+  const plan = engine.plan({ ...sizes, selected: values.batch });
+  const stored = [...checkpoint.tensors.values()];
+  const tokenizer = await model.tokenizerIfAny();
+  using report = openReport(io, invocation, {
+    schema: "parscale.inspect/1",
+    device: model.device,
+  });
+  const fields = {
+    family: config.family,
+    streams: config.streams,
+    prefix_tokens: config.prefix ? config.prefixTokens : 0,
+    aggregation: config.streams > 1 ? config.aggregator : null,
+    smoothing: config.streams > 1 ? config.smoothing : null,
+    params: counts.total,
+    introduced_params: counts.introduced,
+    embedding_params: counts.embedding,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_hidden_layers: config.numHiddenLayers,
+    num_attention_heads: config.numAttentionHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    head_dim: config.headDim,
+    vocab_size: config.vocabSize,
+    max_position_embeddings: config.maxPositionEmbeddings,
+    rope_theta: config.ropeTheta,
+    rope_scaling: config.ropeScaling?.kind ?? null,
+    tie_word_embeddings: config.tieWordEmbeddings,
+    dtypes: [...new Set(stored.map((tensor) => tensor.dtype))].join(", "),
+    tensors: stored.length,
+    extra_tensors: checkpoint.extraTensors.length,
+    files: new Set(stored.map((tensor) => tensor.path)).size,
+    stored_bytes: stored.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+    tokenizer: tokenizer?.kind ?? null,
+    tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
+    eos_token_ids: config.eosTokenIds,
+    rows: values.batch,
+    context,
+    weights_bytes: plan.sections.parameters,
+    kv_cache_bytes: plan.sections.state,
+    memory_bytes: plan.totalBytes,
+  };
+  await report.finish(invocation.format === "table" ? readable(fields) : fields);
+}
+
+/** What `inspect` finds; the keys of its JSON result. */
+interface Fields {
+  readonly [key: string]: string | number | boolean | null | readonly number[];
+}
+
+/** The same facts in a few lines for a person. */
+function readable(f: Fields): Record<string, string> {
+  const n = (key: string) => grouped(f[key] as number);
+  const bytes = (key: string) => bytesText(f[key] as number);
+  const rest = (f.memory_bytes as number) - (f.weights_bytes as number) -
+    (f.kv_cache_bytes as number);
+  const parallel = (f.streams as number) > 1;
+  return {
+    family: `${f.family}, ${counted(f.streams as number, "stream")}`,
+    ...(parallel
+      ? {
+        prefix: `${f.prefix_tokens} tokens per stream and layer`,
+        aggregation: f.aggregation === "linear" ? "linear" : `dynamic, smoothing ${f.smoothing}`,
+      }
+      : {}),
+    parameters: `${n("params")}, of which ${n("introduced_params")} introduced and ` +
+      `${n("embedding_params")} embedding`,
+    layers: `${f.num_hidden_layers} of width ${n("hidden_size")}, MLP ${n("intermediate_size")}, ` +
+      `${f.num_attention_heads} query and ${f.num_key_value_heads} key heads of ${f.head_dim}`,
+    vocabulary: `${n("vocab_size")}, ${f.tie_word_embeddings ? "one table" : "two tables"}`,
+    context: `${n("max_position_embeddings")} positions, rope theta ${n("rope_theta")}`,
+    files: `${counted(f.files as number, "file")}, ${counted(f.tensors as number, "tensor")} of ` +
+      `${f.dtypes}, ${bytes("stored_bytes")}`,
+    tokenizer: f.tokenizer === null
+      ? "none"
+      : `${f.tokenizer}, ${n("tokenizer_vocab_size")} tokens, end tokens ${
+        (f.eos_token_ids as number[]).join(", ") || "none"
+      }`,
+    memory: `${bytes("memory_bytes")} for ${counted(f.rows as number, "row")} of ${n("context")} ` +
+      `tokens: weights ${bytes("weights_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
+      `the rest ${bytesText(rest)}`,
+  };
+}
+
+interface TokenizerValues {
+  readonly model: string;
+  readonly tokenize: string | undefined;
+  readonly detokenize: string | undefined;
+}
+
+async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
+  const { findModel } = await import("../../input/hub.ts");
+  const { openTokenizer } = await import("../../../core/tokenizer/tokenizer.ts");
+  const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
+  const { model } = await resolveRuns(await findModel(values.model, io), undefined);
+  const tokenizer = await openTokenizer(model);
+  const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
+  const { tokenize, detokenize } = values;
+  if (tokenize === "-") {
+    for await (const { value, place } of jsonLines(io)) {
+      if (typeof value !== "string") throw lineError(place, value, "a JSON string");
+      io.write(encode(value) + "\n");
+    }
+  } else if (tokenize !== undefined) {
+    io.write(encode(tokenize) + "\n");
+  } else if (detokenize === "-") {
+    for await (const { value, place } of jsonLines(io)) {
+      if (!isIds(value)) throw lineError(place, value, "a JSON array of token ids");
+      io.write(JSON.stringify(tokenizer.decode(value)) + "\n");
+    }
+  } else {
+    const ids = detokenize!.replace(/^\s*\[|\]\s*$/g, "").split(",").map((id) => id.trim());
+    if (!ids.every((id) => /^\d+$/.test(id))) {
+      throw new UsageError(
+        `Cannot use "--detokenize": found "${detokenize}", expected token ids separated by commas`,
+      );
+    }
+    const text = tokenizer.decode(ids.map(Number));
+    io.write((io.isTerminal("stdout") ? visibleLines(text) : text) + "\n");
+  }
+}
+
+/** The JSON values on stdin, one per line; empty lines are passed over. */
+async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; place: string }> {
+  let number = 0;
+  for await (const line of io.readLines()) {
+    const place = `line ${++number} of stdin`;
+    if (line.trim() === "") continue;
+    try {
+      yield { value: JSON.parse(line), place };
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw new DataError(`Cannot read ${place}: found ${error.message}, expected JSON`);
+    }
+  }
+}
+
+function lineError(place: string, value: unknown, expected: string): DataError {
+  return new DataError(
+    `Cannot read ${place}: found ${JSON.stringify(value)}, expected ${expected}`,
+  );
+}
+
+function isIds(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}

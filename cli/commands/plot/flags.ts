@@ -1,0 +1,84 @@
+/** Flags of `parscale plot`. */
+import type { CommandValues } from "../../framework/command.ts";
+import type { FlagTable } from "../../framework/table.ts";
+
+export const plotFlags = {
+  x: {
+    type: "choice",
+    choices: ["tokens", "steps"],
+    default: "tokens",
+    group: "Curves",
+    summary: "What the x axis counts",
+    details: "Tokens are those the run has read, padding left out.",
+  },
+  measure: {
+    type: "choice",
+    choices: ["train", "eval"],
+    list: "comma",
+    default: ["train", "eval"],
+    group: "Curves",
+    summary: "Training loss, validation loss or both",
+    details: "Validation loss is there where a run has --eval-data or --eval-split.",
+  },
+  ema: {
+    type: "number",
+    min: 0,
+    below: 1,
+    default: 0.95,
+    group: "Curves",
+    summary: "Exponential moving average of the training loss; 0 is none",
+    details: "The paper's figures use 0.95 and 0.98. Validation loss is drawn as it is.",
+  },
+  label: {
+    type: "string",
+    list: "comma",
+    group: "Curves",
+    placeholder: "NAME",
+    defaultText: "the names of the folders",
+    summary: "Name of each run, in their order",
+    details: "Runs of one name are one curve: their mean, shaded from the lowest to the highest. " +
+      "So are the seeds of one setting drawn.",
+  },
+  chain: {
+    type: "switch",
+    group: "Curves",
+    summary: "Start a run where the run it was trained from ends",
+    details: "For training in two stages: a run whose --model is another run of the figure, or a " +
+      "checkpoint of it, goes on from there on the x axis.",
+  },
+  log: {
+    type: "choice",
+    choices: ["x", "y"],
+    list: "comma",
+    group: "Figure",
+    summary: "Axes with a logarithmic scale",
+    details: "--log x,y for both.",
+  },
+  title: {
+    type: "string",
+    group: "Figure",
+    defaultText: "none",
+    summary: "Title of the SVG figure",
+    details: "Stands above the curves.",
+  },
+  svg: {
+    type: "path",
+    group: "Figure",
+    placeholder: "FILE",
+    summary: "Draw the figure as SVG too",
+    details: "The file appears complete or not at all.",
+  },
+  height: {
+    type: "int",
+    min: 5,
+    max: 200,
+    default: 16,
+    group: "Figure",
+    unit: "lines",
+    summary: "Height of the figure on the terminal",
+    details: "Its width is that of the terminal.",
+  },
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type PlotValues = CommandValues<typeof plotFlags>;

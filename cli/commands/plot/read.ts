@@ -1,0 +1,155 @@
+/** Losses of training runs, as `parscale plot` reads them. */
+import { basename, resolve } from "node:path";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { type JsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
+import type { Io } from "../../output/io.ts";
+import { parseMetrics, readMetrics } from "../../input/metrics_file.ts";
+import type { PlotValues } from "./flags.ts";
+
+/** What a figure may show of a run. */
+export type Measure = "train" | "eval";
+
+/** A place on the curve of a run. */
+export type Point = readonly [x: number, loss: number];
+
+/** The losses of one run. */
+export interface RunLosses {
+  readonly path: string;
+  readonly label: string;
+  readonly points: Readonly<Record<Measure, readonly Point[]>>;
+}
+
+const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
+
+/** Reads all runs that the command line names. */
+export async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
+  const { arguments: paths, label: labels } = values;
+  if (paths.length === 0) {
+    throw new UsageError("`plot` needs at least one run", {
+      hints: ["pass folders of `parscale train`, or files like metrics.jsonl"],
+    });
+  }
+  if (labels.length > 0 && labels.length !== paths.length) {
+    throw new UsageError(
+      `\`--label\` has ${labels.length} names for ${paths.length} runs`,
+      { hints: ["give one name per run, in the order of the runs"] },
+    );
+  }
+  const twice = paths.find((path, i) => paths.indexOf(path) !== i);
+  if (twice !== undefined) throw new UsageError(`"${twice}" is given twice`);
+  const runs: RunLosses[] = [];
+  for (const [i, path] of paths.entries()) {
+    const { name, rows } = path === "-" ? await readStdin(io) : await readFolder(path);
+    runs.push({ path, label: labels[i] ?? labelOf(path), points: lossesOf(rows, values.x, name) });
+  }
+  return values.chain ? await chained(runs) : runs;
+}
+
+/** `run` for `runs/run`, `runs/run/` and `runs/run/metrics.jsonl`. */
+function labelOf(path: string): string {
+  if (path === "-") return "stdin";
+  const full = resolve(path);
+  return basename(full) === "metrics.jsonl" ? basename(resolve(full, "..")) : basename(full);
+}
+
+/** Rows of metrics, and what messages call their source. */
+interface Source {
+  readonly name: string;
+  readonly rows: readonly JsonObject[];
+}
+
+async function readStdin(io: Io): Promise<Source> {
+  return { name: "stdin", rows: parseMetrics(await io.readText("-"), "stdin") };
+}
+
+async function readFolder(path: string): Promise<Source> {
+  const info = await statIfExists(path);
+  if (info === undefined) {
+    throw new DataError(`no such file or folder: "${path}"`, {
+      hints: ["pass a folder that `parscale train` has written"],
+    });
+  }
+  const file = info.isDirectory ? `${path}/metrics.jsonl` : path;
+  return { name: `"${file}"`, rows: await readMetrics(file) };
+}
+
+function lossesOf(
+  rows: readonly JsonObject[],
+  x: PlotValues["x"],
+  name: string,
+): RunLosses["points"] {
+  if (rows.length === 0) throw new DataError(`${name} has no steps yet`);
+  const key = x === "steps" ? "step" : "tokens";
+  const train = pointsOf(rows, key, "train", name);
+  if (train.length === 0) throw new DataError(`${name} has no field "loss"`);
+  return { train, eval: pointsOf(rows, key, "eval", name) };
+}
+
+function pointsOf(
+  rows: readonly JsonObject[],
+  key: string,
+  measure: Measure,
+  name: string,
+): Point[] {
+  const field = FIELDS[measure];
+  return rows.flatMap((row, i): Point[] => {
+    const at = row[key], loss = row[field] ?? undefined;
+    if (loss === undefined) return [];
+    const wrong = typeof at !== "number" ? key : typeof loss !== "number" ? field : undefined;
+    if (wrong === undefined) return [[at as number, loss as number]];
+    throw new DataError(
+      `line ${i + 1} of ${name} has ${wrong} ${show(row[wrong])}, expected a number`,
+    );
+  });
+}
+
+/** Moves each run that goes on from another one behind it, in whatever order they are given. */
+async function chained(runs: readonly RunLosses[]): Promise<RunLosses[]> {
+  const parents = await Promise.all(runs.map((run) => parentOf(run, runs)));
+  if (parents.every((parent) => parent === undefined)) {
+    throw new UsageError("`--chain` needs a run that was trained from another one of them", {
+      hints: ["pass the folder of both stages, that of stage one too"],
+    });
+  }
+  const offsets = new Map<RunLosses, number>();
+  const offsetOf = (run: RunLosses): number => {
+    const known = offsets.get(run);
+    if (known !== undefined) return known;
+    offsets.set(run, 0); // ends the search in runs that name each other
+    const parent = parents[runs.indexOf(run)];
+    const offset = parent ? offsetOf(parent.run) + parent.at : 0;
+    offsets.set(run, offset);
+    return offset;
+  };
+  return runs.map((run) => {
+    const move = (points: readonly Point[]) =>
+      points.map(([x, loss]): Point => [x + offsetOf(run), loss]);
+    return { ...run, points: { train: move(run.points.train), eval: move(run.points.eval) } };
+  });
+}
+
+/** The run that another was trained from, and where on its x axis. */
+async function parentOf(
+  run: RunLosses,
+  runs: readonly RunLosses[],
+): Promise<{ readonly run: RunLosses; readonly at: number } | undefined> {
+  const path = `${run.path}/config.json`;
+  if (!await statIfExists(path)) return undefined;
+  const { folder, config } = await readJsonObject(path);
+  const model = (config as JsonObject | undefined)?.model;
+  if (typeof model !== "string") return undefined;
+  const from = resolve(typeof folder === "string" ? folder : ".", model);
+  for (const other of runs) {
+    const place = resolve(other.path);
+    const step = from === place ? Infinity : stepOf(from, place);
+    if (other === run || step === undefined) continue;
+    const { train } = other.points;
+    return { run: other, at: (train[Math.min(step, train.length) - 1] ?? train[0]!)[0] };
+  }
+}
+
+/** The step of a checkpoint in a run folder. */
+function stepOf(path: string, run: string): number | undefined {
+  const step = /^checkpoint-(\d+)$/.exec(basename(path))?.[1];
+  return step !== undefined && resolve(path, "..") === run ? Number(step) : undefined;
+}

@@ -1,0 +1,46 @@
+/** `parscale score`: rows of tokens or text in, log-probabilities out. */
+import { engineFlags, resumeFlags } from "../../framework/common.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { defineCommand } from "../../framework/command.ts";
+
+export const command = defineCommand({
+  name: "score",
+  summary: "Compute log-probabilities of given tokens or texts",
+  description:
+    "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
+    "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
+    "the end of a prompt counts to the continuation, and an empty prompt stands for the " +
+    "beginning of a text.\n\n" +
+    "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
+    "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +
+    "gives these very tokens.",
+  examples: [
+    {
+      text: "Score one continuation",
+      line: `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
+    },
+    {
+      text: "Add the weight of every stream at every token",
+      line: "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
+    },
+  ],
+  arguments: [{ name: "FILE", summary: "rows as JSON lines; stdin when absent or -" }],
+  flags: {
+    ...modelFlags,
+    ...engineFlags,
+    ...quantizeFlags,
+    ...resumeFlags,
+    "stream-weights": {
+      type: "switch",
+      group: "Model",
+      summary: "Add the aggregation weights of the streams per token",
+      details: "`weights` then holds a row of P numbers for every token: the shares in which the " +
+        "streams were mixed at that token to predict the next.",
+    },
+  },
+  savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
+  async run(values, io, invocation) {
+    const { runScore } = await import("./run.ts");
+    return await runScore(values, io, invocation);
+  },
+});

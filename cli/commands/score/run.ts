@@ -1,0 +1,150 @@
+/** Carries out `parscale score`: batches of rows through the model, in input order. */
+import { DataError } from "../../../core/base/errors.ts";
+import { checkTokens } from "../../../core/generate/prefill.ts";
+import {
+  requireStreamWeights,
+  type Score,
+  scoreBatch,
+  type ScoreRequest,
+} from "../../../core/generate/score.ts";
+import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
+import { type OpenedModel, openModel, type OpenOptions } from "../../input/open_model.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { startProgress } from "../../output/progress.ts";
+import { RowWriter, Turns } from "../../output/row_writer.ts";
+import {
+  failureOf,
+  fieldNames,
+  type InputRow,
+  readRows,
+  rowError,
+  textOf,
+  tokensOf,
+} from "../../input/rows.ts";
+
+/** Values of the flags. */
+type ScoreValues = OpenOptions & {
+  readonly arguments: readonly string[];
+  readonly batch: number;
+  /** Whether rows get the weights of the streams. */
+  readonly streamWeights: boolean;
+  readonly resume: boolean;
+};
+
+/** Runs the command; the number is its exit code. */
+export async function runScore(
+  values: ScoreValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  using model = await openModel(values, io);
+  if (values.streamWeights) requireStreamWeights(model.engine.config);
+  const { device, checkpoint } = model;
+  const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
+  using results = new RowWriter(io, invocation, {
+    schema: "parscale.score/1",
+    device,
+    columns: [
+      { key: "id" },
+      { key: "loglikelihood", digits: 4 },
+      { key: "is_greedy" },
+      { key: "error" },
+    ],
+    resume: values.resume,
+    identity: () => ({ model: modelFingerprint(checkpoint), device }),
+  });
+  using progress = startProgress(io, { label: "Scoring", unit: "rows" });
+  const path = values.arguments[0] ?? "-";
+  const name = path === "-" ? "stdin" : `"${path}"`;
+  let at = 0;
+  const turns = new Turns();
+  const flush = async (rows: readonly InputRow[]) => {
+    // Batches are the same as in an unbroken run, and with them all roundings.
+    const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, values.streamWeights);
+    scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
+    progress.update(at += rows.length);
+    await turns.give();
+    results.throwIfInterrupted();
+  };
+  let rows: InputRow[] = [];
+  for await (const row of results.untilInterrupted(readRows(io.readLines(path), name))) {
+    rows.push(row);
+    if (rows.length < values.batch) continue;
+    await flush(rows);
+    rows = [];
+  }
+  if (rows.length > 0) await flush(rows);
+  return await results.finish();
+}
+
+/** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */
+async function scoreRows(
+  model: OpenedModel,
+  rows: readonly InputRow[],
+  name: string,
+  weights: boolean,
+): Promise<Record<string, unknown>[]> {
+  const results: Record<string, unknown>[] = [];
+  const requests: { request: ScoreRequest; at: number }[] = [];
+  for (const [at, row] of rows.entries()) {
+    results.push({ id: row.id });
+    const encode = await readFields(row, model, name);
+    try {
+      const request = encode();
+      checkTokens(model.engine.config, request.tokens, "score a sequence", {
+        unread: Number(!weights),
+      });
+      requests.push({ request, at });
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      results[at]!.error = failureOf(error);
+    }
+  }
+  if (requests.length === 0) return results;
+  const scores = await scoreBatch(model.engine, requests.map(({ request }) => request), {
+    weights,
+  });
+  scores.forEach((score, i) => {
+    const { at, request } = requests[i]!;
+    Object.assign(results[at]!, fieldsOf(score, request));
+  });
+  return results;
+}
+
+function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> {
+  return {
+    tokens: request.tokens,
+    token_logprobs: score.tokenLogprobs,
+    loglikelihood: score.loglikelihood,
+    is_greedy: score.isGreedy,
+    ...(score.weights ? { weights: score.weights } : {}),
+  };
+}
+
+/**
+ * Checks that a row is well-formed and opens what it needs, errors of which end the command. What the
+ * result throws when called concerns this row alone.
+ */
+async function readFields(
+  row: InputRow,
+  model: OpenedModel,
+  name: string,
+): Promise<() => ScoreRequest> {
+  const { tokens, prompt, continuation } = row.fields;
+  if (tokens !== undefined) {
+    const ids = tokensOf(tokens, name, row.line);
+    return () => ({ tokens: ids, from: 1 });
+  }
+  if (prompt === undefined || continuation === undefined) {
+    throw rowError(name, row.line, fieldNames(row), '"tokens", or "prompt" and "continuation"');
+  }
+  const texts = [
+    textOf(prompt, "prompt", name, row.line),
+    textOf(continuation, "continuation", name, row.line),
+  ] as const;
+  const tokenizer = await model.tokenizer();
+  const start = startTokenOf(tokenizer, model.checkpoint.config.eosTokenIds);
+  return () => encodePair(tokenizer, ...texts, start);
+}

@@ -1,0 +1,246 @@
+/** The flag table of `parscale train`. */
+import type { CommandValues } from "../../framework/command.ts";
+import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
+import type { FlagTable } from "../../framework/table.ts";
+import { runFlags, trainingFlags } from "./loop_flags.ts";
+
+const model = {
+  model: {
+    type: "path",
+    group: "Model",
+    summary: "Folder, run or OWNER/NAME[@REVISION] on the hub",
+    details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
+  },
+  init: {
+    type: "choice",
+    choices: ["checkpoint", "scratch"],
+    default: "checkpoint",
+    group: "Model",
+    summary: "Start from a checkpoint or from random weights",
+    details: "scratch takes --config-from in place of --model.",
+  },
+  "config-from": {
+    type: "path",
+    group: "Model",
+    placeholder: "SHAPE|PATH",
+    summary: "Shape of a new model: paper-1.6b, a folder or a config.json",
+    details:
+      "Shapes of the paper's appendix C are paper-0.5b, paper-0.7b, paper-1.1b, paper-1.6b, " +
+      "paper-2.8b and paper-4.4b. A folder's tokenizer is used and saved with the model; for " +
+      "other shapes pass --tokenizer, unless the data are rows of tokens.",
+  },
+  tokenizer: {
+    type: "path",
+    group: "Model",
+    placeholder: "FOLDER",
+    defaultText: "that of --config-from",
+    summary: "Folder, or organisation/name, whose tokenizer a new model gets",
+    details: "Its files are saved with the model. Needs --init scratch; a checkpoint has its own.",
+  },
+  "init-std": {
+    type: "number",
+    above: 0,
+    default: 0.02,
+    group: "Model",
+    summary: "Standard deviation of random matrices",
+    details: "Norm weights start at one and biases at zero.",
+  },
+  streams: {
+    type: "int",
+    min: 1,
+    max: 64,
+    group: "Model",
+    letter: "P",
+    defaultText: "those of the checkpoint",
+    summary: "Streams to give a plain model",
+    details: "As `parscale convert` does, without a folder in between.",
+  },
+  transform: {
+    type: "choice",
+    choices: ["prefix", "lora", "bitfit"],
+    list: "comma",
+    group: "Model",
+    defaultText: "prefix",
+    summary: "What tells streams apart",
+    details: "prefix is the paper's choice; lora and bitfit, a low-rank update or a bias per " +
+      "stream in every projection, are those of its ablation. With --streams 1 it must be named.",
+  },
+  "prefix-tokens": {
+    type: "int",
+    min: 1,
+    max: 65536,
+    group: "Model",
+    defaultText: "48",
+    summary: "Prefix tokens per stream and layer",
+    details: "Each is a learned key and value in every attention layer.",
+  },
+  "lora-rank": {
+    type: "int",
+    min: 1,
+    max: 4096,
+    group: "Model",
+    defaultText: "8",
+    summary: "Rank of the update under --transform lora",
+    details: "The update is scaled by two, that is, alpha is twice the rank.",
+  },
+  smoothing: {
+    type: "number",
+    min: 0,
+    max: 1,
+    group: "Model",
+    defaultText: "that of the checkpoint, or 0.1",
+    summary: "Share of the aggregation that is spread evenly",
+    details: "Keeps streams from dying early in training; the paper uses 0.1.",
+  },
+  aggregation: {
+    type: "choice",
+    choices: ["dynamic", "linear", "static", "average"],
+    group: "Model",
+    defaultText: "that of the checkpoint, or dynamic",
+    summary: "How streams become one",
+    details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
+      "concatenated streams, which starts as their average. static: one learned weight per stream. " +
+      "average: equal weights. linear has a format of its own, which the authors' code cannot open.",
+  },
+  reparameterize: {
+    type: "int",
+    min: 0,
+    max: 65536,
+    default: 0,
+    group: "Model",
+    placeholder: "HIDDEN",
+    summary: "Train prefixes through a small MLP of this width; 0 does not",
+    details: "The MLP is folded into plain prefixes when the model is saved.",
+  },
+  "rope-theta": {
+    type: "number",
+    above: 0,
+    group: "Model",
+    defaultText: "that of the checkpoint",
+    summary: "New base of the rotary embedding, for longer context",
+    details: "Qwen2.5 has 1,000,000.",
+  },
+  context: {
+    type: "int",
+    min: 1,
+    group: "Model",
+    unit: "tokens",
+    defaultText: "that of the checkpoint",
+    summary: "New context length of the model",
+    details: "Written as max_position_embeddings; rows may not be longer.",
+  },
+  "save-dtype": {
+    type: "choice",
+    choices: ["f32", "bf16", "f16"],
+    group: "Model",
+    defaultText: "that of the checkpoint",
+    summary: "Element type of saved weights",
+    details: "Training itself is in f32, and so is the state it resumes from.",
+  },
+} as const satisfies FlagTable;
+
+const data = {
+  data: {
+    type: "string",
+    list: "repeat",
+    group: "Data",
+    placeholder: "PATH[=WEIGHT]",
+    summary: "File, folder, glob, hf:// or - (stdin); may be repeated",
+    details:
+      "JSON lines with `text`, `tokens`, `prompt` and `completion`, or `messages`; parquet " +
+      "with such columns; plain text. gzip and zstd are unpacked. With weights, rows are drawn in " +
+      "these shares, each source in epochs of its own. hf://datasets/OWNER/NAME[@REVISION]/GLOB " +
+      "reads parquet or JSON lines from the hub, file by file, until --tokens or --steps are " +
+      "covered; only the tokens are kept.",
+  },
+  "text-column": {
+    type: "string",
+    group: "Data",
+    placeholder: "NAME",
+    defaultText: "text",
+    summary: "Column that holds the text of data on the hub",
+    details: "A field of a field is written with a dot.",
+  },
+  where: {
+    type: "string",
+    list: "repeat",
+    group: "Data",
+    placeholder: "COLUMN=VALUE",
+    summary: "Read only such rows of data on the hub; may be repeated",
+    details: "All conditions must hold. Example: --where metadata.language=Python.",
+  },
+  "seq-len": {
+    type: "int",
+    min: 2,
+    group: "Data",
+    unit: "tokens",
+    defaultText: "2048, or the model's context",
+    summary: "Tokens per row",
+    details: "Longer texts are cut into rows; other documents may not be longer.",
+  },
+  pack: {
+    type: "switch",
+    default: true,
+    group: "Data",
+    summary: "Put several documents into one row",
+    details: "Attention does not cross their borders, and positions restart. Without, each row " +
+      "is one document, padded to the longest.",
+  },
+  shuffle: {
+    type: "switch",
+    default: true,
+    group: "Data",
+    summary: "Go through the documents in random order",
+    details: "Every epoch has an order of its own, decided by the seed.",
+  },
+  "long-rows": {
+    type: "choice",
+    choices: ["error", "drop", "truncate"],
+    default: "error",
+    group: "Data",
+    summary: "What to do with documents that do not fit a row",
+    details: "Concerns prompts, messages and, without packing, tokens.",
+  },
+  "end-token": {
+    type: "int",
+    min: 0,
+    group: "Data",
+    placeholder: "ID",
+    defaultText: "<|endoftext|>, or the checkpoint's first end token",
+    summary: "Token that ends a document",
+    details: "Added after texts and completions. Rows of tokens stay as they are.",
+  },
+  "eval-data": {
+    type: "string",
+    list: "repeat",
+    group: "Data",
+    placeholder: "PATH",
+    summary: "Validation data, as --data without weights",
+    details: "Its loss is computed every --eval-every steps and at the end.",
+  },
+  "eval-split": {
+    type: "number",
+    above: 0,
+    below: 1,
+    group: "Data",
+    placeholder: "SHARE",
+    summary: "Set this share of the documents aside for validation",
+    details: "Decided by the seed. Only without weights.",
+  },
+} as const satisfies FlagTable;
+
+export const trainFlags = {
+  ...model,
+  ...data,
+  ...trainingFlags,
+  ...runFlags,
+  ...engineFlags,
+  device: {
+    ...engineFlags.device,
+    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
+  },
+  dtype: { ...engineFlags.dtype, choices: ["auto", "f32", "bf16"] },
+} as const satisfies FlagTable;
+
+/** Everything `run` gets. */
+export type TrainValues = CommandValues<typeof trainFlags>;

@@ -1,0 +1,177 @@
+/** From flags to everything a run consists of: model, data, device, trainer and schedule. */
+import { learningRateFactor } from "../../../core/train/schedule.ts";
+import type { LoopOptions } from "../../../core/train/loop.ts";
+import type { ModelSource } from "../../../core/train/model_source.ts";
+import type { TrainerOptions, TrainingMemory } from "../../../core/train/trainer.ts";
+import type { Device } from "../../../core/runtime/mod.ts";
+import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { Io } from "../../output/io.ts";
+import { bytesText } from "../../output/units.ts";
+import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
+import type { TrainValues } from "./flags.ts";
+import { microBatchOf, stepsOf } from "./values.ts";
+
+/** A run ready to begin; nothing large is allocated yet. */
+export interface PreparedRun extends Disposable {
+  readonly source: ModelSource;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly data: OpenedData;
+  readonly device: Device;
+  readonly trainer: TrainerOptions;
+  readonly memory: TrainingMemory;
+  readonly loop: LoopOptions;
+}
+
+/** Opens model, data and device, and plans the memory. */
+export async function prepareRun(
+  values: TrainValues,
+  io: Io,
+  recorded: RecordedData | undefined,
+): Promise<PreparedRun> {
+  if (values.data.length === 0) {
+    throw new UsageError("Cannot train: found no --data, expected a file, folder, glob or -");
+  }
+  const source = await openSource(values, io);
+  const tokenizer = await openTokenizerIfAny(source.directory);
+  const microBatch = microBatchOf(values);
+  const data = await openData(values, io, {
+    config: source.config,
+    tokenizer,
+    tokenizerFolder: tokenizer && source.directory,
+    microBatch,
+    recorded,
+  });
+  try {
+    const { openDevice } = await import("../../../core/runtime/mod.ts");
+    const { planTraining } = await import("../../../core/train/trainer.ts");
+    const device = await openDevice(values.device, values);
+    const trainer: TrainerOptions = {
+      config: source.config,
+      trained: source.trained,
+      initial: source.initial,
+      sizes: { batch: microBatch, tokens: data.tokens },
+      optimizer: {
+        beta1: values.beta1,
+        beta2: values.beta2,
+        epsilon: values.adamEpsilon,
+        weightDecay: values.weightDecay,
+        clip: values.clip === 0 ? Infinity : values.clip,
+      },
+      accumulates: microBatch < values.batch,
+      recompute: values.checkpointActivations,
+      substitute: source.substitute,
+    };
+    const memory = planTraining(device, trainer);
+    refuseIfTooLarge(memory, values.memoryLimit);
+    const dispose = () => {
+      data[Symbol.dispose]();
+      device.close();
+    };
+    const loop = loopOptions(values, data);
+    return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
+  } catch (error) {
+    data[Symbol.dispose]();
+    throw error;
+  }
+}
+
+async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
+  const { openModelSource } = await import("../../../core/train/model_source.ts");
+  const { findModel } = await import("../../input/hub.ts");
+  const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
+  const { init, configFrom, model } = values;
+  if ((init === "scratch") !== (configFrom !== undefined)) {
+    const [given, missing] = configFrom === undefined
+      ? ["--init scratch", "--config-from"]
+      : ["--config-from", "--init scratch"];
+    throw new UsageError(`Cannot train: found ${given} alone, expected ${missing} too`, {
+      hints: ["--init scratch --config-from FOLDER trains a new model of that shape"],
+    });
+  }
+  if (values.tokenizer !== undefined && init !== "scratch") {
+    throw new UsageError("`--tokenizer` needs `--init scratch`", {
+      hints: ["a checkpoint is trained with the tokenizer in its own folder"],
+    });
+  }
+  const paths = model === undefined
+    ? { model, adapter: values.adapter }
+    : await resolveRuns(await findModel(model, io), values.adapter);
+  return await openModelSource({
+    ...paths,
+    configFrom,
+    tokenizer: values.tokenizer === undefined ? undefined : await openFolder(values.tokenizer, io),
+    initStd: values.initStd,
+    streams: values.streams,
+    transforms: values.transform.length > 0 ? values.transform : undefined,
+    prefixTokens: values.prefixTokens,
+    loraRank: values.loraRank,
+    smoothing: values.smoothing,
+    aggregation: values.aggregation,
+    params: values.trainParams,
+    reparameterize: values.reparameterize,
+    ropeTheta: values.ropeTheta,
+    context: values.context,
+    saveDtype: values.saveDtype,
+    seed: values.seed,
+  });
+}
+
+/** A folder that has a tokenizer. */
+async function openFolder(name: string, io: Io): Promise<string> {
+  const { findModel } = await import("../../input/hub.ts");
+  const folder = await findModel(name, io);
+  if (await hasTokenizer(folder)) return folder;
+  throw new DataError(`"${name}" has no tokenizer`, {
+    hints: ["pass --tokenizer with a folder that holds tokenizer.json"],
+  });
+}
+
+async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
+  if (directory === undefined || !await hasTokenizer(directory)) return undefined;
+  const { openTokenizer } = await import("../../../core/tokenizer/tokenizer.ts");
+  return await openTokenizer(directory);
+}
+
+async function hasTokenizer(directory: string): Promise<boolean> {
+  const { statIfExists } = await import("../../../core/base/files.ts");
+  const found = await Promise.all(
+    ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
+  );
+  return found.some((info) => info !== undefined);
+}
+
+function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
+  const { lr, lrPrefix = lr, lrAggregator = lr, batch } = values;
+  const steps = stepsOf(values, data.tokens, data.stream.countBatches());
+  const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
+  const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
+  if (warmup > steps) {
+    throw new UsageError(`a warm-up of ${warmup} steps is longer than the run of ${steps}`, {
+      hints: [`pass --warmup ${Math.floor(steps / 10)}, or train longer`],
+    });
+  }
+  const minFactor = values.schedule === "constant" || lr === 0 ? 1 : values.lrMin / lr;
+  const kind = values.schedule;
+  const schedule = { kind, steps, warmup, decay, minFactor: Math.min(1, minFactor) };
+  learningRateFactor(schedule, 1); // refuses phases that do not fit
+  return {
+    schedule,
+    rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
+    microBatches: batch / microBatchOf(values),
+    evalEvery: values.evalEvery,
+    saveEvery: values.saveEvery,
+    evalFeed: data.evalStream,
+  };
+}
+
+function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
+  if (limit === undefined || total <= limit) return;
+  throw new EnvironmentError(
+    `Cannot train: found a plan of ${bytesText(total)}, expected at most ${
+      bytesText(limit)
+    }, the ` +
+      "memory limit",
+    { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
+  );
+}

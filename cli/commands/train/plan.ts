@@ -1,0 +1,53 @@
+/** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
+import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
+import { UsageError } from "../../../core/base/errors.ts";
+import type { Io } from "../../output/io.ts";
+import { bytesText, counted, grouped } from "../../output/units.ts";
+import { prepareRun } from "./open_run.ts";
+import type { TrainValues } from "./flags.ts";
+
+/** Opens everything but allocates nothing. */
+export async function planRun(values: TrainValues, io: Io): Promise<string[]> {
+  if (values.resume) {
+    throw new UsageError(
+      "Cannot plan a run that goes on: found --resume beside --dry-run, expected one of them",
+      {
+        hints: [
+          `see its plan with \`parscale train --config ${values.out}/config.json --dry-run\``,
+        ],
+      },
+    );
+  }
+  using run = await prepareRun(values, io, undefined);
+  const { source, data, memory, loop, trainer, tokenizer } = run;
+  const count = (specs: readonly { shape: readonly number[] }[]) =>
+    specs.reduce((total, { shape }) => total + elementCount(shape), 0);
+  const perStep = values.batch * data.tokens;
+  const { describeRow } = await import("../../../core/data/batches.ts");
+  const batch = data.stream.next()!;
+  const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
+  const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
+    `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
+  );
+  const used = batch.used / (batch.filledRows * batch.tokens);
+  return [
+    `trained parameters: ${grouped(count(trainer.trained))} of ${
+      grouped(count(parameterSpecs(source.config)))
+    } in ${counted(trainer.trained.length, "tensor")}`,
+    `steps: ${grouped(loop.schedule.steps)} of ${values.batch} rows of ${data.tokens} tokens, ` +
+    `${grouped(perStep)} tokens a step in ${
+      counted(loop.microBatches, "micro-batch")
+        .replace("micro-batchs", "micro-batches")
+    }`,
+    `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
+      Math.round(100 * used)
+    }% full`,
+    `memory: ${bytesText(memory.total)}, that is`,
+    `  parameters ${bytesText(memory.parameters)} (${memory.parameters} bytes)`,
+    `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
+    `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
+    `  activations ${bytesText(memory.activations)} (${memory.activations} bytes)`,
+    "first row:",
+    ...row,
+  ];
+}

@@ -1,0 +1,89 @@
+/** The values of `parscale train`, from flags or from the run that is resumed. */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { isObject, type JsonObject } from "../../../core/base/files.ts";
+import { commonFlags } from "../../framework/common.ts";
+import { camelCase, type FlagTable } from "../../framework/table.ts";
+import { readValue } from "../../framework/values.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { TrainValues } from "./flags.ts";
+
+/** May differ from the run that is resumed: they do not enter its result. */
+const FREE = new Set([
+  ...Object.keys(commonFlags),
+  "out",
+  "threads",
+  "memory-limit",
+  "save-every",
+  "keep",
+  "log-every",
+  "tensorboard",
+  "deterministic",
+]);
+
+/**
+ * Values of a run that goes on: those it was begun with, and new ones where they are given and free.
+ * @throws {UsageError} when a flag is given that would change the result
+ */
+export function resumedValues(
+  given: TrainValues,
+  invocation: Invocation,
+  saved: JsonObject,
+  table: FlagTable,
+): TrainValues {
+  const { config } = saved;
+  if (!isObject(config)) {
+    throw new DataError(
+      `Cannot resume "${given.out}": found no flags in its config.json, expected those of the run`,
+      { hints: ["begin again with --overwrite, or copy config.json back"] },
+    );
+  }
+  const values: Record<string, unknown> = { ...given };
+  const changed: string[] = [];
+  for (const [name, flag] of Object.entries(table)) {
+    if (flag.configurable === false || flag.type === "shorthand" || name === "out") continue;
+    const isGiven = invocation.origins[name] !== "default";
+    if (isGiven && FREE.has(name)) continue;
+    const before = config[name] ?? null;
+    const now = invocation.config[name] ?? null;
+    if (isGiven && JSON.stringify(before) !== JSON.stringify(now)) changed.push(`--${name}`);
+    values[camelCase(name)] = before === null ? undefined : readValue(flag, before);
+  }
+  if (changed.length > 0) {
+    throw new UsageError(
+      `Cannot resume "${given.out}" with ${changed.join(", ")}: found other values than the run ` +
+        "was begun with, expected the same or none",
+      { hints: ["leave the flags out, or begin a new run from its last checkpoint"] },
+    );
+  }
+  return values as TrainValues;
+}
+
+/** Resolved micro-batch, which must divide the batch. */
+export function microBatchOf({ batch, microBatch = batch }: TrainValues): number {
+  if (batch % microBatch === 0) return microBatch;
+  throw new UsageError(
+    `Cannot use --micro-batch ${microBatch}: found a batch of ${batch} rows, expected a divisor of it`,
+  );
+}
+
+/** Steps of the run: the shortest of the lengths given. */
+export function stepsOf(
+  values: TrainValues,
+  rowTokens: number,
+  microBatches: number | undefined,
+): number {
+  const { steps = Infinity, tokens = Infinity, batch, epochs } = values;
+  const perStep = batch / microBatchOf(values);
+  const ends = [
+    steps,
+    Math.ceil(tokens / (batch * rowTokens)),
+    microBatches === undefined ? Infinity : Math.ceil(microBatches / perStep),
+  ];
+  const least = Math.min(...ends);
+  if (Number.isFinite(least)) return least;
+  throw new UsageError(
+    `Cannot train: found ${epochs ? "an endless mixture" : "no length of the run"}, ` +
+      "expected --steps, --tokens or --epochs",
+    { hints: ["for a first try: --steps 100"] },
+  );
+}

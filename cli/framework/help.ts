@@ -1,0 +1,174 @@
+/**
+ * Help text from a command's tables: short for `-h`, complete for `--help`.
+ *
+ * Examples come first because they are what people look for. The common flags are one line in the
+ * short form and a group like any other in the full one.
+ */
+import { type Command, flagsOf } from "./command.ts";
+import type { CommandEntry } from "./command.ts";
+import type { Palette } from "../output/color.ts";
+import {
+  type ConfigValue,
+  environmentName,
+  type Flag,
+  type FlagTable,
+  hasManyChoices,
+  isNegatable,
+  placeholder,
+} from "./table.ts";
+import { describeExpected, describeRange, formatValue } from "./values.ts";
+
+/** How to lay help out. */
+export interface HelpOptions {
+  readonly width: number;
+  readonly paint: Palette;
+}
+
+/** Wraps text at spaces; continuation lines and the first are indented alike. */
+export function wrap(text: string, width: number, indent = ""): string {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(/\s+/)) {
+    if (line !== "" && indent.length + line.length + 1 + word.length > width) {
+      lines.push(indent + line);
+      line = word;
+    } else line += (line === "" ? "" : " ") + word;
+  }
+  lines.push(indent + line);
+  return lines.join("\n");
+}
+
+/** `-o, --out PATH|-`, or `--[no-]progress` for a switch that is on by default. */
+export function flagUsage(name: string, flag: Flag): string {
+  const letter = flag.letter === undefined ? "" : `-${flag.letter}, `;
+  const value = placeholder(flag);
+  const long = isNegatable(flag) ? `--[no-]${name}` : `--${name}`;
+  return `${letter}${long}${value === "" ? "" : ` ${value}`}`;
+}
+
+/** The argument part of a usage line: ` TOPIC`, ` [FILE...]`. */
+function argumentUsage(command: Command): string {
+  return (command.arguments ?? []).map(({ name, required, repeated }) => {
+    const text = repeated ? `${name}...` : name;
+    return required ? ` ${text}` : ` [${text}]`;
+  }).join("");
+}
+
+/** `Usage: parscale fit [flags] [FILE...]`. */
+export function usageLine(command: Command): string {
+  return `Usage: parscale ${command.name} [flags]${argumentUsage(command)}`;
+}
+
+function defaultNote(flag: Flag): string | undefined {
+  if (flag.required) return "required";
+  if (flag.defaultText !== undefined) return `default: ${flag.defaultText}`;
+  if (!("default" in flag) || flag.type === "switch" || flag.default === undefined) {
+    return undefined;
+  }
+  const text = formatValue(flag, flag.default as ConfigValue);
+  return text === "" ? undefined : `default: ${text}`;
+}
+
+/** What the table says beyond words: range, unit, default, environment, repetition. */
+export function notes(name: string, flag: Flag): string {
+  const numeric = "min" in flag || "max" in flag || "above" in flag || "below" in flag;
+  const range = numeric && flag.type !== "count" ? describeRange(flag) : "";
+  const variable = environmentName(name, flag);
+  const parts = [
+    range,
+    hasManyChoices(flag) ? describeExpected(flag) : "",
+    flag.unit === undefined ? "" : `in ${flag.unit}`,
+    isNegatable(flag) ? "on by default" : "",
+    "list" in flag && flag.list === "repeat" ? "may be repeated" : "",
+    defaultNote(flag) ?? "",
+    variable === undefined ? "" : `env: ${variable}`,
+  ];
+  const present = parts.filter((part) => part !== "");
+  return present.length === 0 ? "" : `[${present.join("; ")}]`;
+}
+
+/** Flags by heading, in order of first appearance. */
+export function grouped(flags: FlagTable): Map<string, [string, Flag][]> {
+  const groups = new Map<string, [string, Flag][]>();
+  for (const [name, flag] of Object.entries(flags)) {
+    const group = flag.group ?? "Flags";
+    groups.set(group, [...groups.get(group) ?? [], [name, flag]]);
+  }
+  return groups;
+}
+
+function columnsOfTwo(rows: readonly (readonly [string, string])[], width: number): string {
+  const left = Math.min(30, Math.max(0, ...rows.map(([term]) => term.length))) + 4;
+  return rows.map(([term, text]) => {
+    const body = wrap(text, width, " ".repeat(left));
+    const head = `  ${term}`;
+    return head.length + 2 <= left ? head.padEnd(left) + body.slice(left) : `${head}\n${body}`;
+  }).join("\n");
+}
+
+function argumentSection(command: Command, { width, paint }: HelpOptions): string[] {
+  const rows = (command.arguments ?? []).map(({ name, summary, choices }) =>
+    [name, choices === undefined ? summary : `${summary}: ${choices.join(", ")}`] as const
+  );
+  return rows.length === 0 ? [] : [`${paint.bold("Arguments:")}\n${columnsOfTwo(rows, width)}`];
+}
+
+/** The help of `-h`: usage, one example, one line per flag of the command's own. */
+export function shortHelp(command: Command, options: HelpOptions): string {
+  const { paint, width } = options;
+  const sections = [`${command.summary}\n\n${usageLine(command)}`];
+  const [example] = command.examples;
+  if (example !== undefined) sections.push(`${paint.bold("Example:")}\n  ${example.line}`);
+  sections.push(...argumentSection(command, options));
+  for (const [group, flags] of grouped(command.flags)) {
+    const rows = flags.map(([name, flag]) => {
+      const note = defaultNote(flag);
+      const text = note === undefined ? flag.summary : `${flag.summary} [${note}]`;
+      return [flagUsage(name, flag), text] as const;
+    });
+    sections.push(`${paint.bold(`${group}:`)}\n${columnsOfTwo(rows, width)}`);
+  }
+  const common = Object.keys(flagsOf(command)).filter((name) => !(name in command.flags));
+  const line = `Common flags: ${common.map((name) => `--${name}`).join(" ")}`;
+  sections.push(wrap(line, width), `\`parscale ${command.name} --help\` explains every flag.`);
+  return sections.join("\n\n") + "\n";
+}
+
+/** The help of `--help`: everything the tables say. */
+export function fullHelp(command: Command, options: HelpOptions): string {
+  const { paint, width } = options;
+  const sections = [`${command.summary}\n\n${usageLine(command)}`];
+  const examples = command.examples.map(({ text, line }) => `  # ${text}\n  ${line}`);
+  if (examples.length > 0) sections.push(`${paint.bold("Examples:")}\n${examples.join("\n\n")}`);
+  sections.push(...command.description.split(/\n\s*\n/).map((text) => wrap(text.trim(), width)));
+  sections.push(...argumentSection(command, options));
+  for (const [group, flags] of grouped(flagsOf(command))) {
+    const entries = flags.map(([name, flag]) => {
+      const body = [`${flag.summary}.`, flag.details].map((text) => wrap(text, width, "      "));
+      const note = notes(name, flag);
+      if (note !== "") body.push(wrap(note, width, "      "));
+      return [`  ${paint.hint(flagUsage(name, flag))}`, ...body].join("\n");
+    });
+    sections.push(`${paint.bold(`${group}:`)}\n${entries.join("\n\n")}`);
+  }
+  const presets = Object.entries(command.presets ?? {}).map(([name, { summary }]) =>
+    [name, summary] as const
+  );
+  if (presets.length > 0) {
+    sections.push(`${paint.bold("Presets:")}\n${columnsOfTwo(presets, width)}`);
+  }
+  return sections.join("\n\n") + "\n";
+}
+
+/** The help of the program: what it is for, and its commands. */
+export function programHelp(entries: readonly CommandEntry[], options: HelpOptions): string {
+  const { paint, width } = options;
+  const rows = entries.map(({ name, summary }) => [name, summary] as const);
+  return [
+    "Parallel scaling of language models\n\nUsage: parscale COMMAND [flags]",
+    `${paint.bold("Commands:")}\n${columnsOfTwo(rows, width)}`,
+    "`parscale COMMAND -h` is a command's short help, `--help` the complete one.\n" +
+    "`parscale help TOPIC` explains exit-codes, formats, environment or presets; the topic man is\n" +
+    "the manual page.",
+  ].join("\n\n") + "\n";
+}

@@ -1,0 +1,178 @@
+/**
+ * Opens what engine commands work on: checkpoint, device and tokenizer, from their flags.
+ *
+ * Everything heavy is imported inside, so that a command file may import this one for its flags.
+ */
+import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import type { Engine } from "../../core/generate/engine.ts";
+import type {
+  DeviceChoice,
+  DeviceName,
+  ElementChoice,
+  MatrixKind,
+} from "../../core/runtime/mod.ts";
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { UsageError } from "../../core/base/errors.ts";
+import type { FlagTable } from "../framework/table.ts";
+import type { Io } from "../output/io.ts";
+
+/** The checkpoint to run; for commands that need one. */
+export const modelFlags = {
+  model: {
+    type: "path",
+    required: true,
+    group: "Model",
+    summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
+    details: "A Qwen2, Qwen2.5, Qwen3, Llama (SmolLM and SmolLM2 too) or ParScale checkpoint as " +
+      "Hugging Face lays it out. A path that exists is never looked up on the hub.",
+  },
+  batch: {
+    type: "int",
+    min: 1,
+    max: 1024,
+    default: 8,
+    group: "Engine",
+    unit: "sequences",
+    summary: "Sequences computed together",
+    details: "More is faster per sequence and takes more memory; a row's result does not depend " +
+      "on the others beyond rounding.",
+  },
+} as const satisfies FlagTable;
+
+const QUANTIZATIONS = ["none", "q8", "q4"] as const;
+
+/** Bits of weights, as the flag says them. */
+export type Quantization = typeof QUANTIZATIONS[number];
+
+/** The same as devices say it. */
+export function matrixKind(quantize: Quantization): MatrixKind {
+  return quantize === "none" ? "f32" : quantize;
+}
+
+/** Quantization of weights, for commands that run or export a model. */
+export const quantizeFlags = {
+  quantize: {
+    type: "choice",
+    choices: QUANTIZATIONS,
+    default: "none",
+    group: "Engine",
+    summary: "Quantize weights to 8 or 4 bits",
+    details:
+      "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
+      "loading, by block of columns. On cpu and webgpu.",
+  },
+  "block-size": {
+    type: "int",
+    min: 16,
+    max: 256,
+    group: "Engine",
+    defaultText: "32",
+    summary: "Columns that share one scale under --quantize",
+    details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
+      "processors faster.",
+  },
+} as const satisfies FlagTable;
+
+/** Throws unless a --block-size, where given, is a power of two. */
+export function checkBlockSize(blockSize: number | undefined): void {
+  if (blockSize === undefined || Number.isInteger(Math.log2(blockSize))) return;
+  throw new UsageError(
+    `Cannot use --block-size: found ${blockSize}, expected 16, 32, 64, 128 or 256`,
+  );
+}
+
+/**
+ * Checks what quantization needs: a device that can, and bits for a --block-size.
+ * @throws {UsageError} for flags that do not go together
+ */
+export async function checkQuantize(
+  { quantize = "none", blockSize, device }: Pick<OpenOptions, "quantize" | "blockSize" | "device">,
+): Promise<void> {
+  checkBlockSize(blockSize);
+  if (quantize === "none") {
+    if (blockSize === undefined) return;
+    throw new UsageError("`--block-size` needs `--quantize q8` or `q4`");
+  }
+  const { quantizes } = await import("../../core/runtime/mod.ts");
+  if (quantizes(device)) return;
+  throw new UsageError(`the ${device} device cannot run with \`--quantize ${quantize}\``, {
+    hints: ["use --device cpu or webgpu, or leave out --quantize"],
+  });
+}
+
+/** Values of the flags that decide what is opened. */
+export interface OpenOptions {
+  readonly model: string;
+  readonly adapter?: string | undefined;
+  readonly device: DeviceChoice;
+  readonly dtype?: ElementChoice;
+  readonly threads?: number | undefined;
+  readonly quantize?: Quantization;
+  readonly blockSize?: number | undefined;
+  readonly memoryLimit?: number | undefined;
+}
+
+/** A model ready to run. */
+export class OpenedModel implements Disposable {
+  #tokenizer: Promise<Tokenizer> | undefined;
+
+  constructor(readonly checkpoint: Checkpoint, readonly engine: Engine) {}
+
+  /** Name of the device in use. */
+  get device(): DeviceName {
+    return this.engine.device.name;
+  }
+
+  /** The checkpoint's tokenizer, read at the first call. */
+  tokenizer(): Promise<Tokenizer> {
+    return this.#tokenizer ??= import("../../core/tokenizer/tokenizer.ts")
+      .then(({ openTokenizer }) => openTokenizer(this.checkpoint.directory));
+  }
+
+  /** The tokenizer, or undefined where the folder has none, which is enough for rows of ids. */
+  async tokenizerIfAny(): Promise<Tokenizer | undefined> {
+    const { statIfExists } = await import("../../core/base/files.ts");
+    for (const file of ["tokenizer.json", "vocab.json"]) {
+      if (await statIfExists(`${this.checkpoint.directory}/${file}`)) return await this.tokenizer();
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.engine.device.close();
+  }
+}
+
+/** Opens the folder, hub name, run or adapter that --model and --adapter stand for. */
+export async function openNamedCheckpoint(
+  { model, adapter }: Pick<OpenOptions, "model" | "adapter">,
+  io: Io,
+): Promise<Checkpoint> {
+  const { findModel } = await import("./hub.ts");
+  const { openCheckpoint } = await import("../../core/checkpoint/open.ts");
+  const { resolveRuns } = await import("../../core/checkpoint/run.ts");
+  const paths = await resolveRuns(await findModel(model, io), adapter);
+  return await openCheckpoint(paths.model, paths);
+}
+
+/** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
+export async function openModel(options: OpenOptions, io: Io): Promise<OpenedModel> {
+  const { openDevice } = await import("../../core/runtime/mod.ts");
+  const { Engine } = await import("../../core/generate/engine.ts");
+  const { parameterSpecs } = await import("../../core/model/parameters.ts");
+  const { quantize = "none", blockSize: block } = options;
+  await checkQuantize(options);
+  const checkpoint = await openNamedCheckpoint(options, io);
+  const device = await openDevice(options.device, {
+    ...options,
+    matrices: matrixKind(quantize),
+    block,
+  });
+  // An adapter is bound, not built in, so that another one can take its place.
+  const names = checkpoint.adapter
+    ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
+    : [];
+  const adapter = new Map(names.map((name) => [name, checkpoint.tensors.get(name)!]));
+  const weights = new Map([...checkpoint.tensors].filter(([name]) => !adapter.has(name)));
+  const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });
+  return new OpenedModel(checkpoint, engine);
+}

@@ -1,0 +1,122 @@
+/**
+ * Where `generate` gets its prompts: flags, a text, or JSON lines.
+ */
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
+import type { Io } from "../output/io.ts";
+import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
+
+/** A prompt as token ids. */
+export interface Prompt {
+  readonly id: unknown;
+  readonly tokens: readonly number[];
+}
+
+/** Flags that say where prompts are. */
+export interface PromptSource {
+  readonly arguments: readonly string[];
+  readonly prompt: readonly string[];
+  readonly input: "auto" | "text" | "jsonl";
+  readonly chat: boolean;
+}
+
+/**
+ * Yields prompts in order, each as soon as it can be read. `openTokenizer` is called once there is
+ * text. Throws `DataError` for a row it cannot understand.
+ */
+export async function* readPrompts(
+  source: PromptSource,
+  io: Io,
+  openTokenizer: () => Promise<Tokenizer>,
+): AsyncGenerator<Prompt> {
+  const encoder = new Encoder(openTokenizer, source.chat);
+  if (source.prompt.length > 0) {
+    if (source.arguments.length > 0) {
+      throw new UsageError("Cannot read prompts twice: found --prompt and FILE, expected one");
+    }
+    for (const [id, text] of source.prompt.entries()) {
+      yield { id, tokens: await encoder.text(text) };
+    }
+    return;
+  }
+  const path = source.arguments[0] ?? "-";
+  const name = path === "-" ? "stdin" : `"${path}"`;
+  const lines = peekable(io.readLines(path));
+  const isJson = source.input === "jsonl" ||
+    source.input === "auto" && (await lines.peek())?.trimStart().startsWith("{");
+  if (!isJson) {
+    const text = [];
+    for await (const line of lines.all()) text.push(line);
+    if (text.length > 0) yield { id: 0, tokens: await encoder.text(text.join("\n")) };
+    return;
+  }
+  for await (const row of readRows(lines.all(), name)) {
+    yield { id: row.id, tokens: await rowTokens(row, name, encoder) };
+  }
+}
+
+async function rowTokens(row: InputRow, name: string, encoder: Encoder): Promise<number[]> {
+  const { tokens, prompt, messages } = row.fields;
+  if (tokens !== undefined) return tokensOf(tokens, name, row.line);
+  if (messages !== undefined) return await messageTokens(messages, row, name, encoder);
+  if (prompt !== undefined) return await encoder.text(textOf(prompt, "prompt", name, row.line));
+  throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
+}
+
+async function messageTokens(
+  messages: unknown,
+  row: InputRow,
+  name: string,
+  encoder: Encoder,
+): Promise<number[]> {
+  try {
+    return await encoder.chat(messages);
+  } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
+    throw new DataError(`Cannot read line ${row.line} of ${name}`, { cause, hints: cause.hints });
+  }
+}
+
+/** Turns what a prompt may be into ids. */
+class Encoder {
+  readonly #openTokenizer: () => Promise<Tokenizer>;
+  readonly #chat: boolean;
+
+  constructor(openTokenizer: () => Promise<Tokenizer>, chat: boolean) {
+    this.#openTokenizer = openTokenizer;
+    this.#chat = chat;
+  }
+
+  /** A text as it stands, or as one user message. */
+  async text(text: string): Promise<number[]> {
+    if (this.#chat) return await this.chat([{ role: "user", content: text }]);
+    return (await this.#openTokenizer()).encode(text);
+  }
+
+  /** Messages, which the template's code checks. */
+  async chat(messages: unknown): Promise<number[]> {
+    const { renderChat } = await import("../../core/tokenizer/tokenizer.ts");
+    const tokenizer = await this.#openTokenizer();
+    return tokenizer.encode(
+      await renderChat(tokenizer, messages as Parameters<typeof renderChat>[1]),
+      { frame: false },
+    );
+  }
+}
+
+/** Lines of which the first non-blank one can be seen in advance. */
+function peekable(lines: AsyncGenerator<string>) {
+  const seen: string[] = [];
+  return {
+    async peek(): Promise<string | undefined> {
+      for (let next; !(next = await lines.next()).done;) {
+        seen.push(next.value);
+        if (next.value.trim() !== "") return next.value;
+      }
+    },
+    async *all(): AsyncGenerator<string> {
+      yield* seen;
+      yield* lines;
+    },
+  };
+}
