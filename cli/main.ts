@@ -107,7 +107,7 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
   if (entry === undefined) {
     const names = frame.registry.map((entry) => entry.name);
     const hint = suggestionHint(name, names, "`parscale help` lists the commands");
-    const message = `Cannot run "${name}": found no such command`;
+    const message = `unknown command "${name}"`;
     throw new MisuseError([hint === undefined ? { message } : { message, hint }]);
   }
   const { command } = await entry.load();
@@ -131,7 +131,7 @@ async function withoutCommand(args: readonly string[], frame: Frame): Promise<nu
   if (parsed.given.has("version")) return showVersion(frame.io);
   if (args.length > 0) {
     const missing = {
-      message: "Cannot run: found no command, expected one",
+      message: "no command given",
       hint: `known: ${frame.registry.map((entry) => entry.name).join(", ")}`,
     };
     throw new MisuseError([...parsed.problems, missing]);
@@ -170,6 +170,9 @@ async function runCommand(
     verbose: values.verbose as number,
     progress: values.progress as boolean,
   }, controller.signal);
+  for (const { flag, needed } of resolution.idle) {
+    frame.io.warn(`${flag} has no effect without ${needed}`);
+  }
   const format = values.format as Format;
   frame.json = format === "json" || format === "jsonl";
   const invocation: Invocation = {

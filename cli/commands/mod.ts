@@ -51,7 +51,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: "cost",
-    summary: "Estimate memory and latency on a device",
+    summary: "Estimate memory and latency on given hardware",
     load: () => import("./cost/command.ts"),
   },
   {

@@ -6,6 +6,7 @@
  * file for its table, so engines are imported inside `run`.
  */
 import { commonFlags } from "./common.ts";
+import type { Alternatives } from "./constraints.ts";
 import type { Argument, Preset } from "./resolve.ts";
 import type { Flag, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
@@ -33,6 +34,8 @@ export interface CommandDefinition<F extends FlagTable> {
   readonly examples: readonly Example[];
   readonly arguments?: readonly Argument[];
   readonly flags: F;
+  /** Sets of flags and arguments of which one each must be given. */
+  readonly atLeastOneOf?: Alternatives;
   readonly presets?: Readonly<Record<string, Preset>>;
   /**
    * Set by commands that save when interrupted: `io.interruption` aborts, and the command throws

@@ -29,19 +29,18 @@ export function parseConfig(
   try {
     content = JSON.parse(stripComments(text));
   } catch (error) {
-    throw new UsageError(`Cannot read config "${path}": found invalid JSON, expected an object`, {
-      cause: error,
-    });
+    throw new UsageError(`config "${path}" is not valid JSON`, { cause: error });
   }
   if (!isObject(content)) {
-    throw new UsageError(`Cannot read config "${path}": found no object, expected {"flag": value}`);
+    throw new UsageError(`config "${path}" is not a JSON object`, {
+      hints: ['write it as {"flag": value}'],
+    });
   }
   const isDocument = typeof content.schema === "string" && isObject(content.config);
   if (!isDocument) return content;
   if (content.command !== command) {
     throw new UsageError(
-      `Cannot use config "${path}": found a document of "${content.command}", ` +
-        `expected one of "${command}"`,
+      `config "${path}" belongs to \`${content.command}\`, not to \`${command}\``,
     );
   }
   return content.config as Record<string, unknown>;
@@ -54,7 +53,10 @@ export async function readConfig(path: string, command: string): Promise<Record<
     text = await Deno.readTextFile(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotCapable) throw error;
-    throw new UsageError(`Cannot read config "${path}": found no readable file`, { cause: error });
+    if (error instanceof Deno.errors.NotFound) {
+      throw new UsageError(`no such config file: "${path}"`);
+    }
+    throw new UsageError(`cannot read config "${path}"`, { cause: error });
   }
   return parseConfig(text, path, command);
 }

@@ -2,13 +2,13 @@
 import { EnvironmentError } from "../../core/base/errors.ts";
 import { bytesText } from "../output/units.ts";
 
-/** Throws unless so many bytes are free; `purpose` completes "Cannot …". */
-export function requireFreeMemory(bytes: number, purpose: string, hint: string): void {
+/** Throws unless so many bytes are free; `what` is the subject of the message: "this shape". */
+export function requireFreeMemory(bytes: number, what: string, hint: string): void {
   const { available } = Deno.systemMemoryInfo();
   if (bytes <= available) return;
   const [needed, free] = [bytesText(bytes), bytesText(available)];
   throw new EnvironmentError(
-    `Cannot ${purpose}: found a plan of ${needed}, expected at most ${free}, the free memory`,
+    `${what} needs ${needed} of memory; ${free} are free`,
     { hints: [hint] },
   );
 }

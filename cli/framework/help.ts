@@ -1,12 +1,13 @@
 /**
  * Help text from a command's tables: short for `-h`, complete for `--help`.
  *
- * Examples come first because they are what people look for. The common flags are one line in the
- * short form and a group like any other in the full one.
+ * Examples come first because they are what people look for. The common flags are one line;
+ * `parscale help flags` explains them.
  */
-import { type Command, flagsOf } from "./command.ts";
-import type { CommandEntry } from "./command.ts";
+import { type Command, type CommandEntry, flagsOf } from "./command.ts";
 import type { Palette } from "../output/color.ts";
+import { commonFlags } from "./common.ts";
+import { constraintNotes } from "./constraints.ts";
 import {
   type ConfigValue,
   environmentName,
@@ -69,7 +70,7 @@ function defaultNote(flag: Flag): string | undefined {
   return text === "" ? undefined : `default: ${text}`;
 }
 
-/** What the table says beyond words: range, unit, default, environment, repetition. */
+/** What the table says beyond words: range, unit, default, constraints, environment, repetition. */
 export function notes(name: string, flag: Flag): string {
   const numeric = "min" in flag || "max" in flag || "above" in flag || "below" in flag;
   const range = numeric && flag.type !== "count" ? describeRange(flag) : "";
@@ -81,6 +82,7 @@ export function notes(name: string, flag: Flag): string {
     isNegatable(flag) ? "on by default" : "",
     "list" in flag && flag.list === "repeat" ? "may be repeated" : "",
     defaultNote(flag) ?? "",
+    ...constraintNotes(flag),
     variable === undefined ? "" : `env: ${variable}`,
   ];
   const present = parts.filter((part) => part !== "");
@@ -128,13 +130,35 @@ export function shortHelp(command: Command, options: HelpOptions): string {
     });
     sections.push(`${paint.bold(`${group}:`)}\n${columnsOfTwo(rows, width)}`);
   }
-  const common = Object.keys(flagsOf(command)).filter((name) => !(name in command.flags));
-  const line = `Common flags: ${common.map((name) => `--${name}`).join(" ")}`;
-  sections.push(wrap(line, width), `\`parscale ${command.name} --help\` explains every flag.`);
+  sections.push(
+    `${commonLine(command, width)}\n\`parscale ${command.name} --help\` explains every flag.`,
+  );
   return sections.join("\n\n") + "\n";
 }
 
-/** The help of `--help`: everything the tables say. */
+function commonLine(command: Command, width: number): string {
+  const common = Object.keys(flagsOf(command)).filter((name) => !(name in command.flags));
+  const names = common.map((name) => `--${name}`).join(" ");
+  return wrap(`Common flags: ${names}; see \`parscale help flags\`.`, width);
+}
+
+/** One flag with its summary, its details and what the table says of it. */
+function flagParagraph(name: string, flag: Flag, { width, paint }: HelpOptions): string {
+  const body = [`${flag.summary}.`, flag.details].map((text) => wrap(text, width, "      "));
+  const note = notes(name, flag);
+  if (note !== "") body.push(wrap(note, width, "      "));
+  return [`  ${paint.hint(flagUsage(name, flag))}`, ...body].join("\n");
+}
+
+/** The topic `flags`: those that every command takes. */
+export function commonHelp(options: HelpOptions): string {
+  const entries = Object.entries<Flag>(commonFlags).map(([name, flag]) =>
+    flagParagraph(name, flag, options)
+  );
+  return `${options.paint.bold("Flags of every command:")}\n${entries.join("\n\n")}\n`;
+}
+
+/** The help of `--help`: everything the command's own tables say. */
 export function fullHelp(command: Command, options: HelpOptions): string {
   const { paint, width } = options;
   const sections = [`${command.summary}\n\n${usageLine(command)}`];
@@ -142,13 +166,8 @@ export function fullHelp(command: Command, options: HelpOptions): string {
   if (examples.length > 0) sections.push(`${paint.bold("Examples:")}\n${examples.join("\n\n")}`);
   sections.push(...command.description.split(/\n\s*\n/).map((text) => wrap(text.trim(), width)));
   sections.push(...argumentSection(command, options));
-  for (const [group, flags] of grouped(flagsOf(command))) {
-    const entries = flags.map(([name, flag]) => {
-      const body = [`${flag.summary}.`, flag.details].map((text) => wrap(text, width, "      "));
-      const note = notes(name, flag);
-      if (note !== "") body.push(wrap(note, width, "      "));
-      return [`  ${paint.hint(flagUsage(name, flag))}`, ...body].join("\n");
-    });
+  for (const [group, flags] of grouped(command.flags)) {
+    const entries = flags.map(([name, flag]) => flagParagraph(name, flag, options));
     sections.push(`${paint.bold(`${group}:`)}\n${entries.join("\n\n")}`);
   }
   const presets = Object.entries(command.presets ?? {}).map(([name, { summary }]) =>
@@ -157,6 +176,7 @@ export function fullHelp(command: Command, options: HelpOptions): string {
   if (presets.length > 0) {
     sections.push(`${paint.bold("Presets:")}\n${columnsOfTwo(presets, width)}`);
   }
+  sections.push(commonLine(command, width));
   return sections.join("\n\n") + "\n";
 }
 
@@ -167,8 +187,11 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
   return [
     "Parallel scaling of language models\n\nUsage: parscale COMMAND [flags]",
     `${paint.bold("Commands:")}\n${columnsOfTwo(rows, width)}`,
-    "`parscale COMMAND -h` is a command's short help, `--help` the complete one.\n" +
-    "`parscale help TOPIC` explains exit-codes, formats, environment or presets; the topic man is\n" +
-    "the manual page.",
+    wrap("`parscale COMMAND -h` shows a command's flags, `--help` explains them.", width) + "\n" +
+    wrap(
+      "`parscale help TOPIC` explains flags, exit-codes, formats, environment or presets; " +
+        "the topic man is the manual page.",
+      width,
+    ),
   ].join("\n\n") + "\n";
 }

@@ -6,7 +6,7 @@
  */
 import { UsageError } from "../../core/base/errors.ts";
 
-/** One thing wrong with the request, in the house form, with its remedy when one is known. */
+/** One thing wrong with the request, with its remedy when one is known. */
 export interface Problem {
   readonly message: string;
   readonly hint?: string;

@@ -3,8 +3,7 @@
  *
  * In: arguments and a flag table. Out: the texts given for each flag under its long name. The
  * tokenizer is `parseArgs`, which guesses a great deal: it turns text into numbers, loses the value
- * in `--lr -1` and `--model -`, reads `-out` as three letters, nests dotted names and keeps only the
- * last of a repeated flag. So a pass before it spells every known flag as `--name=value`, which
+ * in `--lr -1` and `--model -`, reads `-out` as three letters and nests dotted names. So a pass before it spells every known flag as `--name=value`, which
  * leaves nothing to guess, and every flag is declared as collected text.
  */
 import { parseArgs } from "@std/cli/parse-args";
@@ -15,7 +14,7 @@ import { describeExpected } from "./values.ts";
 
 /** What was typed, not yet interpreted. */
 export interface ParsedArgs {
-  /** Texts by long name, in order; a scalar has exactly one. */
+  /** Texts by long name, in order; a scalar has one, the last that was given. */
   readonly given: ReadonlyMap<string, readonly string[]>;
   readonly positionals: readonly string[];
   /** Which help was asked for: `-h` or `--help`. */
@@ -44,11 +43,10 @@ function spell(name: string, flag: Flag, value: string | undefined, spelled: str
   if (flag.type === "shorthand") {
     if (value === undefined) to.args.push(`--${flag.sets}=${flag.value}`);
     else {
-      const message = `Cannot use "${spelled}": found ${JSON.stringify(value)}, expected no value`;
-      to.problems.push({ message });
+      to.problems.push({ message: `\`${spelled}\` takes no value` });
     }
   } else if (takesValue(flag) && (value === undefined || value === "")) {
-    const message = `Cannot use "${spelled}": found no value, expected ${describeExpected(flag)}`;
+    const message = `\`${spelled}\` needs a value: ${describeExpected(flag)}`;
     const hint = `a value that begins with a dash is written \`--${name}=-x\``;
     to.problems.push(value === undefined ? { message, hint } : { message });
   } else {
@@ -64,9 +62,7 @@ function spellLetters(arg: string, next: string | undefined, table: FlagTable, t
     const spelled = `-${letter}`;
     const entry = Object.entries(table).find(([, flag]) => flag.letter === letter);
     if (entry === undefined) {
-      const message = `Cannot use "${spelled}"${
-        arg.length > 2 ? ` in "${arg}"` : ""
-      }: found no such flag`;
+      const message = `unknown flag \`${spelled}\`${arg.length > 2 ? ` in "${arg}"` : ""}`;
       const letters = Object.values(table).flatMap((flag) => flag.letter ?? []);
       const long = Object.hasOwn(table, arg.slice(1).split("=")[0]!);
       const hint = long ? `did you mean \`-${arg}\`?` : `known: -${letters.join(", -")}`;
@@ -100,8 +96,7 @@ function spellLong(arg: string, next: string | undefined, table: FlagTable, to: 
   if (Object.hasOwn(table, positive) && isNegatable(table[positive]!)) {
     if (value === undefined) to.args.push(`--${positive}=false`);
     else {
-      const message = `Cannot use "--${name}": found ${JSON.stringify(value)}, expected no value`;
-      to.problems.push({ message });
+      to.problems.push({ message: `\`--${name}\` takes no value` });
     }
     return 0;
   }
@@ -141,7 +136,7 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
     if (key === undefined) positionals.push(arg);
     else {
       const hint = suggestionHint(arg, spellings(table), "`--help` lists the flags");
-      problems.push({ message: `Cannot use "${arg}": found no such flag`, hint });
+      problems.push({ message: `unknown flag \`${arg}\``, hint });
     }
     return false;
   };
@@ -157,12 +152,7 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
     if (texts.length === 0) continue;
     const flag = table[name]!;
     if (flag.type === "count") given.set(name, [countTexts(texts)]);
-    else given.set(name, isList(flag) ? texts : texts.slice(0, 1));
-    if (texts.length > 1 && !isList(flag) && flag.type !== "count") {
-      const found = texts.map((text) => JSON.stringify(text)).join(", ");
-      const message = `Cannot use "--${name}" ${texts.length} times: found ${found}, expected one`;
-      if (name !== "help" && name !== "version") problems.push({ message });
-    }
+    else given.set(name, isList(flag) ? texts : texts.slice(-1));
   }
   positionals.push(...(tokens["--"] as string[]));
   return { given, positionals, help, problems };

@@ -7,6 +7,13 @@
  * this far.
  */
 import { readConfig } from "./config_file.ts";
+import {
+  type Alternatives,
+  checkConstraints,
+  idleFlags,
+  overriddenVariables,
+  type Setting,
+} from "./constraints.ts";
 import { type Problem, throwIfAny } from "./misuse.ts";
 import { nearest, suggestionHint } from "./suggest.ts";
 import type { ParsedArgs } from "./parse.ts";
@@ -16,12 +23,13 @@ import {
   environmentName,
   type Flag,
   type FlagTable,
+  formatFlag,
   isList,
 } from "./table.ts";
 import { BadValue, readValue } from "./values.ts";
 
 /** Where a value came from. */
-export type Origin = "flag" | "environment" | "config" | "preset" | "default";
+export type Origin = Setting["origin"];
 
 /** A named set of flag values. */
 export interface Preset {
@@ -44,6 +52,7 @@ export interface Argument {
 export interface Resolvable {
   readonly name: string;
   readonly arguments?: readonly Argument[];
+  readonly atLeastOneOf?: Alternatives;
   readonly presets?: Readonly<Record<string, Preset>>;
 }
 
@@ -54,6 +63,8 @@ export interface Resolution {
   /** By long name, only flags that a configuration may set; `null` is "not set". */
   readonly config: Readonly<Record<string, ConfigValue>>;
   readonly origins: Readonly<Record<string, Origin>>;
+  /** Flags that are set and change nothing, with what would make them work. */
+  readonly idle: readonly { readonly flag: string; readonly needed: string }[];
 }
 
 /** One source: what it holds by long name, and how messages call an entry of it. */
@@ -68,7 +79,7 @@ function flagSource(parsed: ParsedArgs, table: FlagTable): Source {
   for (const [name, texts] of parsed.given) {
     entries.set(name, isList(table[name]!) ? texts : texts[0]);
   }
-  return { origin: "flag", entries, label: (name) => `"--${name}"` };
+  return { origin: "flag", entries, label: (name) => `\`--${name}\`` };
 }
 
 function environmentSource(table: FlagTable, env: (name: string) => string | undefined): Source {
@@ -78,11 +89,14 @@ function environmentSource(table: FlagTable, env: (name: string) => string | und
     const text = variable === undefined ? undefined : env(variable);
     if (text !== undefined && text !== "") entries.set(name, text);
   }
-  const label = (name: string) => `environment variable ${environmentName(name, table[name]!)}`;
+  const label = (name: string) => environmentName(name, table[name]!)!;
   return { origin: "environment", entries, label };
 }
 
-/** Takes flag values by long name from a configuration or preset; reports keys that are no flags. */
+/**
+ * Takes flag values by long name, in kebab or in snake case, from a configuration or preset; reports
+ * keys that are no flags.
+ */
 function keyedSource(
   origin: "config" | "preset",
   where: string,
@@ -92,10 +106,10 @@ function keyedSource(
 ): Source {
   const keys = Object.keys(table).filter((key) => table[key]!.configurable !== false);
   const entries = new Map<string, unknown>();
-  for (const [key, value] of Object.entries(content)) {
+  for (const [written, value] of Object.entries(content)) {
+    const key = written.replaceAll("_", "-");
     if (!keys.includes(key)) {
-      const message =
-        `Cannot use key "${key}" of ${where}: found no such flag that can be set there`;
+      const message = `unknown key "${written}" in ${where}`;
       problems.push({ message, hint: suggestionHint(key, keys, "keys are the long flag names") });
     } else if (value !== null) {
       const flag = table[key]!;
@@ -103,38 +117,45 @@ function keyedSource(
       else if (value === true) entries.set(flag.sets, flag.value);
     }
   }
-  return { origin, entries, label: (name) => `key "${name}" of ${where}` };
+  return { origin, entries, label: (name) => `"${name}" in ${where}` };
 }
 
 function checkArguments(
   positionals: readonly string[],
   command: Resolvable,
+  table: FlagTable,
   problems: Problem[],
 ) {
   const expected = command.arguments ?? [];
   const required = expected.filter((argument) => argument.required);
   if (positionals.length < required.length) {
-    const missing = required[positionals.length]!;
-    const wanted = missing.choices === undefined
-      ? missing.summary
-      : `one of ${missing.choices.join(", ")}`;
-    const message = `Cannot run "${command.name}": found no ${missing.name}, expected ${wanted}`;
-    problems.push({ message });
+    const { name, summary, choices } = required[positionals.length]!;
+    const wanted = choices === undefined ? summary : `one of ${choices.join(", ")}`;
+    problems.push({ message: `\`${command.name}\` needs ${name}: ${wanted}` });
   }
   const repeated = expected.at(-1)?.repeated === true;
   positionals.forEach((text, index) => {
     const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
     if (argument === undefined) {
-      const wanted = expected.length === 0 ? "only flags" : `at most ${expected.length} arguments`;
       problems.push({
-        message: `Cannot use argument "${text}": found one more, expected ${wanted}`,
+        message: `unexpected argument ${JSON.stringify(text)}`,
+        ...meant(text, table),
       });
     } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
-      const expected = `one of ${argument.choices.join(", ")}`;
-      const message = `Cannot use ${argument.name}: found "${text}", expected ${expected}`;
+      const message = `unknown ${argument.name} "${text}": must be one of ${
+        argument.choices.join(", ")
+      }`;
       problems.push({ message, ...didYouMean(text, argument.choices) });
     }
   });
+}
+
+/** The flag that an argument too many was meant for: a path is a model, other text a prompt. */
+function meant(text: string, table: FlagTable): { hint?: string } {
+  const flag = ["model", "prompt"].find((name) =>
+    Object.hasOwn(table, name) && (name === "prompt" || !/\s/.test(text))
+  );
+  return flag === undefined ? {} : { hint: `did you mean ${formatFlag(flag, text)}?` };
 }
 
 /** Only the nearest name: the message already lists all of them. */
@@ -158,7 +179,9 @@ class Resolver {
         if (!this.found.has(name)) this.found.set(name, { value, origin: source.origin });
       } catch (error) {
         if (!(error instanceof BadValue)) throw error;
-        const message = `Cannot use ${source.label(name)}: ${error.message}`;
+        const message = `invalid value ${error.given} for ${
+          source.label(name)
+        }: must be ${error.expected}`;
         const choices = flag.type === "choice" ? flag.choices : [];
         this.problems.push({ message, ...didYouMean(String(raw), choices) });
         this.found.set(name, { value: null, origin: source.origin });
@@ -177,8 +200,8 @@ function presetValues(command: Resolvable, name: string, problems: Problem[]) {
   const presets = command.presets ?? {};
   if (Object.hasOwn(presets, name)) return presets[name]!.values;
   const hint = suggestionHint(name, Object.keys(presets), "`parscale help presets` lists them") ??
-    `"${command.name}" has no presets`;
-  problems.push({ message: `Cannot use preset "${name}": found no such preset`, hint });
+    `\`${command.name}\` has no presets`;
+  problems.push({ message: `unknown preset "${name}"`, hint });
   return {};
 }
 
@@ -199,7 +222,7 @@ export async function resolve(
   env: (name: string) => string | undefined,
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
-  checkArguments(parsed.positionals, command, problems);
+  checkArguments(parsed.positionals, command, table, problems);
   const resolver = new Resolver(table, problems);
   resolver.add(flagSource(parsed, table));
   resolver.add(environmentSource(table, env));
@@ -218,17 +241,23 @@ export async function resolve(
     resolver.add(keyedSource("preset", `preset "${preset}"`, content, table, problems));
   }
 
+  const settings = settingsOf(resolver, table, parsed.positionals, command.arguments ?? []);
+  for (const name of overriddenVariables(settings, table)) {
+    settings.set(name, { value: defaultOf(table[name]!), origin: "default" });
+  }
+  // Constraints of values that are wrong themselves would only confuse.
+  if (problems.length === 0) {
+    problems.push(...checkConstraints(command.name, settings, table, command.atLeastOneOf));
+  }
   const values: Record<string, unknown> = { arguments: parsed.positionals };
   const config: Record<string, ConfigValue> = {};
   const origins: Record<string, Origin> = {};
   for (const [name, flag] of Object.entries(table)) {
     if (flag.type === "shorthand") continue;
-    const { value, origin } = resolver.found.get(name) ??
-      { value: defaultOf(flag), origin: "default" as const };
+    const { value, origin } = settings.get(name)!;
     const absent = value === null || (Array.isArray(value) && value.length === 0);
     if (flag.required && absent && !resolver.found.has(name)) {
-      const message = `Cannot run "${command.name}": found no "--${name}", expected one`;
-      problems.push({ message });
+      problems.push({ message: `\`${command.name}\` needs \`--${name}\`` });
     }
     values[camelCase(name)] = value ?? undefined;
     if (flag.configurable === false) continue;
@@ -236,5 +265,25 @@ export async function resolve(
     origins[name] = origin;
   }
   throwIfAny(problems);
-  return { values, config, origins };
+  return { values, config, origins, idle: idleFlags(settings, table) };
+}
+
+/** What every flag is set to, and which positional arguments are there. */
+function settingsOf(
+  { found }: Resolver,
+  table: FlagTable,
+  positionals: readonly string[],
+  names: readonly Argument[],
+): Map<string, Setting> {
+  const settings = new Map<string, Setting>(
+    Object.entries(table).filter(([, { type }]) => type !== "shorthand").map(([name, flag]) => [
+      name,
+      found.get(name) ?? { value: defaultOf(flag), origin: "default" },
+    ]),
+  );
+  positionals.forEach((value, i) => {
+    const name = names[Math.min(i, names.length - 1)]?.name;
+    if (name !== undefined) settings.set(name, { value, origin: "flag" });
+  });
+  return settings;
 }

@@ -24,13 +24,19 @@ export function editDistance(a: string, b: string): number {
   return last[b.length]!;
 }
 
-/** The nearest of `names`, or nothing when even that one is more than a third away. */
+/**
+ * The nearest of `names`, or nothing when even that one needs more than an edit for every four
+ * letters: "gpu" is not near "cpu". Dashes before a flag are not counted.
+ */
 export function nearest(name: string, names: Iterable<string>): string | undefined {
+  const bare = (text: string) => text.replace(/^-+/, "").toLowerCase();
   let found: string | undefined;
-  let smallest = Math.max(1, Math.ceil(name.length / 3)) + 1;
+  let smallest = Infinity;
   for (const candidate of names) {
-    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase());
-    if (distance < smallest) [found, smallest] = [candidate, distance];
+    const [a, b] = [bare(name), bare(candidate)];
+    const distance = editDistance(a, b);
+    const allowed = Math.floor(Math.max(a.length, b.length) / 4);
+    if (distance <= allowed && distance < smallest) [found, smallest] = [candidate, distance];
   }
   return found;
 }
@@ -38,15 +44,14 @@ export function nearest(name: string, names: Iterable<string>): string | undefin
 /** Lists up to this length are worth printing whole. */
 const SHORT_LIST = 12;
 
-/** A hint for an unknown name: the nearest one, then the list if short; else `otherwise`. */
+/** A hint for an unknown name: the nearest one, or the list if it is short, or `otherwise`. */
 export function suggestionHint(
   name: string,
   names: readonly string[],
   otherwise?: string,
 ): string | undefined {
   const near = nearest(name, names);
-  const short = names.length > 0 && names.length <= SHORT_LIST;
-  const list = short ? `known: ${names.join(", ")}` : undefined;
-  if (near === undefined) return list ?? otherwise;
-  return `did you mean \`${near}\`?${list === undefined ? "" : ` ${list}`}`;
+  if (near !== undefined) return `did you mean \`${near}\`?`;
+  const isShort = names.length > 0 && names.length <= SHORT_LIST;
+  return isShort ? `known: ${names.join(", ")}` : otherwise;
 }

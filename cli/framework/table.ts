@@ -14,7 +14,7 @@ interface FlagBase {
   readonly details: string;
   /** Heading in `--help`; flags without one stand under "Flags". */
   readonly group?: string;
-  /** Single letter; the few that exist are `h V v q o P j n`. */
+  /** Single letter; the few that exist are `h V v q m p o n P j`. */
   readonly letter?: string;
   /** Name of the value in usage lines: `PATH`, `N`; derived from the type when absent. */
   readonly placeholder?: string;
@@ -24,6 +24,12 @@ interface FlagBase {
   readonly required?: true;
   /** What an absent value means, for help: "all cores". */
   readonly defaultText?: string;
+  /** Flags that must be set with this one: `name`, or `name=value`. */
+  readonly requires?: readonly string[];
+  /** Flags, or arguments by their name in capitals, that must not be set with this one. */
+  readonly conflictsWith?: readonly string[];
+  /** Flags of which one must be set for this one to have an effect; otherwise a warning says so. */
+  readonly onlyWith?: readonly string[];
   /** `false`: belongs to one invocation, so neither environment nor configuration may set it. */
   readonly configurable?: false;
 }
@@ -115,6 +121,19 @@ export type ConfigValue = string | number | boolean | null | readonly (string | 
 /** `max-tokens` → `maxTokens`. */
 export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** `--name value` as it is typed, in backticks; a name in capitals is a positional argument. */
+export function formatFlag(name: string, value?: string | number): string {
+  const text = /^[A-Z]/.test(name) ? name : `--${name}`;
+  if (value === undefined) return `\`${text}\``;
+  const word = String(value);
+  return `\`${text} ${/^[\w./:@%+,-]+$/.test(word) ? word : JSON.stringify(word)}\``;
+}
+
+/** `max-tokens` → `max_tokens`, as the documents name it. */
+export function snakeCase(name: string): string {
+  return name.replaceAll("-", "_");
 }
 
 /** `max-tokens` → `PARSCALE_MAX_TOKENS`; nothing for flags that only the command line sets. */

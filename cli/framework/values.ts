@@ -2,16 +2,16 @@
  * From text to typed value and back.
  *
  * `readValue` takes what a flag, a variable or a configuration supplied and returns the value or
- * throws `BadValue`, which says what was found and expected; the caller knows where it came from.
+ * throws `BadValue`, which says what the value must be; the caller knows where it came from.
  * Suffixes shift the decimal exponent rather than multiply, so `1.005k` is exactly 1005.
  */
 import { type ConfigValue, type Flag, isList, type Range } from "./table.ts";
 
 /** A value that does not fit its flag. */
 export class BadValue extends Error {
-  /** Both halves of "found …, expected …". */
-  constructor(readonly found: string, readonly expected: string) {
-    super(`found ${found}, expected ${expected}`);
+  /** The value as it was given, and what `describeExpected` says of the flag. */
+  constructor(readonly given: string, readonly expected: string) {
+    super(`${given} is not ${expected}`);
   }
 }
 
@@ -128,7 +128,7 @@ export function describeRange(flag: Flag & Range): string {
   return parts.join(" and ");
 }
 
-/** What a flag accepts, as it follows "expected". */
+/** What a flag accepts, as it follows "must be". */
 export function describeExpected(flag: Flag): string {
   switch (flag.type) {
     case "string":

@@ -20,6 +20,7 @@ import type { Io } from "../output/io.ts";
 export const modelFlags = {
   model: {
     type: "path",
+    letter: "m",
     required: true,
     group: "Model",
     summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",

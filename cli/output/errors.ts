@@ -57,7 +57,9 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
     return { kind: SIGNALS[error.signal].kind, messages: [error.message], hints: error.hints };
   }
   if (error instanceof Deno.errors.NotCapable) {
-    const message = `Cannot run: found no permission, ${oneLine(error.message).split(",")[0]}`;
+    const message = `missing permission: ${
+      oneLine(error.message).split(",")[0]!.replace(/^Requires /, "")
+    }`;
     const hint = "run with `deno run -A mod.ts`, or rebuild with `deno task compile`, " +
       "which grants what parscale needs";
     return { kind: "environment", messages: [message], hints: [hint] };
@@ -65,16 +67,16 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof Deno.errors.PermissionDenied) {
     return {
       kind: "environment",
-      messages: [`Cannot access a file: ${oneLine(error.message)}`],
+      messages: [`permission denied: ${oneLine(error.message)}`],
       hints: ["check the owner and mode of the file and its folder"],
     };
   }
   if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
-    const message = `Cannot allocate memory: ${oneLine(error.message)}`;
+    const message = `out of memory: ${oneLine(error.message)}`;
     return { kind: "environment", messages: [message], hints: ["use a smaller batch or model"] };
   }
   if (isSystemError(error)) {
-    const message = `the system refused to go on: ${oneLine(error.message)}`;
+    const message = `system error: ${oneLine(error.message)}`;
     return { kind: "environment", messages: [message], hints: [] };
   }
   const found = error instanceof Error
@@ -82,7 +84,7 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
     : oneLine(String(error));
   return {
     kind: "defect",
-    messages: [`Cannot continue: found a defect in parscale ${VERSION}, ${found}`],
+    messages: [`internal error in parscale ${VERSION}: ${found}`],
     hints: ["please report it with the trace, which PARSCALE_TRACE=1 adds to this message"],
   };
 }

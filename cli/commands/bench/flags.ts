@@ -7,6 +7,7 @@ import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
 const workFlags = {
   model: {
     type: "path",
+    letter: "m",
     group: "Model",
     summary: modelFlags.model.summary,
     details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",

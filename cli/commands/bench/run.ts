@@ -142,7 +142,7 @@ function memoryOf(cells: readonly Cell[]): number {
   }
   requireFreeMemory(
     here,
-    `time ${counted(cells.length, "row")} in turn`,
+    `timing ${counted(cells.length, "row")} in turns`,
     "time fewer --streams, --quantize or --batch at once, since all are open together",
   );
   return all;

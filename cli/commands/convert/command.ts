@@ -28,6 +28,7 @@ export const command = defineCommand({
   flags: {
     model: {
       type: "path",
+      letter: "m",
       required: true,
       group: "Conversion",
       summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",

@@ -10,7 +10,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
-import { gb, headline, isReadable, withGb } from "./estimate.ts";
+import { gib, headline, isReadable, withGib } from "./estimate.ts";
 import {
   CapacityCheck,
   checkContext,
@@ -45,9 +45,9 @@ const COLUMNS: readonly Column[] = [
   { key: "streams" },
   { key: "memory_ratio", title: "memory ratio" },
   { key: "latency_ratio", title: "latency ratio" },
-  gb("base_memory", "P=1 GB"),
-  gb("parallel_memory", "streams GB"),
-  gb("equivalent_memory", "dense GB"),
+  gib("base_memory", "P=1 GiB"),
+  gib("parallel_memory", "streams GiB"),
+  gib("equivalent_memory", "dense GiB"),
   { key: "base_latency_s", title: "P=1 s" },
   { key: "parallel_latency_s", title: "streams s" },
   { key: "equivalent_latency_s", title: "dense s" },
@@ -64,7 +64,7 @@ export async function compareParams(
   const streams = streamsOf(setting, [2, 4, 8]).filter((P) => P > 1);
   if (streams.length === 0) {
     throw new UsageError(
-      'Cannot compare with more parameters: found "--streams" 1, expected more than one stream',
+      "`--against params` needs more than one stream",
       { hints: ["pass --streams 8"] },
     );
   }
@@ -81,7 +81,6 @@ export async function compareParams(
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
     schema: "parscale.cost-against/1",
-    device: setting.device.name,
     ...(readable && { columns: COLUMNS }),
   });
   const how = values.match === "observed"
@@ -108,7 +107,7 @@ ${averageText(setting)}; dense models matched by ${how}, costs interpolated ${
       lengths: lengthsOf(options.workloads),
       ...fieldsOf(result),
     };
-    report.row(readable ? { ...withGb(row), between: betweenText(result) } : row);
+    report.row(readable ? { ...withGib(row), between: betweenText(result) } : row);
   });
   await report.finish();
   check.report(io);

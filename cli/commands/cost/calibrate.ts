@@ -1,5 +1,5 @@
 /**
- * This machine as a device of the cost model: rates that it was just seen to reach.
+ * This machine as hardware of the cost model: rates that it was just seen to reach.
  *
  * Arithmetic is the best of a few large products (`core/train/peak.ts`); bandwidth is the best of a
  * few products of one row, which read every weight once, as decoding does. Both are in 32 bits,
@@ -21,7 +21,7 @@ const RUNS = 6;
 /** Measures arithmetic and bandwidth; takes about a second on the processor. */
 export async function calibrate(values: CostValues, io: Io): Promise<CostDevice> {
   io.detail("measuring this machine");
-  const device = await openDevice(values.runDevice, threadsOf(values));
+  const device = await openDevice(values.device, threadsOf(values));
   try {
     const tflops = await measurePeak(device) / 1e12;
     return {

@@ -1,17 +1,16 @@
-/** `parscale cost`: what a model takes in memory and time on a device, without running it. */
+/** `parscale cost`: predicts memory and latency of a model on given hardware. */
 import { costFlags } from "./flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "cost",
-  summary: "Estimate memory and latency on a device",
+  summary: "Estimate memory and latency on given hardware",
   description:
     "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
-    "of a model and the rates of a device. Nothing is run unless --measured asks for it.\n\n" +
+    "of a model and the rates of the hardware. Nothing is run unless --measured asks for it.\n\n" +
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
-    "paper's own script to the last digit, and --explain lists what is odd about them. In tables " +
-    "GB are 2^30 bytes.\n\n" +
-    "`parscale cost ls devices` lists the devices that are known by name.",
+    "paper's own script to the last digit, and --explain lists its known discrepancies.\n\n" +
+    "`parscale cost ls` prints the hardware that is known by name.",
   examples: [
     {
       text: "What do more streams cost on one A100?",
@@ -22,8 +21,8 @@ export const command = defineCommand({
       line: "parscale cost --method paper --against params --model 1.6B --streams 8",
     },
     {
-      text: "A shape without files, on a device of your own",
-      line: "parscale cost --hidden-size 2048 --intermediate-size 11008 --device mine " +
+      text: "A shape without files, on hardware of your own",
+      line: "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
         "--bandwidth 200 --tflops 20 --capacity 16",
     },
     {
@@ -37,8 +36,7 @@ export const command = defineCommand({
     },
   ],
   arguments: [
-    { name: "ls", summary: "List instead of computing", choices: ["ls"] },
-    { name: "devices", summary: "What to list", choices: ["devices"] },
+    { name: "ls", summary: "List the known hardware", choices: ["ls"] },
   ],
   flags: costFlags,
   async run(values, io, invocation) {

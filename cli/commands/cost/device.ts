@@ -1,5 +1,5 @@
 /**
- * The device a cost is asked for: one of the table, one described in a JSON file, or a new one.
+ * The hardware that a cost is predicted for: of the table, described in a JSON file, or new.
  *
  * `--bandwidth`, `--tflops` and `--capacity` replace what the device has, and a name that is not
  * known becomes a device once the first two are given.
@@ -19,8 +19,8 @@ import type { CostValues } from "./flags.ts";
 export const THIS_MACHINE = "this-machine";
 
 /** Whether the device has to be measured. */
-export function isThisMachine({ device, measured }: CostValues): boolean {
-  return device === THIS_MACHINE || (device === undefined && measured);
+export function isThisMachine({ hardware, measured }: CostValues): boolean {
+  return hardware === THIS_MACHINE || (hardware === undefined && measured);
 }
 
 /** Finds the device; `measure` makes the one of this machine. */
@@ -30,7 +30,7 @@ export async function openCostDevice(
 ): Promise<CostDevice> {
   const known = isThisMachine(values)
     ? await measure()
-    : await readDevice(values.device ?? DEFAULT_DEVICE, values);
+    : await readDevice(values.hardware ?? DEFAULT_DEVICE, values);
   const { bandwidth, tflops, capacity } = values;
   if (bandwidth === undefined && tflops === undefined && capacity === undefined) return known;
   const { tflops32: _32, tops8: _8, tops4: _4, ...rest } = known;
@@ -60,11 +60,11 @@ async function readDevice(name: string, { bandwidth, tflops }: CostValues): Prom
   const names = [...DEVICES.map((device) => device.name), THIS_MACHINE];
   const near = suggestionHint(name, names);
   throw new UsageError(
-    `Cannot use "--device": found "${name}", expected a device of the table or a JSON file`,
+    `unknown hardware "${name}"`,
     {
       hints: [
         ...(near === undefined ? [] : [near]),
-        "`parscale cost ls devices` lists them; a new one needs --bandwidth and --tflops",
+        "`parscale cost ls` prints the known ones; a new one needs --bandwidth and --tflops",
       ],
     },
   );
@@ -74,7 +74,8 @@ async function readDevice(name: string, { bandwidth, tflops }: CostValues): Prom
 const NUMBERS = [
   ["bandwidth_gb_s", "bandwidthGbS", true],
   ["tflops", "tflops", true],
-  ["capacity_gb", "capacityGb", false],
+  ["capacity_gib", "capacityGb", false],
+  ["capacity_gb", "capacityGb", false], // its name in files of earlier versions
   ["tflops_32", "tflops32", false],
   ["tops_8", "tops8", false],
   ["tops_4", "tops4", false],
@@ -86,7 +87,7 @@ async function readDeviceFile(path: string): Promise<CostDevice> {
   const unknown = Object.keys(json).find((key) => !keys.includes(key));
   if (unknown !== undefined) {
     throw new DataError(
-      `Cannot read device "${path}": found key "${unknown}", expected ${keys.join(", ")}`,
+      `unknown key "${unknown}" in hardware file "${path}"`,
       { hints: [suggestionHint(unknown, keys) ?? "remove the key"] },
     );
   }
@@ -96,7 +97,7 @@ async function readDeviceFile(path: string): Promise<CostDevice> {
     if (value === undefined && !required) continue;
     if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) {
       throw new DataError(
-        `Cannot read device "${path}": found ${key} ${show(value)}, expected a positive number`,
+        `${key} in hardware file "${path}" must be a positive number: ${show(value)}`,
       );
     }
     fields[field] = value;

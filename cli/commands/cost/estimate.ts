@@ -2,7 +2,7 @@
  * Plain estimates: one row per configuration, of generation or of training.
  *
  * Takes a setting; returns rows with the inputs, the totals and their parts under fixed names; a
- * table shows the few that a person compares, in GB of 2³⁰ bytes.
+ * table shows the few that a person compares, in GiB bytes.
  */
 import type { Workload } from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
@@ -27,25 +27,29 @@ import {
 } from "./setting.ts";
 
 /** Name and version of the rows' layout. */
-export const SCHEMA = "parscale.cost/1";
+export const SCHEMA = "parscale.cost/2";
 
 /** Whether a person reads the result, who wants few columns. */
 export function isReadable({ format }: Invocation): boolean {
   return format === "table" || format === "md";
 }
 
-/** A column in GB for a field in bytes. */
-export const gb = (key: string, title: string): Column => ({ key: `${key}_gb`, title, digits: 3 });
+/** A column in GiB for a field in bytes. */
+export const gib = (key: string, title: string): Column => ({
+  key: `${key}_gib`,
+  title,
+  digits: 3,
+});
 
-/** The row with each of its byte counts once more in GB of 2³⁰. */
-export function withGb(row: Row): Row {
+/** The row with each of its byte counts once more in GiB. */
+export function withGib(row: Row): Row {
   const sizes = Object.entries(row).filter(([key, value]) =>
     key.endsWith("_bytes") && typeof value === "number"
   );
   return {
     ...row,
     ...Object.fromEntries(
-      sizes.map(([key, value]) => [key.replace(/_bytes$/, "_gb"), (value as number) / 2 ** 30]),
+      sizes.map(([key, value]) => [key.replace(/_bytes$/, "_gib"), (value as number) / 2 ** 30]),
     ),
   };
 }
@@ -71,16 +75,15 @@ export async function estimate(setting: Setting, io: Io, invocation: Invocation)
   const check = new CapacityCheck(setting.device);
   using report = openReport(io, invocation, {
     schema: SCHEMA,
-    device: setting.device.name,
     ...(readable && { columns }),
   });
   const echo = readable ? {} : echoOf(setting);
   for (const row of rows) {
     const whole = { ...echo, ...row, fits: check.fits(row.memory_bytes as number) };
-    report.row(readable ? { ...withGb(whole), fits: yesNo(whole.fits) } : whole);
+    report.row(readable ? { ...withGib(whole), fits: yesNo(whole.fits) } : whole);
   }
   // Only now, when no configuration can be refused any more.
-  report.remark(`${headline(setting)}; sizes in GB of 2^30 bytes, times in seconds`);
+  report.remark(`${headline(setting)}; sizes in GiB, times in seconds`);
   await report.finish();
   check.report(io);
 }
@@ -111,7 +114,7 @@ export function inferRow(setting: Setting, work: Workload): Row {
       memory_bytes: cost.memoryBytes,
       latency_s: cost.latencyS,
       weight_bytes: cost.weightBytes,
-      kv_bytes: cost.kvBytes,
+      kv_cache_bytes: cost.kvBytes,
       aggregator_bytes: cost.aggregatorBytes,
       activation_bytes: cost.activationBytes,
       prefill_s: cost.prefillS,
@@ -128,7 +131,7 @@ export function inferRow(setting: Setting, work: Workload): Row {
     memory_bytes: cost.memoryBytes,
     latency_s: cost.latencyS,
     weight_bytes: cost.weightBytes,
-    kv_bytes: cost.kvBytes,
+    kv_cache_bytes: cost.kvBytes,
     activation_bytes: cost.activationBytes,
     prefill_s: cost.prefillS,
     decode_s: cost.decodeS,
@@ -148,10 +151,10 @@ function inferColumns({ values: { method } }: Setting): Column[] {
   const paper = method === "paper";
   return [
     ...WORK_COLUMNS,
-    ...(paper ? [] : [gb("memory", "memory")]), // it is in the printed line
-    gb("weight", "weights"),
-    gb("kv", "cache"),
-    gb("activation", "activations"),
+    ...(paper ? [] : [gib("memory", "memory")]), // it is in the printed line
+    gib("weight", "weights"),
+    gib("kv_cache", "cache"),
+    gib("activation", "activations"),
     ...(paper ? [] : [{ key: "latency_s", title: "latency" }]),
     { key: "prefill_s", title: "prefill" },
     paper ? { key: "decode_step_s", title: "step" } : { key: "decode_s", title: "decode" },
@@ -165,11 +168,11 @@ const TRAIN_COLUMNS: readonly Column[] = [
   { key: "batch" },
   { key: "micro_batch", title: "micro-batch" },
   { key: "seq_len", title: "tokens" },
-  gb("memory", "memory"),
-  gb("weight", "weights"),
-  gb("gradient", "gradients"),
-  gb("moment", "moments"),
-  gb("activation", "activations"),
+  gib("memory", "memory"),
+  gib("weight", "weights"),
+  gib("gradient", "gradients"),
+  gib("moment", "moments"),
+  gib("activation", "activations"),
   { key: "step_s", title: "step" },
   { key: "tokens_per_s", title: "tokens/s" },
   { key: "fits" },
@@ -183,7 +186,7 @@ function* trainRows(setting: Setting): Generator<Row> {
     for (const micro of orDefault(values.microBatch, [batch])) {
       if (batch % micro === 0) continue;
       throw new UsageError(
-        `Cannot use "--micro-batch": found ${micro}, expected a divisor of --batch ${batch}`,
+        `\`--micro-batch ${micro}\` does not divide \`--batch ${batch}\``,
       );
     }
   }

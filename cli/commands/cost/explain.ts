@@ -18,7 +18,7 @@ import {
 /** The one value of a list. */
 function single(name: string, list: readonly number[]): number {
   if (list.length === 1) return list[0]!;
-  throw new UsageError(`Cannot explain: found ${list.length} values of ${name}, expected one`);
+  throw new UsageError(`\`--explain\` takes one value of ${name}, not ${list.length}`);
 }
 
 /** Writes the list. */
@@ -39,7 +39,6 @@ export async function explain(setting: Setting, io: Io, invocation: Invocation):
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
     schema: "parscale.cost-discrepancies/1",
-    device: setting.device.name,
     ...(readable && {
       columns: [
         { key: "number", title: "" },

@@ -23,7 +23,7 @@ import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import { averagedWorkloads, averageText } from "./against.ts";
-import { gb, headline, isReadable, withGb } from "./estimate.ts";
+import { gib, headline, isReadable, withGib } from "./estimate.ts";
 import { costFunction, echoOf, orDefault, prefixTokensOf, type Setting } from "./setting.ts";
 
 /** Which way a point lies on. */
@@ -53,14 +53,13 @@ export async function drawFigure(
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
     schema: "parscale.cost-figure/1",
-    device: setting.device.name,
     ...(readable && {
       columns: [
         { key: "way" },
         { key: "model" },
         { key: "streams" },
         { key: "loss", digits: 4 },
-        gb("memory", "memory GB"),
+        gib("memory", "memory GiB"),
         { key: "latency_s", title: "latency s" },
       ],
     }),
@@ -69,7 +68,7 @@ export async function drawFigure(
   for (const { way, label, streams, loss, memoryBytes, latencyS } of points) {
     const row = { way, model: label, streams, loss, memory_bytes: memoryBytes };
     const whole = { ...echoOf(setting), ...row, latency_s: latencyS };
-    report.row(readable ? withGb(whole) : whole);
+    report.row(readable ? withGib(whole) : whole);
   }
   await report.finish();
 }
@@ -79,7 +78,7 @@ function pointsOf(setting: Setting): Point[] {
   const member = memberOf(model.shape);
   if (member === undefined && values.match === "observed") {
     throw new DataError(
-      "Cannot draw losses: found a model that the paper has not trained, expected one of " +
+      "no observed losses for this model: the paper trained " +
         PAPER_FAMILY.map(({ name }) => name).join(", "),
       { hints: ["pass --match law, which predicts the losses of any model"] },
     );
@@ -110,9 +109,7 @@ function lossOf(setting: Setting, { shape, losses }: Rung, streams: number): num
     return predictLoss(STACK_LAW, nonEmbedding, streams);
   }
   throw new DataError(
-    `Cannot draw losses: found ${streams} streams, expected some of ${
-      [...losses.keys()].join(", ")
-    }`,
+    `no observed loss for ${streams} streams: the paper trained ${[...losses.keys()].join(", ")}`,
     { hints: ["pass --match law, which predicts the loss of any number of streams"] },
   );
 }
@@ -131,7 +128,7 @@ interface Axis {
 }
 
 const PANELS: readonly Axis[] = [
-  { title: "memory, GB of 2^30 bytes", of: ({ memoryBytes }) => memoryBytes / 2 ** 30 },
+  { title: "memory, GiB", of: ({ memoryBytes }) => memoryBytes / 2 ** 30 },
   { title: "latency, seconds", of: ({ latencyS }) => latencyS },
 ];
 

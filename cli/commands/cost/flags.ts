@@ -19,6 +19,7 @@ const modelFlags = {
     type: "path",
     placeholder: "SHAPE|PATH",
     group: "Model",
+    conflictsWith: ["model"],
     summary: "Shape by name, folder or config.json, as in `train --config-from`",
     details: "paper-0.5b to paper-4.4b are the sizes of the paper. Stands in place of --model.",
   },
@@ -27,6 +28,7 @@ const modelFlags = {
     min: 1,
     max: 1_000_000,
     group: "Model",
+    conflictsWith: ["model", "config-from"],
     summary: "Width of the residual stream",
     details: "With --intermediate-size describes a model without any file.",
   },
@@ -35,6 +37,7 @@ const modelFlags = {
     min: 1,
     max: 10_000_000,
     group: "Model",
+    conflictsWith: ["model", "config-from"],
     summary: "Width of the MLP",
     details: "The gate and up projections each have this many outputs.",
   },
@@ -44,6 +47,7 @@ const modelFlags = {
     max: 4096,
     group: "Model",
     defaultText: "36",
+    conflictsWith: ["model", "config-from"],
     summary: "Layers",
     details: "Without --model.",
   },
@@ -53,6 +57,7 @@ const modelFlags = {
     max: 4096,
     group: "Model",
     defaultText: "16",
+    conflictsWith: ["model", "config-from"],
     summary: "Query heads",
     details: "Must divide --hidden-size unless --head-dim is given.",
   },
@@ -62,6 +67,7 @@ const modelFlags = {
     max: 4096,
     group: "Model",
     defaultText: "2",
+    conflictsWith: ["model", "config-from"],
     summary: "Key/value heads",
     details: "Must divide --num-heads.",
   },
@@ -71,6 +77,7 @@ const modelFlags = {
     max: 65_536,
     group: "Model",
     defaultText: "--hidden-size / --num-heads",
+    conflictsWith: ["model", "config-from"],
     summary: "Width of a head",
     details: "The official script, and so --method paper, always divides.",
   },
@@ -80,12 +87,14 @@ const modelFlags = {
     max: 100_000_000,
     group: "Model",
     defaultText: "151936",
+    conflictsWith: ["model", "config-from"],
     summary: "Tokens in the vocabulary",
     details: "Without --model.",
   },
   untied: {
     type: "switch",
     group: "Model",
+    conflictsWith: ["model", "config-from"],
     summary: "Count an output matrix of its own",
     details: "Without it one table serves input and output. A checkpoint says so itself.",
   },
@@ -140,6 +149,7 @@ const workFlags = {
     group: "Work",
     unit: "tokens",
     defaultText: "64",
+    requires: ["mode=infer"],
     summary: "Prompt tokens",
     details:
       "Lists and ranges. --against averages over 64, 128, 256 and 512 when both lengths are " +
@@ -153,6 +163,7 @@ const workFlags = {
     group: "Work",
     unit: "tokens",
     defaultText: "64",
+    requires: ["mode=infer"],
     summary: "Generated tokens",
     details: "Lists and ranges. --against takes each --input as its own output when left out.",
   },
@@ -163,6 +174,7 @@ const workFlags = {
     group: "Work",
     unit: "rows",
     defaultText: "--batch",
+    requires: ["mode=train"],
     summary: "Rows computed at a time, in training",
     details: "Lists and ranges. Must divide --batch.",
   },
@@ -174,6 +186,7 @@ const workFlags = {
     group: "Work",
     unit: "tokens",
     defaultText: "2048",
+    requires: ["mode=train"],
     summary: "Tokens per row, in training",
     details: "Lists and ranges.",
   },
@@ -182,62 +195,63 @@ const workFlags = {
     choices: ["all", "introduced"],
     group: "Work",
     defaultText: "all",
+    requires: ["mode=train"],
     summary: "Train everything, or only what ParScale introduces",
     details: "Backward passes count twice the forward one for all, once for introduced.",
   },
   recompute: {
     type: "switch",
     group: "Work",
+    requires: ["mode=train"],
     summary: "Compute activations again in the backward pass",
     details: "In training. Takes one more forward pass and far less memory.",
   },
 } as const satisfies FlagTable;
 
-const deviceFlags = {
-  device: {
+const hardwareFlags = {
+  hardware: {
     type: "string",
     placeholder: "NAME|FILE",
-    group: "Device",
+    group: "Hardware",
     defaultText: "a100-sxm-80gb; this-machine with --measured",
-    summary: "Device of the table, or a JSON file that describes one",
-    details:
-      "`parscale cost ls devices` lists the table. A file has name, bandwidth_gb_s, tflops " +
-      "and perhaps capacity_gb, tflops_32, tops_8, tops_4. A new name needs --bandwidth and " +
+    summary: "Hardware to predict for: a name of the table, or a JSON file",
+    details: "`parscale cost ls` prints the table. A file has name, bandwidth_gb_s, tflops " +
+      "and perhaps capacity_gib, tflops_32, tops_8, tops_4. A new name needs --bandwidth and " +
       "--tflops. this-machine is measured on the spot.",
   },
   bandwidth: {
     type: "number",
     above: 0,
-    group: "Device",
+    group: "Hardware",
     unit: "GB/s",
-    defaultText: "the device's",
+    defaultText: "that of the hardware",
     summary: "Memory bandwidth, 10^9 bytes per second",
-    details: "Replaces that of the device.",
+    details: "Replaces that of the hardware.",
   },
   tflops: {
     type: "number",
     above: 0,
-    group: "Device",
+    group: "Hardware",
     unit: "TFLOPS",
-    defaultText: "the device's",
+    defaultText: "that of the hardware",
     summary: "Dense 16-bit rate",
-    details: "Replaces that of the device; other widths follow: half for 32 bits, twice for 8, " +
+    details: "Replaces that of the hardware; other widths follow: half for 32 bits, twice for 8, " +
       "four times for 4.",
   },
   capacity: {
     type: "number",
     above: 0,
-    group: "Device",
-    unit: "GB",
-    defaultText: "the device's",
-    summary: "Memory of the device, in 2^30 bytes",
-    details: "Configurations beyond it are computed all the same, and said.",
+    group: "Hardware",
+    unit: "GiB",
+    defaultText: "that of the hardware",
+    summary: "Memory of the hardware, in GiB",
+    details: "Configurations that exceed it are computed all the same, with a warning.",
   },
   "flops-efficiency": {
     type: "number",
     above: 0,
     max: 1,
-    group: "Device",
+    group: "Hardware",
     defaultText: "0.7; 1 on this-machine",
     summary: "Share of the arithmetic rate that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
@@ -246,7 +260,7 @@ const deviceFlags = {
     type: "number",
     above: 0,
     max: 1,
-    group: "Device",
+    group: "Hardware",
     defaultText: "0.9; 1 on this-machine",
     summary: "Share of the bandwidth that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
@@ -269,6 +283,7 @@ const methodFlags = {
     choices: ["exact", "paper"],
     default: "exact",
     group: "Method",
+    conflictsWith: ["mode=train"],
     summary: "A corrected roofline, or the paper's script to the last digit",
     details: "See --explain for what differs.",
   },
@@ -280,6 +295,7 @@ const methodFlags = {
     choices: ["shared", "copied"],
     default: "shared",
     group: "Method",
+    requires: ["mode=infer", "method=exact"],
     summary: "Whether sequences share prefixes or copy them",
     details: "Only for --method exact; the paper always copies.",
   },
@@ -288,6 +304,7 @@ const methodFlags = {
     min: 0,
     default: 0,
     group: "Method",
+    requires: ["mode=infer", "method=exact"],
     summary: "Fixed time per pass",
     details: "For launch cost that was measured, such as 20ms. Only for --method exact.",
   },
@@ -297,13 +314,17 @@ const questionFlags = {
   explain: {
     type: "switch",
     group: "Questions",
-    summary: "List what is odd in the paper's script, with its effect here",
-    details: "For one configuration. A positive effect is what the script counts too much.",
+    requires: ["mode=infer"],
+    conflictsWith: ["against", "measured", "svg"],
+    summary: "List known discrepancies of the paper's script, with their effect here",
+    details: "For one configuration. A positive effect is an overestimate by the script.",
   },
   against: {
     type: "choice",
     choices: ["params"],
     group: "Questions",
+    requires: ["mode=infer"],
+    conflictsWith: ["measured"],
     summary: "Compare with a larger dense model of the same loss",
     details: "Averages over all batches and lengths. The paper's 22x and 6x are --method paper " +
       "--against params --model 1.6B --streams 8.",
@@ -313,6 +334,7 @@ const questionFlags = {
     choices: ["observed", "law"],
     default: "observed",
     group: "Questions",
+    onlyWith: ["against", "svg"],
     summary: "How --against finds the dense model",
     details:
       "observed takes the paper's losses on Stack-V2-Python, for the sizes of the paper and " +
@@ -323,6 +345,7 @@ const questionFlags = {
     choices: ["geometric", "linear"],
     default: "geometric",
     group: "Questions",
+    onlyWith: ["against"],
     summary: "How --against finds costs between two sizes",
     details: "The paper does not say which it used; both print its numbers, rounded or cut off.",
   },
@@ -330,6 +353,8 @@ const questionFlags = {
     type: "path",
     group: "Questions",
     placeholder: "FILE",
+    requires: ["mode=infer"],
+    conflictsWith: ["measured"],
     summary: "Draw loss against memory and latency, as the paper does",
     details: "Sizes of the paper, with arrows for more parameters and for more streams, means as " +
       "in --against. The file appears complete or not at all.",
@@ -337,13 +362,15 @@ const questionFlags = {
   measured: {
     type: "switch",
     group: "Questions",
+    requires: ["mode=infer"],
     summary: "Run the same rows here, next to the prediction",
-    details: "Random weights of the shape, in 32 bits, on --run-device. What would not fit into " +
+    details: "Random weights of the shape, in 32 bits, on --device. What would not fit into " +
       "the free memory is refused.",
   },
-  "run-device": {
+  device: {
     ...engineFlags.device,
     group: "Questions",
+    onlyWith: ["measured"],
     summary: "Where --measured computes",
   },
   runs: {
@@ -352,6 +379,7 @@ const questionFlags = {
     max: 1000,
     default: 3,
     group: "Questions",
+    onlyWith: ["measured"],
     summary: "Timed runs of --measured, after one that is not",
     details: "The medians are reported.",
   },
@@ -362,7 +390,7 @@ const questionFlags = {
 export const costFlags = {
   ...modelFlags,
   ...workFlags,
-  ...deviceFlags,
+  ...hardwareFlags,
   ...methodFlags,
   ...questionFlags,
 } as const satisfies FlagTable;

@@ -21,7 +21,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { threadsOf } from "./calibrate.ts";
-import { gb, headline, inferRow, isReadable, SCHEMA, withGb, WORK_COLUMNS } from "./estimate.ts";
+import { gib, headline, inferRow, isReadable, SCHEMA, withGib, WORK_COLUMNS } from "./estimate.ts";
 import { echoOf, type Setting, workloadsOf } from "./setting.ts";
 
 const COLUMNS = [
@@ -31,8 +31,8 @@ const COLUMNS = [
   { key: "latency_ratio", title: "measured/predicted", digits: 2 },
   { key: "measured_prefill_s", title: "prefill s" },
   { key: "measured_decode_s", title: "decode s" },
-  gb("memory", "predicted GB"),
-  gb("plan", "planned GB"),
+  gib("memory", "predicted GiB"),
+  gib("plan", "planned GiB"),
 ];
 
 /** Runs every row and writes it with its prediction. */
@@ -43,11 +43,11 @@ export async function measureHere(
 ): Promise<void> {
   const { values } = setting;
   const readable = isReadable(invocation);
-  const device = await openDevice(values.runDevice, threadsOf(values));
+  const device = await openDevice(values.device, threadsOf(values));
   try {
     using report = openReport(io, invocation, {
       schema: SCHEMA,
-      device: setting.device.name,
+      device: device.name,
       ...(readable && { columns: COLUMNS }),
     });
     const engines = new Map<number, Engine>();
@@ -64,7 +64,7 @@ export async function measureHere(
       const row = {
         ...echoOf(setting),
         ...predicted,
-        run_device: device.name,
+        device: device.name,
         runs: values.runs,
         measured_latency_s: latency,
         measured_prefill_s: measured.prefillS,
@@ -72,7 +72,7 @@ export async function measureHere(
         latency_ratio: latency / (predicted.latency_s as number),
         plan_bytes: planBytes,
       };
-      report.row(readable ? withGb(row) : row);
+      report.row(readable ? withGib(row) : row);
     }
     report.remark(`${headline(setting)}; measured on ${device.name}, medians of ${values.runs}`);
     await report.finish();
@@ -86,7 +86,7 @@ function configOf({ model }: Setting, work: Workload): ModelConfig {
   const { shape } = model;
   if (shape.headDim % 2 !== 0 || !Number.isInteger(shape.headDim)) {
     throw new UsageError(
-      `Cannot run this shape: found heads of width ${shape.headDim}, expected an even width`,
+      `heads of odd width ${shape.headDim} cannot run: rotary embeddings need an even one`,
       { hints: ["pass --head-dim, or --num-heads so that widths are even"] },
     );
   }
@@ -160,7 +160,7 @@ function requireMemory(device: Device, config: ModelConfig, work: Workload): num
   });
   requireFreeMemory(
     totalBytes,
-    `run batch ${batch} of ${input} + ${output} tokens`,
+    `a batch of ${batch} with ${input} + ${output} tokens`,
     "leave --measured out, or take a smaller model, batch or context",
   );
   return totalBytes;

@@ -38,13 +38,13 @@ export interface CostModel {
 
 /** Flags that describe a shape by hand. */
 const SHAPE_FLAGS = [
-  ["--hidden-size", "hiddenSize"],
-  ["--intermediate-size", "intermediateSize"],
-  ["--num-layers", "numLayers"],
-  ["--num-heads", "numHeads"],
-  ["--num-kv-heads", "numKvHeads"],
-  ["--head-dim", "headDim"],
-  ["--vocab-size", "vocabSize"],
+  "hiddenSize",
+  "intermediateSize",
+  "numLayers",
+  "numHeads",
+  "numKvHeads",
+  "headDim",
+  "vocabSize",
 ] as const;
 
 /** Finds the model; `mayDefault` is for questions that have an answer without one. */
@@ -53,34 +53,22 @@ export async function openCostModel(
   io: Io,
   mayDefault: boolean,
 ): Promise<CostModel> {
-  const given: string[] = SHAPE_FLAGS.filter(([, key]) => values[key] !== undefined)
-    .map(([flag]) => flag);
-  if (values.untied) given.push("--untied");
-  if (values.model !== undefined && values.configFrom !== undefined) {
-    throw new UsageError("`--model` and `--config-from` exclude each other");
-  }
-  const flag = values.model !== undefined ? "--model" : "--config-from";
-  if ((values.model ?? values.configFrom) !== undefined && given.length > 0) {
-    throw new UsageError(
-      `Cannot use ${given.join(", ")} beside ${flag}: found both, expected one or the other`,
-      { hints: [`leave ${flag} out to describe a shape by hand`] },
-    );
-  }
+  const isShaped = SHAPE_FLAGS.some((key) => values[key] !== undefined);
   if (values.model !== undefined) return await openNamed(values.model, io);
   if (values.configFrom !== undefined) return await openShape(values.configFrom, io);
-  if (given.length === 0 && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
+  if (!isShaped && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
   return shapeModel(values);
 }
 
 function shapeModel(values: CostValues): CostModel {
   const { hiddenSize, intermediateSize, numHeads = 16, numKvHeads = 2 } = values;
   const missing = [
-    hiddenSize === undefined && "--hidden-size",
-    intermediateSize === undefined && "--intermediate-size",
+    hiddenSize === undefined && "`--hidden-size`",
+    intermediateSize === undefined && "`--intermediate-size`",
   ].filter((flag) => flag !== false);
   if (hiddenSize === undefined || intermediateSize === undefined) {
     throw new UsageError(
-      `Cannot compute a cost: found no ${missing.join(" and no ")}, expected a model or its shape`,
+      `\`cost\` needs \`--model\`, or ${missing.join(" and ")} of a shape`,
       {
         hints: [
           "pass --model with a folder, a config.json or a size such as 1.6B",
@@ -91,13 +79,13 @@ function shapeModel(values: CostValues): CostModel {
   }
   if (numHeads % numKvHeads !== 0) {
     throw new UsageError(
-      `Cannot use "--num-kv-heads": found ${numKvHeads}, expected a divisor of the ${numHeads} heads`,
-      { hints: [`for instance ${divisors(numHeads).join(", ")}`] },
+      `\`--num-kv-heads ${numKvHeads}\` does not divide the ${numHeads} heads`,
+      { hints: [`pass one of ${divisors(numHeads).join(", ")}`] },
     );
   }
   if (values.headDim === undefined && hiddenSize % numHeads !== 0) {
     throw new UsageError(
-      `Cannot use "--hidden-size": found ${hiddenSize}, expected a multiple of the ${numHeads} heads`,
+      `\`--hidden-size ${hiddenSize}\` is not a multiple of the ${numHeads} heads`,
       { hints: ["pass --num-heads, or --head-dim where the width of a head is its own"] },
     );
   }
@@ -177,7 +165,7 @@ async function configPath(model: string): Promise<string> {
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
   throw new DataError(
-    `Cannot open model "${model}": found no ${CONFIG_FILE}, expected a checkpoint or run folder`,
+    `"${model}" is no model folder: it has no ${CONFIG_FILE}`,
     { hints: ["pass the folder that holds config.json, or the file itself"] },
   );
 }

@@ -128,8 +128,7 @@ export function checkContext({ model }: Setting, tokens: number): void {
   const { maxPositions, name } = model;
   if (maxPositions === undefined || tokens <= maxPositions) return;
   throw new UsageError(
-    `Cannot compute a context of ${tokens} tokens: found "${name}" with ${maxPositions} positions, ` +
-      `expected at most that many`,
+    `${tokens} tokens exceed the context of "${name}", ${maxPositions}`,
     { hints: ["shorten --input, --output or --seq-len"] },
   );
 }
@@ -151,10 +150,10 @@ export function echoOf(setting: Setting): Record<string, unknown> {
     head_dim: shape.headDim,
     vocab_size: shape.vocabSize,
     tie_word_embeddings: shape.tied,
-    device: device.name,
+    hardware: device.name,
     bandwidth_gb_s: device.bandwidthGbS,
     tflops: device.tflops,
-    capacity_gb: device.capacityGb ?? null,
+    capacity_gib: device.capacityGb ?? null,
     flops_efficiency: efficiency.flops,
     memory_efficiency: efficiency.memory,
     weight_bits: widths.weight,
@@ -194,8 +193,8 @@ export class CapacityCheck {
       : `${this.#over} of ${this.#rows} configurations need`;
     const most = (this.#largest / 2 ** 30).toFixed(1);
     io.warn(
-      `${which} up to ${most} GB, more than the ${capacityGb} GB of ${name}`,
-      "choose a larger --device, fewer sequences or fewer bits; -q hides this",
+      `${which} up to ${most} GiB, more than the ${capacityGb} GiB of ${name}`,
+      "choose larger --hardware, fewer sequences or fewer bits; -q hides this",
     );
   }
 }

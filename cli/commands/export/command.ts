@@ -33,6 +33,7 @@ export const command = defineCommand({
   flags: {
     model: {
       type: "path",
+      letter: "m",
       required: true,
       group: "Export",
       summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",

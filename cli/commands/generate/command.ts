@@ -34,6 +34,7 @@ export const command = defineCommand({
     ...modelFlags,
     prompt: {
       type: "string",
+      letter: "p",
       list: "repeat",
       group: "Input",
       summary: "A prompt; may be repeated",

@@ -77,8 +77,9 @@ const TOPICS: Readonly<Record<string, () => Promise<readonly Row[]> | readonly R
   presets: presetRows,
 };
 
-/** The manual page, which is text and no table. */
+/** Topics that are text and no table. */
 const MAN = "man";
+const FLAGS = "flags";
 
 async function manualPage(): Promise<string> {
   const { manPage } = await import("../../framework/man.ts");
@@ -94,8 +95,8 @@ export const command = defineCommand({
   name: "help",
   summary: "Explain a command or a topic",
   description: "Without a topic, lists the commands. A command's name gives the same text as its " +
-    "--help. The topics are tables and honour --format, but for man, which is the manual page of the " +
-    "whole program in roff.",
+    "--help. The topic flags explains the flags of every command, and man is the manual page of the " +
+    "whole program in roff. All other topics are tables and honour --format.",
   examples: [
     { text: "Everything about a command", line: "parscale help completions" },
     { text: "What an exit code means", line: "parscale help exit-codes" },
@@ -108,11 +109,11 @@ export const command = defineCommand({
   arguments: [{
     name: "TOPIC",
     summary: "A command or a topic",
-    choices: [...Object.keys(TOPICS), MAN, ...commands.map(({ name }) => name)],
+    choices: [FLAGS, ...Object.keys(TOPICS), MAN, ...commands.map(({ name }) => name)],
   }],
   flags: {},
   async run(values, io, invocation) {
-    const { fullHelp, programHelp } = await import("../../framework/help.ts");
+    const { commonHelp, fullHelp, programHelp } = await import("../../framework/help.ts");
     const { PLAIN } = await import("../../output/color.ts");
     const [topic] = values.arguments;
     const paint = values.out === undefined ? io.palette("stdout") : PLAIN;
@@ -123,6 +124,10 @@ export const command = defineCommand({
         ? programHelp(commands, options)
         : fullHelp((await entry.load()).command, options);
       writeText(io, text, values.out, values.overwrite);
+      return;
+    }
+    if (topic === FLAGS) {
+      writeText(io, commonHelp(options), values.out, values.overwrite);
       return;
     }
     if (topic === MAN) {

@@ -7,6 +7,7 @@ import { runFlags, trainingFlags } from "./loop_flags.ts";
 const model = {
   model: {
     type: "path",
+    letter: "m",
     group: "Model",
     summary: "Folder, run or OWNER/NAME[@REVISION] on the hub",
     details: "A plain model is given streams with --streams; a ParScale one keeps its own.",

@@ -37,7 +37,7 @@ Deno.test("long names are kebab case and, with --no forms and letters, unique", 
       assertEquals(new Set(list).size, list.length, command);
     }
     assertEquals(names.includes("arguments"), false, "reserved for positional arguments");
-    for (const letter of letters) assert("hVvqoPjn".includes(letter), `${command} -${letter}`);
+    for (const letter of letters) assert("hVvqmponPj".includes(letter), `${command} -${letter}`);
   }
 });
 

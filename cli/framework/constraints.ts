@@ -1,0 +1,140 @@
+/**
+ * Which flags go together: `requires`, `conflictsWith`, `onlyWith`, and `atLeastOneOf` of a command.
+ *
+ * A flag counts as set when its value differs from its default. A variable of the environment that
+ * conflicts with a flag of the command line gives way to it, so that a variable set for one command
+ * breaks no other.
+ */
+import type { Problem } from "./misuse.ts";
+import { type ConfigValue, type FlagTable, formatFlag } from "./table.ts";
+
+/** What resolving knows of a flag. */
+export interface Setting {
+  readonly value: ConfigValue;
+  readonly origin: "flag" | "environment" | "config" | "preset" | "default";
+}
+
+/** Flags by long name, and positional arguments by their name in capitals, as they are set. */
+export type Settings = ReadonlyMap<string, Setting>;
+
+/** Sets of names of which a command needs at least one. */
+export type Alternatives = readonly (readonly string[])[];
+
+/** Whether `name`, or `name=value`, is set. */
+function isSet(condition: string, settings: Settings, table: FlagTable): boolean {
+  const [name, value] = split(condition);
+  const setting = settings.get(name);
+  const actual = setting?.value ?? null;
+  if (value !== undefined) return String(actual) === value;
+  if (actual === null || actual === false || (Array.isArray(actual) && actual.length === 0)) {
+    return false;
+  }
+  const flag = table[name];
+  const byDefault = flag && "default" in flag ? flag.default : undefined;
+  return setting!.origin !== "default" && JSON.stringify(actual) !== JSON.stringify(byDefault);
+}
+
+function split(condition: string): [name: string, value: string | undefined] {
+  const at = condition.indexOf("=");
+  return at < 0 ? [condition, undefined] : [condition.slice(0, at), condition.slice(at + 1)];
+}
+
+/** `--name`, `--name value`, or the name of an argument, in backticks. */
+export function conditionText(condition: string): string {
+  const [name, value] = split(condition);
+  return formatFlag(name, value);
+}
+
+/** Environment variables that a flag of the command line, a configuration or a preset overrides. */
+export function overriddenVariables(settings: Settings, table: FlagTable): string[] {
+  return pairs(table).filter(([name, other]) =>
+    isSet(name, settings, table) && isSet(other, settings, table)
+  ).flatMap(([name, other]) => {
+    const [a, b] = [settings.get(name)!.origin, settings.get(split(other)[0])!.origin];
+    if (a === "environment" && b !== "environment") return [name];
+    return b === "environment" && a !== "environment" ? [split(other)[0]] : [];
+  });
+}
+
+/** Every pair that must not be set together, as declared. */
+function pairs(table: FlagTable): [name: string, other: string][] {
+  return Object.entries(table).flatMap(([name, { conflictsWith = [] }]) =>
+    conflictsWith.map((other): [string, string] => [name, other])
+  );
+}
+
+/** What is missing from, or too much in, a set of flags. */
+export function checkConstraints(
+  command: string,
+  settings: Settings,
+  table: FlagTable,
+  alternatives: Alternatives = [],
+): Problem[] {
+  const set = (condition: string) => isSet(condition, settings, table);
+  const problems: Problem[] = [];
+  for (const [name, { requires = [] }] of Object.entries(table)) {
+    if (!set(name)) continue;
+    const missing = requires.filter((condition) => !set(condition));
+    if (missing.length === 0) continue;
+    const needed = missing.map(conditionText).join(" and ");
+    problems.push({ message: `${given(name, settings)} needs ${needed}` });
+  }
+  for (const [name, other] of pairs(table)) {
+    if (!set(name) || !set(other)) continue;
+    problems.push({
+      message: `${given(name, settings)} cannot be combined with ${conditionText(other)}`,
+      hint: "drop one of the two",
+    });
+  }
+  for (const names of alternatives) {
+    if (names.some(set)) continue;
+    problems.push({ message: `\`${command}\` needs ${oneOf(names)}` });
+  }
+  return problems;
+}
+
+/** `A`, `A or B`, `A, B or C`, each as it is typed. */
+function oneOf(names: readonly string[]): string {
+  const texts = names.map(conditionText);
+  return texts.length < 2 ? texts.join() : `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
+}
+
+/** A flag as it was given; a value that is not a switch's own says more than the name. */
+function given(name: string, settings: Settings): string {
+  const value = settings.get(name)!.value;
+  return formatFlag(
+    name,
+    typeof value === "number" || typeof value === "string" ? value : undefined,
+  );
+}
+
+/** Flags that are set and have no effect here, with a flag that would give them one. */
+export function idleFlags(
+  settings: Settings,
+  table: FlagTable,
+): { readonly flag: string; readonly needed: string }[] {
+  return Object.entries(table).flatMap(([name, { onlyWith = [] }]) => {
+    if (onlyWith.length === 0 || !isSet(name, settings, table)) return [];
+    if (onlyWith.some((condition) => isSet(condition, settings, table))) return [];
+    return [{ flag: formatFlag(name), needed: oneOf(onlyWith) }];
+  });
+}
+
+/** What help says of a flag's constraints: "requires --out". */
+export function constraintNotes(
+  { requires = [], conflictsWith = [], onlyWith = [] }: {
+    readonly requires?: readonly string[];
+    readonly conflictsWith?: readonly string[];
+    readonly onlyWith?: readonly string[];
+  },
+): string[] {
+  const list = (word: string, names: readonly string[]) =>
+    names.length === 0
+      ? []
+      : [`${word} ${names.map(conditionText).join(", ").replaceAll("`", "")}`];
+  return [
+    ...list("requires", requires),
+    ...list("conflicts with", conflictsWith),
+    ...list("only with", onlyWith),
+  ];
+}
