@@ -186,9 +186,9 @@ async function runCommand(
     origins: resolution.origins,
   };
   if (values.dryRun) {
-    const lines = await command.plan?.(values, frame.io) ?? [];
+    const plan = await command.plan?.(values, frame.io) ?? { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
-    showPlan(frame.io, invocation, table, lines);
+    showPlan(frame.io, invocation, table, plan);
     return exitCode("done");
   }
   const { savesOnInterrupt: saves } = command;

@@ -11,42 +11,42 @@ import type { Command, CommandEntry } from "../framework/command.ts";
 export const commands: readonly CommandEntry[] = [
   {
     name: "convert",
-    summary: "Turn a checkpoint into a ParScale one, or back",
+    summary: "Convert a checkpoint to ParScale, or back",
     load: () => import("./convert/command.ts"),
   },
   {
     name: "train",
-    summary: "Train a model: all of it, or prefixes and aggregator alone",
+    summary: "Train a model, or only its prefixes and aggregator",
     load: () => import("./train/command.ts"),
   },
   {
     name: "generate",
-    summary: "Continue prompts or answer messages",
+    summary: "Generate text from prompts or messages",
     load: () => import("./generate/command.ts"),
   },
   {
     name: "score",
-    summary: "Compute log-probabilities of given tokens or texts",
+    summary: "Compute log-probabilities of tokens or texts",
     load: () => import("./score/command.ts"),
   },
   {
     name: "eval",
-    summary: "Run benchmarks and score the answers",
+    summary: "Run benchmarks",
     load: () => import("./eval/command.ts"),
   },
   {
     name: "compare",
-    summary: "Compare streams with beam search on the same rows",
+    summary: "Compare ParScale with beam search on the same rows",
     load: () => import("./compare/command.ts"),
   },
   {
     name: "visualize",
-    summary: "Show which stream weighs most at every token",
+    summary: "Show the aggregation weights of the streams per token",
     load: () => import("./visualize/command.ts"),
   },
   {
     name: "inspect",
-    summary: "Show what is in a checkpoint and the memory it needs",
+    summary: "Show a checkpoint's shape and memory",
     load: () => import("./inspect/command.ts"),
   },
   {
@@ -56,7 +56,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: "fit",
-    summary: "Fit a scaling law to losses and ask it questions",
+    summary: "Fit a scaling law to losses and query it",
     load: () => import("./fit/command.ts"),
   },
   {
@@ -66,27 +66,27 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: "bench",
-    summary: "Time decoding and prefill, or compare timings",
+    summary: "Benchmark decode and prefill, or compare timings",
     load: () => import("./bench/command.ts"),
   },
   {
     name: "export",
-    summary: "Write a model as ONNX files that run without parscale",
+    summary: "Export a model to ONNX",
     load: () => import("./export/command.ts"),
   },
   {
     name: "doctor",
-    summary: "Check what works on this machine",
+    summary: "Check this machine: devices, libraries, tools",
     load: () => import("./doctor/command.ts"),
   },
   {
     name: "help",
-    summary: "Explain a command or a topic",
+    summary: "Show help for a command or topic",
     load: () => import("./help/command.ts"),
   },
   {
     name: "completions",
-    summary: "Print completions for a shell",
+    summary: "Print shell completions",
     load: () => import("./completions/command.ts"),
   },
 ];

@@ -8,7 +8,7 @@
 import { commonFlags } from "./common.ts";
 import type { Alternatives } from "./constraints.ts";
 import type { Argument, Preset } from "./resolve.ts";
-import type { Flag, FlagTable, Values } from "./table.ts";
+import type { ConfigValue, Flag, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
@@ -23,6 +23,16 @@ export type CommandValues<F extends FlagTable> =
   & Values<Omit<typeof commonFlags, keyof F>>
   & Values<F>
   & { readonly arguments: readonly string[] };
+
+/** What a command would do. */
+export interface Plan {
+  /** For readers, a line each. */
+  readonly lines: readonly string[];
+  /** What flags that were not given resolve to, by long name. */
+  readonly values?: Readonly<Record<string, ConfigValue>>;
+  /** The numbers among the lines, for programs. */
+  readonly results?: Readonly<Record<string, unknown>>;
+}
 
 /** Everything about one command. */
 export interface CommandDefinition<F extends FlagTable> {
@@ -44,8 +54,8 @@ export interface CommandDefinition<F extends FlagTable> {
    * decides by the flags.
    */
   readonly savesOnInterrupt?: boolean | ((values: CommandValues<F>) => boolean);
-  /** Lines for `--dry-run`: what `run` would do. May read files, writes nothing. */
-  plan?(values: CommandValues<F>, io: Io): Promise<readonly string[]>;
+  /** What `run` would do, for `--dry-run`. May read files, writes nothing. */
+  plan?(values: CommandValues<F>, io: Io): Promise<Plan>;
   /** Does the work; a number is the exit code, nothing is 0. */
   run(values: CommandValues<F>, io: Io, invocation: Invocation): Promise<number | void>;
 }

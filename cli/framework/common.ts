@@ -34,7 +34,7 @@ export const commonFlags = {
     max: 2,
     letter: "q",
     group: "Common",
-    summary: "Show result and errors only; twice: errors only",
+    summary: "Show only the result and errors; twice: only errors",
     details: "Once: no progress, notes or warnings. Twice: the result is not printed on stdout " +
       "either, only the exit code, files and errors remain.",
   },
@@ -43,7 +43,7 @@ export const commonFlags = {
     max: 2,
     letter: "v",
     group: "Common",
-    summary: "Show what is being done; twice: traces of errors",
+    summary: "Show details; twice: stack traces of errors",
     details: "PARSCALE_TRACE=1 also adds the trace to an error.",
   },
   format: {
@@ -100,7 +100,7 @@ export const commonFlags = {
     type: "switch",
     default: true,
     group: "Common",
-    summary: "Redraw a progress line on a terminal",
+    summary: "Show a progress line on a terminal",
     details: "Without it, and whenever CI is set, progress comes as plain lines.",
   },
   config: {
@@ -123,7 +123,7 @@ export const commonFlags = {
     type: "switch",
     group: "Common",
     configurable: false,
-    summary: "Validate, resolve and print the plan; touch nothing",
+    summary: "Print the plan and write nothing",
     details: "With --json the output is a valid --config file that also tells where each value " +
       "comes from.",
   },
@@ -158,7 +158,7 @@ export const engineFlags = {
   adapter: {
     type: "path",
     group: "Engine",
-    summary: "Introduced tensors to lay over a plain backbone",
+    summary: "Adapter: ParScale parameters for a plain backbone",
     details: "A folder or safetensors file written by `convert --introduced-only` or by training " +
       "with --train-params introduced.",
   },
@@ -167,7 +167,7 @@ export const engineFlags = {
     choices: ["auto", "cpu", "webgpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
     default: "auto",
     group: "Engine",
-    summary: "Where to compute",
+    summary: "Device to compute on",
     details:
       "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D), for inference. " +
       "cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
@@ -180,7 +180,7 @@ export const engineFlags = {
     choices: ["auto", "f32", "bf16", "f16"],
     default: "auto",
     group: "Engine",
-    summary: "Element type to compute in",
+    summary: "Data type to compute in",
     details: "auto is bf16 on cuda and f32 elsewhere. bf16 needs cuda, and there softmax, norms, " +
       "losses and everything that is trained are f32 still. f16 needs webgpu and a GPU with 16-bit " +
       "arithmetic; matrices, their products, keys and values are f16 then, and nothing else. Stored " +
@@ -192,7 +192,7 @@ export const engineFlags = {
     min: 1,
     max: 1024,
     group: "Engine",
-    summary: "Threads to compute with",
+    summary: "Number of threads",
     defaultText: "all cores",
     details: "Applies to devices that compute on the processor.",
   },
@@ -202,13 +202,13 @@ export const engineFlags = {
     max: Number.MAX_SAFE_INTEGER,
     default: 0,
     group: "Engine",
-    summary: "Seed of every random choice",
+    summary: "Random seed",
     details: "The same seed, input and device give the same result. It is always reported.",
   },
   deterministic: {
     type: "switch",
     group: "Engine",
-    summary: "Only use kernels whose sums have a fixed order",
+    summary: "Use deterministic kernels only",
     details:
       "Two runs then agree bit for bit on the same device. The devices there are now always do, so " +
       "the flag changes nothing yet.",
@@ -217,7 +217,7 @@ export const engineFlags = {
     type: "size",
     min: 1,
     group: "Engine",
-    summary: "Refuse plans that need more memory",
+    summary: "Fail if the planned memory exceeds this",
     defaultText: "no limit",
     details: "Checked against the exact plan of every step before it is computed.",
   },

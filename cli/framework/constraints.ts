@@ -1,9 +1,8 @@
 /**
  * Which flags go together: `requires`, `conflictsWith`, `onlyWith`, and `atLeastOneOf` of a command.
  *
- * A flag counts as set when its value differs from its default. A variable of the environment that
- * conflicts with a flag of the command line gives way to it, so that a variable set for one command
- * breaks no other.
+ * A flag counts as set when its value differs from its default. A variable of the environment that does
+ * not fit the other flags is ignored, so that a variable set for one command breaks no other.
  */
 import type { Problem } from "./misuse.ts";
 import { type ConfigValue, type FlagTable, formatFlag } from "./table.ts";
@@ -45,15 +44,20 @@ export function conditionText(condition: string): string {
   return formatFlag(name, value);
 }
 
-/** Environment variables that a flag of the command line, a configuration or a preset overrides. */
+/** Flags set by the environment alone that do not fit what else is set. */
 export function overriddenVariables(settings: Settings, table: FlagTable): string[] {
-  return pairs(table).filter(([name, other]) =>
+  const isVariable = (name: string) => settings.get(name)?.origin === "environment";
+  const lacking = Object.entries(table).filter(([name, { requires = [] }]) =>
+    isVariable(name) && !requires.every((condition) => isSet(condition, settings, table))
+  ).map(([name]) => name);
+  const conflicting = pairs(table).filter(([name, other]) =>
     isSet(name, settings, table) && isSet(other, settings, table)
   ).flatMap(([name, other]) => {
-    const [a, b] = [settings.get(name)!.origin, settings.get(split(other)[0])!.origin];
-    if (a === "environment" && b !== "environment") return [name];
-    return b === "environment" && a !== "environment" ? [split(other)[0]] : [];
+    const flag = split(other)[0];
+    if (isVariable(name)) return [name];
+    return isVariable(flag) ? [flag] : [];
   });
+  return [...lacking, ...conflicting];
 }
 
 /** Every pair that must not be set together, as declared. */

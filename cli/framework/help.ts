@@ -138,7 +138,9 @@ export function shortHelp(command: Command, options: HelpOptions): string {
 
 function commonLine(command: Command, width: number): string {
   const common = Object.keys(flagsOf(command)).filter((name) => !(name in command.flags));
-  const names = common.map((name) => `--${name}`).join(" ");
+  const spelled = (name: string) =>
+    isNegatable(flagsOf(command)[name]!) ? `--no-${name}` : `--${name}`;
+  const names = common.map(spelled).join(" ");
   return wrap(`Common flags: ${names}; see \`parscale help flags\`.`, width);
 }
 

@@ -282,7 +282,7 @@ function settingsOf(
     ]),
   );
   positionals.forEach((value, i) => {
-    const name = names[Math.min(i, names.length - 1)]?.name;
+    const name = names[Math.min(i, names.length - 1)]?.name.split("|")[0];
     if (name !== undefined) settings.set(name, { value, origin: "flag" });
   });
   return settings;

@@ -5,8 +5,8 @@ import { isObject, type JsonObject, statIfExists } from "../../core/base/files.t
 /** The rows of a file. */
 export async function readMetrics(path: string): Promise<JsonObject[]> {
   if (!await statIfExists(path)) {
-    throw new DataError(`Cannot read "${path}": found no such file, expected that of a run`, {
-      hints: ["train has not begun there, or the folder is no run"],
+    throw new DataError(`no such file: "${path}"`, {
+      hints: ["pass a folder written by `parscale train`"],
     });
   }
   return parseMetrics(await Deno.readTextFile(path), `"${path}"`);
@@ -22,7 +22,7 @@ export function parseMetrics(text: string, name: string): JsonObject[] {
     if (line.trim() === "") continue;
     const row = parseLine(line);
     if (!isObject(row)) {
-      throw new DataError(`Cannot read ${name}: found line ${i + 1} broken, expected JSON lines`);
+      throw new DataError(`line ${i + 1} of ${name} is not valid JSON`);
     }
     rows.push(row);
   }

@@ -34,7 +34,7 @@ export const modelFlags = {
     default: 8,
     group: "Engine",
     unit: "sequences",
-    summary: "Sequences computed together",
+    summary: "Batch size",
     details: "More is faster per sequence and takes more memory; a row's result does not depend " +
       "on the others beyond rounding.",
   },
@@ -68,7 +68,7 @@ export const quantizeFlags = {
     max: 256,
     group: "Engine",
     defaultText: "32",
-    summary: "Columns that share one scale under --quantize",
+    summary: "Columns that share one scale with --quantize",
     details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
       "processors faster.",
   },
@@ -78,7 +78,7 @@ export const quantizeFlags = {
 export function checkBlockSize(blockSize: number | undefined): void {
   if (blockSize === undefined || Number.isInteger(Math.log2(blockSize))) return;
   throw new UsageError(
-    `Cannot use --block-size: found ${blockSize}, expected 16, 32, 64, 128 or 256`,
+    `invalid value ${blockSize} for \`--block-size\`: must be 16, 32, 64, 128 or 256`,
   );
 }
 

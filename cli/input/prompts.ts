@@ -2,7 +2,7 @@
  * Where `generate` gets its prompts: flags, a text, or JSON lines.
  */
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { DataError, UsageError } from "../../core/base/errors.ts";
+import { DataError } from "../../core/base/errors.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
@@ -31,9 +31,6 @@ export async function* readPrompts(
 ): AsyncGenerator<Prompt> {
   const encoder = new Encoder(openTokenizer, source.chat);
   if (source.prompt.length > 0) {
-    if (source.arguments.length > 0) {
-      throw new UsageError("Cannot read prompts twice: found --prompt and FILE, expected one");
-    }
     for (const [id, text] of source.prompt.entries()) {
       yield { id, tokens: await encoder.text(text) };
     }
@@ -73,7 +70,7 @@ async function messageTokens(
     return await encoder.chat(messages);
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
-    throw new DataError(`Cannot read line ${row.line} of ${name}`, { cause, hints: cause.hints });
+    throw new DataError(`line ${row.line} of ${name}`, { cause, hints: cause.hints });
   }
 }
 

@@ -51,7 +51,7 @@ export function fieldNames(row: InputRow): string {
 
 /** An error that names the line. */
 export function rowError(name: string, line: number, found: string, expected: string): DataError {
-  return new DataError(`Cannot read line ${line} of ${name}: found ${found}, expected ${expected}`);
+  return new DataError(`line ${line} of ${name}: found ${found}, expected ${expected}`);
 }
 
 /** The token ids of a row's field. */

@@ -2,13 +2,13 @@
  * Result documents: what `--json` prints around the results, and JSON that programs can trust.
  *
  * Keys are `snake_case`, absent is `null`, and a number that is not finite is an error with its
- * path, never a `null` or a `NaN` that some readers accept. `config` holds long flag names, so the
- * document can be passed to `--config`.
+ * path, never a `null` or a `NaN` that some readers accept. `config` holds the flags by name, so that
+ * the document can be passed to `--config`.
  */
 import { NumericalError } from "../../core/base/errors.ts";
 import type { Format } from "../framework/common.ts";
 import type { Origin } from "../framework/resolve.ts";
-import type { ConfigValue } from "../framework/table.ts";
+import { type ConfigValue, snakeCase } from "../framework/table.ts";
 import { VERSION } from "../framework/version.ts";
 
 /** One run of one command: what it was asked and when. */
@@ -33,6 +33,15 @@ export interface DocumentHead {
   readonly device?: string | undefined;
 }
 
+/** Flags by name in the case of documents. */
+export function configKeys(
+  config: Readonly<Record<string, ConfigValue>>,
+): Record<string, ConfigValue> {
+  return Object.fromEntries(
+    Object.entries(config).map(([name, value]) => [snakeCase(name), value]),
+  );
+}
+
 /** Wraps results in the common head; the order of keys is the order of reading. */
 export function buildDocument(
   invocation: Invocation,
@@ -44,7 +53,7 @@ export function buildDocument(
     schema: head.schema,
     version: VERSION,
     command: invocation.command,
-    config: invocation.config,
+    config: configKeys(invocation.config),
     seed: head.seed ?? invocation.config.seed ?? null,
     device: head.device ?? null,
     started_at: invocation.startedAt.toISOString(),
@@ -58,7 +67,7 @@ function jsonReady(value: unknown, path: string): unknown {
   if (value === undefined || value === null) return null;
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new NumericalError(
-      `Cannot write "${path}" as JSON: found ${value}, expected a finite number`,
+      `result "${path}" is ${value}, which JSON cannot hold`,
     );
   }
   if (typeof value !== "object" || "toJSON" in value) return value;

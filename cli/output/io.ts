@@ -176,7 +176,7 @@ export class Io {
   /** Throws where stdin is a terminal; for those who read its bytes themselves. */
   requireInput(): void {
     if (!this.isTerminal("stdin")) return;
-    throw new MissingInputError("Cannot read stdin: found a terminal, expected a pipe or file");
+    throw new MissingInputError("no input: stdin is a terminal");
   }
 
   async *#decode(path: string): AsyncGenerator<string> {
@@ -190,13 +190,13 @@ export class Io {
     } catch (error) {
       if (error instanceof Deno.errors.NotCapable) throw error;
       if (error instanceof TypeError) {
-        throw new DataError(`Cannot read ${name}: found bytes that are not UTF-8, expected text`);
+        throw new DataError(`${name} is not valid UTF-8`);
       }
       if (error instanceof Deno.errors.NotFound) {
-        throw new DataError(`Cannot read ${name}: found no such file`);
+        throw new DataError(`no such file: ${name}`);
       }
       if (error instanceof Deno.errors.IsADirectory) {
-        throw new DataError(`Cannot read ${name}: found a folder, expected a file`);
+        throw new DataError(`${name} is a folder, not a file`);
       }
       throw error;
     }

@@ -207,7 +207,7 @@ function open(path: string): Deno.FsFile {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) {
       throw new UsageError(
-        `Cannot write "${path}": found no such folder, expected an existing one`,
+        `cannot write "${path}": its folder does not exist`,
       );
     }
     throw writeError(`"${path}"`, error);

@@ -1,9 +1,10 @@
 /**
- * The output of `--dry-run`: every value with its origin, and what the command would do.
+ * The output of `--dry-run`: what the command would do, then every value with its origin.
  *
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
-import type { FlagTable } from "../framework/table.ts";
+import type { Plan } from "../framework/command.ts";
+import { type FlagTable, snakeCase } from "../framework/table.ts";
 import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
 import type { Io } from "./io.ts";
@@ -14,25 +15,31 @@ export function showPlan(
   io: Io,
   invocation: Invocation,
   table: FlagTable,
-  plan: readonly string[],
+  { lines, values = {}, results }: Plan,
 ): void {
-  const { config, origins, format } = invocation;
+  const { origins, format } = invocation;
+  const config = { ...invocation.config, ...values };
   if (format === "json" || format === "jsonl") {
-    const document = buildDocument(invocation, { schema: "parscale.plan/1" }, 0, { plan });
-    io.write(toJson({ ...document, origins }, format === "json" ? 2 : 0) + "\n");
+    const head = { schema: "parscale.plan/2" };
+    const document = buildDocument({ ...invocation, config }, head, 0, { plan: lines, ...results });
+    const byKey = Object.entries(origins).map(([name, origin]) => [snakeCase(name), origin]);
+    const whole = { ...document, origins: Object.fromEntries(byKey) };
+    io.write(toJson(whole, format === "json" ? 2 : 0) + "\n");
     return;
   }
   const rows = Object.entries(config).map(([name, value]) => ({
     flag: `--${name}`,
-    value: value === null ? null : formatValue(table[name]!, value),
-    origin: origins[name],
+    value: value === null ? table[name]!.defaultText ?? null : formatValue(table[name]!, value),
+    origin: origins[name]!,
   }));
+  // What was chosen is what a reader checks.
+  rows.sort((a, b) => Number(a.origin === "default") - Number(b.origin === "default"));
   const columns = ["flag", "value", "origin"].map((key) => ({ key }));
   if (format === "csv") {
     const records = rows.map((row) => csvLine([row.flag, row.value, row.origin]));
     io.write(csvLine(columns.map(({ key }) => key)) + records.join(""));
     return;
   }
+  if (lines.length > 0) io.write(lines.map((line) => `${line}\n`).join("") + "\n");
   io.write(format === "md" ? markdownTable(columns, rows) : plainTable(columns, rows));
-  if (plan.length > 0) io.write("\n" + plan.map((line) => `${line}\n`).join(""));
 }

@@ -59,12 +59,12 @@ function exists(path: string): boolean {
 function openFileSink(path: string, overwrite: boolean): Sink {
   const present = exists(path);
   if (present && !overwrite) {
-    throw new UsageError(`Cannot write "${path}": found an existing file, expected none`, {
-      hints: ["pass --overwrite to replace it"],
+    throw new UsageError(`"${path}" already exists`, {
+      hints: ["pass --overwrite, or another name"],
     });
   }
   if (present && Deno.statSync(path).isDirectory) {
-    throw new UsageError(`Cannot write "${path}": found a folder, expected a file name`);
+    throw new UsageError(`"${path}" is a folder, not a file`);
   }
   const slash = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1;
   const temporary = `${path.slice(0, slash)}.${path.slice(slash)}.${Deno.pid}.tmp`;
@@ -164,11 +164,11 @@ function create(temporary: string, path: string): Deno.FsFile {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) {
       throw new UsageError(
-        `Cannot write "${path}": found no such folder, expected an existing one`,
+        `cannot write "${path}": its folder does not exist`,
       );
     }
     if (error instanceof Deno.errors.PermissionDenied) {
-      throw new EnvironmentError(`Cannot write "${path}": found no permission to write there`, {
+      throw new EnvironmentError(`cannot write "${path}": permission denied`, {
         hints: ["check the owner and mode of its folder, or name another with --out"],
       });
     }

@@ -4,7 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "bench",
-  summary: "Time decoding and prefill, or compare timings",
+  summary: "Benchmark decode and prefill, or compare timings",
   description:
     "Times a model on made-up tokens: decode, one step after another behind --context cached " +
     "tokens, and prefill, a prompt of --prompt tokens. One row per combination of the lists. " +
@@ -34,6 +34,7 @@ export const command = defineCommand({
     },
   ],
   flags: benchFlags,
+  atLeastOneOf: [["model", "compare"]],
   async plan(values, io) {
     const { planBench } = await import("./run.ts");
     return await planBench(values, io);

@@ -46,27 +46,10 @@ const COLUMNS: readonly Column[] = [
   { key: "verdict" },
 ];
 
-/** Both files, or what is wrong with the request. */
-export function requirePair(
-  { compare, against, model }: BenchValues,
-): { readonly compare: string; readonly against: string } {
-  if (compare === undefined || against === undefined) {
-    const [given, missing] = compare === undefined
-      ? ["--against", "--compare"]
-      : ["--compare", "--against"];
-    throw new UsageError(`Cannot compare timings: found ${given} alone, expected ${missing} too`, {
-      hints: ["parscale bench --compare now.jsonl --against last.jsonl"],
-    });
-  }
-  if (model !== undefined) {
-    throw new UsageError("Cannot compare timings: found --model too, expected files alone", {
-      hints: ["pipe one run into the other: … --jsonl | parscale bench --compare - --against FILE"],
-    });
-  }
-  if (compare === "-" && against === "-") {
-    throw new UsageError("Cannot compare timings: found stdin twice, expected a file for one");
-  }
-  return { compare, against };
+/** Both files, of which one may be stdin. */
+export function pairOf({ compare, against }: BenchValues): { compare: string; against: string } {
+  if (compare !== "-" || against !== "-") return { compare: compare!, against: against! };
+  throw new UsageError("`--compare -` cannot be combined with `--against -`");
 }
 
 /** Compares two files; the number is the exit code. */
@@ -75,7 +58,7 @@ export async function compareTimings(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const paths = requirePair(values);
+  const paths = pairOf(values);
   // The earlier file first: what is wrong with it shows before the pipe has run for minutes.
   const before = await readTimings(paths.against, io);
   const now = await readTimings(paths.compare, io);
@@ -83,10 +66,8 @@ export async function compareTimings(
   const paired = rows.filter(({ ratio }) => ratio !== null);
   if (paired.length === 0) {
     throw new DataError(
-      `Cannot compare ${nameOf(paths.compare)} with ${
-        nameOf(paths.against)
-      }: found no row of one ` +
-        `in the other, expected rows that agree in ${KEYS.join(", ")}`,
+      `${nameOf(paths.compare)} and ${nameOf(paths.against)} have no row in common`,
+      { hints: [`rows are paired by ${KEYS.join(", ")}`] },
     );
   }
   using report = openReport(io, invocation, {
@@ -150,7 +131,7 @@ async function readTimings(path: string, io: Io): Promise<Timing[]> {
   const name = nameOf(path);
   const timings = rowsIn(text, name).map(({ value, line }) => timingOf(value, name, line));
   if (timings.length === 0) {
-    throw new DataError(`Cannot read ${name}: found no rows, expected those of parscale bench`, {
+    throw new DataError(`${name} holds no rows of \`bench\``, {
       hints: ["write them with `parscale bench --model … --jsonl -o FILE`"],
     });
   }
@@ -158,7 +139,7 @@ async function readTimings(path: string, io: Io): Promise<Timing[]> {
   for (const timing of timings) {
     if (seen.has(keyOf(timing))) {
       throw new DataError(
-        `Cannot read ${name}: found two rows with ${describe(timing)}, expected one`,
+        `${name} holds two rows with ${describe(timing)}`,
       );
     }
     seen.add(keyOf(timing));
@@ -177,8 +158,7 @@ function rowsIn(text: string, name: string): { value: unknown; line: number }[] 
       return document.results.map((value) => ({ value, line: 1 }));
     }
     throw new DataError(
-      `Cannot read ${name}: found a document of schema ${JSON.stringify(document.schema)}, ` +
-        `expected "${SCHEMA}"`,
+      `${name} has schema ${JSON.stringify(document.schema)}, expected "${SCHEMA}"`,
     );
   }
   return text.split("\n").map((value, i) => ({ value, line: i + 1 }))

@@ -87,9 +87,8 @@ export class Engines implements Disposable {
     this.#devices.push(device);
     if (kind === "f32" || quantizes(choice)) return device;
     throw new UsageError(
-      `Cannot keep weights as ${kind} on "${choice}": found a device with exact matrices only, ` +
-        "expected cpu or webgpu",
-      { hints: ["time --quantize q8 and q4 on --device cpu or webgpu alone"] },
+      `the ${choice} device cannot use ${kind} weights`,
+      { hints: ["time --quantize q8 and q4 on --device cpu or webgpu"] },
     );
   }
 }

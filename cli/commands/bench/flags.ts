@@ -9,6 +9,7 @@ const workFlags = {
     type: "path",
     letter: "m",
     group: "Model",
+    conflictsWith: ["compare"],
     summary: modelFlags.model.summary,
     details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",
   },
@@ -19,7 +20,7 @@ const workFlags = {
     list: "comma",
     default: ["decode", "prefill"],
     group: "Work",
-    summary: "Kinds of work to time",
+    summary: "What to benchmark: decode, prefill or both",
     details:
       "decode is a step that adds a token to every sequence; prefill is a whole prompt for " +
       "every sequence.",
@@ -32,7 +33,7 @@ const workFlags = {
     letter: "P",
     group: "Work",
     defaultText: "those of the model",
-    summary: "Numbers of streams to time",
+    summary: "Numbers of streams to benchmark",
     details: "Where they are not the model's own, prefixes and aggregator are random ones over " +
       "the same backbone, which takes as long; rows say so under `introduced`.",
   },
@@ -44,7 +45,7 @@ const workFlags = {
     default: [1],
     group: "Work",
     unit: "sequences",
-    summary: "Sequences computed together",
+    summary: "Batch size",
     details: "A step of decode gives each of them one token.",
   },
   context: {
@@ -54,7 +55,7 @@ const workFlags = {
     group: "Work",
     unit: "tokens",
     defaultText: "512, or what the model's context leaves",
-    summary: "Tokens in the cache before decode",
+    summary: "Cached tokens before decode",
     details: "They count as cached without having been computed, which changes no time.",
   },
   prompt: {
@@ -64,7 +65,7 @@ const workFlags = {
     group: "Work",
     unit: "tokens",
     defaultText: "512, or the model's context",
-    summary: "Length of a prompt for prefill",
+    summary: "Prompt length for prefill",
     details: "Taken in by chunks, as generate does.",
   },
 } as const satisfies FlagTable;
@@ -76,7 +77,7 @@ const timingFlags = {
     max: 10_000,
     default: 5,
     group: "Timing",
-    summary: "Rounds in which every row is timed once",
+    summary: "Timed rounds",
     details: "Rows take turns, so that a busy machine slows all of them alike.",
   },
   steps: {
@@ -85,7 +86,7 @@ const timingFlags = {
     max: 10_000,
     default: 8,
     group: "Timing",
-    summary: "Steps of decode per round",
+    summary: "Decode steps per round",
     details: "Each is a sample.",
   },
   warmup: {
@@ -94,7 +95,7 @@ const timingFlags = {
     max: 1000,
     default: 1,
     group: "Timing",
-    summary: "Rounds before that are not timed",
+    summary: "Warm-up rounds",
     details: "The first one loads weights and compiles.",
   },
 } as const satisfies FlagTable;
@@ -105,7 +106,7 @@ const deviceFlags = {
     ...engineFlags.device,
     list: "comma",
     default: ["auto"],
-    summary: "Where to compute; several are compared",
+    summary: "Devices to compute on; several are compared",
   },
   quantize: {
     ...quantizeFlags.quantize,
@@ -121,6 +122,7 @@ const comparisonFlags = {
     type: "path",
     placeholder: "FILE|-",
     group: "Comparison",
+    requires: ["against"],
     summary: "Compare the rows of this file, or of stdin, instead of timing",
     details: "Rows as --jsonl or --json print them. Any that is slower than its partner in " +
       "--against gives exit code 1.",
@@ -129,6 +131,7 @@ const comparisonFlags = {
     type: "path",
     placeholder: "FILE",
     group: "Comparison",
+    requires: ["compare"],
     summary: "The rows --compare compares with",
     details: "Partners agree in what, streams, batch, context, prompt, device, dtype and weights.",
   },
@@ -137,7 +140,7 @@ const comparisonFlags = {
     min: 0,
     default: 0.05,
     group: "Comparison",
-    summary: "How much longer a median may be",
+    summary: "Slowdown of a median that counts as a regression",
     details: "Choose more than what two runs of the same program differ by on this machine.",
   },
 } as const satisfies FlagTable;

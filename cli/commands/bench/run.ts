@@ -3,6 +3,7 @@
  *
  * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
  */
+import type { Plan } from "../../framework/command.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { requireContext } from "../../input/context.ts";
@@ -15,7 +16,7 @@ import { openReport } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import { Cell, slotsOf, type Work, workOf } from "./cells.ts";
-import { compareTimings, requirePair, SCHEMA } from "./compare.ts";
+import { compareTimings, pairOf, SCHEMA } from "./compare.ts";
 import { Engines } from "./engines.ts";
 import type { BenchValues } from "./flags.ts";
 
@@ -66,20 +67,23 @@ export async function runBench(
   return 0;
 }
 
-/** Lines for `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function planBench(values: BenchValues, io: Io): Promise<string[]> {
+/** For `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
+export async function planBench(values: BenchValues, io: Io): Promise<Plan> {
   if (values.compare !== undefined || values.against !== undefined) {
-    const { compare, against } = requirePair(values);
-    return [`compares ${compare === "-" ? "stdin" : compare} with ${against}`];
+    const { compare, against } = pairOf(values);
+    return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };
   }
   using bench = await openBench(values, io);
   const rounds = `${counted(values.warmup, "round")} to warm up and ${values.rounds} timed`;
-  return [
-    `times ${counted(bench.cells.length, "row")} in turn, ${rounds}, in ${bytesText(bench.bytes)}:`,
+  const lines = [
+    `times ${counted(bench.cells.length, "row")} in turns, ${rounds}, in ${
+      bytesText(bench.bytes)
+    }:`,
     ...bench.cells.map(({ label, on }) =>
       on.introduced === "random" ? `${label}, random prefixes and aggregator` : label
     ),
   ];
+  return { lines, results: { rows: bench.cells.length, memory_bytes: bench.bytes } };
 }
 
 interface Bench extends Disposable {
@@ -92,7 +96,7 @@ interface Bench extends Disposable {
 async function openBench(values: BenchValues, io: Io): Promise<Bench> {
   const { model } = values;
   if (model === undefined) {
-    throw new UsageError('Cannot run "bench": found no "--model", expected one', {
+    throw new UsageError("`bench` needs `--model`", {
       hints: ["to compare timings that exist already, pass --compare and --against"],
     });
   }

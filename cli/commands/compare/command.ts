@@ -4,7 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "compare",
-  summary: "Compare streams with beam search on the same rows",
+  summary: "Compare ParScale with beam search on the same rows",
   description:
     "Evaluates a model with one stream, the same with beam search, and models with several streams, " +
     "on benchmarks that are answered in free words: the paper's comparison of ParScale with " +
@@ -35,11 +35,14 @@ export const command = defineCommand({
     },
   ],
   flags: compareFlags,
+  atLeastOneOf: [["model", "FOLDER"], ["tasks", "FOLDER"]],
   savesOnInterrupt: true,
   async plan(values) {
-    if (values.arguments.length > 0) return [];
+    if (values.arguments.length > 0) return { lines: [] };
     const { planMethods } = await import("./methods.ts");
-    return (await planMethods(values)).map(({ args }) => `parscale eval ${args.join(" ")}`);
+    const methods = await planMethods(values);
+    const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
+    return { lines, results: { evaluations: methods.length } };
   },
   async run(values, io, invocation) {
     const { runCompare } = await import("./run.ts");

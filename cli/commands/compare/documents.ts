@@ -23,8 +23,8 @@ async function evaluationOf(text: string, name: string): Promise<Evaluation> {
   const { schema, config, results } = parsed(text, name);
   if (schema !== SCHEMA || !isObject(results)) {
     throw new DataError(
-      `Cannot compare ${name} of stdin: found ${
-        schema === undefined ? "no schema" : `schema ${JSON.stringify(schema)}`
+      `${name} of stdin is no evaluation: ${
+        schema === undefined ? "it has no schema" : `its schema is ${JSON.stringify(schema)}`
       }, expected "${SCHEMA}"`,
       { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
     );
@@ -61,7 +61,7 @@ function parsed(text: string, name: string): JsonObject {
     // said below
   }
   throw new DataError(
-    `Cannot compare ${name} of stdin: found ${JSON.stringify(text.slice(0, 40))}, expected JSON`,
+    `${name} of stdin is not valid JSON: ${JSON.stringify(text.slice(0, 40))}`,
     { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
   );
 }

@@ -11,6 +11,7 @@ const { threads, device, dtype, seed, deterministic } = engineFlags;
 export const compareFlags = {
   model: {
     ...evalFlags.model,
+    conflictsWith: ["FOLDER"],
     summary: "The model with one stream, which also searches beams",
     details: "A checkpoint or a run folder. Everything is compared with it.",
   },
@@ -19,6 +20,7 @@ export const compareFlags = {
     list: "repeat",
     placeholder: "PATH",
     group: "Model",
+    conflictsWith: ["FOLDER"],
     summary: "A model with streams, or an adapter over --model; may be repeated",
     details: "Checkpoints, run folders, and folders of introduced tensors.",
   },
@@ -34,9 +36,9 @@ export const compareFlags = {
   },
   tasks: {
     ...evalFlags.tasks,
-    default: ["gsm8k", "gsm8k_cot", "minerva_math"],
-    summary: "Benchmarks answered in free words",
-    details: "Of given choices nothing is decoded, so beams would change nothing.",
+    summary: "Generative benchmarks to compare on",
+    details:
+      "gsm8k, gsm8k_cot, minerva_math; multiple-choice tasks decode nothing, so beams change nothing.",
   },
   data,
   shots,
@@ -52,7 +54,7 @@ export const compareFlags = {
     default: 4,
     group: "Decoding",
     unit: "rows",
-    summary: "Rows to time alone, one at a time; 0 for none",
+    summary: "Rows to time one at a time; 0 turns it off",
     details: "Scores come from batches, which hide what one answer takes; latency and memory are " +
       "measured on the first rows in a process of their own.",
   },

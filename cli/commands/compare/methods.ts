@@ -65,10 +65,8 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
   for (const name of [CONFIG, RESULTS, SCORES]) {
     if (await statIfExists(join(folder, name))) continue;
     throw new DataError(
-      `Cannot compare "${folder}": found no ${name}, expected a finished evaluation`,
-      {
-        hints: ["a folder that `parscale eval --out` has finished"],
-      },
+      `"${folder}" is no finished evaluation: it has no ${name}`,
+      { hints: ["pass a folder that `parscale eval --out` has finished"] },
     );
   }
   const identity = await readJsonObject(join(folder, CONFIG));
@@ -125,7 +123,7 @@ interface Plan {
 export async function planMethods({ model, beams, parscale }: CompareValues): Promise<Plan[]> {
   if (model === undefined) {
     throw new UsageError(
-      "Cannot compare: found neither --model nor folders, expected one of them",
+      "`compare` needs `--model`, or folders of evaluations",
       { hints: ["parscale compare --model qwen --parscale p4 --data bench"] },
     );
   }
@@ -222,9 +220,7 @@ async function runChild(args: readonly string[], values: CompareValues, io: Io):
   const kind = EXIT_CODES.find((row) => row.code === code)?.kind;
   throw errorFrom({
     kind: kind === "usage" || kind === "data" || kind === "numerical" ? kind : "environment",
-    message: `Cannot compare: found \`parscale eval ${
-      args.join(" ")
-    }\` to end with ${code}, expected 0`,
+    message: `\`parscale eval ${args.join(" ")}\` failed with exit code ${code}`,
     hints: ["its own error stands above"],
   });
 }

@@ -35,18 +35,15 @@ export async function runCompare(
 
 async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[]> {
   if (values.arguments.length > 0) {
-    if (values.model !== undefined || values.parscale.length > 0) {
-      throw new UsageError("Cannot compare folders and models: found both, expected one of them");
-    }
     return await readAll(values.arguments, io);
   }
   for (const task of await selectTasks(values.tasks)) {
     if (task.kind === "generation" && !task.isCode) continue;
     throw new UsageError(
-      `Cannot compare on ${task.name}: ` +
-        (task.kind === "generation"
-          ? "found a task whose answers are programs, expected gsm8k, gsm8k_cot or minerva_math"
-          : "found given choices, of which nothing is decoded, expected gsm8k, gsm8k_cot or minerva_math"),
+      `\`compare\` cannot use ${task.name}: ${
+        task.kind === "generation" ? "its answers are programs" : "its answers are given choices"
+      }`,
+      { hints: ["use gsm8k, gsm8k_cot or minerva_math"] },
     );
   }
   if (values.out !== undefined) return await runMethods(values, io, values.out);
@@ -61,7 +58,7 @@ async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[
 /** Evaluations from folders, and those whose documents stand on stdin where a - is. */
 async function readAll(paths: readonly string[], io: Io): Promise<Evaluation[]> {
   if (paths.filter((path) => path === "-").length > 1) {
-    throw new UsageError("Cannot compare: found stdin twice, expected - once");
+    throw new UsageError("`-` is given twice; stdin can be read once");
   }
   const evaluations: Evaluation[] = [];
   for (const path of paths) {
@@ -72,12 +69,12 @@ async function readAll(paths: readonly string[], io: Io): Promise<Evaluation[]> 
     }
   }
   if (evaluations.length >= 2) return evaluations;
-  const found = evaluations.length === 0
+  const given = evaluations.length === 0
     ? "no document on stdin"
     : paths[0] === "-"
     ? "one document"
     : "one folder";
-  throw new UsageError(`Cannot compare: found ${found}, expected at least two`);
+  throw new UsageError(`\`compare\` needs at least two evaluations, not ${given}`);
 }
 
 /** For programs: everything, one method and task a row. */

@@ -77,9 +77,9 @@ function compareMeans(
   const own = other.summaries.get(task);
   if (own?.metric !== base.metric || own.prompts !== base.prompts) {
     throw new DataError(
-      `Cannot compare ${other.name} with ${first.name}: found ${
-        own ? `other prompts for ${task}` : `no ${task}`
-      }, expected the same`,
+      own
+        ? `${other.name} and ${first.name} have different prompts for ${task}`
+        : `${other.name} has no ${task}, ${first.name} has`,
       {
         hints: ["evaluate both with the same --tasks, --data, --limit, --ids, --shots and --chat"],
       },
@@ -124,17 +124,17 @@ function requireSameRows(
 ): void {
   const missing = [...base.keys()].find((id) => !own.has(id)) ??
     [...own.keys()].find((id) => !base.has(id));
-  const paths = `${other.name} with ${first.name}`;
+  const both = `${other.name} and ${first.name}`;
   if (missing !== undefined) {
     throw new DataError(
-      `Cannot compare ${paths}: found row ${missing} of ${task} in one of them only`,
+      `only one of ${both} has row ${missing} of ${task}`,
       { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
     );
   }
   const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
   if (!changed) return;
   throw new DataError(
-    `Cannot compare ${paths}: found another prompt for row ${changed[0]} of ${task}`,
+    `${both} have different prompts for row ${changed[0]} of ${task}`,
     { hints: ["evaluate both with the same --data, --shots and --chat"] },
   );
 }

@@ -6,7 +6,7 @@ import { defineCommand } from "../../framework/command.ts";
 /** The command. */
 export const command = defineCommand({
   name: "completions",
-  summary: "Print completions for a shell",
+  summary: "Print shell completions",
   description: "The script is static text made from the flag tables, so completing never starts " +
     "the program. Print it again after an update.",
   examples: [

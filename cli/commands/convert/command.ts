@@ -3,7 +3,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "convert",
-  summary: "Turn a checkpoint into a ParScale one, or back",
+  summary: "Convert a checkpoint to ParScale, or back",
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
     "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. They are drawn from a normal " +
@@ -39,7 +39,7 @@ export const command = defineCommand({
       required: true,
       letter: "o",
       group: "Conversion",
-      summary: "Folder to make",
+      summary: "Output folder",
       details: "Must not exist, or --overwrite replaces it.",
     },
     streams: {
@@ -66,7 +66,8 @@ export const command = defineCommand({
       choices: ["normal", "text"],
       default: "normal",
       group: "Conversion",
-      summary: "Start prefixes from random numbers or from a text",
+      requires: ["prefix-text"],
+      summary: "Initialize prefixes randomly or from a text",
       details:
         "normal is the paper's way. text starts every stream from the keys and values of a " +
         "piece of --prefix-text, so that the new model begins as good as its source.",
@@ -75,6 +76,8 @@ export const command = defineCommand({
       type: "path",
       group: "Conversion",
       placeholder: "FILE",
+      requires: ["prefix-init=text"],
+      conflictsWith: ["strip", "merge"],
       summary: "Text for --prefix-init text",
       details:
         "Streams take pieces spread evenly over it; best is text like that to be trained on.",
@@ -85,7 +88,7 @@ export const command = defineCommand({
       max: 1,
       default: 0.1,
       group: "Conversion",
-      summary: "Share of the aggregation that is spread evenly",
+      summary: "Smoothing of the aggregation weights (paper: 0.1)",
       details: "Keeps streams from dying early in training; the paper uses 0.1.",
     },
     aggregation: {
@@ -93,7 +96,7 @@ export const command = defineCommand({
       choices: ["dynamic", "linear"],
       default: "dynamic",
       group: "Conversion",
-      summary: "How streams become one",
+      summary: "How streams are aggregated",
       details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
         "concatenated streams, which starts as their average and which the authors' code cannot open.",
     },
@@ -109,13 +112,14 @@ export const command = defineCommand({
     "introduced-only": {
       type: "switch",
       group: "Conversion",
-      summary: "Write the new tensors alone, as an adapter",
+      summary: "Write only the ParScale parameters, as an adapter",
       details: "Use it with --adapter over the checkpoint it was made from.",
     },
     strip: {
       type: "switch",
       group: "Conversion",
-      summary: "Remove what ParScale introduced",
+      conflictsWith: ["merge"],
+      summary: "Remove the ParScale parameters",
       details: "Gives back a folder that loaders of the plain model read.",
     },
     merge: {
@@ -132,6 +136,7 @@ export const command = defineCommand({
     adapter: {
       type: "path",
       group: "Conversion",
+      requires: ["merge"],
       summary: "Adapter to fold into --model",
       details: "A folder or run with introduced tensors. Needs --merge.",
     },
@@ -140,7 +145,7 @@ export const command = defineCommand({
       min: 1,
       default: 5e9,
       group: "Conversion",
-      summary: "Largest file before the weights are split",
+      summary: "Maximum size of a weights file",
       details: "A tensor is never split.",
     },
     "hf-code": {
@@ -157,6 +162,7 @@ export const command = defineCommand({
       details: "Doubles the time.",
     },
   },
+  atLeastOneOf: [["streams", "strip", "merge"]],
   savesOnInterrupt: true,
   async plan(values, io) {
     const { planConvert } = await import("./run.ts");

@@ -1,4 +1,5 @@
 /** Carries out `parscale convert`. */
+import type { Plan } from "../../framework/command.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
 import { opensWith } from "../../../core/checkpoint/merge.ts";
 import {
@@ -41,13 +42,18 @@ interface TextValues {
 }
 
 /** What `--dry-run` prints. */
-export async function planConvert(values: Values, io: Io): Promise<string[]> {
+export async function planConvert(values: Values, io: Io): Promise<Plan> {
   const plan = await planConversion(await optionsOf(values, io));
-  return [
+  const lines = [
     ...(isPlainCopy(plan) ? [`the model is ${stateOf(values)} already; nothing is changed`] : []),
     `would write ${plan.tensors.length} tensors, ${plan.bytes} bytes, to ${values.out}`,
     `introduced parameters: ${plan.introducedParams}`,
   ];
+  const { tensors, bytes, introducedParams } = plan;
+  return {
+    lines,
+    results: { tensors: tensors.length, bytes, introduced_params: introducedParams },
+  };
 }
 
 /** Runs the command. */
@@ -89,18 +95,6 @@ export async function runConvert(
 
 /** The plan, with prefixes from text where they are asked for. */
 async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
-  const fromText = values.prefixInit === "text";
-  const fixed = values.strip || values.merge;
-  if (fromText !== (values.prefixText !== undefined) || (fromText && fixed)) {
-    const found = fixed
-      ? `${values.strip ? "--strip" : "--merge"}, which makes none`
-      : fromText
-      ? "--prefix-init text alone"
-      : "--prefix-text alone";
-    throw new UsageError(
-      `Cannot start prefixes: found ${found}, expected --prefix-init text and --prefix-text FILE`,
-    );
-  }
   const plan = await planConversion(await optionsOf(values, io));
   if (values.prefixText === undefined) return plan;
 
@@ -110,8 +104,7 @@ async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPl
   const { streams, prefixTokens } = plan.config;
   if (tokens.length < prefixTokens) {
     throw new DataError(
-      `Cannot start prefixes from "${values.prefixText}": found ${tokens.length} tokens, ` +
-        `expected at least ${prefixTokens} (--prefix-tokens)`,
+      `"${values.prefixText}" has ${tokens.length} tokens, fewer than \`--prefix-tokens ${prefixTokens}\``,
     );
   }
   const segments = cutSegments(tokens, streams, prefixTokens);
@@ -128,7 +121,7 @@ async function optionsOf(values: Values, io: Io): Promise<ConversionOptions> {
     return { ...values, model, adapter };
   }
   throw new UsageError(
-    `Cannot convert "${values.model}": found an adapter run, expected a whole model`,
+    `"${values.model}" is an adapter run, not a whole model`,
     { hints: ["--merge makes a whole model of it", `or convert its backbone, "${model}"`] },
   );
 }

@@ -29,7 +29,7 @@ const modelFlags = {
     max: 1_000_000,
     group: "Model",
     conflictsWith: ["model", "config-from"],
-    summary: "Width of the residual stream",
+    summary: "Hidden size",
     details: "With --intermediate-size describes a model without any file.",
   },
   "intermediate-size": {
@@ -38,7 +38,7 @@ const modelFlags = {
     max: 10_000_000,
     group: "Model",
     conflictsWith: ["model", "config-from"],
-    summary: "Width of the MLP",
+    summary: "Intermediate size of the MLP",
     details: "The gate and up projections each have this many outputs.",
   },
   "num-layers": {
@@ -48,7 +48,7 @@ const modelFlags = {
     group: "Model",
     defaultText: "36",
     conflictsWith: ["model", "config-from"],
-    summary: "Layers",
+    summary: "Number of layers",
     details: "Without --model.",
   },
   "num-heads": {
@@ -58,7 +58,7 @@ const modelFlags = {
     group: "Model",
     defaultText: "16",
     conflictsWith: ["model", "config-from"],
-    summary: "Query heads",
+    summary: "Number of query heads",
     details: "Must divide --hidden-size unless --head-dim is given.",
   },
   "num-kv-heads": {
@@ -68,7 +68,7 @@ const modelFlags = {
     group: "Model",
     defaultText: "2",
     conflictsWith: ["model", "config-from"],
-    summary: "Key/value heads",
+    summary: "Number of key/value heads",
     details: "Must divide --num-heads.",
   },
   "head-dim": {
@@ -78,7 +78,7 @@ const modelFlags = {
     group: "Model",
     defaultText: "--hidden-size / --num-heads",
     conflictsWith: ["model", "config-from"],
-    summary: "Width of a head",
+    summary: "Head dimension",
     details: "The official script, and so --method paper, always divides.",
   },
   "vocab-size": {
@@ -88,14 +88,14 @@ const modelFlags = {
     group: "Model",
     defaultText: "151936",
     conflictsWith: ["model", "config-from"],
-    summary: "Tokens in the vocabulary",
+    summary: "Vocabulary size",
     details: "Without --model.",
   },
   untied: {
     type: "switch",
     group: "Model",
     conflictsWith: ["model", "config-from"],
-    summary: "Count an output matrix of its own",
+    summary: "Count an untied output matrix",
     details: "Without it one table serves input and output. A checkpoint says so itself.",
   },
   streams: {
@@ -106,7 +106,7 @@ const modelFlags = {
     list: "comma",
     group: "Model",
     defaultText: "the model's, or 1",
-    summary: "Parallel streams",
+    summary: "Number of parallel streams",
     details: "Lists and ranges: 1,2,4 or 1..8*2.",
   },
   "prefix-tokens": {
@@ -127,7 +127,7 @@ const workFlags = {
     choices: ["infer", "train"],
     default: "infer",
     group: "Work",
-    summary: "Cost of generating, or of a training step",
+    summary: "Predict generation, or a training step",
     details: "Only infer is checked against the paper's numbers; train follows the same roofline.",
   },
   batch: {
@@ -138,7 +138,7 @@ const workFlags = {
     default: [1],
     group: "Work",
     unit: "sequences",
-    summary: "Sequences at a time; in training, rows per step",
+    summary: "Batch size: sequences at a time, rows per step in training",
     details: "Lists and ranges.",
   },
   input: {
@@ -175,7 +175,7 @@ const workFlags = {
     unit: "rows",
     defaultText: "--batch",
     requires: ["mode=train"],
-    summary: "Rows computed at a time, in training",
+    summary: "Micro-batch size in training",
     details: "Lists and ranges. Must divide --batch.",
   },
   "seq-len": {
@@ -187,7 +187,7 @@ const workFlags = {
     unit: "tokens",
     defaultText: "2048",
     requires: ["mode=train"],
-    summary: "Tokens per row, in training",
+    summary: "Tokens per row in training",
     details: "Lists and ranges.",
   },
   "train-params": {
@@ -196,14 +196,14 @@ const workFlags = {
     group: "Work",
     defaultText: "all",
     requires: ["mode=train"],
-    summary: "Train everything, or only what ParScale introduces",
+    summary: "Train all parameters, or only the ParScale parameters",
     details: "Backward passes count twice the forward one for all, once for introduced.",
   },
   recompute: {
     type: "switch",
     group: "Work",
     requires: ["mode=train"],
-    summary: "Compute activations again in the backward pass",
+    summary: "Activation checkpointing: recompute in the backward pass",
     details: "In training. Takes one more forward pass and far less memory.",
   },
 } as const satisfies FlagTable;
@@ -234,7 +234,7 @@ const hardwareFlags = {
     group: "Hardware",
     unit: "TFLOPS",
     defaultText: "that of the hardware",
-    summary: "Dense 16-bit rate",
+    summary: "Dense 16-bit TFLOPS",
     details: "Replaces that of the hardware; other widths follow: half for 32 bits, twice for 8, " +
       "four times for 4.",
   },
@@ -253,7 +253,7 @@ const hardwareFlags = {
     max: 1,
     group: "Hardware",
     defaultText: "0.7; 1 on this-machine",
-    summary: "Share of the arithmetic rate that is reached",
+    summary: "Fraction of the peak FLOPS that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
   },
   "memory-efficiency": {
@@ -262,7 +262,7 @@ const hardwareFlags = {
     max: 1,
     group: "Hardware",
     defaultText: "0.9; 1 on this-machine",
-    summary: "Share of the bandwidth that is reached",
+    summary: "Fraction of the peak bandwidth that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
   },
 } as const satisfies FlagTable;
@@ -305,7 +305,7 @@ const methodFlags = {
     default: 0,
     group: "Method",
     requires: ["mode=infer", "method=exact"],
-    summary: "Fixed time per pass",
+    summary: "Fixed overhead per forward pass",
     details: "For launch cost that was measured, such as 20ms. Only for --method exact.",
   },
 } as const satisfies FlagTable;
@@ -363,7 +363,7 @@ const questionFlags = {
     type: "switch",
     group: "Questions",
     requires: ["mode=infer"],
-    summary: "Run the same rows here, next to the prediction",
+    summary: "Also run the rows here and report the measured times",
     details: "Random weights of the shape, in 32 bits, on --device. What would not fit into " +
       "the free memory is refused.",
   },
@@ -371,7 +371,7 @@ const questionFlags = {
     ...engineFlags.device,
     group: "Questions",
     onlyWith: ["measured"],
-    summary: "Where --measured computes",
+    summary: "Device of --measured",
   },
   runs: {
     type: "int",
@@ -380,7 +380,7 @@ const questionFlags = {
     default: 3,
     group: "Questions",
     onlyWith: ["measured"],
-    summary: "Timed runs of --measured, after one that is not",
+    summary: "Timed runs of --measured, after one warm-up run",
     details: "The medians are reported.",
   },
   threads: engineFlags.threads,

@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "doctor",
-  summary: "Check what works on this machine",
+  summary: "Check this machine: devices, libraries, tools",
   description:
     "Runs every check and shows what was found, with a remedy where something is missing. A " +
     "required check that fails gives exit code 4. Nothing is written and nothing leaves the " +

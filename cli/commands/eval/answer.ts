@@ -104,14 +104,12 @@ export async function answer(
   for (const { task, doc_id, request } of samples) {
     if (hashes.get(`${task}/${doc_id}`) === request) continue;
     throw new DataError(
-      `Cannot go on in "${
-        folder!.path
-      }": found an answer to row ${doc_id} of ${task} that is not asked`,
+      `cannot resume "${folder!.path}": its row ${doc_id} of ${task} answers another prompt`,
       { hints: ["replace the evaluation with --overwrite"] },
     );
   }
   const done = new Set(samples.map(sampleKey));
-  if (done.size > 0) io.note(`going on after ${done.size} samples in ${folder!.path}`);
+  if (done.size > 0) io.note(`resuming "${folder!.path}": ${done.size} samples done`);
   const counts = new Map(
     prepared.map(({ task, documents }) => [
       task.name,

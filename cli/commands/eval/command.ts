@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "eval",
-  summary: "Run benchmarks and score the answers",
+  summary: "Run benchmarks",
   description:
     "Asks a model the questions of public benchmarks, exactly as lm-evaluation-harness 0.4.13 and " +
     "EvalPlus do, and scores its answers by their rules. Rows are fetched from where they are " +

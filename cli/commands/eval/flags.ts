@@ -27,7 +27,7 @@ const taskFlags = {
     type: "switch",
     group: "Tasks",
     configurable: false,
-    summary: "With `eval fetch`: compare with the hub again",
+    summary: "With `eval fetch`: check the files against the hub again",
     details:
       "Compares sizes and hashes of the table with the hub's, hashes all files, and prints " +
       "the hashes that the table lacks.",
@@ -38,7 +38,7 @@ const taskFlags = {
     placeholder: "N|TASK=N",
     group: "Tasks",
     defaultText: "those of each task",
-    summary: "Solved examples before each question",
+    summary: "Number of few-shot examples",
     details: "A number for all tasks, or one for a task: --shots gsm8k=4,arc=0.",
   },
   limit: {
@@ -47,7 +47,8 @@ const taskFlags = {
     letter: "n",
     group: "Tasks",
     unit: "rows",
-    summary: "Only the first rows of every task",
+    conflictsWith: ["ids"],
+    summary: "Limit each task to its first N rows",
     details: "Prompts are those these rows have among all.",
   },
   ids: {
@@ -55,20 +56,20 @@ const taskFlags = {
     min: 0,
     list: "comma",
     group: "Tasks",
-    summary: "Only these rows, counted from 0 in the order of the file",
+    summary: "Only these rows, numbered from 0 in file order",
     details: "Ranges are written 3..9.",
   },
   chat: {
     type: "switch",
     group: "Tasks",
-    summary: "Ask as a conversation, with shots as earlier turns",
+    summary: "Apply the chat template, with shots as earlier turns",
     details: "Uses the checkpoint's chat template, for models trained on chats. Code tasks are " +
       "always completed directly.",
   },
   "exclude-self": {
     type: "switch",
     group: "Tasks",
-    summary: "Never show a row among its own shots",
+    summary: "Exclude a row from its own shots",
     details: "RACE draws shots from the evaluated rows; the reference does not leave out the row " +
       "itself, so scores with this flag cannot be compared with published ones.",
   },
@@ -91,7 +92,7 @@ const decodingFlags = {
     default: 1,
     group: "Decoding",
     unit: "samples",
-    summary: "Sampled answers per question",
+    summary: "Number of sampled answers per question",
     details:
       "With 1 and no --temperature decoding is greedy. For code tasks, more are sampled in " +
       "addition to a greedy one: pass@1 is that one's, pass@10 theirs.",
@@ -101,7 +102,7 @@ const decodingFlags = {
     min: 0,
     group: "Decoding",
     defaultText: "0; 0.8 for more than one sample",
-    summary: "Divisor of the logits; 0 is greedy",
+    summary: "Sampling temperature; 0 is greedy",
     details: "If given, all answers are sampled at this temperature.",
   },
   "top-p": {
@@ -110,7 +111,7 @@ const decodingFlags = {
     max: 1,
     default: 0.95,
     group: "Decoding",
-    summary: "Sample from the likeliest tokens of this total probability",
+    summary: "Nucleus sampling: keep tokens up to this total probability",
     details: "The value of EvalPlus; without effect on greedy decoding.",
   },
   "num-beams": {
@@ -119,7 +120,8 @@ const decodingFlags = {
     max: 256,
     default: 1,
     group: "Decoding",
-    summary: "Answer by a search over this many beams; 1 is none",
+    conflictsWith: ["n-samples", "temperature"],
+    summary: "Number of beams; 1 disables beam search",
     details: "Concerns answers in free words only: of given choices nothing is decoded.",
   },
   "max-tokens": {
@@ -128,7 +130,7 @@ const decodingFlags = {
     group: "Decoding",
     unit: "tokens",
     defaultText: "those of each task",
-    summary: "Most new tokens per answer",
+    summary: "Maximum number of new tokens per answer",
     details: "256 for mathematics, 768 for code, 1280 for IFEval are what published scores use.",
   },
   "max-length": {
@@ -137,7 +139,7 @@ const decodingFlags = {
     group: "Decoding",
     unit: "tokens",
     defaultText: "the model's context",
-    summary: "Most tokens of prompt and answer together",
+    summary: "Maximum number of tokens of prompt and answer",
     details: "Longer prompts lose their beginning, which is where the shots are.",
   },
 } as const satisfies FlagTable;
@@ -158,12 +160,14 @@ const resultFlags = {
     type: "switch",
     group: "Result",
     configurable: false,
-    summary: "Insist that there is a run to go on with",
+    requires: ["out"],
+    summary: "Resume the evaluation in --out; fail if there is none",
     details: "Without it, --out goes on where there is one, and begins one where there is none.",
   },
   "predict-only": {
     type: "switch",
     group: "Result",
+    requires: ["out"],
     summary: "Only answer; score later with --score",
     details: "Lets code be written on one machine and run on another.",
   },
@@ -171,6 +175,7 @@ const resultFlags = {
     type: "path",
     placeholder: "FILE|-",
     group: "Result",
+    conflictsWith: ["predict-only"],
     summary: "Score answers that exist already; no model is run",
     details: "samples.jsonl of an evaluation, rows of `parscale generate`, EvalPlus' {task_id, " +
       "solution}, or the samples of lm-evaluation-harness.",
@@ -180,14 +185,14 @@ const resultFlags = {
     list: "comma",
     placeholder: "TASK=VALUE",
     group: "Result",
-    summary: "Exit with 1 when a score is lower",
+    summary: "Exit with 1 if a score is lower",
     details: "TASK is a task's headline, TASK.METRIC another of its metrics: gsm8k=0.3, " +
       "humaneval.plus_pass@1=0.2.",
   },
   "allow-code-execution": {
     type: "switch",
     group: "Code",
-    summary: "Run programs the model wrote, in a sandbox",
+    summary: "Run model-written programs in a sandbox",
     details: "Nothing written by a model runs without it. The sandbox has no files, network, " +
       "processes or environment.",
   },
@@ -196,7 +201,7 @@ const resultFlags = {
     choices: ["auto", "bwrap", "pyodide"],
     default: "auto",
     group: "Code",
-    summary: "Where programs run",
+    summary: "Sandbox for model-written programs",
     details: "pyodide is CPython in WebAssembly in a process of its own. bwrap puts that process " +
       "inside bubblewrap as a second wall; auto does where bubblewrap works.",
   },

@@ -38,10 +38,7 @@ export async function mergeFolders(
   const [, ...paths] = values.arguments;
   if (paths.length === 0 || values.out === undefined) {
     throw new UsageError(
-      `Cannot merge: found ${
-        paths.length === 0 ? "no folders" : "no --out"
-      }, expected the folders ` +
-        "of all shards and --out with the folder to make",
+      `\`eval merge\` needs ${paths.length === 0 ? "the folders of all shards" : "`--out`"}`,
       { hints: ["parscale eval merge part-1 part-2 --out whole"] },
     );
   }
@@ -66,8 +63,8 @@ export async function mergeFolders(
     { overwrite: invocation.overwrite },
   );
   if ((await folder.readSamples()).length > 0) {
-    throw new UsageError(`Cannot merge into "${values.out}": found samples there, expected none`, {
-      hints: ["replace it with --overwrite"],
+    throw new UsageError(`"${values.out}" already holds samples`, {
+      hints: ["pass --overwrite, or another --out"],
     });
   }
   for (const sample of sorted(parts.map(({ samples }) => samples))) folder.append(sample);
@@ -97,15 +94,15 @@ async function readPart(path: string): Promise<Part> {
   try {
     document = await readJsonObject(join(path, RESULTS));
   } catch (cause) {
-    throw new DataError(`Cannot merge "${path}": found no ${RESULTS}, expected a finished shard`, {
+    throw new DataError(`"${path}" is no finished shard: it has no ${RESULTS}`, {
       cause,
-      hints: ["run its command again; it goes on where it stopped"],
+      hints: ["run its command again with --resume"],
     });
   }
   const { results, device, config } = document;
   if (!isObject(results) || !Array.isArray(results.tasks)) {
     throw new DataError(
-      `Cannot merge "${path}": found no tasks in its ${RESULTS}, expected those of a shard`,
+      `"${path}" is no finished shard: its ${RESULTS} holds no tasks`,
       { hints: ["run its command again"] },
     );
   }
@@ -130,9 +127,8 @@ async function requireWhole(parts: readonly Part[]): Promise<void> {
     const different = differences(same as JsonObject, first.identity);
     if (different.length > 0) {
       throw new DataError(
-        `Cannot merge "${path}" with "${first.path}": found another ${different.join(", ")}, ` +
-          "expected the same",
-        { hints: ["evaluate every shard with the same flags but --shard and --out"] },
+        `"${path}" and "${first.path}" differ in ${different.join(", ")}`,
+        { hints: ["evaluate every shard with the same flags except --shard and --out"] },
       );
     }
   }
@@ -142,9 +138,9 @@ async function requireWhole(parts: readonly Part[]): Promise<void> {
     numbers.every((part, i) => part === i + 1);
   if (isWhole) return;
   throw new DataError(
-    `Cannot merge: found the shards ${
+    `the shards are incomplete: found ${
       parts.map(({ part, of }) => `${part}/${of}`).join(", ")
-    }, expected 1/${of} to ${of}/${of}, each once`,
+    }, expected 1/${of} to ${of}/${of}`,
   );
 }
 

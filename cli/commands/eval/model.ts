@@ -20,7 +20,7 @@ export interface EvalModel extends Answerer, Disposable {
 /** The path in --model, which evaluating needs. */
 export function requireModel({ model }: EvalValues): string {
   if (model !== undefined) return model;
-  throw new UsageError("Cannot evaluate: found no --model, expected a checkpoint folder", {
+  throw new UsageError("`eval` needs `--model`", {
     hints: ["to score answers that exist already, pass --score FILE"],
   });
 }
@@ -39,7 +39,7 @@ export async function openEvalModel(values: EvalValues, io: Io): Promise<EvalMod
     const maxLength = values.maxLength ?? context;
     if (maxLength > context) {
       throw new UsageError(
-        `Cannot use --max-length: found ${maxLength}, expected at most the model's ${context} tokens`,
+        `\`--max-length ${maxLength}\` exceeds the model's context of ${context} tokens`,
       );
     }
     const startToken = startTokenOf(tokenizer, config.eosTokenIds);

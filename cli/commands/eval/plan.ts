@@ -2,22 +2,31 @@
  * What `parscale eval --dry-run` says: what would be asked, read from the data and no model, or what
  * would be fetched first.
  */
+import type { Plan } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { type PreparedTask, prepareTasks } from "./prepare.ts";
 import { selectTasks, shotsByTask, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** One line per task or source; listing, showing and merging have no plan. */
-export async function planEval(values: EvalValues, io: Io): Promise<readonly string[]> {
+export async function planEval(values: EvalValues, io: Io): Promise<Plan> {
   if (values.arguments[0] === "fetch") {
-    return await (await import("./fetch.ts")).planFetchCommand(values, io);
+    return { lines: await (await import("./fetch.ts")).planFetchCommand(values, io) };
   }
-  if (values.arguments.length > 0) return [];
+  if (values.arguments.length > 0) return { lines: [] };
   const temperatures = temperaturesOf(values);
   const missing = values.data === undefined ? await missingData(values, io) : [];
-  if (missing.length > 0) return missing;
+  if (missing.length > 0) return { lines: missing };
   const prepared = await prepareTasks(values, io);
-  return prepared.map((one) => lineOf(one, temperatures(one.task).length, values.maxTokens));
+  const lines = prepared.map((one) => lineOf(one, temperatures(one.task).length, values.maxTokens));
+  const tasks = prepared.map(({ task, shots, documents, rows }) => ({
+    task: task.name,
+    shots,
+    rows_total: rows,
+    rows: documents.length,
+    samples_per_row: temperatures(task).length,
+  }));
+  return { lines, results: { tasks } };
 }
 
 /** Nothing is fetched for a plan, so prompts cannot be counted before the data is there. */

@@ -32,9 +32,6 @@ export async function prepareTasks(
 ): Promise<PreparedTask[]> {
   const tasks = await selectTasks(names);
   const { data } = values;
-  if (values.limit !== undefined && values.ids.length > 0) {
-    throw new UsageError("Cannot choose rows: found --limit and --ids, expected one of them");
-  }
   const shots = await shotsByTask(values.shots, tasks);
   const shard = parseShard(values.shard);
   if (
@@ -42,7 +39,7 @@ export async function prepareTasks(
     !(await Deno.stat(data).catch(() => undefined))?.isDirectory
   ) {
     throw new UsageError(
-      `Cannot evaluate ${tasks.length} tasks: found the file "${data}" as --data, expected a folder`,
+      `\`--data "${data}"\` is no folder, and ${tasks.length} tasks need one`,
     );
   }
   const { shotsOf } = await import("../../../core/eval/harness/documents.ts");
@@ -96,8 +93,7 @@ function warnAboutSizes(
   if (!size) return;
   if (rows === size.pool && rows !== size.rows) {
     throw new DataError(
-      `Cannot evaluate ${name}: found ${rows} rows, which is its training split, ` +
-        `expected the ${size.rows} of the evaluated one`,
+      `the file of ${name} is its training split: it has ${rows} rows, expected ${size.rows}`,
       { hints: ["check which file lies under the name of the evaluated split"] },
     );
   }

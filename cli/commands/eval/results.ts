@@ -162,20 +162,20 @@ export function parseBounds(texts: readonly string[], tasks: readonly Task[]): B
     const found = tasks.find(({ name }) => name === task);
     if (task === undefined || !Number.isFinite(least)) {
       throw new UsageError(
-        `Cannot use --fail-under: found "${text}", expected TASK=VALUE or TASK.METRIC=VALUE`,
+        `invalid value "${text}" for \`--fail-under\`: must be TASK=VALUE or TASK.METRIC=VALUE`,
         { hints: ["for instance --fail-under gsm8k=0.3"] },
       );
     }
     if (!found) {
       const names = tasks.map(({ name }) => name).join(", ");
       throw new UsageError(
-        `Cannot use --fail-under ${text}: found no "${task}" among --tasks, expected one of ${names}`,
+        `\`--fail-under ${text}\` names a task that is not among --tasks: ${names}`,
       );
     }
     if (metric !== undefined && !found.metrics.includes(metric)) {
       throw new UsageError(
-        `Cannot use --fail-under ${text}: found no metric "${metric}" in ${task}, expected one of ` +
-          found.metrics.join(", "),
+        `\`--fail-under ${text}\` names an unknown metric of ${task}`,
+        { hints: [`known: ${found.metrics.join(", ")}`] },
       );
     }
     return { task, metric, least };
@@ -188,7 +188,7 @@ export function shortfalls(bounds: readonly Bound[], results: readonly FullResul
     const means = results.find((result) => result.task.name === task)?.means ?? [];
     const mean = metric === undefined ? means[0] : means.find((one) => one.metric === metric);
     if (mean && mean.value >= least) return [];
-    const found = mean ? `${mean.metric} ${mean.value.toFixed(4)}` : "no score";
-    return [`${task}: found ${found}, expected at least ${least}`];
+    const score = mean ? `${mean.metric} is ${mean.value.toFixed(4)}` : "there is no score";
+    return [`${task}: ${score}, below the required ${least}`];
   });
 }

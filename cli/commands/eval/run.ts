@@ -29,29 +29,18 @@ export async function runEval(
     case "merge":
       return await (await import("./merge.ts")).mergeFolders(values, io, invocation);
   }
-  refuseContradictions(values);
+  temperaturesOf(values);
+  checkScored(values);
   if (values.score !== undefined) return await scoreFile(values, io, invocation);
   return await evaluate(values, io, invocation);
 }
 
-function refuseContradictions(values: EvalValues): void {
-  temperaturesOf(values);
-  const { score, predictOnly, out, resume, model } = values;
-  if (score !== undefined && predictOnly) {
-    throw new UsageError(
-      "Cannot score and not score: found --score with --predict-only, expected one of them",
-    );
-  }
-  if (score !== undefined && model !== undefined && !values.chat) {
-    throw new UsageError(
-      "Cannot score a file with a model: found --score with --model, expected one of them",
-      { hints: ["leave out --model; samples are scored as they are"] },
-    );
-  }
-  if ((predictOnly || resume) && out === undefined) {
-    const flag = predictOnly ? "--predict-only" : "--resume";
-    throw new UsageError(`Cannot use ${flag}: found no --out, expected a folder for samples`);
-  }
+/** Samples are scored as they are; a model is needed for its chat template alone. */
+function checkScored({ score, model, chat }: EvalValues): void {
+  if (score === undefined || model === undefined || chat) return;
+  throw new UsageError("`--score` cannot be combined with `--model`", {
+    hints: ["leave out --model; samples are scored as they are"],
+  });
 }
 
 /** Answers what is missing, then scores all. */
@@ -125,9 +114,7 @@ async function readSampleFile(
   if (samples.length > 0) return samples;
   const { DataError } = await import("../../../core/base/errors.ts");
   throw new DataError(
-    `Cannot score ${name}: found no samples of ${
-      prepared.map(({ task }) => task.name).join(", ")
-    }, expected at least one`,
+    `${name} holds no samples of ${prepared.map(({ task }) => task.name).join(", ")}`,
   );
 }
 

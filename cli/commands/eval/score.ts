@@ -57,8 +57,7 @@ export class Tools implements ScoringTools, AsyncDisposable {
 export function requireCodeAllowed({ allowCodeExecution }: EvalValues): void {
   if (allowCodeExecution) return;
   throw new UsageError(
-    "Cannot score programs: found no --allow-code-execution, expected it before code written by a " +
-      "model is run",
+    "scoring programs runs code written by a model: pass `--allow-code-execution`",
     { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
   );
 }
@@ -177,14 +176,13 @@ function answersByDocument(
     const document = typeof doc_id === "string" ? byName.get(doc_id) : byId.get(doc_id);
     if (!document) {
       throw new DataError(
-        `Cannot score row ${doc_id} of ${task.name}: found no such row among the ${documents.length} ` +
-          "that are evaluated",
+        `row ${doc_id} of ${task.name} is not among the ${documents.length} rows evaluated`,
         { hints: ["pass the --data, --limit and --ids that the samples were made with"] },
       );
     }
     if (sample.request !== undefined && sample.request !== document.hash) {
       throw new DataError(
-        `Cannot score row ${doc_id} of ${task.name}: found an answer to another prompt`,
+        `the sample of row ${doc_id} of ${task.name} answers another prompt`,
         { hints: ["pass the --data, --shots and --chat that the samples were made with"] },
       );
     }

@@ -8,7 +8,7 @@ import type { EvalValues } from "./flags.ts";
 export async function selectTasks(names: readonly string[]): Promise<Task[]> {
   const { SUITES, taskOf, TASKS } = await import("../../../core/eval/tasks/mod.ts");
   if (names.length === 0) {
-    throw new UsageError("Cannot evaluate: found no --tasks, expected at least one", {
+    throw new UsageError("`eval` needs `--tasks`", {
       hints: ["`parscale eval ls` lists them"],
     });
   }
@@ -19,7 +19,7 @@ export async function selectTasks(names: readonly string[]): Promise<Task[]> {
 
 function fail(name: string, all: readonly string[]): never {
   const hint = suggestionHint(name, all, "`parscale eval ls` lists the tasks")!;
-  throw new UsageError(`Cannot evaluate "${name}": found no such task`, { hints: [hint] });
+  throw new UsageError(`unknown task "${name}"`, { hints: [hint] });
 }
 
 /** Shots asked for a task; undefined leaves them to the task. */
@@ -35,7 +35,7 @@ export async function shotsByTask(
     const [, name, digits] = /^(?:([^=]+)=)?(\d{1,4})$/.exec(text) ?? [];
     if (digits === undefined) {
       throw new UsageError(
-        `Cannot use --shots: found "${text}", expected a number, or TASK=NUMBER`,
+        `invalid value "${text}" for \`--shots\`: must be a number, or TASK=NUMBER`,
       );
     }
     if (name === undefined) all = Number(digits);
@@ -43,7 +43,7 @@ export async function shotsByTask(
       if (!known.has(task) && !(name! in SUITES)) {
         const names = [...known].join(", ");
         throw new UsageError(
-          `Cannot use --shots ${text}: found no "${task}" among --tasks, expected one of ${names}`,
+          `\`--shots ${text}\` names a task that is not among --tasks: ${names}`,
         );
       }
       own.set(task, Number(digits));
@@ -65,7 +65,7 @@ export function parseShard(text: string | undefined): Shard | undefined {
   if (text === undefined) return undefined;
   const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
   if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
-  throw new UsageError(`Cannot use --shard: found "${text}", expected I/N with I from 1 to N`, {
+  throw new UsageError(`invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N`, {
     hints: ["the second of four parts is --shard 2/4"],
   });
 }
@@ -76,17 +76,11 @@ export function parseShard(text: string | undefined): Shard | undefined {
  * @throws {UsageError} for flags that exclude each other
  */
 export function temperaturesOf(
-  { nSamples, temperature, numBeams }: EvalValues,
+  { nSamples, temperature }: EvalValues,
 ): (task: Task) => readonly number[] {
-  if (numBeams > 1 && (nSamples > 1 || temperature)) {
-    throw new UsageError(
-      "Cannot search beams and sample: found --num-beams with --n-samples or --temperature, " +
-        "expected one of them",
-    );
-  }
   if (temperature === 0 && nSamples > 1) {
     throw new UsageError(
-      `Cannot draw ${nSamples} samples: found temperature 0, expected one at which they differ`,
+      `\`--n-samples ${nSamples}\` needs \`--temperature\` above 0`,
       { hints: ["leave out --temperature, or --n-samples"] },
     );
   }

@@ -20,7 +20,9 @@ export async function showPrompts(
 ): Promise<void> {
   const name = values.arguments[1];
   if (name === undefined) {
-    throw new UsageError("Cannot show prompts: found no task, expected `parscale eval show TASK`");
+    throw new UsageError("`eval show` needs a task", {
+      hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
+    });
   }
   const limit = values.limit ?? (values.ids.length > 0 ? undefined : DEFAULT_ROWS);
   const prepared = await prepareTasks({ ...values, limit }, io, [name]);

@@ -2,22 +2,17 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { requireContext } from "../../input/context.ts";
-import {
-  checkQuantize,
-  openNamedCheckpoint,
-  type Quantization,
-  quantizeFlags,
-} from "../../input/open_model.ts";
+import { checkQuantize, openNamedCheckpoint, quantizeFlags } from "../../input/open_model.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "export",
-  summary: "Write a model as ONNX files that run without parscale",
+  summary: "Export a model to ONNX",
   description:
     "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
-    "Python: in a server, in a browser, on a phone. The logits are those of the device they are for. " +
+    "Python: in a server, in a browser, on a phone. The logits are those of the target they are for. " +
     "The folder appears complete or not at all.",
   examples: [
     { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
@@ -27,7 +22,7 @@ export const command = defineCommand({
     },
     {
       text: "For the GPU of a browser",
-      line: "parscale export --model run --onnx --device webgpu --dtype f16 --out web",
+      line: "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
     },
   ],
   flags: {
@@ -51,7 +46,7 @@ export const command = defineCommand({
       required: true,
       letter: "o",
       group: "Export",
-      summary: "Folder to make",
+      summary: "Output folder",
       details: "Must not exist, or --overwrite replaces it.",
     },
     tokens: {
@@ -61,7 +56,7 @@ export const command = defineCommand({
       default: 64,
       group: "Export",
       unit: "tokens",
-      summary: "Tokens of a prompt that are read at once",
+      summary: "Prompt tokens per prefill call",
       details: "Shorter prompts are padded, longer ones read in pieces.",
     },
     capacity: {
@@ -71,15 +66,15 @@ export const command = defineCommand({
       group: "Export",
       unit: "tokens",
       defaultText: "1024, or the model's context",
-      summary: "Longest text, prompt included",
+      summary: "Maximum length, prompt included",
       details: "Keys and values for all of it go in and out at every step.",
     },
-    device: {
+    target: {
       type: "choice",
       choices: ["cpu", "webgpu"],
       default: "cpu",
       group: "Export",
-      summary: "Where the files are to run",
+      summary: "Where the files will run",
       details: "Files for webgpu use only what its operators can; they run on the processor too.",
     },
     dtype: {
@@ -87,28 +82,32 @@ export const command = defineCommand({
       choices: ["f32", "f16"],
       default: "f32",
       group: "Export",
-      summary: "Element type of matrices",
+      requires: ["target=webgpu"],
+      summary: "Data type of matrices",
       details: "f16 halves the file and is for webgpu. Keys and values go in and out as f32.",
     },
     ...quantizeFlags,
   },
+  atLeastOneOf: [["onnx"]],
   async plan(values, io) {
-    await checkFormat(values);
+    await checkQuantize({ ...values, device: values.target });
     const { config } = await openNamedCheckpoint(values, io);
     const { tokens, capacity } = fittingSizes(values, config);
-    return [
+    const { streams } = config;
+    const lines = [
       `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${values.out}`,
-      `streams: ${config.streams}`,
+      `streams: ${streams}`,
     ];
+    return { lines, values: { tokens, capacity }, results: { streams } };
   },
   async run(values, io, invocation) {
-    await checkFormat(values);
+    await checkQuantize({ ...values, device: values.target });
     const { writeExport } = await import("./parts.ts");
     const { startProgress } = await import("../../output/progress.ts");
     const { openReport } = await import("../../output/report.ts");
     const opened = await openNamedCheckpoint(values, io);
     const sizes = fittingSizes(values, opened.config);
-    using report = openReport(io, invocation, { schema: "parscale.export/1" });
+    using report = openReport(io, invocation, { schema: "parscale.export/2" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });
     const bytes = await writeExport(
       { ...values, ...sizes },
@@ -119,36 +118,13 @@ export const command = defineCommand({
       out: values.out,
       streams: opened.config.streams,
       ...sizes,
-      device: values.device,
+      target: values.target,
       weights: values.quantize === "none" ? values.dtype : values.quantize,
       weight_bytes: bytes,
       files: "prefill.onnx, decode.onnx, weights.bin, export.json, README.md",
     });
   },
 });
-
-async function checkFormat(
-  values: {
-    onnx: boolean;
-    device: "cpu" | "webgpu";
-    dtype: "f32" | "f16";
-    quantize: Quantization;
-    blockSize: number | undefined;
-  },
-): Promise<void> {
-  const { onnx, device, dtype } = values;
-  await checkQuantize(values);
-  if (!onnx) {
-    throw new UsageError("Cannot export: found no format, expected --onnx", {
-      hints: ["add --onnx"],
-    });
-  }
-  if (dtype === "f16" && device === "cpu") {
-    throw new UsageError("Cannot export: found --dtype f16 for cpu, expected --device webgpu", {
-      hints: ["the processor computes in f32; for a smaller file use --quantize q8 or q4"],
-    });
-  }
-}
 
 /** Sizes of the programs, which fit each other and the model's context. */
 function fittingSizes(

@@ -18,7 +18,7 @@ export interface ExportValues {
   readonly out: string;
   readonly tokens: number;
   readonly capacity: number;
-  readonly device: "cpu" | "webgpu";
+  readonly target: "cpu" | "webgpu";
   readonly dtype: "f32" | "f16";
   readonly quantize: Quantization;
   readonly blockSize: number | undefined;
@@ -31,18 +31,17 @@ export async function writeExport(
   { config, tensors, directory }: Checkpoint,
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
-  const { tokens, capacity, device, dtype, quantize, blockSize = DEFAULT_BLOCK } = values;
+  const { tokens, capacity, target, dtype, quantize, blockSize = DEFAULT_BLOCK } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
   const kind = matrixKind(quantize);
   const matrices = kind === "f32" ? { kind } : { kind, block: blockSize };
-  const target = device === "webgpu" ? webGpuTarget(dtype) : undefined;
   const replaces = values.overwrite ? "export" : undefined;
   return await writeFolder(values.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
     const written = await exportPrograms(folder, programs, tensors, {
       matrices,
-      target,
+      target: target === "webgpu" ? webGpuTarget(dtype) : undefined,
       onProgress,
     });
     await writeJson(`${folder}/export.json`, {
@@ -52,7 +51,7 @@ export async function writeExport(
       eos_token_ids: config.eosTokenIds,
       tokens,
       capacity,
-      device,
+      target,
       weights: kind === "f32" ? dtype : kind,
       programs: written.programs,
     });
@@ -64,7 +63,7 @@ export async function writeExport(
   });
 }
 
-/** What the page says of a device. */
+/** What the page says of a target. */
 const PAGE = {
   cpu: { DEVICE: "the CPU", OPTIONS: "{ logSeverityLevel: 3 }" },
   webgpu: {
@@ -81,8 +80,8 @@ const PAGE = {
   },
 } as const;
 
-/** The page, with its numbers and what concerns the device. */
-function guideFor({ tokens, capacity, device }: ExportValues): string {
-  const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[device] };
+/** The page, with its numbers and what concerns the target. */
+function guideFor({ tokens, capacity, target }: ExportValues): string {
+  const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[target] };
   return Object.entries(words).reduce((text, [word, by]) => text.replaceAll(word, by), guide);
 }

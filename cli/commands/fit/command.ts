@@ -4,7 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "fit",
-  summary: "Fit a scaling law to losses and ask it questions",
+  summary: "Fit a scaling law to losses and query it",
   description:
     "Fits loss as a function of parameters N and streams P, as the ParScale paper does: Huber losses " +
     "of logarithms, from a grid of 300 starting points, here each down to the optimum itself.\n\n" +

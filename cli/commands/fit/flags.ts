@@ -38,7 +38,8 @@ const lawFlags = {
     list: "comma",
     group: "Law",
     placeholder: "CONDITION",
-    summary: "Leave observations out of the fit, and predict them",
+    conflictsWith: ["parameters=paper"],
+    summary: "Hold observations out of the fit and predict them",
     details:
       "A condition is N or P, one of = < > <= >=, and a number: P=8, or 'N>=2.5B' in quotes. Several " +
       "leave out what any of them names.",
@@ -53,7 +54,8 @@ const uncertaintyFlags = {
     default: 0,
     group: "Uncertainty",
     placeholder: "REFITS",
-    summary: "Refits of observations drawn again; 500 is enough",
+    conflictsWith: ["parameters=paper"],
+    summary: "Number of bootstrap refits; 500 is enough",
     details:
       "Gives the middle 95 percent of every parameter and of every answer. Refits that reach no " +
       "optimum are left out and counted.",
@@ -61,7 +63,8 @@ const uncertaintyFlags = {
   jackknife: {
     type: "switch",
     group: "Uncertainty",
-    summary: "Refit with each observation left out once",
+    conflictsWith: ["parameters=paper"],
+    summary: "Leave-one-out refits",
     details: "Gives standard errors, and the error of predicting each observation from the others.",
   },
   seed: {
@@ -146,6 +149,7 @@ const outputFlags = {
     group: "Output",
     placeholder: "P",
     defaultText: "8, or the largest observed",
+    requires: ["contour"],
     summary: "Where the contours' axis of streams ends",
     details: "It begins at 1 and is continuous.",
   },
@@ -156,12 +160,14 @@ const outputFlags = {
     group: "Output",
     placeholder: "LOSS",
     defaultText: "8 equal steps",
+    requires: ["contour"],
     summary: "Losses of the contours",
     details: "Those that pass outside the figure are left out.",
   },
   latex: {
     type: "switch",
     group: "Output",
+    conflictsWith: ["format"],
     summary: "Write the rows of the table for LaTeX",
     details: "P, N, predicted, observed, error, as in the paper's tables.",
   },

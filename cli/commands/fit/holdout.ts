@@ -26,7 +26,7 @@ export function parseHoldout(texts: readonly string[]): Condition {
     const bound = parseNumber(digits);
     if (sign === undefined || bound === undefined) {
       throw new UsageError(
-        `Cannot use "--holdout": found "${text}", expected a condition such as P=8 or N>2.5B`,
+        `invalid value "${text}" for \`--holdout\`: must be a condition such as P=8 or N>2.5B`,
       );
     }
     return (observation) => COMPARE[sign]!(name === "N" ? observation.n : observation.p, bound);
@@ -46,7 +46,7 @@ export function splitObservations(
   const heldOut = observations.filter(isHeldOut);
   if (texts.length > 0 && heldOut.length === 0) {
     throw new DataError(
-      `Cannot hold out ${texts.join(", ")}: found no such observation, expected some`,
+      `no observation matches \`--holdout ${texts.join(",")}\``,
     );
   }
   return { used: observations.filter((row) => !isHeldOut(row)), heldOut };

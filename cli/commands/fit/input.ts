@@ -29,7 +29,7 @@ export async function openInput(values: FitValues, io: Io): Promise<Input> {
   if (paths.length > 0) return await readPaths(values, io);
   const name = values.dataSet ?? (parameters === "paper" ? "stack-v2-python" : undefined);
   if (name === undefined) {
-    throw new UsageError("Cannot fit a law: found no observations, expected some", {
+    throw new UsageError("`fit` needs FILE or `--data-set`", {
       hints: [
         "pass a file of n_params, streams and loss, - for stdin, or folders of training runs",
         "or --data-set stack-v2-python",
@@ -42,12 +42,12 @@ export async function openInput(values: FitValues, io: Io): Promise<Input> {
 async function readPaths({ arguments: paths, dataSet, parameters }: FitValues, io: Io) {
   if (dataSet !== undefined && parameters === "fit") {
     throw new UsageError(
-      `Cannot fit "${paths[0]}" with --data-set: found both, expected one or the other`,
+      "FILE cannot be combined with `--data-set`",
     );
   }
   const twice = paths.find((path, i) => paths.indexOf(path) !== i);
   if (twice !== undefined) {
-    throw new UsageError(`Cannot fit "${twice}": found it twice, expected each input once`);
+    throw new UsageError(`"${twice}" is given twice`);
   }
   const observations: Observation[] = [];
   const measures = new Set<string>();
@@ -81,8 +81,8 @@ async function readRun(folder: string): Promise<Observation & { readonly measure
   const checkpoint = await lastCheckpoint(folder);
   if (checkpoint === undefined) {
     throw new DataError(
-      `Cannot fit "${folder}": found no checkpoint of a run there, expected a folder of ` +
-        "`parscale train`, or a file",
+      `"${folder}" is no run folder: it has no checkpoint`,
+      { hints: ["pass a folder written by `parscale train`, or a file of losses"] },
     );
   }
   const path = `${checkpoint}/${CONFIG_FILE}`;
@@ -94,9 +94,9 @@ async function readRun(folder: string): Promise<Observation & { readonly measure
     const loss = rows.map((row) => row[measure]).find((value) => typeof value === "number");
     if (loss === undefined) continue;
     if (loss > 0) return { n: total - embedding, p: config.streams, loss, measure };
-    throw new DataError(`Cannot fit "${folder}": found ${measure} ${loss}, expected it above 0`);
+    throw new DataError(`${measure} in "${metrics}" is ${loss}, expected a loss above 0`);
   }
   throw new DataError(
-    `Cannot fit "${folder}": found no loss in ${metrics}, expected ${MEASURES.join(" or ")}`,
+    `"${metrics}" has neither ${MEASURES.join(" nor ")}`,
   );
 }

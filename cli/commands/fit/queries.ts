@@ -107,7 +107,7 @@ function parseQuestion({ flag, query, takes, example, answer }: Kind, text: stri
     value !== undefined && value > 0 && (quantity !== "P" || Number.isInteger(value));
   if (numbers.length !== 2 || !fits(first, takes[0]) || !fits(second, takes[1])) {
     throw new UsageError(
-      `Cannot use "--${flag}": found "${text}", expected ${takes.join(",")} such as ${example}`,
+      `invalid value "${text}" for \`--${flag}\`: must be ${takes.join(",")} such as ${example}`,
     );
   }
   return {
@@ -131,6 +131,6 @@ export function requireReachable(questions: readonly Question[], law: Law): void
   const low = asked.find(({ given }) => given.loss! <= law.E);
   if (low === undefined) return;
   throw new DataError(
-    `Cannot reach loss ${low.given.loss}: found E = ${law.E.toFixed(6)}, expected a loss above it`,
+    `loss ${low.given.loss} is out of reach: E of the law is ${law.E.toFixed(6)}`,
   );
 }

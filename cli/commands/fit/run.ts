@@ -14,7 +14,7 @@ import { warnAbout } from "./warn.ts";
 
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
 export async function runFit(values: FitValues, io: Io, invocation: Invocation): Promise<number> {
-  refuseContradictions(values, invocation);
+  checkFigures(values);
   const questions = parseQuestions(values);
   const isHeldOut = parseHoldout(values.holdout);
   using figures = new Figures(values, io, invocation);
@@ -63,27 +63,16 @@ class Figures implements Disposable {
   }
 }
 
-function refuseContradictions(values: FitValues, { origins, format }: Invocation): void {
-  const { parameters, curves, contour, latex } = values;
-  const strange = ["bootstrap", "jackknife", "holdout"].filter((name) => origins[name] === "flag");
-  if (parameters === "paper" && strange.length > 0) {
-    throw new UsageError(
-      `Cannot use ${strange.map((name) => `--${name}`).join(", ")} with the paper's parameters: ` +
-        "found nothing to fit again, expected a fit",
-      { hints: ["leave out --preset paper and --parameters paper"] },
-    );
-  }
-  if (latex && format !== "table") {
-    throw new UsageError(`Cannot use --latex: found --format ${format} too, expected one of them`);
-  }
+/** Figures are files, each its own. */
+function checkFigures({ curves, contour }: FitValues): void {
   if (curves === "-" || contour === "-") {
-    throw new UsageError("Cannot draw to stdout: found -, expected the name of an SVG file");
+    throw new UsageError("figures cannot be written to stdout", {
+      hints: ["name an SVG file: `--curves law.svg`"],
+    });
   }
   if (curves !== undefined && curves === contour) {
-    throw new UsageError(`Cannot draw both figures to "${curves}": found one name, expected two`);
-  }
-  const contourOnly = ["p-max", "levels"].find((name) => origins[name] === "flag");
-  if (contour === undefined && contourOnly !== undefined) {
-    throw new UsageError(`Cannot use --${contourOnly}: found no --contour, expected one`);
+    throw new UsageError(`\`--curves\` and \`--contour\` both name "${curves}"`, {
+      hints: ["give each figure a file of its own"],
+    });
   }
 }

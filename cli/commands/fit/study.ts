@@ -88,8 +88,8 @@ function fitted(values: FitValues, kind: LawKind, used: readonly Observation[]):
 function printed(values: FitValues, kind: LawKind, used: readonly Observation[]): Outcome {
   if (kind === "chinchilla") {
     throw new UsageError(
-      "Cannot take --law chinchilla from the paper: found none printed there, expected log or " +
-        "theoretical",
+      "the paper prints no parameters for `--law chinchilla`",
+      { hints: ["use --law log or --law theoretical"] },
     );
   }
   const law = DATA_SETS[values.dataSet ?? "stack-v2-python"].laws[kind];

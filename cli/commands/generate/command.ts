@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "generate",
-  summary: "Continue prompts or answer messages",
+  summary: "Generate text from prompts or messages",
   description:
     "Prompts come from --prompt, from FILE, or from stdin. Input whose first character is { is " +
     "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +
@@ -37,6 +37,7 @@ export const command = defineCommand({
       letter: "p",
       list: "repeat",
       group: "Input",
+      conflictsWith: ["FILE"],
       summary: "A prompt; may be repeated",
       details: "Takes the place of FILE and stdin.",
     },
@@ -51,7 +52,7 @@ export const command = defineCommand({
     chat: {
       type: "switch",
       group: "Input",
-      summary: "Put prompts through the chat template",
+      summary: "Apply the chat template to prompts",
       details:
         "Each prompt becomes one user message. Rows with `messages` always use the template.",
     },
@@ -61,7 +62,7 @@ export const command = defineCommand({
       default: 256,
       group: "Decoding",
       unit: "tokens",
-      summary: "Most new tokens per prompt",
+      summary: "Maximum number of new tokens per prompt",
       details: "The model's context limits them further.",
     },
     temperature: {
@@ -69,7 +70,7 @@ export const command = defineCommand({
       min: 0,
       default: 0,
       group: "Decoding",
-      summary: "Divisor of the logits; 0 is greedy",
+      summary: "Sampling temperature; 0 is greedy",
       details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
     },
     "top-k": {
@@ -77,7 +78,8 @@ export const command = defineCommand({
       min: 0,
       default: 0,
       group: "Decoding",
-      summary: "Sample from the K most likely tokens; 0 is all",
+      onlyWith: ["temperature"],
+      summary: "Sample from the K most likely tokens; 0 turns it off",
       details: "Applied before --top-p and --min-p.",
     },
     "top-p": {
@@ -86,7 +88,8 @@ export const command = defineCommand({
       max: 1,
       default: 1,
       group: "Decoding",
-      summary: "Sample from the likeliest tokens of this total probability",
+      onlyWith: ["temperature"],
+      summary: "Nucleus sampling: keep tokens up to this total probability",
       details: "The smallest set that reaches it is kept.",
     },
     "min-p": {
@@ -95,14 +98,15 @@ export const command = defineCommand({
       max: 1,
       default: 0,
       group: "Decoding",
-      summary: "Drop tokens less likely than this share of the best",
+      onlyWith: ["temperature"],
+      summary: "Drop tokens below this fraction of the best token's probability",
       details: "Applied last.",
     },
     stop: {
       type: "string",
       list: "repeat",
       group: "Decoding",
-      summary: "End at this text; may be repeated",
+      summary: "Stop string; may be repeated",
       details: "The text is cut before it; its tokens stay in `tokens`.",
     },
     eos: {
@@ -112,13 +116,13 @@ export const command = defineCommand({
       placeholder: "ID",
       group: "Decoding",
       defaultText: "those of the checkpoint",
-      summary: "Tokens that end a text",
+      summary: "End-of-text token ids",
       details: "The end token is part of `tokens`, but not of `text`.",
     },
     "ignore-eos": {
       type: "switch",
       group: "Decoding",
-      summary: "Go on after end tokens",
+      summary: "Ignore end tokens and generate all tokens",
       details: "For timing: every prompt then gets all its tokens.",
     },
     "num-beams": {
@@ -127,7 +131,8 @@ export const command = defineCommand({
       max: 256,
       default: 1,
       group: "Decoding",
-      summary: "Search with this many beams; 1 is none",
+      conflictsWith: ["temperature"],
+      summary: "Number of beams; 1 disables beam search",
       details: "Deterministic; excludes sampling. The rules are those of transformers.",
     },
     "num-return": {
@@ -136,7 +141,7 @@ export const command = defineCommand({
       max: 1024,
       default: 1,
       group: "Decoding",
-      summary: "Results per prompt",
+      summary: "Number of results per prompt",
       details: "Beams, best first, or independent samples; with more than one, rows hold " +
         "`sequences`.",
     },
@@ -144,7 +149,8 @@ export const command = defineCommand({
       type: "number",
       default: 1,
       group: "Decoding",
-      summary: "Exponent of the length that divides a beam's score",
+      onlyWith: ["num-beams"],
+      summary: "Length penalty of beam search: scores are divided by length to it",
       details: "Above 0 favours long results.",
     },
     "early-stopping": {
@@ -152,7 +158,8 @@ export const command = defineCommand({
       choices: ["false", "true", "never"],
       default: "false",
       group: "Decoding",
-      summary: "When beam search ends, as in transformers",
+      onlyWith: ["num-beams"],
+      summary: "Early stopping of beam search, as in transformers",
       details:
         "true: as soon as there are as many finished sequences as beams. false: when the best " +
         "open one is unlikely to beat them. never: when it cannot.",
@@ -162,7 +169,7 @@ export const command = defineCommand({
       above: 0,
       default: 1,
       group: "Decoding",
-      summary: "Penalty on tokens of the prompt and the answer so far; 1 is none",
+      summary: "Repetition penalty on tokens so far; 1 turns it off",
       details:
         "As in transformers: divides their positive scores and multiplies negative ones, of " +
         "logits in sampling, of log-probabilities in beam search.",

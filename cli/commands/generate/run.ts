@@ -27,7 +27,7 @@ export async function runGenerate(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  checkValues(values, io);
+  checkReturned(values);
   using model = await openModel(values, io);
   const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
   checkEndTokens(values.eos, vocabSize);
@@ -74,42 +74,18 @@ async function openRows(
   });
 }
 
-function checkValues(values: GenerateValues, io: Io): void {
-  const sampling = values.temperature > 0;
-  if (values.numBeams > 1 && sampling) {
-    throw new UsageError(
-      "Cannot search beams and sample: found --num-beams with --temperature, expected one of them",
-      { hints: ["drop one of the two flags"] },
-    );
-  }
-  if (values.numReturn > 1 && !sampling && values.numReturn > values.numBeams) {
-    throw new UsageError(
-      `Cannot return ${values.numReturn} results: found ${values.numBeams} beams and no sampling, ` +
-        "expected as many beams or a temperature",
-      { hints: ["add --temperature 0.8, or --num-beams of at least --num-return"] },
-    );
-  }
-  const idle: readonly (readonly [flag: string, given: boolean, missing: string])[] = [
-    ["--top-k", values.topK > 0 && !sampling, "--temperature 0.8"],
-    ["--top-p", values.topP < 1 && !sampling, "--temperature 0.8"],
-    ["--min-p", values.minP > 0 && !sampling, "--temperature 0.8"],
-    [
-      "--early-stopping",
-      values.earlyStopping !== "false" && values.numBeams === 1,
-      "--num-beams 4",
-    ],
-    ["--length-penalty", values.lengthPenalty !== 1 && values.numBeams === 1, "--num-beams 4"],
-  ];
-  for (const [flag, given, missing] of idle) {
-    if (given) io.warn(`${flag} will have no effect`, `add ${missing}, or drop ${flag}`);
-  }
+function checkReturned({ numReturn, numBeams, temperature }: GenerateValues): void {
+  if (numReturn === 1 || temperature > 0 || numReturn <= numBeams) return;
+  throw new UsageError(
+    `\`--num-return ${numReturn}\` needs \`--temperature\` above 0, or \`--num-beams\` of at least ${numReturn}`,
+  );
 }
 
 function checkEndTokens(eos: readonly number[], vocabSize: number): void {
   const wrong = eos.find((id) => id >= vocabSize);
   if (wrong === undefined) return;
   throw new UsageError(
-    `Cannot use --eos: found ${wrong}, expected token ids from 0 to ${vocabSize - 1}`,
+    `\`--eos ${wrong}\` is no token: the vocabulary has ids 0 to ${vocabSize - 1}`,
   );
 }
 

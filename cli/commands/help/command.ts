@@ -93,7 +93,7 @@ async function manualPage(): Promise<string> {
 /** The command. */
 export const command = defineCommand({
   name: "help",
-  summary: "Explain a command or a topic",
+  summary: "Show help for a command or topic",
   description: "Without a topic, lists the commands. A command's name gives the same text as its " +
     "--help. The topic flags explains the flags of every command, and man is the manual page of the " +
     "whole program in roff. All other topics are tables and honour --format.",

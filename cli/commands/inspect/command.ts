@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "inspect",
-  summary: "Show what is in a checkpoint and the memory it needs",
+  summary: "Show a checkpoint's shape and memory",
   description:
     "Opens a checkpoint, checks its tensors against its config, and shows family, streams, " +
     "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +
@@ -46,6 +46,7 @@ export const command = defineCommand({
       type: "string",
       group: "Tokenizer",
       placeholder: "TEXT|-",
+      conflictsWith: ["detokenize"],
       summary: "Print the token ids of a text",
       details: "- reads JSON lines of strings from stdin and prints one array of ids for each.",
     },

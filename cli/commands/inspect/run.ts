@@ -21,9 +21,6 @@ export async function runInspect(
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  if (values.tokenize !== undefined && values.detokenize !== undefined) {
-    throw new UsageError("Cannot inspect: found --tokenize beside --detokenize, expected one");
-  }
   if (values.tokenize !== undefined || values.detokenize !== undefined) {
     await runTokenizer(values, io);
     return;
@@ -161,7 +158,7 @@ async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
     const ids = detokenize!.replace(/^\s*\[|\]\s*$/g, "").split(",").map((id) => id.trim());
     if (!ids.every((id) => /^\d+$/.test(id))) {
       throw new UsageError(
-        `Cannot use "--detokenize": found "${detokenize}", expected token ids separated by commas`,
+        `invalid value "${detokenize}" for \`--detokenize\`: must be token ids separated by commas`,
       );
     }
     const text = tokenizer.decode(ids.map(Number));
@@ -179,14 +176,14 @@ async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; place: strin
       yield { value: JSON.parse(line), place };
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      throw new DataError(`Cannot read ${place}: found ${error.message}, expected JSON`);
+      throw new DataError(`${place} is not valid JSON: ${error.message}`);
     }
   }
 }
 
 function lineError(place: string, value: unknown, expected: string): DataError {
   return new DataError(
-    `Cannot read ${place}: found ${JSON.stringify(value)}, expected ${expected}`,
+    `${place}: found ${JSON.stringify(value)}, expected ${expected}`,
   );
 }
 

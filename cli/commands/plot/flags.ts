@@ -17,7 +17,7 @@ export const plotFlags = {
     list: "comma",
     default: ["train", "eval"],
     group: "Curves",
-    summary: "Training loss, validation loss or both",
+    summary: "Training loss, validation loss, or both",
     details: "Validation loss is there where a run has --eval-data or --eval-split.",
   },
   ema: {
@@ -26,7 +26,7 @@ export const plotFlags = {
     below: 1,
     default: 0.95,
     group: "Curves",
-    summary: "Exponential moving average of the training loss; 0 is none",
+    summary: "EMA smoothing of the training loss; 0 turns it off",
     details: "The paper's figures use 0.95 and 0.98. Validation loss is drawn as it is.",
   },
   label: {

@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "score",
-  summary: "Compute log-probabilities of given tokens or texts",
+  summary: "Compute log-probabilities of tokens or texts",
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
@@ -33,7 +33,7 @@ export const command = defineCommand({
     "stream-weights": {
       type: "switch",
       group: "Model",
-      summary: "Add the aggregation weights of the streams per token",
+      summary: "Add the aggregation weights per token",
       details: "`weights` then holds a row of P numbers for every token: the shares in which the " +
         "streams were mixed at that token to predict the next.",
     },

@@ -5,7 +5,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "train",
-  summary: "Train a model: all of it, or prefixes and aggregator alone",
+  summary: "Train a model, or only its prefixes and aggregator",
   description:
     "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
     "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +
@@ -31,6 +31,7 @@ export const command = defineCommand({
     },
   ],
   flags: trainFlags,
+  atLeastOneOf: [["data", "resume"]],
   presets: trainPresets,
   savesOnInterrupt: true,
   async plan(values, io) {

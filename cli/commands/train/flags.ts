@@ -17,6 +17,7 @@ const model = {
     choices: ["checkpoint", "scratch"],
     default: "checkpoint",
     group: "Model",
+    requires: ["config-from"],
     summary: "Start from a checkpoint or from random weights",
     details: "scratch takes --config-from in place of --model.",
   },
@@ -24,6 +25,7 @@ const model = {
     type: "path",
     group: "Model",
     placeholder: "SHAPE|PATH",
+    requires: ["init=scratch"],
     summary: "Shape of a new model: paper-1.6b, a folder or a config.json",
     details:
       "Shapes of the paper's appendix C are paper-0.5b, paper-0.7b, paper-1.1b, paper-1.6b, " +
@@ -35,6 +37,7 @@ const model = {
     group: "Model",
     placeholder: "FOLDER",
     defaultText: "that of --config-from",
+    requires: ["init=scratch"],
     summary: "Folder, or organisation/name, whose tokenizer a new model gets",
     details: "Its files are saved with the model. Needs --init scratch; a checkpoint has its own.",
   },
@@ -43,7 +46,7 @@ const model = {
     above: 0,
     default: 0.02,
     group: "Model",
-    summary: "Standard deviation of random matrices",
+    summary: "Standard deviation of random initialization",
     details: "Norm weights start at one and biases at zero.",
   },
   streams: {
@@ -53,7 +56,7 @@ const model = {
     group: "Model",
     letter: "P",
     defaultText: "those of the checkpoint",
-    summary: "Streams to give a plain model",
+    summary: "Number of streams to add to a plain model",
     details: "As `parscale convert` does, without a folder in between.",
   },
   transform: {
@@ -62,7 +65,7 @@ const model = {
     list: "comma",
     group: "Model",
     defaultText: "prefix",
-    summary: "What tells streams apart",
+    summary: "Input transformation of the streams",
     details: "prefix is the paper's choice; lora and bitfit, a low-rank update or a bias per " +
       "stream in every projection, are those of its ablation. With --streams 1 it must be named.",
   },
@@ -81,7 +84,7 @@ const model = {
     max: 4096,
     group: "Model",
     defaultText: "8",
-    summary: "Rank of the update under --transform lora",
+    summary: "Rank of --transform lora",
     details: "The update is scaled by two, that is, alpha is twice the rank.",
   },
   smoothing: {
@@ -90,7 +93,7 @@ const model = {
     max: 1,
     group: "Model",
     defaultText: "that of the checkpoint, or 0.1",
-    summary: "Share of the aggregation that is spread evenly",
+    summary: "Smoothing of the aggregation weights (paper: 0.1)",
     details: "Keeps streams from dying early in training; the paper uses 0.1.",
   },
   aggregation: {
@@ -98,7 +101,7 @@ const model = {
     choices: ["dynamic", "linear", "static", "average"],
     group: "Model",
     defaultText: "that of the checkpoint, or dynamic",
-    summary: "How streams become one",
+    summary: "How streams are aggregated",
     details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
       "concatenated streams, which starts as their average. static: one learned weight per stream. " +
       "average: equal weights. linear has a format of its own, which the authors' code cannot open.",
@@ -110,7 +113,7 @@ const model = {
     default: 0,
     group: "Model",
     placeholder: "HIDDEN",
-    summary: "Train prefixes through a small MLP of this width; 0 does not",
+    summary: "Hidden size of the reparameterization MLP; 0 turns it off",
     details: "The MLP is folded into plain prefixes when the model is saved.",
   },
   "rope-theta": {
@@ -135,7 +138,7 @@ const model = {
     choices: ["f32", "bf16", "f16"],
     group: "Model",
     defaultText: "that of the checkpoint",
-    summary: "Element type of saved weights",
+    summary: "Data type of saved weights",
     details: "Training itself is in f32, and so is the state it resumes from.",
   },
 } as const satisfies FlagTable;
@@ -183,7 +186,7 @@ const data = {
     type: "switch",
     default: true,
     group: "Data",
-    summary: "Put several documents into one row",
+    summary: "Pack several documents into one row",
     details: "Attention does not cross their borders, and positions restart. Without, each row " +
       "is one document, padded to the longest.",
   },
@@ -191,7 +194,7 @@ const data = {
     type: "switch",
     default: true,
     group: "Data",
-    summary: "Go through the documents in random order",
+    summary: "Shuffle documents every epoch",
     details: "Every epoch has an order of its own, decided by the seed.",
   },
   "long-rows": {
@@ -216,7 +219,7 @@ const data = {
     list: "repeat",
     group: "Data",
     placeholder: "PATH",
-    summary: "Validation data, as --data without weights",
+    summary: "Validation data",
     details: "Its loss is computed every --eval-every steps and at the end.",
   },
   "eval-split": {
@@ -225,7 +228,8 @@ const data = {
     below: 1,
     group: "Data",
     placeholder: "SHARE",
-    summary: "Set this share of the documents aside for validation",
+    conflictsWith: ["eval-data"],
+    summary: "Fraction of documents held out for validation",
     details: "Decided by the seed. Only without weights.",
   },
 } as const satisfies FlagTable;

@@ -7,14 +7,14 @@ export const trainingFlags = {
     choices: ["all", "introduced"],
     default: "all",
     group: "Training",
-    summary: "Train everything, or only what ParScale introduces",
+    summary: "Train all parameters, or only the ParScale parameters",
     details: "introduced saves adapters and leaves the backbone untouched.",
   },
   steps: {
     type: "int",
     min: 1,
     group: "Training",
-    summary: "Length of the run in steps",
+    summary: "Number of steps",
     details: "With several lengths the shortest counts.",
   },
   tokens: {
@@ -22,14 +22,14 @@ export const trainingFlags = {
     min: 1,
     group: "Training",
     unit: "tokens",
-    summary: "Length of the run in tokens, padding included",
+    summary: "Number of tokens, padding included",
     details: "For instance 20M or 1.5B; rounded up to whole steps.",
   },
   epochs: {
     type: "int",
     min: 1,
     group: "Training",
-    summary: "Length of the run in passes through the data",
+    summary: "Number of epochs",
     details: "Without it the data is repeated as often as needed.",
   },
   batch: {
@@ -38,7 +38,7 @@ export const trainingFlags = {
     default: 8,
     group: "Training",
     unit: "rows",
-    summary: "Rows per step",
+    summary: "Batch size: rows per step",
     details: "The loss is a mean over the tokens of all of them.",
   },
   "micro-batch": {
@@ -47,7 +47,7 @@ export const trainingFlags = {
     group: "Training",
     unit: "rows",
     defaultText: "--batch",
-    summary: "Rows computed at a time",
+    summary: "Micro-batch: rows computed at a time",
     details: "Must divide --batch. Smaller takes less memory and gives the same result.",
   },
   lr: {
@@ -87,7 +87,7 @@ export const trainingFlags = {
     choices: ["cosine", "wsd", "constant"],
     default: "cosine",
     group: "Training",
-    summary: "Course of the learning rate after warm-up",
+    summary: "Learning rate schedule after warm-up",
     details: "wsd stays at the peak and falls linearly over the last --decay-steps.",
   },
   warmup: {
@@ -105,7 +105,7 @@ export const trainingFlags = {
     group: "Training",
     unit: "steps",
     defaultText: "a tenth of the run",
-    summary: "Steps of the fall under --schedule wsd",
+    summary: "Steps of the decay phase of --schedule wsd",
     details: "The presets paper-stage1 and paper-stage2 are the two phases of WSD as two runs.",
   },
   "weight-decay": {
@@ -121,7 +121,7 @@ export const trainingFlags = {
     min: 0,
     default: 1,
     group: "Training",
-    summary: "Largest global norm of the gradient; 0 does not clip",
+    summary: "Gradient clipping by global norm; 0 turns it off",
     details: "One norm over all trained parameters.",
   },
   beta1: {
@@ -130,7 +130,7 @@ export const trainingFlags = {
     below: 1,
     default: 0.9,
     group: "Training",
-    summary: "AdamW's decay of the mean gradient",
+    summary: "AdamW beta1",
     details: "Moments are kept in f32.",
   },
   beta2: {
@@ -139,7 +139,7 @@ export const trainingFlags = {
     below: 1,
     default: 0.95,
     group: "Training",
-    summary: "AdamW's decay of the mean squared gradient",
+    summary: "AdamW beta2",
     details: "Moments are kept in f32.",
   },
   "adam-epsilon": {
@@ -147,19 +147,19 @@ export const trainingFlags = {
     above: 0,
     default: 1e-8,
     group: "Training",
-    summary: "AdamW's epsilon",
+    summary: "AdamW epsilon",
     details: "Added to the root of the mean square.",
   },
   "checkpoint-activations": {
     type: "switch",
     group: "Training",
-    summary: "Recompute each layer in the backward pass",
+    summary: "Activation checkpointing: recompute each layer in the backward pass",
     details: "Takes much less memory and about a third more time; the result is the same.",
   },
   "overfit-one-batch": {
     type: "switch",
     group: "Training",
-    summary: "Train on the first batch again and again",
+    summary: "Overfit the first batch, to check a setup",
     details: "A quick check: the loss must go to nearly zero.",
   },
 } as const satisfies FlagTable;
@@ -178,7 +178,7 @@ export const runFlags = {
     type: "switch",
     group: "Run",
     configurable: false,
-    summary: "Go on with the run in --out",
+    summary: "Resume the run in --out",
     details: "Flags come from the run; the result is the same bit for bit as without a break.",
   },
   "save-every": {
@@ -195,7 +195,7 @@ export const runFlags = {
     min: 1,
     group: "Run",
     defaultText: "all",
-    summary: "Newest checkpoints to keep",
+    summary: "Number of newest checkpoints to keep",
     details: "Older ones are removed after a save.",
   },
   "eval-every": {

@@ -77,14 +77,13 @@ async function buildStreams(
 ): Promise<OpenedData> {
   const { BatchStream } = await import("../../../core/data/batches.ts");
   if (values.data.some(isStdin) && values.evalData.some(isStdin)) {
-    throw new UsageError("Cannot read stdin: found - in --data and --eval-data, expected it once");
+    throw new UsageError("`--data -` cannot be combined with `--eval-data -`");
   }
   const limit = context.config.maxPositionEmbeddings;
   const seqLen = values.seqLen ?? Math.min(2048, limit);
   if (seqLen > limit) {
     throw new UsageError(
-      `Cannot train on rows of ${seqLen} tokens: found a model with a context of ${limit}, ` +
-        `expected --seq-len up to that`,
+      `\`--seq-len ${seqLen}\` exceeds the model's context of ${limit} tokens`,
       { hints: [`raise it with --context ${seqLen}, for longer texts together with --rope-theta`] },
     );
   }
@@ -146,12 +145,10 @@ async function split(
   own: BatchSource[] | undefined,
 ): Promise<[BatchSource[], BatchSource[] | undefined]> {
   if (evalSplit === undefined) return [sources, own];
-  if (own !== undefined || sources.length > 1) {
-    throw new UsageError(
-      `Cannot use --eval-split: found ${
-        own ? "--eval-data beside it" : "weighted sources"
-      }, expected one source and no other validation data`,
-    );
+  if (sources.length > 1) {
+    throw new UsageError("`--eval-split` cannot split weighted sources", {
+      hints: ["pass validation data of its own with --eval-data"],
+    });
   }
   const { splitDocuments } = await import("../../../core/data/batches.ts");
   const [source] = sources as [BatchSource];

@@ -29,9 +29,6 @@ export async function prepareRun(
   io: Io,
   recorded: RecordedData | undefined,
 ): Promise<PreparedRun> {
-  if (values.data.length === 0) {
-    throw new UsageError("Cannot train: found no --data, expected a file, folder, glob or -");
-  }
   const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
   const microBatch = microBatchOf(values);
@@ -80,20 +77,7 @@ async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
   const { openModelSource } = await import("../../../core/train/model_source.ts");
   const { findModel } = await import("../../input/hub.ts");
   const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
-  const { init, configFrom, model } = values;
-  if ((init === "scratch") !== (configFrom !== undefined)) {
-    const [given, missing] = configFrom === undefined
-      ? ["--init scratch", "--config-from"]
-      : ["--config-from", "--init scratch"];
-    throw new UsageError(`Cannot train: found ${given} alone, expected ${missing} too`, {
-      hints: ["--init scratch --config-from FOLDER trains a new model of that shape"],
-    });
-  }
-  if (values.tokenizer !== undefined && init !== "scratch") {
-    throw new UsageError("`--tokenizer` needs `--init scratch`", {
-      hints: ["a checkpoint is trained with the tokenizer in its own folder"],
-    });
-  }
+  const { configFrom, model } = values;
   const paths = model === undefined
     ? { model, adapter: values.adapter }
     : await resolveRuns(await findModel(model, io), values.adapter);
@@ -168,10 +152,7 @@ function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
 function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
   if (limit === undefined || total <= limit) return;
   throw new EnvironmentError(
-    `Cannot train: found a plan of ${bytesText(total)}, expected at most ${
-      bytesText(limit)
-    }, the ` +
-      "memory limit",
+    `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
     { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
   );
 }

@@ -1,16 +1,18 @@
 /** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { UsageError } from "../../../core/base/errors.ts";
+import type { Plan } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { prepareRun } from "./open_run.ts";
+import { microBatchOf } from "./values.ts";
 import type { TrainValues } from "./flags.ts";
 
 /** Opens everything but allocates nothing. */
-export async function planRun(values: TrainValues, io: Io): Promise<string[]> {
+export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
   if (values.resume) {
     throw new UsageError(
-      "Cannot plan a run that goes on: found --resume beside --dry-run, expected one of them",
+      "`--resume` cannot be combined with `--dry-run`",
       {
         hints: [
           `see its plan with \`parscale train --config ${values.out}/config.json --dry-run\``,
@@ -30,7 +32,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<string[]> {
     `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
   );
   const used = batch.used / (batch.filledRows * batch.tokens);
-  return [
+  const lines = [
     `trained parameters: ${grouped(count(trainer.trained))} of ${
       grouped(count(parameterSpecs(source.config)))
     } in ${counted(trainer.trained.length, "tensor")}`,
@@ -50,4 +52,29 @@ export async function planRun(values: TrainValues, io: Io): Promise<string[]> {
     "first row:",
     ...row,
   ];
+  const { steps, warmup, decay } = loop.schedule;
+  return {
+    lines,
+    values: {
+      steps,
+      warmup,
+      "seq-len": data.tokens,
+      "micro-batch": microBatchOf(values),
+      "lr-prefix": loop.rates.prefix,
+      "lr-aggregator": loop.rates.aggregator,
+      ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
+    },
+    results: {
+      trained_params: count(trainer.trained),
+      params: count(parameterSpecs(source.config)),
+      steps,
+      tokens_per_step: perStep,
+      rows_per_epoch: data.stream.rowsPerEpoch,
+      memory_bytes: memory.total,
+      parameter_bytes: memory.parameters,
+      gradient_bytes: memory.gradients,
+      moment_bytes: memory.moments,
+      activation_bytes: memory.activations,
+    },
+  };
 }

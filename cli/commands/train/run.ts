@@ -7,7 +7,7 @@ import type { RunFolder } from "../../../core/train/run_folder.ts";
 import type { Trainer } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import { VERSION } from "../../framework/version.ts";
-import { type Invocation, toJson } from "../../output/document.ts";
+import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { formatDuration, startProgress } from "../../output/progress.ts";
@@ -136,7 +136,8 @@ async function requireOutside({ source }: PreparedRun, values: TrainValues): Pro
     const start = await realPath(path);
     if (start !== target && !start.startsWith(`${target}/`)) continue;
     throw new UsageError(
-      `Cannot train into "${out}": found the model to start from in it, expected another folder`,
+      `"${out}" holds the model to start from`,
+      { hints: ["pass another --out"] },
     );
   }
 }
@@ -209,8 +210,7 @@ async function configOf(run: PreparedRun, values: TrainValues, invocation: Invoc
     trained: run.source.trained.map(({ name }) => name),
     trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
     overfit_one_batch: values.overfitOneBatch,
-    config: invocation.config,
-    origins: invocation.origins,
+    config: configKeys(invocation.config),
   };
 }
 
@@ -247,8 +247,8 @@ async function requireSameBackbone(
 
 function otherThanBefore(what: string, out: string): DataError {
   return new DataError(
-    `Cannot resume "${out}": found other ${what} than the run was begun with, expected the same`,
-    { hints: ["begin a new run from its last checkpoint with --model and another --out"] },
+    `cannot resume "${out}": the ${what} changed since the run began`,
+    { hints: ["start a new run from its last checkpoint with --model and another --out"] },
   );
 }
 
@@ -256,19 +256,21 @@ function otherThanBefore(what: string, out: string): DataError {
 function withFolder(error: unknown, folder: unknown): unknown {
   if (!(error instanceof DataError) || typeof folder !== "string") return error;
   if (folder === Deno.cwd()) return error;
-  const hint = `the run was begun in "${folder}", where its relative paths lead`;
+  const hint = `relative paths of this run start at "${folder}"; resume it there`;
   return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
 }
 
 function withLastCheckpoint(error: unknown, newest: string | undefined): unknown {
   if (!(error instanceof NumericalError)) return error;
-  const saved = newest === undefined ? "no checkpoint was saved yet" : `last good: ${newest}`;
+  const saved = newest === undefined
+    ? "no checkpoint was saved yet"
+    : `last good checkpoint: ${newest}`;
   return new NumericalError(error.message, { hints: [saved, ...error.hints] });
 }
 
 function interrupted(io: Io, out: string, state: TrainingState): Interrupted {
   const { signal } = io.interruption.reason as Interrupted;
   return new Interrupted(signal, [
-    `step ${state.step} is saved; go on with \`parscale train --resume --out ${out}\``,
+    `step ${state.step} is saved; resume with \`parscale train --resume --out ${out}\``,
   ]);
 }

@@ -2,7 +2,7 @@
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject } from "../../../core/base/files.ts";
 import { commonFlags } from "../../framework/common.ts";
-import { camelCase, type FlagTable } from "../../framework/table.ts";
+import { camelCase, type FlagTable, snakeCase } from "../../framework/table.ts";
 import { readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { TrainValues } from "./flags.ts";
@@ -33,7 +33,7 @@ export function resumedValues(
   const { config } = saved;
   if (!isObject(config)) {
     throw new DataError(
-      `Cannot resume "${given.out}": found no flags in its config.json, expected those of the run`,
+      `cannot resume "${given.out}": its config.json holds no flags`,
       { hints: ["begin again with --overwrite, or copy config.json back"] },
     );
   }
@@ -43,16 +43,15 @@ export function resumedValues(
     if (flag.configurable === false || flag.type === "shorthand" || name === "out") continue;
     const isGiven = invocation.origins[name] !== "default";
     if (isGiven && FREE.has(name)) continue;
-    const before = config[name] ?? null;
+    const before = config[snakeCase(name)] ?? config[name] ?? null; // kebab case in older runs
     const now = invocation.config[name] ?? null;
     if (isGiven && JSON.stringify(before) !== JSON.stringify(now)) changed.push(`--${name}`);
     values[camelCase(name)] = before === null ? undefined : readValue(flag, before);
   }
   if (changed.length > 0) {
     throw new UsageError(
-      `Cannot resume "${given.out}" with ${changed.join(", ")}: found other values than the run ` +
-        "was begun with, expected the same or none",
-      { hints: ["leave the flags out, or begin a new run from its last checkpoint"] },
+      `cannot resume "${given.out}" with other values of ${changed.join(", ")}`,
+      { hints: ["leave the flags out, or start a new run from its last checkpoint"] },
     );
   }
   return values as TrainValues;
@@ -62,7 +61,7 @@ export function resumedValues(
 export function microBatchOf({ batch, microBatch = batch }: TrainValues): number {
   if (batch % microBatch === 0) return microBatch;
   throw new UsageError(
-    `Cannot use --micro-batch ${microBatch}: found a batch of ${batch} rows, expected a divisor of it`,
+    `\`--micro-batch ${microBatch}\` does not divide \`--batch ${batch}\``,
   );
 }
 
@@ -82,8 +81,9 @@ export function stepsOf(
   const least = Math.min(...ends);
   if (Number.isFinite(least)) return least;
   throw new UsageError(
-    `Cannot train: found ${epochs ? "an endless mixture" : "no length of the run"}, ` +
-      "expected --steps, --tokens or --epochs",
+    epochs
+      ? "weighted sources have no end: `train` needs `--steps` or `--tokens`"
+      : "`train` needs `--steps`, `--tokens` or `--epochs`",
     { hints: ["for a first try: --steps 100"] },
   );
 }

@@ -4,7 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
   name: "visualize",
-  summary: "Show which stream weighs most at every token",
+  summary: "Show the aggregation weights of the streams per token",
   description:
     "Runs a ParScale model over texts and shows, for every token, in which shares its streams " +
     "were mixed there to predict the next token. The stream with the largest share wins the " +

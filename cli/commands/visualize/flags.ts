@@ -9,6 +9,7 @@ const inputFlags = {
     type: "string",
     list: "repeat",
     group: "Input",
+    conflictsWith: ["FILE", "task"],
     summary: "A text to show; may be repeated",
     details: "Takes the place of FILE and stdin. Special tokens written out become one token each.",
   },
@@ -26,6 +27,7 @@ const inputFlags = {
     type: "string",
     placeholder: "NAME",
     group: "Input",
+    conflictsWith: ["FILE"],
     summary: "Show rows of this benchmark",
     details: "The prompt with its shots, then the reference answer where the benchmark has one. " +
       "Needs --data. `parscale eval ls` lists the names.",
@@ -34,6 +36,7 @@ const inputFlags = {
     type: "path",
     placeholder: "DIR|FILE",
     group: "Input",
+    requires: ["task"],
     summary: "Folder with one folder per benchmark, or a file, for --task",
     details: "Laid out as for `parscale eval --data`.",
   },
@@ -43,6 +46,7 @@ const inputFlags = {
     list: "comma",
     group: "Input",
     defaultText: "0",
+    requires: ["task"],
     summary: "Rows of --task, counted from 0",
     details: "In the order of the file. Ranges are written 3..9.",
   },
@@ -52,7 +56,8 @@ const inputFlags = {
     max: 1000,
     group: "Input",
     defaultText: "those of the task",
-    summary: "Solved examples before the question of --task",
+    requires: ["task"],
+    summary: "Number of few-shot examples of --task",
     details: "0 shows the question alone.",
   },
   "max-length": {
@@ -62,7 +67,7 @@ const inputFlags = {
     group: "Input",
     unit: "tokens",
     defaultText: "the whole text",
-    summary: "Read only this many tokens of every text",
+    summary: "Truncate every text to this many tokens",
     details: "The rest is left out. Without it a text longer than the model's context is refused.",
   },
 } as const satisfies FlagTable;
@@ -91,7 +96,7 @@ export const visualizeFlags = {
     type: "path",
     placeholder: "FILE",
     group: "Figures",
-    summary: "Write a page that shows weights under the pointer",
+    summary: "Write an HTML page with the weights of every token",
     details:
       "One file that asks for nothing from elsewhere. The pointer, or the arrow keys, show a " +
       "token's weights, entropy and probability. The terminal then has statistics only.",

@@ -5,7 +5,7 @@
  * with a name for errors. A row of `generate` may have `tokens` and `text` for the same answer;
  * tokens win, as only they are what the model really wrote.
  */
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { DataError } from "../../../core/base/errors.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../../output/io.ts";
 import {
@@ -52,33 +52,9 @@ export async function readTexts(values: VisualizeValues, io: Io): Promise<RawTex
     const before = texts.length;
     for await (const row of readRows(linesOf(content), name)) texts.push(rawText(row, name));
     if (texts.length > before) continue;
-    throw new DataError(`Cannot visualize ${name}: found no rows, expected at least one`);
+    throw new DataError(`${name} holds no rows`);
   }
   return texts;
-}
-
-/** Texts come from one place, and what chooses rows of a benchmark needs one. */
-export function refuseTwoSources(
-  { text, task, data, ids, shots, arguments: files }: VisualizeValues,
-) {
-  const sources = [
-    ...(files.length > 0 ? ["FILE"] : []),
-    ...(text.length > 0 ? ["--text"] : []),
-    ...(task !== undefined ? ["--task"] : []),
-  ];
-  if (sources.length > 1) {
-    throw new UsageError(
-      `Cannot read texts from two places: found ${sources.join(" and ")}, expected one of them`,
-    );
-  }
-  const given = [
-    ...(data !== undefined ? ["--data"] : []),
-    ...(ids.length > 0 ? ["--ids"] : []),
-    ...(shots !== undefined ? ["--shots"] : []),
-  ];
-  if (task === undefined && given.length > 0) {
-    throw new UsageError(`Cannot use ${given.join(", ")}: found no --task, expected one`);
-  }
 }
 
 function beginningOf(text: string): string {
@@ -134,6 +110,6 @@ async function conversation({ messages, text, tokens, place }: RawText, tokenize
     });
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
-    throw new DataError(`Cannot visualize ${place}`, { cause, hints: cause.hints });
+    throw new DataError(place, { cause, hints: cause.hints });
   }
 }

@@ -39,14 +39,13 @@ export async function encodeTexts(
     const tokens = all.slice(0, maxLength);
     if (tokens.length === 0) {
       throw new DataError(
-        `Cannot visualize ${text.place}: found an empty text, expected at least one token`,
+        `${text.place} is empty`,
       );
     }
     const limit = config.maxPositionEmbeddings;
     if (tokens.length > limit) {
       throw new DataError(
-        `Cannot visualize ${text.place}: found ${tokens.length} tokens, expected at most ` +
-          `${limit}, the model's context`,
+        `${text.place} has ${tokens.length} tokens, more than the model's context of ${limit}`,
         { hints: [`pass --max-length ${limit} to read its beginning, or split the text`] },
       );
     }

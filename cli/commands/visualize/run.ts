@@ -5,7 +5,7 @@ import { type OpenedModel, openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openSink, type Sink } from "../../output/sink.ts";
-import { readTexts, refuseTwoSources } from "./input.ts";
+import { readTexts } from "./input.ts";
 import { labelsOf } from "./look.ts";
 import { encodeTexts, type MeasuredText, measureTexts } from "./measure.ts";
 import { type Study, studyTexts } from "./result.ts";
@@ -18,8 +18,7 @@ export async function runVisualize(
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  refuseContradictions(values);
-  refuseTwoSources(values);
+  checkFigures(values);
   using figures = new Figures(values, io, invocation);
   const raw = values.task === undefined
     ? await readTexts(values, io)
@@ -52,18 +51,20 @@ function nameOf(model: string): string {
   return model.split(/[/\\]/).findLast((part) => part !== "") ?? model;
 }
 
-function refuseContradictions({ html, svg, out }: VisualizeValues): void {
+function checkFigures({ html, svg, out }: VisualizeValues): void {
   const paths = [["--html", html], ["--svg", svg], ["--out", out]] as const;
   for (const [flag, path] of paths.slice(0, 2)) {
     if (path !== "-") continue;
-    throw new UsageError(`Cannot write ${flag} to stdout: found -, expected the name of a file`);
+    throw new UsageError(`\`${flag}\` cannot be written to stdout`, {
+      hints: [`name a file: \`${flag} FILE\``],
+    });
   }
   const given = paths.filter(([, path]) => path !== undefined && path !== "-");
   for (const [i, [flag, path]] of given.entries()) {
     const same = given.slice(0, i).find(([, other]) => other === path);
     if (!same) continue;
     throw new UsageError(
-      `Cannot write ${same[0]} and ${flag} to "${path}": found one name, expected two`,
+      `\`${same[0]}\` and \`${flag}\` both name "${path}"`,
     );
   }
 }
@@ -72,8 +73,7 @@ function requireStreams({ engine }: OpenedModel, name: string): void {
   requireStreamWeights(engine.config);
   if (engine.config.streams > 1) return;
   throw new DataError(
-    `Cannot visualize "${name}": found a model with one stream, which always has the whole ` +
-      "weight, expected at least two",
+    `"${name}" has one stream, which always has the whole weight`,
     {
       hints: [
         "`parscale convert --streams 4` gives it streams; --adapter lays trained ones over it",

@@ -21,13 +21,13 @@ export async function readTaskRows(
   const task = taskOf(name);
   if (!task) {
     const names = TASKS.map((known) => known.name);
-    throw new UsageError(`Cannot visualize task "${name}": found no such task`, {
+    throw new UsageError(`unknown task "${name}"`, {
       hints: [suggestionHint(name, names, "`parscale eval ls` lists the tasks")!],
     });
   }
   if (data === undefined) {
     throw new UsageError(
-      `Cannot visualize task ${name}: found no --data, expected the folder of the benchmarks`,
+      `\`--task ${name}\` needs \`--data\``,
       {
         hints: [
           "pass it with --data, or once for all in PARSCALE_DATA",

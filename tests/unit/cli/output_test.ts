@@ -78,14 +78,14 @@ Deno.test("input: a terminal, a missing file, a folder and broken UTF-8 are told
   await assertRejects(
     () => captureIo({ terminals: ["stdin"] }).io.readText(),
     MissingInputError,
-    "found a terminal",
+    "stdin is a terminal",
   );
   await assertRejects(() => captureIo().io.readText("/nowhere"), DataError, "no such file");
-  await assertRejects(() => captureIo().io.readText("/tmp"), DataError, "found a folder");
+  await assertRejects(() => captureIo().io.readText("/tmp"), DataError, "is a folder");
   await assertRejects(
     () => captureIo({ stdin: new Uint8Array([0xff, 0xfe, 0x80]) }).io.readText(),
     DataError,
-    "not UTF-8",
+    "not valid UTF-8",
   );
 });
 
@@ -171,7 +171,7 @@ Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", (
   assertThrows(
     () => toJson({ results: [{ loss: [0, NaN] }] }),
     NumericalError,
-    'Cannot write "results[0].loss[1]" as JSON: found NaN',
+    'result "results[0].loss[1]" is NaN',
   );
   assertThrows(() => toJson(new Float32Array([Infinity])), NumericalError);
 });
@@ -224,12 +224,12 @@ Deno.test("sinks: a file appears complete or not at all, and is not replaced una
     }
     assertEquals([...Deno.readDirSync(folder)], []);
     writeText(io, "one", path, false);
-    assertThrows(() => writeText(io, "two", path, false), UsageError, "found an existing file");
+    assertThrows(() => writeText(io, "two", path, false), UsageError, "already exists");
     writeText(io, "two", path, true);
     assertEquals(await Deno.readTextFile(path), "two");
     assertEquals([...Deno.readDirSync(folder)].length, 1);
-    assertThrows(() => openSink(io, folder, true), UsageError, "found a folder");
-    assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "found no such folder");
+    assertThrows(() => openSink(io, folder, true), UsageError, "is a folder");
+    assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "folder does not exist");
   });
 });
 

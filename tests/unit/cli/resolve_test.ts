@@ -92,16 +92,15 @@ Deno.test("all problems of all sources are reported at once", async () => {
     '{"strems": [1], "streams": [0], "help": true}',
   );
   assertEquals(found, [
-    'Cannot use "--tokenz": found no such flag',
-    'Cannot use argument "b": found one more, expected at most 1 arguments',
-    'Cannot use "--lr": found "0", expected a number above 0',
-    'Cannot use environment variable PARSCALE_TOKENS: found "x", expected an integer of at least 1',
-    'Cannot use key "strems" of config FILE: found no such flag that can be set there',
-    'Cannot use key "help" of config FILE: found no such flag that can be set there',
-    'Cannot use key "streams" of config FILE: found 0, ' +
-    "expected integers or ranges such as 1..8 of at least 1",
-    'Cannot use preset "quik": found no such preset',
-    'Cannot run "train": found no "--model", expected one',
+    "unknown flag `--tokenz`",
+    'unexpected argument "b"',
+    'invalid value "0" for `--lr`: must be a number above 0',
+    'invalid value "x" for PARSCALE_TOKENS: must be an integer of at least 1',
+    'unknown key "strems" in config FILE',
+    'unknown key "help" in config FILE',
+    'invalid value 0 for "streams" in config FILE: must be integers or ranges such as 1..8 of at least 1',
+    'unknown preset "quik"',
+    "`train` needs `--model`",
   ]);
 });
 
@@ -110,7 +109,7 @@ Deno.test("unknown keys and presets are answered with the nearest name", async (
     () => resolved(["--model", "m", "--preset", "quik"], {}, '{"strems": 1}'),
     MisuseError,
   ) as MisuseError;
-  assertEquals(error.hints, ["did you mean `streams`?", "did you mean `quick`? known: quick"]);
+  assertEquals(error.hints, ["did you mean `streams`?", "did you mean `quick`?"]);
 });
 
 Deno.test("a resolved config is a config: the round trip changes origins only", async () => {
@@ -139,10 +138,10 @@ Deno.test("config files: unreadable, malformed, for another command", async () =
   await assertRejects(
     () => resolved(["--config", "/nowhere.json"]),
     UsageError,
-    "no readable file",
+    "no such config file",
   );
   for (const text of ["{", "[1]", "3", '{"schema":"s","command":"fit","config":{}}']) {
-    assertThrows(() => parseConfig(text, "c.json", "train"), UsageError, "Cannot");
+    assertThrows(() => parseConfig(text, "c.json", "train"), UsageError, 'config "c.json"');
   }
 });
 
@@ -153,10 +152,14 @@ Deno.test("positional arguments: missing and not among the choices", async () =>
   };
   const attempt = (args: string[]) =>
     resolve(parse(args, commonFlags), commonFlags, shell, () => undefined);
-  await assertRejects(() => attempt([]), MisuseError, "found no SHELL, expected one of bash, zsh");
+  await assertRejects(
+    () => attempt([]),
+    MisuseError,
+    "`completions` needs SHELL: one of bash, zsh",
+  );
   await assertRejects(
     () => attempt(["bsh"]),
     MisuseError,
-    'found "bsh", expected one of bash, zsh',
+    'unknown SHELL "bsh": must be one of bash, zsh',
   );
 });

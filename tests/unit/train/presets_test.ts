@@ -10,7 +10,9 @@ import { learningRateFactor } from "../../../core/train/schedule.ts";
 
 function resolved(line: string): Promise<Resolution> {
   const table = flagsOf(command);
-  return resolve(parse(`${line} --out run`.split(" "), table), table, command, () => undefined);
+  const isNew = /paper-(scratch|stage1|openwebtext)/.test(line);
+  const needed = `--data d --out run${isNew ? " --config-from paper-1.6b" : ""}`;
+  return resolve(parse(`${line} ${needed}`.split(" "), table), table, command, () => undefined);
 }
 
 /** A value and the place in the paper that gives it; "ours" where the paper is silent. */
