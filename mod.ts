@@ -75,7 +75,7 @@ if (import.meta.main) {
 function refuse(error: unknown): never {
   if (!(error instanceof TypeError && error.message.startsWith("Requires read"))) throw error;
   console.error(
-    `error: Cannot run: found no permission, ${error.message.split(",")[0]}\n\n` +
+    `error: missing permission: ${error.message.split(",")[0]!.replace(/^Requires /, "")}\n\n` +
       "hint: run with `deno run -A mod.ts`",
   );
   Deno.exit(4);

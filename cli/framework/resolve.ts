@@ -245,10 +245,7 @@ export async function resolve(
   for (const name of overriddenVariables(settings, table)) {
     settings.set(name, { value: defaultOf(table[name]!), origin: "default" });
   }
-  // Constraints of values that are wrong themselves would only confuse.
-  if (problems.length === 0) {
-    problems.push(...checkConstraints(command.name, settings, table, command.atLeastOneOf));
-  }
+  const isSound = problems.length === 0;
   const values: Record<string, unknown> = { arguments: parsed.positionals };
   const config: Record<string, ConfigValue> = {};
   const origins: Record<string, Origin> = {};
@@ -263,6 +260,10 @@ export async function resolve(
     if (flag.configurable === false) continue;
     config[name] = value;
     origins[name] = origin;
+  }
+  // Constraints of values that are wrong themselves would only confuse.
+  if (isSound) {
+    problems.push(...checkConstraints(command.name, settings, table, command.atLeastOneOf));
   }
   throwIfAny(problems);
   return { values, config, origins, idle: idleFlags(settings, table) };

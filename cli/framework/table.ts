@@ -123,9 +123,10 @@ export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** `--name value` as it is typed, in backticks; a name in capitals is a positional argument. */
+/** `--name value` as it is typed, in backticks; an argument, whose name is in capitals, as it is. */
 export function formatFlag(name: string, value?: string | number): string {
-  const text = /^[A-Z]/.test(name) ? name : `--${name}`;
+  if (/^[A-Z]/.test(name)) return name;
+  const text = `--${name}`;
   if (value === undefined) return `\`${text}\``;
   const word = String(value);
   return `\`${text} ${/^[\w./:@%+,-]+$/.test(word) ? word : JSON.stringify(word)}\``;

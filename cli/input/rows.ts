@@ -35,7 +35,8 @@ function parseObject(text: string, line: number, name: string): Record<string, u
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw rowError(name, line, `no valid JSON (${(cause as Error).message})`, "a JSON object");
+    const { message } = cause as Error;
+    throw new DataError(`line ${line} of ${name} is not valid JSON: ${message}`);
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw rowError(name, line, shorten(text), "a JSON object");

@@ -111,8 +111,11 @@ Deno.test("a document, a table and a file; a run folder is its newest checkpoint
 Deno.test("a dry run names what would be timed, with the memory it takes", async () => {
   const plan = await runParscale([...BENCH, "--streams", "2,4", "--dry-run"]);
   assertEquals([plan.code, plan.stderr], [0, ""]);
-  const [head, ...cells] = plan.stdout.trimEnd().split("\n\n").at(-1)!.split("\n");
-  assert(/^times 4 rows in turn, 1 round to warm up and 3 timed, in [\d.]+ MB:$/.test(head!), head);
+  const [head, ...cells] = plan.stdout.trimEnd().split("\n\n")[0]!.split("\n");
+  assert(
+    /^times 4 rows in turns, 1 round to warm up and 3 timed, in [\d.]+ MB:$/.test(head!),
+    head,
+  );
   assertEquals(cells, [
     "decode, P = 2, batch 1, 8 cached, cpu f32",
     "decode, P = 4, batch 1, 8 cached, cpu f32, random prefixes and aggregator",
@@ -171,8 +174,7 @@ Deno.test("compare: rows without a partner are named and decide nothing", async 
   assertRefused(
     await compare(jsonLines(timing()), jsonLines(timing({ device: "cuda" }))),
     3,
-    'Cannot compare stdin with "last.jsonl": found no row of one in the other, expected rows that ' +
-      "agree in what, streams, batch, context, prompt, device, dtype, weights",
+    'stdin and "last.jsonl" have no row in common',
   );
 });
 
@@ -180,14 +182,18 @@ Deno.test("compare: what is no row is bad data", async () => {
   const good = jsonLines(timing());
   const { median_ms: _, ...without } = timing();
   const cases: [string, string, string][] = [
-    ["", good, "Cannot read stdin: found no rows, expected those of parscale bench"],
-    ["{", good, "Cannot read line 1 of stdin: found no JSON object, expected a row of"],
-    [good + "[]", good, "Cannot read line 2 of stdin: found no JSON object, expected a row of"],
-    [good, '{"what":"decode"}', 'Cannot read line 1 of "last.jsonl": found no "streams"'],
-    [jsonLines(without), good, "Cannot read line 1 of stdin: found median_ms undefined, expected"],
+    ["", good, "stdin holds no rows of `bench`"],
+    ["{", good, "line 1 of stdin: found no JSON object, expected a row of"],
+    [good + "[]", good, "line 2 of stdin: found no JSON object, expected a row of"],
+    [good, '{"what":"decode"}', 'line 1 of "last.jsonl": found no "streams"'],
+    [jsonLines(without), good, "line 1 of stdin: found median_ms undefined, expected"],
     [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],
-    [good + good, good, "Cannot read stdin: found two rows with what decode, streams 2, batch 1"],
-    ['{"schema":"parscale.cost/1"}', good, 'of schema "parscale.cost/1", expected "parscale.bench'],
+    [good + good, good, "stdin holds two rows with what decode, streams 2, batch 1"],
+    [
+      '{"schema":"parscale.cost/1"}',
+      good,
+      'stdin has schema "parscale.cost/1", expected "parscale.bench',
+    ],
   ];
   const results = await Promise.all(cases.map(([now, before]) => compare(now, before)));
   results.forEach(({ code, stdout, stderr }, i) => {
@@ -198,7 +204,7 @@ Deno.test("compare: what is no row is bad data", async () => {
   assertRefused(
     await runParscale(missing, { stdin: good }),
     3,
-    'Cannot read "none.jsonl": found no such file',
+    'no such file: "none.jsonl"',
   );
 });
 
@@ -213,17 +219,22 @@ Deno.test("default lengths fit a model with a short context", async () => {
 
 Deno.test("misuse is refused with a way out", async () => {
   const cases: [string[], number, string, string][] = [
-    [["bench"], 2, 'Cannot run "bench": found no "--model", expected one', "--compare and"],
-    [["bench", "--compare", "-"], 2, "found --compare alone, expected --against too", "last.jsonl"],
-    [["bench", "--against", "x"], 2, "found --against alone, expected --compare too", "--against"],
-    [[...BENCH, "--compare", "-", "--against", "x"], 2, "found --model too", "pipe one run"],
-    [["bench", "--compare", "-", "--against", "-"], 2, "found stdin twice", ""],
+    [["bench"], 2, "`bench` needs `--model` or `--compare`", ""],
+    [["bench", "--compare", "-"], 2, "`--compare -` needs `--against`", ""],
+    [["bench", "--against", "x"], 2, "`--against x` needs `--compare`", ""],
+    [[...BENCH, "--compare", "-", "--against", "x"], 2, "cannot be combined with `--compare`", ""],
+    [
+      ["bench", "--compare", "-", "--against", "-"],
+      2,
+      "`--compare -` cannot be combined with `--against -`",
+      "",
+    ],
     [["bench", "--model", "./none"], 3, 'no such folder: "./none"', ""],
-    [[...BENCH, "--streams", "0"], 2, 'Cannot use "--streams": found "0"', ""],
-    [[...BENCH, "--rounds", "0"], 2, 'Cannot use "--rounds"', ""],
-    [[...BENCH, "--what", "train"], 2, "expected one of decode, prefill", ""],
-    [[...BENCH, "--tolerance", "-1%"], 2, "expected a share such as 5% of at least 0%", ""],
-    [[...BENCH, "--tolerance", "5%%"], 2, 'Cannot use "--tolerance": found "5%%"', ""],
+    [[...BENCH, "--streams", "0"], 2, 'invalid value "0" for `--streams`', ""],
+    [[...BENCH, "--rounds", "0"], 2, "for `--rounds`", ""],
+    [[...BENCH, "--what", "train"], 2, "must be one of decode, prefill", ""],
+    [[...BENCH, "--tolerance", "-1%"], 2, "must be a share such as 5% of at least 0%", ""],
+    [[...BENCH, "--tolerance", "5%%"], 2, 'invalid value "5%%" for `--tolerance`', ""],
     [
       ["bench", "--model", MODEL, "--context", "2048"],
       2,
@@ -239,10 +250,15 @@ Deno.test("misuse is refused with a way out", async () => {
     [
       [...BENCH, "--quantize", "q8", "--device", "reference"],
       2,
-      "weights as q8 on",
+      "the reference device cannot use q8 weights",
       "--device cpu",
     ],
-    [[...BENCH, "--quantize", "q8", "--block-size", "48"], 2, "Cannot use --block-size", ""],
+    [
+      [...BENCH, "--quantize", "q8", "--block-size", "48"],
+      2,
+      "invalid value 48 for `--block-size`",
+      "",
+    ],
     [[...BENCH, "--memory-limit", "1"], 4, "expected at most 1, the memory limit", ""],
   ];
   const results = await Promise.all(
@@ -261,7 +277,7 @@ Deno.test("more than the free memory is refused before anything is loaded", asyn
   const lists = ["--quantize", "none,q8", "--what", "decode"];
   const { code, stderr } = await runParscale(["bench", "--model", MODEL, ...huge, ...lists]);
   assertEquals(code, 4, stderr);
-  assertStringIncludes(stderr, "error: Cannot time 50 rows in turn: found a plan of ");
+  assertStringIncludes(stderr, "error: timing 50 rows in turns needs ");
   assertStringIncludes(stderr, "hint: time fewer --streams");
 });
 

@@ -202,33 +202,32 @@ Deno.test("stdin: a regression ends with 1, and what is no document is refused",
   assertRefused(
     await compare(""),
     2,
-    "Cannot compare: found no document on stdin, expected at least two",
+    "`compare` needs at least two evaluations; there is none",
   );
   assertRefused(
     await compare(documentOf(base)),
     2,
-    "Cannot compare: found one document, expected at least two",
+    "`compare` needs at least two evaluations; there is one",
   );
   assertRefused(
     await compare(documentOf(base), "-"),
     2,
-    "Cannot compare: found stdin twice, expected - once",
+    "`-` is given twice; stdin can be read once",
   );
   assertRefused(
     await compare(documentOf(base) + "oops"),
     3,
-    'Cannot compare document 2 of stdin: found "oops", expected JSON',
+    'document 2 of stdin is not valid JSON: "oops"',
   );
   assertRefused(
     await compare('{"schema":"parscale.cost/1"}'),
     3,
-    'Cannot compare document 1 of stdin: found schema "parscale.cost/1", expected "parscale.eval/1"',
+    'document 1 of stdin is no evaluation: its schema is "parscale.cost/1", expected "parscale.eval/1"',
   );
   assertRefused(
     await compare(documentOf(base) + documentOf(worse, { prompts: "other" })),
     3,
-    "Cannot compare document 2 of stdin with document 1 of stdin: found other prompts for gsm8k, " +
-      "expected the same",
+    "document 2 of stdin and document 1 of stdin have different prompts for gsm8k",
   );
 });
 
@@ -263,17 +262,17 @@ Deno.test("folders that do not fit are refused", async () => {
     assertRefused(
       await runParscale(["compare", "a", "b"], { cwd }),
       3,
-      'Cannot compare "b" with "a": found row 2 of gsm8k in one of them only',
+      'only one of "b" and "a" has row 2 of gsm8k',
     );
     assertRefused(
       await runParscale(["compare", "a", "empty"], { cwd }),
       3,
-      'Cannot compare "empty": found no config.json, expected a finished evaluation',
+      '"empty" is no finished evaluation: it has no config.json',
     );
     assertRefused(
       await runParscale(["compare", "a"], { cwd }),
       2,
-      "Cannot compare: found one folder, expected at least two",
+      "`compare` needs at least two evaluations; there is one",
     );
   });
 });
@@ -282,13 +281,12 @@ Deno.test("choice tasks are refused with the reason, and nothing to compare is m
   assertRefused(
     await runParscale(["compare", "--model", PLAIN_MODEL, "--tasks", "piqa", "--data", DATA]),
     2,
-    "Cannot compare on piqa: found given choices, of which nothing is decoded, expected " +
-      "gsm8k, gsm8k_cot or minerva_math",
+    "`compare` cannot use piqa: its answers are given choices",
   );
   assertRefused(
     await runParscale(["compare"]),
     2,
-    "Cannot compare: found neither --model nor folders, expected one of them",
+    "`compare` needs `--model` or FOLDER",
   );
 });
 
@@ -299,11 +297,11 @@ Deno.test("an evaluation that fails ends the comparison with its own exit code",
   assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
   assertStringIncludes(
     missing.stderr,
-    "error: Cannot compare: found `parscale eval --model ./none",
+    "error: `parscale eval --model ./none",
   );
   assertStringIncludes(
     missing.stderr,
-    "to end with 3, expected 0\n\nhint: its own error stands above",
+    "failed with exit code 3\n\nhint: its own error stands above",
   );
   const limited = await runParscale([...compare, PLAIN_MODEL, "--memory-limit", "1"]);
   assertEquals(limited.code, 4, limited.stderr);

@@ -197,7 +197,7 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
       const { code, stdout } = await onTerminal(line, cwd);
       assertEquals(code, 2, `${line}: ${stdout}`);
       assertStringIncludes(stdout, `Usage: parscale ${name} [flags]`);
-      assertStringIncludes(stdout, "error: Cannot read stdin: found a terminal");
+      assertStringIncludes(stdout, "error: no input: stdin is a terminal");
     }
   }));
 
@@ -220,7 +220,7 @@ Deno.test("every unknown name is answered with the nearest one", async () => {
     ["scroe", "did you mean `score`?"],
     [`score --model ${MODEL} --stream-wights`, "did you mean `--stream-weights`?"],
     [`score --model ${MODEL} --device cpuu`, "did you mean `cpu`?"],
-    ["cost --model 1.6B --device h100-sxm-80g", "did you mean `h100-sxm-80gb`?"],
+    ["cost --model 1.6B --hardware h100-sxm-80g", "did you mean `h100-sxm-80gb`?"],
     [`eval --model ${MODEL} --data ${DATA} --tasks gsm8`, "did you mean `gsm8k`?"],
     [`visualize --model ${MODEL} --data ${DATA} --task gsm8`, "did you mean"],
     ["train --preset paper-ctp --data x --out y --model z", "did you mean `paper-cpt`?"],
@@ -257,7 +257,7 @@ Deno.test("an error in a promise without a handler is told in our words", async 
     const text = new TextDecoder().decode(stderr);
     assertEquals(code, 70, text);
     assert(
-      /^error: Cannot continue: found a defect in parscale [\d.]+, Error: lost\n/.test(text),
+      /^error: internal error in parscale [\d.]+: Error: lost\n/.test(text),
       text,
     );
     assertEquals(text.includes("Uncaught"), false);

@@ -27,8 +27,7 @@ Deno.test("code runs only when it is allowed", async () => {
   assertRefused(
     await runParscale(SCORE, { stdin }),
     2,
-    "Cannot score programs: found no --allow-code-execution, expected it before code written by a " +
-      "model is run",
+    "scoring programs runs code written by a model: pass `--allow-code-execution`",
   );
 });
 

@@ -84,7 +84,7 @@ async function continued(folder: string, prompt: readonly number[]): Promise<num
 for (const device of ["cpu", "webgpu"]) {
   Deno.test(`files for ${device}: logits are the golden ones, of a prompt and token by token`, async () => {
     await withScratch(async (cwd) => {
-      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--device", device, "-qq"];
+      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", device, "-qq"];
       assertEquals((await runParscale(args, { cwd })).code, 0);
       const programs = await Exported.open(`${cwd}/onnx`);
       const ids: number[] = EXPECTED.cases.single.ids[0];
@@ -158,7 +158,7 @@ Deno.test({
   ignore: !await hasWebGpu(),
   async fn() {
     await withScratch(async (cwd) => {
-      const page = await tokensOfPage(cwd, ["--device", "webgpu"]);
+      const page = await tokensOfPage(cwd, ["--target", "webgpu"]);
       assertEquals(page, await ownTokens());
     });
   },
@@ -171,11 +171,11 @@ Deno.test("files for webgpu run on the processor too; in f16 they are little mor
   await withScratch(async (cwd) => {
     const sizes = [];
     for (const dtype of ["f32", "f16"]) {
-      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--device", "webgpu", "--dtype", dtype];
+      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", "webgpu", "--dtype", dtype];
       const { code, stdout } = await runParscale([...args, "--overwrite", "--json"], { cwd });
       assertEquals(code, 0);
       const { results } = JSON.parse(stdout);
-      assertEquals([results.device, results.weights], ["webgpu", dtype]);
+      assertEquals([results.target, results.weights], ["webgpu", dtype]);
       sizes.push(results.weight_bytes);
       const tokens = await continued(`${cwd}/onnx`, prompt);
       if (dtype === "f32") assertEquals(tokens, expected);
@@ -206,7 +206,7 @@ Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", as
     const run = (...args: string[]) => runParscale(["export", ...args], { cwd });
     const noFormat = await run("--model", MODEL, "--out", "x");
     assertEquals(noFormat.code, 2);
-    assertStringIncludes(noFormat.stderr, "expected --onnx");
+    assertStringIncludes(noFormat.stderr, "`export` needs `--onnx`");
     const small = await run(
       "--model",
       MODEL,
@@ -223,7 +223,7 @@ Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", as
     assertRefused(long, 2, "`--capacity 4000` exceeds the model's context of 2048 tokens");
     const half = await run("--model", MODEL, "--onnx", "--out", "x", "--dtype", "f16");
     assertEquals(half.code, 2);
-    assertStringIncludes(half.stderr, "found --dtype f16 for cpu, expected --device webgpu");
+    assertStringIncludes(half.stderr, "`--dtype f16` needs `--target webgpu`");
     assertEquals((await run("--model", "nothing", "--onnx", "--out", "x")).code, 3);
     const plan = await run("--model", MODEL, "--onnx", "--out", "x", "--dry-run");
     assertEquals(plan.code, 0);

@@ -34,14 +34,14 @@ Deno.test("no command is misuse: help on stderr, nothing on stdout", async () =>
 Deno.test("unknown command and unknown flags: all named, nearest suggested, exit 2", async () => {
   const command = await runParscale(["completoins"]);
   assertEquals([command.code, command.stdout], [2, ""]);
-  assertStringIncludes(command.stderr, 'error: Cannot run "completoins": found no such command\n');
+  assertStringIncludes(command.stderr, 'error: unknown command "completoins"\n');
   assertStringIncludes(command.stderr, "hint: did you mean `completions`?");
   const flags = await runParscale(["completions", "bash", "--fromat", "json", "--overwrit"]);
   assertEquals([flags.code, flags.stdout], [2, ""]);
   assertEquals(
     flags.stderr,
-    'error: Cannot use "--fromat": found no such flag\n' +
-      'error: Cannot use "--overwrit": found no such flag\n\n' +
+    "error: unknown flag `--fromat`\n" +
+      "error: unknown flag `--overwrit`\n\n" +
       "hint: did you mean `--format`?\nhint: did you mean `--overwrite`?\n",
   );
 });
@@ -133,7 +133,7 @@ Deno.test("an existing file is only replaced with --overwrite", async () => {
     assertEquals((await runParscale(args, { cwd })).code, 0);
     const refused = await runParscale(args, { cwd });
     assertEquals(refused.code, 2);
-    assertStringIncludes(refused.stderr, "hint: pass --overwrite to replace it");
+    assertStringIncludes(refused.stderr, "hint: pass --overwrite, or another name");
     assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
     assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["formats.txt"]);
   });
@@ -228,7 +228,7 @@ Deno.test("a missing permission is told with our remedy, not the runtime's", asy
     `'${Deno.execPath()}' run --no-prompt '${ENTRY}' help --config x.json`,
   );
   assertEquals(code, 4);
-  assertStringIncludes(stderr, "error: Cannot run: found no permission, Requires read access");
+  assertStringIncludes(stderr, "error: missing permission: read access");
   assertStringIncludes(stderr, "hint: run with `deno run -A mod.ts`");
 });
 

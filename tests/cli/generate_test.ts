@@ -52,7 +52,7 @@ Deno.test("table, json, csv and md hold the same results", async () => {
   const rows = parseLines(await run("--jsonl"));
   const document = JSON.parse(await run("--json"));
   assertEquals([document.schema, document.command], ["parscale.generate/1", "generate"]);
-  assertEquals([document.device, document.seed, document.config["max-tokens"]], ["cpu", 0, 4]);
+  assertEquals([document.device, document.seed, document.config.max_tokens], ["cpu", 0, 4]);
   assertEquals(document.results, rows);
   const csv = await run("--format", "csv");
   assertStringIncludes(csv, "id,finish_reason,text,error");
@@ -240,7 +240,7 @@ Deno.test("messages and --chat go through the template, and say so where there i
     assertEquals([wrong.code, wrong.stdout], [3, ""]);
     assertStringIncludes(
       wrong.stderr,
-      "error: Cannot read line 1 of stdin: Cannot render message 2:",
+      "error: line 1 of stdin: Cannot render message 2:",
     );
     for (const args of [[], ["--chat"]]) {
       const row = args.length > 0 ? { prompt: "hi" } : { messages };

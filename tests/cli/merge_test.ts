@@ -144,7 +144,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
       refused(
         "convert --model two --streams 4 --out no",
         2,
-        'Cannot convert "two": found an adapter run, expected a whole model',
+        '"two" is an adapter run, not a whole model',
         "--merge makes a whole model of it",
       ),
     ]);

@@ -118,7 +118,7 @@ Deno.test("the pipelines of the contract work as they are written", async (t) =>
       const { code, stdout, stderr } = await shell(notify + LINES.gate, cwd);
       assertEquals([code, stderr], [
         0,
-        "missed: gsm8k: found strict_match 0.0000, expected at least 0.3\n",
+        "missed: gsm8k: strict_match is 0.0000, below the required 0.3\n",
       ]);
       assert(stdout.endsWith("\nnotify: score fell\n"), stdout);
     });

@@ -118,7 +118,7 @@ Deno.test("what makes no sense is refused with a way out, and bad data by file a
       ["plot", 2, "`plot` needs at least one run", "pass folders of `parscale train`"],
       ["plot a a", 2, '"a" is given twice', ""],
       ["plot a b --label x", 2, "`--label` has 1 names for 2 runs", "give one name per run"],
-      ["plot a --ema 1", 2, 'Cannot use "--ema"', ""],
+      ["plot a --ema 1", 2, "for `--ema`", ""],
       ["plot a --svg -", 2, "`--svg` needs a file name", "for instance"],
       ["plot a --title x", 2, "`--title` needs `--svg`", ""],
       [
@@ -128,9 +128,9 @@ Deno.test("what makes no sense is refused with a way out, and bad data by file a
         "train with",
       ],
       ["plot nope", 3, 'no such file or folder: "nope"', "pass a folder"],
-      ["plot empty", 3, 'Cannot read "empty/metrics.jsonl": found no such file', "train has not"],
+      ["plot empty", 3, 'no such file: "empty/metrics.jsonl"', "pass a folder written by"],
       ["plot none.jsonl", 3, '"none.jsonl" has no steps yet', ""],
-      ["plot broken.jsonl", 3, 'Cannot read "broken.jsonl": found line 2 broken', ""],
+      ["plot broken.jsonl", 3, 'line 2 of "broken.jsonl" is not valid JSON', ""],
       ["plot text.jsonl", 3, 'line 1 of "text.jsonl" has loss "2", expected a number', ""],
       ["plot other.jsonl", 3, '"other.jsonl" has no field "loss"', ""],
     ];

@@ -41,7 +41,7 @@ Deno.test("prefix text that is missing, too short or unasked for is refused", as
       { cwd },
     );
     assertEquals(short.code, 3);
-    assertStringIncludes(short.stderr, "expected at least 48 (--prefix-tokens)");
+    assertStringIncludes(short.stderr, "fewer than `--prefix-tokens 48`");
     const absent = await runParscale(
       [...base, "--prefix-init", "text", "--prefix-text", "absent.txt"],
       { cwd },

@@ -122,18 +122,18 @@ Deno.test("a line that is no row ends the command with 3 and its number", async 
     assertRefused(
       await runParscale(SCORE, { stdin: jsonLines(good, "", line) }),
       3,
-      `Cannot read line 3 of stdin: found ${message}`,
+      `line 3 of stdin${message}`,
     );
   const pair = '"tokens", or "prompt" and "continuation"';
   await Promise.all([
     refused(
       '{"tokens": [1,',
-      "no valid JSON (Unexpected end of JSON input), expected a JSON object",
+      " is not valid JSON: Unexpected end of JSON input",
     ),
-    refused("[1, 2]", "[1, 2], expected a JSON object"),
-    refused({ prompt: "x", id: 1 }, `only "prompt", "id", expected ${pair}`),
-    refused({ tokens: "1 2" }, '"1 2" in "tokens", expected a list of numbers'),
-    refused({ prompt: "x", continuation: null }, 'null in "continuation", expected text'),
+    refused("[1, 2]", ": found [1, 2], expected a JSON object"),
+    refused({ prompt: "x", id: 1 }, `: found only "prompt", "id", expected ${pair}`),
+    refused({ tokens: "1 2" }, ': found "1 2" in "tokens", expected a list of numbers'),
+    refused({ prompt: "x", continuation: null }, ': found null in "continuation", expected text'),
   ]);
 });
 
@@ -152,7 +152,7 @@ Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad va
   assertEquals(missing.code, 3);
   assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
   const file = await run("--model", MODEL, "none.jsonl");
-  assertRefused(file, 3, 'Cannot read "none.jsonl": found no such file');
+  assertRefused(file, 3, 'no such file: "none.jsonl"');
 });
 
 Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin", async () => {

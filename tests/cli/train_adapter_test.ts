@@ -103,7 +103,7 @@ Deno.test("another backbone under an adapter is refused on resuming", () =>
     assertRefused(
       await place.train("--resume --out run"),
       3,
-      'Cannot resume "run": found other backbone than the run was begun with, expected the same',
+      'cannot resume "run": the backbone changed since the run began',
     );
   }));
 

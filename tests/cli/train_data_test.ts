@@ -155,7 +155,7 @@ Deno.test("the share set aside is decided by the seed and does not train", () =>
     assert(one !== other);
     const both = await place.train(`${line} --eval-data rows.jsonl --steps 1 --out no`);
     assertEquals(both.code, 2);
-    assertStringIncludes(both.stderr, "Cannot use --eval-split: found --eval-data beside it");
+    assertStringIncludes(both.stderr, "`--eval-split 0.2` cannot be combined with `--eval-data`");
   }));
 
 Deno.test("stdin holds either training or validation data, and both survive a break", () =>
@@ -164,7 +164,7 @@ Deno.test("stdin holds either training or validation data, and both survive a br
     const stdin = place.read("texts.jsonl");
     const twice = await place.train(`${line} --data - --eval-data - --out no`, { stdin });
     assertEquals([twice.code, twice.stdout], [2, ""]);
-    assertStringIncludes(twice.stderr, "found - in --data and --eval-data, expected it once");
+    assertStringIncludes(twice.stderr, "`--data -` cannot be combined with `--eval-data -`");
     await place.trained(`${line} --data texts.jsonl --eval-data - --out run`, { stdin });
     const before = place.steady("run");
     place.write("run/last", "checkpoint-000002\n");

@@ -16,7 +16,10 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
       .exec(late.stderr)!;
     const saved = Number(step) - 1 & ~1; // every second step
     assert(saved >= 2, late.stderr);
-    assertStringIncludes(late.stderr, `\nhint: last good: late/checkpoint-00000${saved}\n`);
+    assertStringIncludes(
+      late.stderr,
+      `\nhint: last good checkpoint: late/checkpoint-00000${saved}\n`,
+    );
     assertEquals(place.last("late"), `${place.cwd}/late/checkpoint-00000${saved}`);
     assertEquals(place.metrics("late").length, Number(step) - 1);
     await place.weights("late");
@@ -81,7 +84,7 @@ Deno.test("--overwrite never removes the model, adapter or config the run starts
         2,
         out.includes("/")
           ? `"${out}" holds "model.safetensors", which is no part of a training run: it is not replaced`
-          : `Cannot train into "${out}": found the model to start from in it, expected another folder`,
+          : `"${out}" holds the model to start from`,
       );
     await Promise.all([
       refused("--model full", "full"),

@@ -112,17 +112,17 @@ Deno.test("bad data: nothing to show, broken rows, ids, files, one stream", asyn
     refused("", "Cannot visualize stdin: found no rows, expected at least one", "--input", "jsonl"),
     refused(
       jsonLines({ text: "a" }, "", '{"text": '),
-      "Cannot read line 3 of stdin: found no valid JSON (Unexpected end of JSON input), expected " +
+      "line 3 of stdin is not valid JSON (Unexpected end of JSON input), expected " +
         "a JSON object",
     ),
     refused(
       jsonLines({ id: 1 }),
-      'Cannot read line 1 of stdin: found only "id", expected "text", "prompt", "messages" or ' +
+      'line 1 of stdin: found only "id", expected "text", "prompt", "messages" or ' +
         '"tokens"',
     ),
     refused(
       jsonLines({ text: 5 }),
-      'Cannot read line 1 of stdin: found 5 in "text", expected text',
+      'line 1 of stdin: found 5 in "text", expected text',
     ),
   ]);
   await Promise.all([

@@ -202,9 +202,9 @@ Deno.test("samples of other tools: generate's rows and the harness's", async () 
 Deno.test("sample files that do not fit are refused with their line", async () => {
   const good = jsonLines({ task: "gsm8k", doc_id: 0, text: "#### 18" });
   const cases: [string, string][] = [
-    [good + '{"task":"gsm8k","doc_id":1,"te', "Cannot read line 2 of stdin: found Unterminated"],
-    [good + good, 'Cannot read line 2 of stdin: found a second "gsm8k/0/0", expected it once'],
-    [jsonLines({ a: 1 }), 'Cannot read line 1 of stdin: found "a", expected "task", "doc_id"'],
+    [good + '{"task":"gsm8k","doc_id":1,"te', "line 2 of stdin: found Unterminated"],
+    [good + good, 'line 2 of stdin: found a second "gsm8k/0/0", expected it once'],
+    [jsonLines({ a: 1 }), 'line 1 of stdin: found "a", expected "task", "doc_id"'],
     [jsonLines({ task: "gsm8k", doc_id: 99, text: "" }), "Cannot score row 99 of gsm8k: found no"],
     [
       jsonLines({ task: "gsm8k", doc_id: 0, text: "", request: "0000000000000000" }),
@@ -215,7 +215,7 @@ Deno.test("sample files that do not fit are refused with their line", async () =
       jsonLines({ task: "gsm8k", doc_id: 0, loglikelihood: [-1, -2] }),
       "Cannot score row 0 of gsm8k: found no text in its sample, expected an answer in words",
     ],
-    [jsonLines({ id: 0, error: "too long" }), "Cannot read line 1 of stdin: found a failed row"],
+    [jsonLines({ id: 0, error: "too long" }), "line 1 of stdin: found a failed row"],
   ];
   for (const [stdin, message] of cases) {
     const { code, stdout, stderr } = await runParscale([...GSM8K.slice(0, -1), "-q"], { stdin });

@@ -69,12 +69,8 @@ async function readAll(paths: readonly string[], io: Io): Promise<Evaluation[]> 
     }
   }
   if (evaluations.length >= 2) return evaluations;
-  const given = evaluations.length === 0
-    ? "no document on stdin"
-    : paths[0] === "-"
-    ? "one document"
-    : "one folder";
-  throw new UsageError(`\`compare\` needs at least two evaluations, not ${given}`);
+  const given = evaluations.length === 0 ? "none" : "one";
+  throw new UsageError(`\`compare\` needs at least two evaluations; there is ${given}`);
 }
 
 /** For programs: everything, one method and task a row. */

@@ -118,13 +118,14 @@ export const command = defineCommand({
     strip: {
       type: "switch",
       group: "Conversion",
-      conflictsWith: ["merge"],
+      conflictsWith: ["merge", "streams", "introduced-only"],
       summary: "Remove the ParScale parameters",
       details: "Gives back a folder that loaders of the plain model read.",
     },
     merge: {
       type: "switch",
       group: "Conversion",
+      conflictsWith: ["streams", "introduced-only"],
       summary: "Fold an adapter, LoRA or BitFit into one folder",
       details:
         "--model is an adapter run, or a checkpoint, with --adapter where the adapter lies elsewhere. " +

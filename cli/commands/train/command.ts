@@ -31,7 +31,7 @@ export const command = defineCommand({
     },
   ],
   flags: trainFlags,
-  atLeastOneOf: [["data", "resume"]],
+  atLeastOneOf: [["model", "config-from", "resume"], ["data", "resume"]],
   presets: trainPresets,
   savesOnInterrupt: true,
   async plan(values, io) {
