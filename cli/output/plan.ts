@@ -4,11 +4,17 @@
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
 import type { Plan } from "../framework/command.ts";
-import { type FlagTable, snakeCase } from "../framework/table.ts";
+import { type ConfigValue, type Flag, type FlagTable, snakeCase } from "../framework/table.ts";
 import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
 import type { Io } from "./io.ts";
 import { csvLine, markdownTable, plainTable } from "./table.ts";
+
+/** A value as it is typed; what the absence of one means, where help says so. */
+function valueText(flag: Flag, value: ConfigValue): string | null {
+  const isAbsent = value === null || (Array.isArray(value) && value.length === 0);
+  return isAbsent ? flag.defaultText ?? null : formatValue(flag, value);
+}
 
 /** Prints the plan on stdout, also when the result itself would go to a file: nothing is touched. */
 export function showPlan(
@@ -29,7 +35,7 @@ export function showPlan(
   }
   const rows = Object.entries(config).map(([name, value]) => ({
     flag: `--${name}`,
-    value: value === null ? table[name]!.defaultText ?? null : formatValue(table[name]!, value),
+    value: valueText(table[name]!, value),
     origin: origins[name]!,
   }));
   // What was chosen is what a reader checks.

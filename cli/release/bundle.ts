@@ -63,7 +63,7 @@ export const command = defineCommand({
       const { size } = await Deno.stat(archive);
       if (size > BUNDLE_LIMIT) {
         throw new DataError(
-          `Cannot use the bundle: found ${grouped(size)} bytes, expected at most ` +
+          `the bundle has ${grouped(size)} bytes, expected at most ` +
             bytesText(BUNDLE_LIMIT),
         );
       }
@@ -82,7 +82,7 @@ async function start(root: string, folder: string): Promise<void> {
   const found = text.trim().slice(0, 200);
   if (found === `parscale ${VERSION}`) return;
   throw new DataError(
-    `Cannot use the bundle: found "${found}" as its version, expected ${VERSION}`,
+    `the bundle is version "${found}", expected ${VERSION}`,
   );
 }
 

@@ -61,7 +61,7 @@ export const command = defineCommand({
   async run(values, io, invocation) {
     const platform = platformOf(values.target);
     if (platform === undefined) {
-      throw new UsageError(`Cannot compile for ${Deno.build.target}: found no engine for it`, {
+      throw new UsageError(`no engine for ${Deno.build.target}`, {
         hints: [`choose a --target: ${TARGET_NAMES.join(", ")}`],
       });
     }
@@ -100,7 +100,7 @@ async function isStandIn(base: string | undefined): Promise<boolean> {
   } catch (error) {
     // One for another platform cannot be asked.
     if (!(error instanceof Deno.errors.NotFound)) return false;
-    throw new EnvironmentError(`Cannot compile: found no file "${base}", which DENORT_BIN names`);
+    throw new EnvironmentError(`no such file: "${base}", which DENORT_BIN names`);
   }
 }
 
@@ -121,7 +121,7 @@ async function compile(app: string, program: string, platform: Platform): Promis
   const url = text.match(/https?:\S+denort\S+\.zip/)?.[0];
   if (url === undefined) {
     const found = reasons.join(": ") || text.trim().slice(-300);
-    throw new EnvironmentError(`Cannot compile for ${platform.target}: ${found}`);
+    throw new EnvironmentError(`cannot compile for ${platform.target}: ${found}`);
   }
   throw new EnvironmentError(
     `Cannot download "${url}", the base of the program: ${reasons.at(-1)}`,
@@ -141,7 +141,7 @@ function check(section: Section, platform: Platform, bytes: number, standIn: boo
     `unstable ${unstable_config.features.join(" ")}`;
   const wanted = "mod.ts, self-extracting, unstable lazy-dynamic-imports worker-options";
   if (facts !== wanted) {
-    throw new DataError(`Cannot use the program: found ${facts}, expected ${wanted}`);
+    throw new DataError(`the program is wrong: found ${facts}, expected ${wanted}`);
   }
   requireComplete([...section.files.keys()], platform);
   // What deno itself weighs says nothing about the program, what it carries does.
@@ -151,7 +151,7 @@ function check(section: Section, platform: Platform, bytes: number, standIn: boo
   if (size <= limit) return;
   const found = `${grouped(size)} bytes${standIn ? " without its base" : ""}`;
   throw new DataError(
-    `Cannot use the program: found ${found}, expected at most ${bytesText(limit)}`,
+    `the program is too large: found ${found}, expected at most ${bytesText(limit)}`,
   );
 }
 
@@ -161,7 +161,7 @@ async function start(program: string): Promise<void> {
   const found = text.trim().slice(0, 200);
   if (found === `parscale ${VERSION}`) return;
   throw new DataError(
-    `Cannot use the program: found "${found}" as its version, expected ${VERSION}`,
+    `the program is version "${found}", expected ${VERSION}`,
   );
 }
 

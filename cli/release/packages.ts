@@ -53,7 +53,7 @@ async function add(
   if (folder === undefined) {
     if (!required) return;
     throw new EnvironmentError(
-      `Cannot make a release: found no package "${name}" in node_modules`,
+      `package "${name}" is not in node_modules`,
       { hints: ["run `deno install` in the project folder"] },
     );
   }
@@ -62,7 +62,7 @@ async function add(
   const about: About = JSON.parse(await Deno.readTextFile(`${folder}/package.json`));
   if (known !== undefined) {
     throw new DataError(
-      `Cannot make a release: found "${name}" ${known.version} and ${about.version}, expected one ` +
+      `package "${name}" is there as ${known.version} and ${about.version}, expected one ` +
         "version, since packages are shipped in one flat folder",
     );
   }

@@ -37,13 +37,13 @@ export async function readSection(path: string): Promise<Section> {
     if (metadata === undefined) continue;
     reader.block(); // npm snapshot: none, since packages come from a folder
     if (reader.uint32() !== 0 || reader.uint32() !== 0 || reader.uint32() !== 0) {
-      throw new DataError(`Cannot read "${path}": found remote modules, expected files only`);
+      throw new DataError(`"${path}" contains remote modules`);
     }
     const entries: Entry[] = JSON.parse(new TextDecoder().decode(reader.block()));
     const contents = reader.block();
     return { metadata, files: new Map(filesOf(entries, "", contents)), bytes: reader.at - at };
   }
-  throw new DataError(`Cannot read "${path}": found no section made by deno compile`);
+  throw new DataError(`"${path}" has no section made by deno compile`);
 }
 
 /** Writes the tree to a folder, as the program does at its first start. */
@@ -70,7 +70,7 @@ function* filesOf(
 ): Generator<[string, Uint8Array<ArrayBuffer>]> {
   for (const { Dir, File, Symlink } of entries) {
     if (Symlink) {
-      throw new DataError(`Cannot read "${folder}${Symlink.n}": found a link in a program`);
+      throw new DataError(`"${folder}${Symlink.n}" is a link in a program`);
     }
     if (Dir) yield* filesOf(Dir.e, `${folder}${Dir.n}/`, contents);
     if (File) {
@@ -119,7 +119,7 @@ class Reader {
     const length = Number(this.#view.getBigUint64(this.at, true));
     if (start + length > this.#bytes.length) {
       throw new DataError(
-        `Cannot read "${this.#path}": found the end of the file within its section`,
+        `"${this.#path}" ends within its section`,
       );
     }
     this.at = start + length;

@@ -57,7 +57,7 @@ export function requireComplete(paths: readonly string[], platform: Platform): v
     /^(tests|fixtures|cli\/release)\/|\.d\.[cm]?ts$|\.map$/.test(path)
   );
   const complain = (found: string, expected: string) => {
-    throw new DataError(`Cannot make a release: found ${found}, expected ${expected}`);
+    throw new DataError(`the release is wrong: found ${found}, expected ${expected}`);
   };
   if (missing.length > 0) complain(`no ${missing.join(", ")}`, "every file that runs in a worker");
   if (engines.length !== 1 || !engines[0]!.endsWith(platform.engine)) {
@@ -87,7 +87,7 @@ function packageFiles(packages: readonly Package[], { engine }: Platform): Copy[
   const copies = packages.flatMap(({ name, folder, entry }) => {
     const paths = [...filesIn(folder)].filter((path) => isShipped(name, path, engine));
     if (entry !== undefined && !paths.some((path) => path === entry || path === `${entry}.js`)) {
-      throw new DataError(`Cannot make a release: found no ${entry}, which loads "${name}"`);
+      throw new DataError(`the release lacks ${entry}, which loads "${name}"`);
     }
     return paths.map((path) => ({
       from: `${folder}/${path}`,
@@ -96,7 +96,7 @@ function packageFiles(packages: readonly Package[], { engine }: Platform): Copy[
     }));
   });
   if (copies.some(({ part }) => part === "engine")) return copies;
-  throw new EnvironmentError(`Cannot make a release: found no engine ${engine} in node_modules`, {
+  throw new EnvironmentError(`engine ${engine} is not in node_modules`, {
     hints: ["run `deno install` in the project folder"],
   });
 }

@@ -123,7 +123,7 @@ Deno.test("a dry run names what would be timed, with the memory it takes", async
     "prefill, P = 4, batch 1, 9 tokens, cpu f32, random prefixes and aggregator",
   ]);
   const pair = await runParscale(["bench", "--compare", "-", "--against", "a", "--dry-run"]);
-  assertStringIncludes(pair.stdout, "\ncompares stdin with a\n");
+  assertStringIncludes(pair.stdout, "compares stdin with a\n");
 });
 
 Deno.test("compare: the same, faster, within and beyond the tolerance", async () => {

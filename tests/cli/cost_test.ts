@@ -417,7 +417,7 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     [
       ["cost", "--against", "params", "-P", "16"],
       3,
-      "no observed loss for 16 streams",
+      "16 streams, expected one of 1, 2, 4, 8",
       "--match law",
     ],
     [[...SHAPE, "--streams", "8..1"], 2, 'invalid value "8..1" for `--streams`', ""],

@@ -371,7 +371,7 @@ Deno.test("cost needs config.json alone, and takes it from the hub or from an ea
       "cost",
       "--model",
       NAME,
-      "--device",
+      "--hardware",
       "a100-sxm-80gb",
       "--streams",
       "1,2",

@@ -132,13 +132,13 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
       refused(
         "convert --model two --streams 4 --merge --out no",
         2,
-        "`--merge` excludes `--streams`",
+        "`--merge` cannot be combined with `--streams`",
         "merge first",
       ),
       refused(
         "convert --model p1 --adapter two --strip --out no",
         2,
-        "`--adapter` needs `--merge`",
+        "`--adapter two` needs `--merge`",
         "--merge",
       ),
       refused(

@@ -118,7 +118,7 @@ Deno.test("what makes no sense is refused with a way out, and bad data by file a
       ["plot", 2, "`plot` needs at least one run", "pass folders of `parscale train`"],
       ["plot a a", 2, '"a" is given twice', ""],
       ["plot a b --label x", 2, "`--label` has 1 names for 2 runs", "give one name per run"],
-      ["plot a --ema 1", 2, "for `--ema`", ""],
+      ["plot a --ema 1", 2, 'invalid value "1" for `--ema`', ""],
       ["plot a --svg -", 2, "`--svg` needs a file name", "for instance"],
       ["plot a --title x", 2, "`--title` needs `--svg`", ""],
       [

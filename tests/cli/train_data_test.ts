@@ -155,7 +155,7 @@ Deno.test("the share set aside is decided by the seed and does not train", () =>
     assert(one !== other);
     const both = await place.train(`${line} --eval-data rows.jsonl --steps 1 --out no`);
     assertEquals(both.code, 2);
-    assertStringIncludes(both.stderr, "`--eval-split 0.2` cannot be combined with `--eval-data`");
+    assertStringIncludes(both.stderr, "`--eval-split 0.5` cannot be combined with `--eval-data`");
   }));
 
 Deno.test("stdin holds either training or validation data, and both survive a break", () =>

@@ -103,6 +103,6 @@ Deno.test("longer context: base and length are saved, and longer rows can follow
     const longer = "--model short --data texts.jsonl --seq-len 24 --batch 2 --steps 1";
     const refused = await place.train(`${longer} --out no`);
     assertEquals([refused.code, place.exists("no")], [2, false]);
-    assertStringIncludes(refused.stderr, "found a model with a context of 16, expected --seq-len");
+    assertStringIncludes(refused.stderr, "exceeds the model's context of 16 tokens");
     await place.trained(`${longer} --context 24 --out again`);
   }));

@@ -112,7 +112,7 @@ Deno.test("csv and md have a column per weight; -o writes a file once", () =>
     const text = await Deno.readTextFile(`${cwd}/t.txt`);
     assert(text.startsWith("Streams: A B C D\n") && !text.includes("\x1b"));
     const again = await run("-o", "t.txt");
-    assertRefused(again, 2, 'Cannot write "t.txt": found an existing file, expected none');
+    assertRefused(again, 2, '"t.txt" already exists');
     assertEquals((await run("-o", "t.txt", "--overwrite")).code, 0);
   }));
 
@@ -135,7 +135,7 @@ Deno.test("a page and a figure; existing ones are only replaced when told", () =
     for (const flag of ["--html", "--svg"]) {
       const file = flag === "--html" ? "p.html" : "f.svg";
       const again = await runParscale([...SHOW, "--text", "a", flag, file], { cwd });
-      assertRefused(again, 2, `Cannot write "${file}": found an existing file, expected none`);
+      assertRefused(again, 2, `"${file}" already exists`);
     }
     assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
     assertEquals([...Deno.readDirSync(cwd)].length, 2, "no temporary files are left");

@@ -102,7 +102,10 @@ Deno.test("webgpu: training is refused with the devices that train", async () =>
   const args = ["train", "--model", MODEL, "--data", DATA, "--out", "run", "--device", "webgpu"];
   const result = await runParscale(args);
   assertEquals(result.code, 2);
-  assertStringIncludes(result.stderr, 'found "webgpu", expected one of auto, cpu, cuda');
+  assertStringIncludes(
+    result.stderr,
+    'invalid value "webgpu" for `--device`: must be one of auto, cpu, cuda',
+  );
 });
 
 Deno.test("--dtype f16 where it is not had names the device that has it", async () => {

@@ -104,7 +104,7 @@ Deno.test("shards merge into the single run", async () => {
     assertRefused(
       await merge("part-1", "part-3"),
       3,
-      "Cannot merge: found the shards 1/3, 3/3, expected 1/3 to 3/3, each once",
+      "the shards are incomplete: found 1/3, 3/3, expected 1/3 to 3/3",
     );
     const merged = await merge("part-3", "part-1", "part-2");
     assertEquals([merged.code, merged.stderr], [0, ""]);
@@ -205,12 +205,12 @@ Deno.test("sample files that do not fit are refused with their line", async () =
     [good + '{"task":"gsm8k","doc_id":1,"te', "line 2 of stdin: found Unterminated"],
     [good + good, 'line 2 of stdin: found a second "gsm8k/0/0", expected it once'],
     [jsonLines({ a: 1 }), 'line 1 of stdin: found "a", expected "task", "doc_id"'],
-    [jsonLines({ task: "gsm8k", doc_id: 99, text: "" }), "Cannot score row 99 of gsm8k: found no"],
+    [jsonLines({ task: "gsm8k", doc_id: 99, text: "" }), "row 99 of gsm8k is not among the"],
     [
       jsonLines({ task: "gsm8k", doc_id: 0, text: "", request: "0000000000000000" }),
-      "Cannot score row 0 of gsm8k: found an answer to another prompt",
+      "the sample of row 0 of gsm8k answers another prompt",
     ],
-    [jsonLines({ task: "piqa", doc_id: 0, text: "" }), "Cannot score stdin: found no samples of"],
+    [jsonLines({ task: "piqa", doc_id: 0, text: "" }), "stdin holds no samples of"],
     [
       jsonLines({ task: "gsm8k", doc_id: 0, loglikelihood: [-1, -2] }),
       "Cannot score row 0 of gsm8k: found no text in its sample, expected an answer in words",

@@ -61,7 +61,7 @@ export const compareFlags = {
   out: {
     ...evalFlags.out,
     summary: "Folder with one evaluation per method",
-    details: "Run the same command again to go on after an interruption.",
+    details: "Run the same command again to resume after an interruption.",
   },
   batch: evalFlags.batch,
   device,

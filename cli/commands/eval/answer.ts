@@ -229,7 +229,7 @@ function interrupted(io: Io, folder: EvalFolder | undefined, count: number): unk
   const reason = io.interruption.reason;
   if (!(reason instanceof Interrupted) || !folder) return reason;
   return new Interrupted(reason.signal, [
-    `${count} samples are in ${folder.path}; run the same command again to go on`,
+    `${count} samples are in ${folder.path}; run the same command again to resume`,
   ]);
 }
 

@@ -13,7 +13,7 @@ export const command = defineCommand({
     "the layout of its authors or of the Hugging Face hub.\n\n" +
     "`eval ls` lists tasks and what they need, `eval fetch TASK...` only fetches, `eval show TASK` " +
     "prints exact prompts, and `eval merge` puts the folders of shards together.\n\n" +
-    "With --out every answer is written down as it comes; the same command goes on after any " +
+    "With --out every answer is written down as it comes; the same command resumes after any " +
     "interruption. Answers can be scored later, or made by other tools (--score).",
   examples: [
     {

@@ -153,7 +153,7 @@ const resultFlags = {
     defaultText: "nothing is kept",
     summary: "Folder for samples, scores and results",
     details:
-      "Run the same command again to go on after an interruption: rows in samples.jsonl are " +
+      "Run the same command again to resume after an interruption: rows in samples.jsonl are " +
       "not run twice.",
   },
   resume: {
@@ -162,7 +162,7 @@ const resultFlags = {
     configurable: false,
     requires: ["out"],
     summary: "Resume the evaluation in --out; fail if there is none",
-    details: "Without it, --out goes on where there is one, and begins one where there is none.",
+    details: "Without it, --out resumes an evaluation that exists and starts one otherwise.",
   },
   "predict-only": {
     type: "switch",

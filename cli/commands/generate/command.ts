@@ -11,7 +11,7 @@ export const command = defineCommand({
     "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +
     "stands (--input decides otherwise). One prompt is answered as plain text while it is " +
     "produced; several, or any other format, give one row each, in input order. With --jsonl early " +
-    "rows are answered while the input goes on.\n\n" +
+    "rows are answered while later ones are still being read.\n\n" +
     "Without sampling flags decoding is greedy. Every prompt draws from a random stream of its " +
     "own, so a result does not depend on its neighbours.",
   examples: [

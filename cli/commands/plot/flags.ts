@@ -44,7 +44,7 @@ export const plotFlags = {
     group: "Curves",
     summary: "Start a run where the run it was trained from ends",
     details: "For training in two stages: a run whose --model is another run of the figure, or a " +
-      "checkpoint of it, goes on from there on the x axis.",
+      "checkpoint of it, continues there on the x axis.",
   },
   log: {
     type: "choice",

@@ -10,8 +10,8 @@ export const command = defineCommand({
     "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
     "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +
     "rows without seeing each other; the loss is the mean over all tokens that count.\n\n" +
-    "The run folder gets a line of metrics per step and checkpoints that --resume goes on from as " +
-    "if nothing had happened. It can be passed as --model or --adapter to every other command.\n\n" +
+    "The run folder gets a line of metrics per step and checkpoints; --resume continues from the " +
+    "last one, bit for bit. It can be passed as --model or --adapter to every other command.\n\n" +
     "One rate for everything is the paper's way. In short runs prefixes need a far higher one, and " +
     "the aggregator one of its own: see --lr-prefix and --lr-aggregator.",
   examples: [
