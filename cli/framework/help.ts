@@ -6,6 +6,7 @@
  */
 import { type Command, type CommandEntry, flagsOf } from "./command.ts";
 import type { Palette } from "../output/color.ts";
+import { wrap } from "../output/table.ts";
 import { commonFlags } from "./common.ts";
 import { constraintNotes } from "./constraints.ts";
 import {
@@ -23,20 +24,6 @@ import { describeExpected, describeRange, formatValue } from "./values.ts";
 export interface HelpOptions {
   readonly width: number;
   readonly paint: Palette;
-}
-
-/** Wraps text at spaces; continuation lines and the first are indented alike. */
-export function wrap(text: string, width: number, indent = ""): string {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(/\s+/)) {
-    if (line !== "" && indent.length + line.length + 1 + word.length > width) {
-      lines.push(indent + line);
-      line = word;
-    } else line += (line === "" ? "" : " ") + word;
-  }
-  lines.push(indent + line);
-  return lines.join("\n");
 }
 
 /** `-o, --out PATH|-`, or `--[no-]progress` for a switch that is on by default. */

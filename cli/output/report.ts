@@ -11,21 +11,20 @@ import { PLAIN } from "./color.ts";
 import type { Io } from "./io.ts";
 import { openSink, type Sink } from "./sink.ts";
 import {
-  boxedTable,
   type Column,
   columnsOf,
   csvLine,
   markdownTable,
   plainTable,
   type Row,
+  terminalTable,
+  wrap,
 } from "./table.ts";
 
 /** What a command says about its result. */
 export interface ReportOptions extends DocumentHead {
   /** Columns of table, Markdown and CSV; the keys of the rows when absent. */
   readonly columns?: readonly Column[];
-  /** Keep the plain table even on a terminal, as help does to start fast. */
-  readonly plain?: boolean;
 }
 
 /** A result being written. */
@@ -70,7 +69,11 @@ export class Report implements Disposable {
 
   /** Text that only belongs under a readable table: a remark, a total. */
   remark(text: string): void {
-    if (this.invocation.format === "table") this.#write(text + "\n");
+    if (this.invocation.format !== "table") return;
+    const { isTerminal } = this.#sink;
+    const lines = text.split("\n");
+    const width = this.io.width();
+    this.#write(lines.map((line) => `${isTerminal ? wrap(line, width) : line}\n`).join(""));
   }
 
   /** Gives up an unfinished report. */
@@ -107,9 +110,9 @@ export class Report implements Disposable {
       const text = markdownTable(columns, rows);
       return isTerminal ? visibleLines(text) : text;
     }
-    if (!isTerminal || this.options.plain) return plainTable(columns, rows, isTerminal);
+    if (!isTerminal) return plainTable(columns, rows);
     const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
-    return await boxedTable(columns, rows, this.io.width(), paint);
+    return await terminalTable(columns, rows, this.io.width(), paint);
   }
 }
 

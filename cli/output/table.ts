@@ -1,9 +1,9 @@
 /**
- * Rows as text for people: boxed on a terminal, aligned by spaces elsewhere, Markdown, CSV.
+ * Rows as text for people: wrapped to a terminal, aligned by spaces elsewhere, Markdown, CSV.
  *
  * Numbers stand on the right with the precision their column states; without one, integers are
  * printed whole and others with four significant digits. CSV is the exception: it is read by
- * programs, so its numbers are never rounded. The box-drawing package is only loaded on a terminal.
+ * programs, so its numbers are never rounded. The table package is only loaded on a terminal.
  */
 import { visible } from "./clean.ts";
 import type { Palette } from "./color.ts";
@@ -87,54 +87,118 @@ function widths({ titles, rows }: Cells): number[] {
   );
 }
 
-/** All cells without control characters. */
+/** All cells on one line, without control characters. */
 function visibleCells({ titles, numeric, rows }: Cells): Cells {
-  return { titles: titles.map(visible), numeric, rows: rows.map((row) => row.map(visible)) };
+  const clean = (text: string) => visible(oneLine(text));
+  return { titles: titles.map(clean), numeric, rows: rows.map((row) => row.map(clean)) };
 }
 
-/**
- * The table for pipes and files: no colour, box lines or truncation. On a terminal control characters
- * are made visible.
- */
-export function plainTable(
-  columns: readonly Column[],
-  rows: readonly Row[],
-  isTerminal = false,
-): string {
-  const exact = formatCells(columns, rows);
-  const cells = isTerminal ? visibleCells(exact) : exact;
+/** The table for pipes and files: no colour, no lines, nothing wrapped. */
+export function plainTable(columns: readonly Column[], rows: readonly Row[]): string {
+  const cells = formatCells(columns, rows);
   const wide = widths(cells);
   const line = (texts: readonly string[]) =>
     texts.map((text, i) => pad(oneLine(text), wide[i]!, cells.numeric[i]!)).join("  ").trimEnd();
   return [cells.titles, ...cells.rows].map((texts) => line(texts) + "\n").join("");
 }
 
-/** The table for a terminal: the widest text columns give way when it would not fit. */
-export async function boxedTable(
+/**
+ * The table for a terminal: a rule under the titles, cells wrapped at words. Numbers, intervals and
+ * words stay whole; rows that do not fit even so become blocks of a line per column.
+ */
+export async function terminalTable(
   columns: readonly Column[],
   rows: readonly Row[],
   width: number,
   paint: Palette,
 ): Promise<string> {
-  const { default: Table } = await import("cli-table3");
   const cells = visibleCells(formatCells(columns, rows));
-  // Each column also takes a space on both sides and a border.
-  const colWidths = widths(cells).map((columnWidth) => columnWidth + 2);
-  let excess = colWidths.reduce((sum, columnWidth) => sum + columnWidth + 1, 1) - width;
+  const wide = fittingWidths(cells, width);
+  if (wide === undefined) return blocks(cells, width, paint);
+  const { default: Table } = await import("cli-table3");
+  const draw = (lines: readonly (readonly string[])[]) => {
+    const table = new Table({
+      chars: NO_LINES,
+      colWidths: wide,
+      colAligns: cells.numeric.map((right) => right ? "right" : "left"),
+      style: { head: [], border: [], "padding-left": 0, "padding-right": 0 },
+      wordWrap: true,
+    });
+    for (const line of lines) table.push([...line]);
+    return table.toString().replace(/ +$/gm, "");
+  };
+  const rule = "─".repeat(wide.reduce((sum, one) => sum + one, GAP * (wide.length - 1)));
+  const head = draw([cells.titles.map((title) => paint.bold(title))]);
+  const body = cells.rows.length > 0 ? `${draw(cells.rows)}\n` : "";
+  return `${head}\n${rule}\n${body}`;
+}
+
+const GAP = 2;
+const NO_LINES = {
+  ...Object.fromEntries(
+    ["top", "bottom", "mid"].flatMap((name) =>
+      ["", "-left", "-mid", "-right"].map((part) => [`${name}${part}`, ""])
+    ),
+  ),
+  "left-mid": "",
+  "mid-mid": "",
+  "right-mid": "",
+  left: "",
+  right: "",
+  middle: " ".repeat(GAP),
+};
+
+/** Numbers and intervals, which are read as one. */
+const WHOLE = /^[[(<~]?[-+−]?\d.{0,30}$/;
+
+/** Widths that leave every word whole, the widest columns narrowed first; undefined if none fit. */
+function fittingWidths(cells: Cells, width: number): number[] | undefined {
+  const wide = widths(cells);
+  const least = cells.titles.map((title, i) =>
+    Math.max(...[title, ...cells.rows.map((row) => row[i]!)].map(leastWidth))
+  );
+  let excess = wide.reduce((sum, one) => sum + one, GAP * (wide.length - 1)) - width;
   while (excess > 0) {
-    const widest = colWidths.indexOf(Math.max(...colWidths));
-    if (colWidths[widest]! <= 10) break;
-    colWidths[widest]!--;
+    const spare = wide.map((one, i) => one > least[i]! ? one : 0);
+    const widest = spare.indexOf(Math.max(...spare));
+    if (spare[widest] === 0) return undefined;
+    wide[widest]!--;
     excess--;
   }
-  const table = new Table({
-    head: cells.titles.map((title) => paint.bold(title)),
-    colWidths,
-    colAligns: cells.numeric.map((right) => right ? "right" : "left"),
-    style: { head: [], border: [] },
-  });
-  for (const row of cells.rows) table.push(row.map(oneLine));
-  return table.toString() + "\n";
+  return wide;
+}
+
+function leastWidth(text: string): number {
+  const parts = WHOLE.test(text) ? [text] : text.split(" ");
+  return Math.max(...parts.map(displayWidth));
+}
+
+/** A block per row, a line per column. */
+function blocks({ titles, rows }: Cells, width: number, paint: Palette): string {
+  const left = Math.max(...titles.map(displayWidth)) + GAP;
+  return rows.map((row) =>
+    row.map((text, i) => {
+      const lines = wrap(text, Math.max(20, width - left)).split("\n");
+      const title = titles[i]!;
+      return `${paint.bold(title)}${" ".repeat(left - displayWidth(title))}${
+        lines.join(`\n${" ".repeat(left)}`)
+      }\n`;
+    }).join("")
+  ).join("\n");
+}
+
+/** Wraps text at spaces; all lines are indented alike. A word that is too long stays whole. */
+export function wrap(text: string, width: number, indent = ""): string {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(/\s+/)) {
+    if (line !== "" && indent.length + displayWidth(line) + 1 + displayWidth(word) > width) {
+      lines.push(indent + line);
+      line = word;
+    } else line += (line === "" ? "" : " ") + word;
+  }
+  lines.push(indent + line);
+  return lines.join("\n");
 }
 
 function oneLine(text: string): string {

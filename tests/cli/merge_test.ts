@@ -133,7 +133,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
         "convert --model two --streams 4 --merge --out no",
         2,
         "`--merge` cannot be combined with `--streams`",
-        "merge first",
+        "drop one of the two",
       ),
       refused(
         "convert --model p1 --adapter two --strip --out no",

@@ -216,7 +216,7 @@ Deno.test("resumed in another folder, relative paths are explained, absolute one
     assertStringIncludes(refused.stderr, 'error: no such folder: "p2"');
     assertStringIncludes(
       refused.stderr,
-      `hint: the run was begun in "${await Deno.realPath(cwd)}", where its relative paths lead\n`,
+      `hint: relative paths of this run start at "${await Deno.realPath(cwd)}"; resume it there\n`,
     );
     const rows = ROWS.replace("rows.jsonl", `${cwd}/rows.jsonl`);
     await place.trained(`--model ${cwd}/p2 ${rows} --steps 1 --out far`);

@@ -7,7 +7,7 @@ import { defineCommand, flagsOf } from "../../framework/command.ts";
 import { commands, loadAll } from "../mod.ts";
 
 const FORMAT_ROWS: readonly Row[] = [
-  { format: "table", meaning: "for reading; boxed on a terminal, plain text in a pipe" },
+  { format: "table", meaning: "for reading; wrapped on a terminal, plain text in a pipe" },
   { format: "json", meaning: "one document with schema, config, seed, device and results" },
   { format: "jsonl", meaning: "one object per line, each written as soon as it is known" },
   { format: "csv", meaning: "header and records, numbers unrounded" },
@@ -136,7 +136,7 @@ export const command = defineCommand({
     }
     const rows = await TOPICS[topic]!();
     const { openReport } = await import("../../output/report.ts");
-    using report = openReport(io, invocation, { schema: "parscale.help/1", plain: true });
+    using report = openReport(io, invocation, { schema: "parscale.help/1" });
     for (const row of rows) report.row(row);
     await report.finish();
   },

@@ -11,7 +11,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { openSink } from "../../output/sink.ts";
-import { boxedTable, type Column, plainTable, type Row } from "../../output/table.ts";
+import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
 import type { MeasuredText } from "./measure.ts";
 import { columnsOf, flatRow, resultOf, rowsOf, SCHEMA, type Study } from "./result.ts";
 import { summaryTables } from "./summary.ts";
@@ -72,7 +72,7 @@ function readableResult(
   const view = { width: io.width(), colored };
   const draw = (columns: readonly Column[], rows: readonly Row[]) =>
     sink.isTerminal
-      ? boxedTable(columns, rows, view.width, io.palette("stdout"))
+      ? terminalTable(columns, rows, view.width, io.palette("stdout"))
       : plainTable(columns, rows);
   if (showsTexts) sink.write(legendText(labels, view) + "\n");
   return {

@@ -1,5 +1,11 @@
 /** Output: colour rules, input, tables, number formats, documents, reports, sinks, progress. */
-import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { buildDocument, type Invocation, toJson } from "../../../cli/output/document.ts";
@@ -8,12 +14,12 @@ import { formatDuration, startProgress } from "../../../cli/output/progress.ts";
 import { openReport } from "../../../cli/output/report.ts";
 import { openSink, writeText } from "../../../cli/output/sink.ts";
 import {
-  boxedTable,
   csvLine,
   displayWidth,
   formatNumber,
   markdownTable,
   plainTable,
+  terminalTable,
 } from "../../../cli/output/table.ts";
 import { captureIo } from "./capture_io.ts";
 
@@ -127,11 +133,31 @@ Deno.test("plain table: numbers right-aligned, ±, wide characters, no trailing 
   assertEquals([displayWidth("日本"), displayWidth("e\u0301")], [4, 1]);
 });
 
-Deno.test("boxed table: fits the terminal by narrowing the widest column", async () => {
-  const long = [{ name: "x".repeat(100), n: 1 }];
-  const text = await boxedTable([{ key: "name" }, { key: "n" }], long, 40, PLAIN);
-  assertEquals(Math.max(...text.split("\n").map(displayWidth)), 40);
-  assertStringIncludes(text, "…");
+Deno.test("terminal table: one rule, cells wrapped at words, nothing cut", async () => {
+  const remedy = "install the driver and run `parscale doctor` again";
+  const rows = [
+    { name: "cuda", share: "0.71 ± 0.02", n: 12, remedy },
+    { name: "webgpu", share: "0.50 ± 0.03", n: 7, remedy: "none" },
+  ];
+  const columns = ["name", "share", "n", "remedy"].map((key) => ({ key }));
+  const text = await terminalTable(columns, rows, 50, PLAIN);
+  const lines = text.trimEnd().split("\n");
+  assert(lines.every((line) => displayWidth(line) <= 50), text);
+  assertEquals(lines.filter((line) => line.startsWith("─")).length, 1);
+  for (const whole of ["webgpu", "0.71 ± 0.02", ...remedy.split(" ")]) {
+    assertStringIncludes(text, whole);
+  }
+  assertEquals(text.includes("…"), false);
+  assertEquals(lines[0], "name    share         n  remedy");
+});
+
+Deno.test("terminal table: rows wider than the terminal become blocks", async () => {
+  const rows = [{ name: "x".repeat(30), note: "two words" }, { name: "y", note: "z".repeat(40) }];
+  const columns = [{ key: "name" }, { key: "note" }];
+  assertEquals(
+    await terminalTable(columns, rows, 60, PLAIN),
+    `name  ${"x".repeat(30)}\nnote  two words\n\nname  y\nnote  ${"z".repeat(40)}\n`,
+  );
 });
 
 Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
