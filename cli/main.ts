@@ -164,23 +164,26 @@ async function runCommand(
   const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
   const values = resolution.values as unknown as Parameters<Command["run"]>[0];
   const controller = new AbortController();
+  const format = values.format as Format;
+  const hasOwnOut = "out" in command.flags;
+  const toStdout = hasOwnOut || values.out === undefined || values.out === "-";
   frame.io = frame.io.with({
     color: values.color as ColorMode,
     quiet: values.quiet as number,
     verbose: values.verbose as number,
     progress: values.progress as boolean,
+    streamsRows: toStdout && (format === "jsonl" || format === "csv"),
   }, controller.signal);
   for (const { flag, needed } of resolution.idle) {
     frame.io.warn(`${flag} has no effect without ${needed}`);
   }
-  const format = values.format as Format;
   frame.json = format === "json" || format === "jsonl";
   const invocation: Invocation = {
     command: command.name,
     startedAt,
     startedMs,
     format,
-    out: "out" in command.flags ? undefined : values.out as string | undefined,
+    out: hasOwnOut ? undefined : values.out as string | undefined,
     overwrite: values.overwrite as boolean,
     config: resolution.config,
     origins: resolution.origins,

@@ -33,6 +33,8 @@ export interface Settings {
   readonly quiet: number;
   readonly verbose: number;
   readonly progress: boolean;
+  /** Whether rows go to stdout while they are computed. */
+  readonly streamsRows?: boolean;
 }
 
 /** Settings before any flag is read. */

@@ -19,6 +19,18 @@ export interface ProgressOptions {
   readonly everySeconds?: number;
   /** Items between plain lines; replaces `everySeconds`. For `--log-every`. */
   readonly everyItems?: number;
+  /** Items that were done before, by an earlier run; they count as done and not in the rate. */
+  readonly from?: number;
+  /** Composes the line, the most important figures first: a narrow terminal cuts its end. */
+  readonly line?: (count: Count) => string;
+}
+
+/** What a line is composed of. */
+export interface Count {
+  readonly done: number;
+  readonly total: number | undefined;
+  /** `3m05s left`; empty while nothing is known. */
+  readonly left: string;
 }
 
 const REDRAW_MS = 100;
@@ -39,13 +51,16 @@ export class Progress implements Disposable {
   readonly #silent: boolean;
   readonly #startedMs: number;
   #shownMs: number;
-  #shownItems = 0;
-  #done = 0;
+  #shownItems: number;
+  #done: number;
   #lines = 0;
 
   /** See `startProgress`. */
   constructor(readonly io: Io, readonly options: ProgressOptions) {
-    this.#silent = io.settings.quiet > 0;
+    // Rows on the same terminal are progress enough, and would be mixed with it.
+    const showsRows = io.settings.streamsRows === true && io.isTerminal("stdout");
+    this.#silent = io.settings.quiet > 0 || showsRows;
+    this.#done = this.#shownItems = options.from ?? 0;
     this.#redraws = io.isTerminal("stderr") && io.settings.progress && !io.env("CI");
     this.#startedMs = this.#shownMs = io.system.now();
     if (this.#redraws && !this.#silent) io.redraw(this.#text(""));
@@ -78,30 +93,45 @@ export class Progress implements Disposable {
     if (this.#redraws) this.io.redraw("");
     const seconds = (this.io.system.now() - this.#startedMs) / 1000;
     if (!this.#redraws && this.#lines === 0) return;
-    const { label, unit } = this.options;
-    this.io.note(`${label}: ${this.#done} ${unit} in ${formatDuration(seconds)}${this.#rate()}`);
+    const { label, unit, from = 0 } = this.options;
+    const count = this.#done - from;
+    this.io.note(`${label}: ${count} ${unit} in ${formatDuration(seconds)}${this.#rate()}`);
+  }
+
+  /** Items of this run and the seconds it has taken. */
+  #elapsed(): { readonly items: number; readonly seconds: number } {
+    const seconds = (this.io.system.now() - this.#startedMs) / 1000;
+    return { items: this.#done - (this.options.from ?? 0), seconds };
   }
 
   #rate(): string {
-    const seconds = (this.io.system.now() - this.#startedMs) / 1000;
-    if (this.#done === 0 || seconds <= 0) return "";
-    return `, ${formatNumber(this.#done / seconds)} ${this.options.unit}/s`;
+    const { items, seconds } = this.#elapsed();
+    if (items === 0 || seconds <= 0) return "";
+    return `, ${formatNumber(items / seconds)} ${this.options.unit}/s`;
   }
 
   #text(detail: string): string {
-    const { label, unit, total } = this.options;
-    const seconds = (this.io.system.now() - this.#startedMs) / 1000;
-    const count = total === undefined ? `${this.#done} ${unit}` : `${this.#done}/${total} ${unit}`;
-    const left = total !== undefined && this.#done > 0
-      ? `, ${formatDuration(seconds / this.#done * (total - this.#done))} left`
+    const { total } = this.options;
+    const { items, seconds } = this.#elapsed();
+    const left = total !== undefined && items > 0
+      ? `${formatDuration(seconds / items * (total - this.#done))} left`
       : "";
-    const filled = total ? Math.min(BAR_WIDTH, Math.floor(BAR_WIDTH * this.#done / total)) : 0;
-    const bar = this.#redraws && total !== undefined
-      ? ` [${"=".repeat(filled).padEnd(BAR_WIDTH)}]`
-      : "";
-    const line = `${label}:${bar} ${count}${this.#rate()}${left}${detail && `, ${detail}`}`;
+    const line = this.options.line?.({ done: this.#done, total, left }) ??
+      this.#usualLine(left, detail);
     // A line that wraps could not be redrawn.
     return this.#redraws ? line.slice(0, this.io.width() - 1) : line;
+  }
+
+  #usualLine(left: string, detail: string): string {
+    const { label, unit, total } = this.options;
+    const count = total === undefined ? `${this.#done} ${unit}` : `${this.#done}/${total} ${unit}`;
+    const filled = total ? Math.min(BAR_WIDTH, Math.floor(BAR_WIDTH * this.#done / total)) : 0;
+    const bar = this.#redraws && total !== undefined && this.io.width() >= 80
+      ? ` [${"=".repeat(filled).padEnd(BAR_WIDTH)}]`
+      : "";
+    return `${label}:${bar} ${count}${this.#rate()}${left && `, ${left}`}${
+      detail && `, ${detail}`
+    }`;
   }
 }
 

@@ -117,7 +117,7 @@ Deno.test("progress goes to stderr every --log-every steps; quiet runs are silen
     assertEquals(lines.length, 3);
     assertMatch(
       lines[0]!,
-      /^Training: 3\/7 steps, [\d.]+ steps\/s, \d+s left, step 3, loss \d\.\d{4}, lr [\de.-]+, grad [\d.]+, [\d.,k]+ tokens\/s, [\d.]+% of peak, data wait [\d.]+%$/,
+      /^step 3\/7, loss \d\.\d{4}, \d+ tok\/s, \d+s left, lr [\de.-]+, grad [\d.]+, [\d.]+% of GEMM peak, data wait [\d.]+%$/,
     );
     assertMatch(lines[2]!, /^Training: 7 steps in \d+s/);
     assertEquals([silent!.code, silent!.stdout, silent!.stderr], [0, "", ""]);

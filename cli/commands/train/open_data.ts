@@ -211,6 +211,7 @@ async function openSources(
             progress.update(tokens, totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : ""),
           ...(file === "-" ? { stdin: io.system.stdin() } : {}),
         });
+      progress.update(store.tokens);
       opened.stores.push(store);
       stores.push(store);
     }

@@ -14,7 +14,7 @@ import { formatDuration, startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
 import { trainFlags } from "./flags.ts";
 import { type PreparedRun, prepareRun } from "./open_run.ts";
-import { metricsRow, StreamWatch, summaryLine } from "./show_step.ts";
+import { metricsRow, progressLine, StreamWatch } from "./show_step.ts";
 import type { TrainValues } from "./flags.ts";
 import { resumedValues } from "./values.ts";
 
@@ -72,13 +72,17 @@ async function train(
     device: run.device.name,
   });
   using events = values.tensorboard ? await openEvents(folder.path) : undefined;
-  const remaining = run.loop.schedule.steps - start.step;
-  if (remaining <= 0) io.note(`Nothing to do: all ${start.step} steps are taken`);
-  const options = { label: "Training", unit: "steps", total: remaining };
-  using progress = startProgress(io, { ...options, everyItems: values.logEvery });
+  const total = run.loop.schedule.steps;
+  if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
   const watch = new StreamWatch(io, run.source.config);
   let last: StepReport | undefined;
   let evalLoss: number | undefined;
+  const options = { label: "Training", unit: "steps", total, from: start.step };
+  using progress = startProgress(io, {
+    ...options,
+    everyItems: values.logEvery,
+    line: (count) => progressLine(count, last, evalLoss, flops / peak),
+  });
   let newest = await folder.lastCheckpoint();
   const hooks = {
     signal: io.interruption,
@@ -89,8 +93,7 @@ async function train(
       folder.appendMetrics(toJson(row) + "\n");
       if (invocation.format === "jsonl") report.row(row);
       events?.step(row);
-      const share = flops / step.seconds / peak;
-      progress.update(step.step - start.step, summaryLine(step, share, evalLoss));
+      progress.update(step.step);
       watch.look(step);
     },
     async save(state: TrainingState) {

@@ -2,6 +2,7 @@
 import type { StepReport } from "../../../core/train/loop.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import type { Io } from "../../output/io.ts";
+import type { Count } from "../../output/progress.ts";
 import { formatNumber } from "../../output/table.ts";
 
 /** A line of `metrics.jsonl`. */
@@ -24,24 +25,31 @@ export function metricsRow(step: StepReport): Record<string, unknown> {
   };
 }
 
-/** The part of the progress line after steps, rate and time left. */
-export function summaryLine(
-  step: StepReport,
-  shareOfPeak: number,
+/**
+ * The progress line: step, loss, rate and time left first. `peakSeconds` is what the arithmetic of a
+ * step takes at the rate of a large matrix product here.
+ */
+export function progressLine(
+  { done, total, left }: Count,
+  step: StepReport | undefined,
   evalLoss: number | undefined,
+  peakSeconds: number,
 ): string {
+  const at = `step ${done}/${total}`;
+  if (!step) return at;
   const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
   const parts = [
-    `step ${step.step}`,
+    at,
     `loss ${step.lossEma.toFixed(4)}`,
-    ...(evalLoss === undefined ? [] : [`eval ${evalLoss.toFixed(4)}`]),
+    `${formatNumber(Math.round(step.tokensPerSecond))} tok/s`,
+    left,
+    evalLoss === undefined ? "" : `eval ${evalLoss.toFixed(4)}`,
     `lr ${step.rates.backbone.toExponential(1)}`,
     `grad ${formatNumber(step.gradNorm)}`,
-    `${formatNumber(step.tokensPerSecond)} tokens/s`,
-    `${percent(shareOfPeak)} of peak`,
+    `${percent(peakSeconds / step.seconds)} of GEMM peak`,
     `data wait ${percent(step.dataWait)}`,
   ];
-  return parts.join(", ");
+  return parts.filter((part) => part !== "").join(", ");
 }
 
 /** Share of the floor at which a stream counts as dead. */

@@ -315,6 +315,30 @@ Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progr
   }
 });
 
+Deno.test("progress: a resumed run counts the whole run, and its rate only what is new", () => {
+  const capture = captureIo({ settings: { progress: false } });
+  const options = { label: "Training", unit: "steps", total: 10, from: 6, everyItems: 1 };
+  {
+    using progress = startProgress(capture.io, options);
+    capture.advance(1000);
+    progress.update(8);
+  }
+  assertEquals(
+    capture.stderr(),
+    "Training: 8/10 steps, 2 steps/s, 1s left\nTraining: 2 steps in 1s, 2 steps/s\n",
+  );
+});
+
+Deno.test("progress: none where rows go to the same terminal", () => {
+  const settings = { streamsRows: true };
+  const capture = captureIo({ terminals: ["stdout", "stderr"], settings });
+  {
+    using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
+    progress.update(1);
+  }
+  assertEquals(capture.stderr(), "");
+});
+
 Deno.test("progress: silent under -q, and for a short run without a terminal", () => {
   for (const settings of [{ quiet: 1 }, {}]) {
     const capture = captureIo({ settings, terminals: settings.quiet ? ["stderr"] : [] });
