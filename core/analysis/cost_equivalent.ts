@@ -115,26 +115,26 @@ function placeByLoss({ base, streams }: EquivalentOptions): Place {
   const member = memberOf(base);
   if (member === undefined) {
     throw new DataError(
-      "Cannot match observed losses: found a model that the paper has not trained, expected one " +
-        `of ${PAPER_FAMILY.map(({ name }) => name).join(", ")}`,
-      { hints: ["pass --match law, which needs no observation"] },
+      "observed losses exist only for models of the paper: " +
+        PAPER_FAMILY.map(({ name }) => name).join(", "),
+      { hints: ["pass `--match law`, which needs no observation"] },
     );
   }
   const loss = member.losses.get(streams);
   if (loss === undefined) {
     throw new DataError(
-      `Cannot match observed losses: found ${streams} streams, expected one of ` +
+      `the paper has no observed loss for ${streams} streams, only for ` +
         [...member.losses.keys()].join(", "),
-      { hints: ["pass --match law, which needs no observation"] },
+      { hints: ["pass `--match law`, which needs no observation"] },
     );
   }
   const dense = (rung: Rung) => rung.losses.get(1)!;
   const above = PAPER_FAMILY.findIndex((rung) => dense(rung) <= loss);
   if (above < 1) {
     throw new DataError(
-      `Cannot match ${member.name} with ${streams} streams: found a loss of ${loss}, expected at ` +
-        `least ${dense(PAPER_FAMILY.at(-1)!)}, that of the largest dense model`,
-      { hints: ["pass --match law, which also knows larger models"] },
+      `no dense model matches ${member.name} with ${streams} streams: its loss is ${loss}, that of ` +
+        `the largest dense model is ${dense(PAPER_FAMILY.at(-1)!)}`,
+      { hints: ["pass `--match law`, which also knows larger models"] },
     );
   }
   const [lower, upper] = [PAPER_FAMILY[above - 1]!, PAPER_FAMILY[above]!];
@@ -151,7 +151,7 @@ function placeByLaw(options: EquivalentOptions): Place {
   const above = ladder.findIndex(({ n }) => n >= params);
   if (above < 1) {
     throw new DataError(
-      `Cannot match ${streams} streams: found an equivalent of ${params.toExponential(3)} ` +
+      `the dense equivalent of ${streams} streams is too large: ${params.toExponential(3)} ` +
         `parameters, expected at most ${ladder.at(-1)!.n.toExponential(3)}`,
       { hints: ["compare fewer streams"] },
     );

@@ -195,18 +195,20 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
   const distinct = (key: "n" | "p") => new Set(observations.map((row) => row[key])).size;
   if (observations.length <= parameters) {
     throw new DataError(
-      `Cannot fit the ${kind} law: found ${observations.length} observations, expected more than ` +
-        `its ${parameters} parameters`,
+      `the ${kind} law has ${parameters} parameters and needs more observations than that: there ` +
+        `are ${observations.length}`,
     );
   }
   if (kind !== "chinchilla" && distinct("p") < 2) {
     throw new DataError(
-      `Cannot fit the ${kind} law: found P = ${observations[0]!.p} only, expected several P, ` +
-        `without which ${kind === "log" ? "k" : "ρ"} cannot be told`,
-      { hints: ["fit E, A and α alone with --law chinchilla"] },
+      `the ${kind} law needs several P to determine ${kind === "log" ? "k" : "ρ"}: all ` +
+        `observations have P = ${observations[0]!.p}`,
+      { hints: ["fit E, A and α alone with `--law chinchilla`"] },
     );
   }
   if (distinct("n") < 2) {
-    throw new DataError(`Cannot fit the ${kind} law: found one N only, expected several`);
+    throw new DataError(
+      `the ${kind} law needs several N: all observations have N = ${observations[0]!.n}`,
+    );
   }
 }

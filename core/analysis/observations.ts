@@ -5,6 +5,7 @@
  * observations. Column names are `n_params`, `streams`, `loss`; the letters N and P are taken too.
  */
 import { DataError } from "../base/errors.ts";
+import { jsonReason } from "../base/files.ts";
 import type { Observation } from "./law.ts";
 
 /** Names a column may have, the first of them ours. */
@@ -17,7 +18,7 @@ const NAMES: Readonly<Record<keyof Observation, readonly string[]>> = {
 /** Reads all observations of a text; `name` is the file's in messages. */
 export function parseObservations(text: string, name: string): Observation[] {
   const rows = rowsOf(text.trim(), name);
-  if (rows.length === 0) throw new DataError(`Cannot fit ${name}: found no rows, expected some`);
+  if (rows.length === 0) throw new DataError(`${name} has no rows`);
   const observations = rows.map((row, i) => toObservation(row, `row ${i + 1} of ${name}`));
   requireDistinct(observations, name);
   return observations;
@@ -34,7 +35,7 @@ export function requireDistinct(observations: readonly Observation[], name: stri
     const first = seen.get(key);
     if (first !== undefined) {
       throw new DataError(
-        `Cannot fit ${name}: found row ${i + 1} equal to row ${first + 1}, expected each run once`,
+        `row ${i + 1} of ${name} repeats row ${first + 1}`,
         { hints: ["remove one of them"] },
       );
     }
@@ -60,7 +61,7 @@ function parseJson(text: string, name: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new DataError(`Cannot read ${name}: found ${(error as Error).message}, expected JSON`);
+    throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`);
   }
 }
 
@@ -82,18 +83,18 @@ function toNumber(cell: string | undefined): unknown {
 
 function toObservation(row: Row, at: string): Observation {
   if (typeof row !== "object" || row === null) {
-    throw new DataError(`Cannot use ${at}: found ${JSON.stringify(row)}, expected an object`);
+    throw new DataError(`${at} is not an object: ${JSON.stringify(row)}`);
   }
   const value = (field: keyof Observation) => {
     const column = NAMES[field].find((name) => row[name] !== undefined && row[name] !== null);
     const found = column === undefined ? undefined : row[column];
     const whole = field !== "p" || Number.isInteger(found);
     if (typeof found === "number" && Number.isFinite(found) && found > 0 && whole) return found;
-    throw new DataError(
-      `Cannot use ${at}: found ${NAMES[field][0]} ${
-        column === undefined ? "missing" : typeof found === "number" ? found : JSON.stringify(found)
-      }, expected a positive ${field === "p" ? "whole " : ""}number`,
-    );
+    const name = NAMES[field][0];
+    const wanted = `a positive ${field === "p" ? "whole " : ""}number`;
+    if (column === undefined) throw new DataError(`${at} has no ${name}, expected ${wanted}`);
+    const shown = typeof found === "number" ? found : JSON.stringify(found);
+    throw new DataError(`${at} has ${name} ${shown}, expected ${wanted}`);
   };
   return { n: value("n"), p: value("p"), loss: value("loss") };
 }

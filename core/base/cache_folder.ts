@@ -22,8 +22,8 @@ function privateFolder(temporary: string): string {
   const isOurs = found.isDirectory && found.uid === uid && ((found.mode ?? 0) & 0o077) === 0;
   if (uid !== null && !isOurs) {
     throw new EnvironmentError(
-      `Cannot keep anything in "${folder}": found a folder that others can write to`,
-      { hints: ["name a folder of your own in PARSCALE_CACHE, or set HOME"] },
+      `"${folder}" cannot be the cache: other users can write to it`,
+      { hints: ["set PARSCALE_CACHE to a folder of your own, or set HOME"] },
     );
   }
   return folder;

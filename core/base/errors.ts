@@ -1,9 +1,10 @@
 /**
  * The errors a user can act on.
  *
- * A message reads `Cannot <do what> <to what>: <what was found>, expected <what>`: sentence case, no
- * final period, values quoted. Remedies go into `hints`, one sentence each. The command line maps
- * `kind` to an exit code and prints message and hints; every other exception is a defect of ours.
+ * A message says what is wrong in the user's terms, then the detail after a colon: lower-case start,
+ * no final period, values quoted, such as `"out" already exists` or
+ * `cannot read "a.json": permission denied`. Remedies go into `hints`, one each. The command line
+ * maps `kind` to an exit code and prints message and hints; every other exception is a defect.
  */
 
 /** What went wrong, in the user's terms; one exit code each. */
@@ -44,11 +45,11 @@ export class NumericalError extends ParscaleError {
   readonly kind = "numerical" as const;
 }
 
-/** A model gave a number it never should; `purpose` completes "Cannot …". */
-export function notFinite(purpose: string, found: string): NumericalError {
-  return new NumericalError(`Cannot ${purpose}: found ${found}, expected finite numbers`, {
+/** A model computed NaN or infinity; `purpose` completes "cannot …", `value` "the model computed …". */
+export function notFinite(purpose: string, value: string): NumericalError {
+  return new NumericalError(`cannot ${purpose}: the model computed ${value}`, {
     hints: [
-      "try --device reference: if that fails too, the weights are at fault; else please report it",
+      "try `--device reference`: if that fails too, the weights are at fault; else please report it",
     ],
   });
 }

@@ -12,48 +12,62 @@ const MAX_JSON_DEPTH = 64;
 /** Configuration, index and companion JSON larger than this is not what it claims to be. */
 const MAX_JSON_BYTES = 256e6;
 
-type Explanation = readonly [typeof DataError | typeof EnvironmentError, string, string];
+/** Kind, message and remedy; the message is made of the path and of what was to be done to it. */
+type Explanation = readonly [
+  typeof DataError | typeof EnvironmentError,
+  (path: string, action: string) => string,
+  string,
+];
+
+/** A message for actions that all fail for the same reason. */
+function because(reason: string): (path: string, action: string) => string {
+  return (path, action) => `cannot ${action} "${path}": ${reason}`;
+}
 
 const NOT_CAPABLE: Explanation = [
   EnvironmentError,
-  "this program may not access it",
-  "run with -A or the matching --allow-read or --allow-write",
+  because("this program may not access it"),
+  "run with `-A`, or the matching `--allow-read` or `--allow-write`",
 ];
 
 const FULL: Explanation = [
   EnvironmentError,
-  "the disk is full",
+  because("the disk is full"),
   "free some space or choose a folder on another disk",
 ];
 
 const DENIED: Explanation = [
   EnvironmentError,
-  "permission denied",
+  because("permission denied"),
   "change its permissions or choose another folder",
 ];
 
-/** What the codes of the operating system mean to the user: kind, reason, remedy. */
+/** What the codes of the operating system mean to the user. */
 const SYSTEM_ERRORS: Readonly<Record<string, Explanation>> = {
-  ENOENT: [DataError, "found nothing there", "check the path"],
-  ENOTDIR: [DataError, "a part of the path is a file, expected a folder", "check the path"],
-  EISDIR: [DataError, "found a folder, expected a file", "check the path"],
-  ELOOP: [DataError, "its symbolic links go in a circle", "check the path"],
+  ENOENT: [DataError, (path) => `no such file or folder: "${path}"`, "check the path"],
+  ENOTDIR: [DataError, because("part of the path is a file, not a folder"), "check the path"],
+  EISDIR: [DataError, (path) => `"${path}" is a folder, not a file`, "check the path"],
+  ELOOP: [DataError, because("its symbolic links form a loop"), "check the path"],
   ENOSPC: FULL,
   EDQUOT: FULL,
   EACCES: DENIED,
   EPERM: DENIED,
   EROFS: [
     EnvironmentError,
-    "the file system is read-only",
+    because("the file system is read-only"),
     "choose a folder you can write to",
   ],
-  EMFILE: [EnvironmentError, "too many open files", "raise the limit with ulimit -n"],
+  EMFILE: [EnvironmentError, because("too many open files"), "raise the limit with `ulimit -n`"],
 };
 
 /** Codes that mean something else when writing: the place is wrong, not the data. */
 const WRITE_ERRORS: typeof SYSTEM_ERRORS = {
-  ENOENT: [EnvironmentError, "nothing can be made there", "choose another folder"],
-  ENOTDIR: [EnvironmentError, "a part of the path is a file", "choose another folder"],
+  ENOENT: [EnvironmentError, because("it cannot be created there"), "choose another folder"],
+  ENOTDIR: [
+    EnvironmentError,
+    because("part of the path is a file, not a folder"),
+    "choose another folder",
+  ],
 };
 
 /** A JSON object as read, before any field is checked. */
@@ -70,7 +84,10 @@ export function show(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** Turns an error of the operating system into the one the user can act on. */
+/**
+ * Turns an error of the operating system into the one the user can act on. `action` completes
+ * "cannot … <path>"; it starts with "write" where the place is at fault rather than the data.
+ */
 export function ioError(action: string, path: string, error: unknown): Error {
   if (error instanceof ParscaleError) return error;
   if (error instanceof DOMException) return error; // an abort or a timeout, not the disk
@@ -82,11 +99,11 @@ export function ioError(action: string, path: string, error: unknown): Error {
   if (!known && code === "" && !(error instanceof Error && error.name in Deno.errors)) {
     return error as Error;
   }
-  const [Kind, reason, hint] = known ??
-    [EnvironmentError, (error as Error).message, "check the path and the disk it is on"];
+  const [Kind, message, hint]: Explanation = known ??
+    [EnvironmentError, because((error as Error).message), "check the path and the disk it is on"];
   // The system's own text names our temporary files and adds nothing to a reason we know.
   const cause = known ? undefined : error;
-  return new Kind(`Cannot ${action} "${path}": ${reason}`, { hints: [hint], cause });
+  return new Kind(message(path, action), { hints: [hint], cause });
 }
 
 /** Like `ioError`, for reading a checkpoint: a file that exists but cannot be read is bad data. */
@@ -115,7 +132,7 @@ export async function readJsonObject(path: string): Promise<JsonObject> {
     const { size } = await Deno.stat(path);
     if (size > MAX_JSON_BYTES) {
       throw new DataError(
-        `Cannot read "${path}": found ${size} bytes, expected at most ${MAX_JSON_BYTES} of JSON`,
+        `"${path}" is too large: ${size} bytes, JSON may have at most ${MAX_JSON_BYTES}`,
       );
     }
     bytes = await Deno.readFile(path);
@@ -125,33 +142,39 @@ export async function readJsonObject(path: string): Promise<JsonObject> {
   return parseJsonObject(bytes, path);
 }
 
-/** Parses UTF-8 bytes as one JSON object; `path` names the file in messages. */
-export function parseJsonObject(bytes: Uint8Array, path: string): JsonObject {
+/** Why `JSON.parse` refused a text, to stand after "is not valid JSON: "; the text is not repeated. */
+export function jsonReason(error: unknown): string {
+  const reason = (error as Error).message.replace(
+    /, (\.\.\.)?".*"(\.\.\.)? is not valid JSON$/s,
+    "",
+  );
+  return reason.charAt(0).toLowerCase() + reason.slice(1);
+}
+
+/** Parses UTF-8 bytes as one JSON object; `name` stands for them in messages. */
+export function parseJsonObject(
+  bytes: Uint8Array,
+  path: string,
+  name = `"${path}"`,
+): JsonObject {
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch (cause) {
-    throw new DataError(`Cannot read "${path}": found bytes that are not UTF-8, expected JSON`, {
-      cause,
-    });
+  } catch {
+    throw new DataError(`${name} is not valid JSON: it is not UTF-8 text`);
   }
   if (jsonDepth(text) > MAX_JSON_DEPTH) {
-    throw new DataError(
-      `Cannot read "${path}": found JSON nested deeper than ${MAX_JSON_DEPTH} levels, expected a flat object`,
-    );
+    throw new DataError(`${name} nests JSON deeper than ${MAX_JSON_DEPTH} levels`);
   }
   let value: unknown;
   try {
     value = JSON.parse(text);
-  } catch (cause) {
-    throw new DataError(
-      `Cannot read "${path}": found ${(cause as Error).message}, expected valid JSON`,
-      { cause, hints: ["the file may be cut short or damaged; copy it again"] },
-    );
+  } catch (error) {
+    throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, {
+      hints: ["the file may be truncated or damaged; copy it again"],
+    });
   }
-  if (!isObject(value)) {
-    throw new DataError(`Cannot read "${path}": found ${show(value)}, expected a JSON object`);
-  }
+  if (!isObject(value)) throw new DataError(`${name} is not a JSON object: ${show(value)}`);
   return value;
 }
 
@@ -210,9 +233,7 @@ export function readExactlySync(
 
 function endsEarly(path: string, offset: number, done: number, expected: number): DataError {
   return new DataError(
-    `Cannot read "${path}": found its end at byte ${
-      offset + done
-    }, expected ${expected} bytes from byte ${offset}`,
-    { hints: ["the file was cut short; copy it again"] },
+    `"${path}" is truncated: ${done} bytes at offset ${offset}, expected ${expected}`,
+    { hints: ["copy or download the file again"] },
   );
 }

@@ -34,7 +34,7 @@ export function argmax(logits: ArrayLike<number>): number {
   for (let i = 0; i < logits.length; i++) {
     const x = logits[i]!;
     if (x > logits[best]!) best = i;
-    else if (x !== x) throw notFinite("choose a token", `NaN as the logit of token ${i}`);
+    else if (x !== x) throw notFinite("choose a token", `a NaN logit for token ${i}`);
   }
   return best;
 }

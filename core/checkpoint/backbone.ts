@@ -123,7 +123,7 @@ export async function checkAdapterBackbone(
   const found = await backboneHash(checkpoint, options);
   if (found === adapter.backboneSha256) return;
   throw new DataError(
-    `Cannot use adapter "${adapter.directory}" with "${directory}": found backbone_sha256 ${found}, expected ${adapter.backboneSha256}`,
-    { hints: ["pass the --model that the adapter was made from"] },
+    `adapter "${adapter.directory}" was not made from "${directory}": backbone_sha256 is ${found}, expected ${adapter.backboneSha256}`,
+    { hints: ["pass the `--model` that the adapter was made from"] },
   );
 }

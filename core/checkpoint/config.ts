@@ -116,14 +116,14 @@ function readModelType(fields: Fields): string {
   const hints = typeof modelType === "string" && modelType.includes("moe")
     ? ["mixtures of experts are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model"]
     : ["Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2 have model_type llama"];
-  throw fields.error("model_type", Object.keys(MODEL_TYPES).join(", "), hints);
+  throw fields.error("model_type", `one of ${Object.keys(MODEL_TYPES).join(", ")}`, hints);
 }
 
 /** Refuses by name whatever would silently be computed wrongly. */
 function refuseUnsupported(fields: Fields): void {
   const { json } = fields;
   if (fields.boolean("use_sliding_window", false)) {
-    throw fields.error("use_sliding_window", "false: sliding-window attention is not supported", [
+    throw fields.refusal("sliding-window attention is not supported", "use_sliding_window", [
       "set use_sliding_window to false if the model was trained with full attention",
     ]);
   }
@@ -135,11 +135,11 @@ function refuseUnsupported(fields: Fields): void {
   }
   for (const key of ["num_experts", "num_local_experts"]) {
     if (json[key] !== undefined && json[key] !== null && json[key] !== 0) {
-      throw fields.error(key, "a dense model: mixtures of experts are not supported");
+      throw fields.refusal("mixtures of experts are not supported", key);
     }
   }
   if (json.quantization_config !== undefined && json.quantization_config !== null) {
-    throw fields.error("quantization_config", "weights in float32, bfloat16 or float16", [
+    throw fields.refusal("quantized weights are not supported", "quantization_config", [
       "use the checkpoint this one was quantized from",
     ]);
   }
@@ -151,10 +151,10 @@ function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: 
   const given = fields.json.head_dim !== null && fields.json.head_dim !== undefined;
   if (!given && family !== "qwen3") {
     if (hiddenSize % heads !== 0) {
-      throw fields.error("hidden_size", `a multiple of the ${heads} query heads, or head_dim`);
+      throw fields.error("hidden_size", `a multiple of the ${heads} query heads without head_dim`);
     }
     if (hiddenSize / heads % 2 !== 0) {
-      throw fields.error("hidden_size", `an even head size, found ${hiddenSize / heads}`);
+      throw fields.refusal(`the head size must be even, not ${hiddenSize / heads}`, "hidden_size");
     }
     return hiddenSize / heads;
   }
@@ -169,7 +169,7 @@ function readDtype(fields: Fields): WeightType {
   for (const type of Object.keys(TORCH_DTYPE) as WeightType[]) {
     if (name === TORCH_DTYPE[type] || name === `torch.${TORCH_DTYPE[type]}`) return type;
   }
-  throw fields.error(key, Object.values(TORCH_DTYPE).join(", "));
+  throw fields.error(key, `one of ${Object.values(TORCH_DTYPE).join(", ")}`);
 }
 
 function readStreams(
@@ -224,7 +224,7 @@ export function parseTokenIds(value: unknown, key: string, path: string): number
   const ids = value === undefined || value === null ? [] : Array.isArray(value) ? value : [value];
   if (ids.every((id) => Number.isSafeInteger(id) && id >= 0)) return ids;
   throw new DataError(
-    `Cannot read "${path}": found ${key} ${show(value)}, expected a token id or a list of them`,
+    `${key} in "${path}" must be a token id or a list of them, not ${show(value)}`,
   );
 }
 

@@ -109,9 +109,9 @@ async function verifyResult(
   await checkFinite({ ...written, tensors });
   if (!agrees || sha256 !== undefined && await backboneHash(written, { signal }) !== sha256) {
     throw new NumericalError(
-      `Cannot confirm folder "${options.out}": found another ${
+      `"${options.out}" was not written correctly: its ${
         agrees ? "backbone" : "config"
-      } on reading it back, expected what was written`,
+      } differs when read back`,
       { hints: ["check the disk for errors"] },
     );
   }

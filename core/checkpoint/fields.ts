@@ -42,10 +42,18 @@ export class Fields {
     throw this.error(key, "true or false");
   }
 
-  error(key: string, expected: string, hints: string[] = []): DataError {
-    return new DataError(
-      `Cannot read "${this.path}": found ${key} ${show(this.json[key])}, expected ${expected}`,
-      { hints },
-    );
+  /** An error about a field; `wanted` completes "… must be". */
+  error(key: string, wanted: string, hints: string[] = []): DataError {
+    const value = this.json[key];
+    const message = value === undefined
+      ? `"${this.path}" lacks ${key}, which must be ${wanted}`
+      : `${key} in "${this.path}" must be ${wanted}, not ${show(value)}`;
+    return new DataError(message, { hints });
+  }
+
+  /** An error about a model that is refused for the value of a field, which the message shows. */
+  refusal(problem: string, key: string, hints: string[] = []): DataError {
+    const message = `${problem}: ${key} is ${show(this.json[key])} in "${this.path}"`;
+    return new DataError(message, { hints });
   }
 }

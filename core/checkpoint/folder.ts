@@ -22,12 +22,14 @@ export async function requireFreeTarget(path: string, replaces: Replaces): Promi
   try {
     const info = await Deno.lstat(path);
     if (!info.isDirectory) {
-      throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+      throw new UsageError(`"${path}" already exists and is a file`, {
+        hints: ["choose another `--out`"],
+      });
     }
     if (replaces !== undefined) return await requireOurs(path, replaces);
     for await (const _ of Deno.readDir(path)) {
-      throw new UsageError(`Cannot write folder "${path}": found a folder, expected a free name`, {
-        hints: ["choose another --out, or replace the folder with --overwrite"],
+      throw new UsageError(`"${path}" already exists`, {
+        hints: ["pass `--overwrite`, or choose another `--out`"],
       });
     }
   } catch (error) {
@@ -111,20 +113,27 @@ export const LOCK_FILE = ".lock";
 
 /**
  * Makes a folder and holds it for this process; the system lets go of it when the process ends,
- * however it ends. `purpose` completes "Cannot … in" in the message.
+ * however it ends. The file of the lock holds the process id, for the message of the next one.
  * @throws {EnvironmentError} when another process holds it
  */
-export async function lockFolder(path: string, purpose: string): Promise<Deno.FsFile> {
+export async function lockFolder(path: string): Promise<Deno.FsFile> {
+  const file = join(path, LOCK_FILE);
   try {
     await Deno.mkdir(path, { recursive: true });
-    const lock = await Deno.open(join(path, LOCK_FILE), { create: true, write: true });
-    if (await lock.tryLock(true)) return lock;
+    const lock = await Deno.open(file, { create: true, write: true });
+    if (await lock.tryLock(true)) {
+      await lock.truncate(0);
+      await lock.write(new TextEncoder().encode(`${Deno.pid}\n`));
+      return lock;
+    }
     lock.close();
   } catch (error) {
     throw ioError("write folder", path, error);
   }
-  throw new EnvironmentError(
-    `Cannot ${purpose} in "${path}": found another process at work there, expected none`,
-    { hints: ["wait for it, or choose another --out"] },
-  );
+  // Some systems refuse to read what another process has locked.
+  const holder = (await Deno.readTextFile(file).catch(() => "")).trim();
+  const pid = /^\d+$/.test(holder) ? ` (pid ${holder})` : "";
+  throw new EnvironmentError(`another process${pid} is using "${path}"`, {
+    hints: ["wait for it, or choose another `--out`"],
+  });
 }

@@ -34,7 +34,7 @@ export function mergeModel(
   const config = mergedConfig(source.config);
   if (options.hfCode !== undefined && !isOfficial(config)) {
     throw new UsageError("`--hf-code` needs a Qwen2 model with several streams", {
-      hints: ["leave --hf-code out: the authors' code has no use for this model"],
+      hints: ["leave `--hf-code` out: the authors' code has no use for this model"],
     });
   }
   return {
@@ -53,13 +53,13 @@ function refuseWhatCannotFold({ config, directory, adapter }: Checkpoint): void 
     throw new DataError(
       `cannot merge "${name}": its ${streams} streams have ${kind} parameters of their own, which ` +
         "one set of weights cannot hold",
-      { hints: ["run it as it is, with --model and --adapter; prefixes alone can be merged"] },
+      { hints: ["run it as it is, with `--model` and `--adapter`; prefixes alone can be merged"] },
     );
   }
   if (bitfit && family === "qwen3") {
     throw new DataError(
       `cannot merge "${name}": BitFit has biases in the MLP, for which Qwen3 has no place`,
-      { hints: ["run it as it is, with --model and --adapter"] },
+      { hints: ["run it as it is, with `--model` and `--adapter`"] },
     );
   }
 }

@@ -84,14 +84,12 @@ async function requireFolder(directory: string): Promise<void> {
   if (info?.isDirectory) {
     if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
     throw new DataError(
-      `Cannot open checkpoint "${directory}": found no ${CONFIG_FILE}, expected a Hugging Face model folder`,
+      `"${directory}" is not a Hugging Face model folder: it has no ${CONFIG_FILE}`,
       { hints: ["pass the folder that holds config.json and model.safetensors"] },
     );
   }
   throw new DataError(
-    `Cannot open checkpoint "${directory}": found ${
-      info ? "a file" : "nothing"
-    }, expected a folder`,
+    info ? `"${directory}" is a file, not a model folder` : `no such folder: "${directory}"`,
     {
       hints: [
         info
@@ -109,12 +107,12 @@ async function findTensors(directory: string): Promise<Map<string, Found>> {
   }
   if (await statIfExists(`${directory}/${INDEX_FILE}`)) return readShards(directory);
   const hints = await statIfExists(`${directory}/${ADAPTER_FILE}`)
-    ? ["this is an adapter folder: pass it with --adapter, and its backbone with --model"]
+    ? ["this is an adapter folder: pass it with `--adapter`, and its backbone with `--model`"]
     : await statIfExists(`${directory}/pytorch_model.bin`)
     ? ["save the model as safetensors first; pickled weights are not read"]
     : ["copy or download the weights into the folder"];
   throw new DataError(
-    `Cannot open checkpoint "${directory}": found no weights, expected ${WEIGHTS_FILE} or ${INDEX_FILE}`,
+    `"${directory}" has no weights: neither ${WEIGHTS_FILE} nor ${INDEX_FILE}`,
     { hints },
   );
 }
@@ -135,18 +133,16 @@ async function readShards(directory: string): Promise<Map<string, Found>> {
   const { weight_map: weightMap } = await readJsonObject(indexPath);
   if (!isObject(weightMap)) {
     throw new DataError(
-      `Cannot read "${indexPath}": found weight_map ${
-        show(weightMap)
-      }, expected tensor and file names`,
+      `weight_map in "${indexPath}" must map tensors to files, not be ${show(weightMap)}`,
     );
   }
   for (const [tensor, file] of Object.entries(weightMap)) {
     // A shard lies beside its index; anything else would read files outside the folder.
     if (typeof file !== "string" || !/^[^/\\\0]+\.safetensors$/.test(file)) {
       throw new DataError(
-        `Cannot read "${indexPath}": found ${show(file)} as file of tensor ${
-          show(tensor)
-        }, expected the name of a .safetensors file`,
+        `"${indexPath}" maps tensor ${show(tensor)} to ${
+          show(file)
+        }, which is not the name of a .safetensors file`,
       );
     }
   }
@@ -157,9 +153,9 @@ async function readShards(directory: string): Promise<Map<string, Found>> {
   }
   if (missing.length > 0) {
     throw new DataError(
-      `Cannot open checkpoint "${directory}": found ${
-        files.length - missing.length
-      } of ${files.length} shards listed in ${INDEX_FILE}, expected all`,
+      `"${directory}" is incomplete: ${missing.length} of ${files.length} shards listed in ${INDEX_FILE} ${
+        missing.length === 1 ? "is" : "are"
+      } missing`,
       { hints: [`copy ${listSome(missing)} into the folder`] },
     );
   }
@@ -172,9 +168,7 @@ async function readShards(directory: string): Promise<Map<string, Found>> {
     const entry = shards.get(file as string)!.get(name);
     if (entry === undefined) {
       throw new DataError(
-        `Cannot open checkpoint "${directory}": found no tensor ${
-          show(name)
-        } in ${file}, expected it from ${INDEX_FILE}`,
+        `"${directory}/${file}" has no tensor ${show(name)}, which ${INDEX_FILE} lists there`,
       );
     }
     found.set(name, entry);
@@ -199,15 +193,15 @@ function refuseContradictions(
   );
   if (surplus.length > 0) {
     throw new DataError(
-      `Cannot open checkpoint "${directory}": found ${
+      `the weights in "${directory}" do not fit its config.json: a ${config.family} model with ${config.numHiddenLayers} layers and parscale_n ${config.streams} has no ${
         listSome(surplus)
-      }, expected none in a ${config.family} model with ${config.numHiddenLayers} layers and parscale_n ${config.streams}`,
+      }`,
       { hints: ["check model_type, num_hidden_layers and parscale_n in config.json"] },
     );
   }
   if (!config.tieWordEmbeddings && !found.has("lm_head.weight") && found.size > 0) {
     throw new DataError(
-      `Cannot open checkpoint "${directory}": found no tensor lm_head.weight, expected one as tie_word_embeddings is false`,
+      `"${directory}" has no tensor lm_head.weight, and tie_word_embeddings is false`,
       { hints: ["set tie_word_embeddings to true in config.json if the tables are shared"] },
     );
   }
@@ -222,9 +216,7 @@ function matchTensors(
   const missing = specs.filter((spec) => !found.has(spec.name)).map((spec) => spec.name);
   if (missing.length > 0) {
     throw new DataError(
-      `Cannot open checkpoint "${directory}": found ${
-        specs.length - missing.length
-      } of ${specs.length} tensors, expected also ${listSome(missing)}`,
+      `"${directory}" lacks ${missing.length} of ${specs.length} tensors: ${listSome(missing)}`,
       { hints: ["check that config.json and the weights belong to the same model"] },
     );
   }
@@ -233,14 +225,14 @@ function matchTensors(
     const { name, shape, offset, byteLength, path, dtype: stored } = found.get(spec.name)!;
     if (shape.length !== spec.shape.length || shape.some((size, i) => size !== spec.shape[i])) {
       throw new DataError(
-        `Cannot open checkpoint "${directory}": found shape [${shape}] of tensor "${name}", expected [${spec.shape}] from config.json`,
+        `tensor ${name} in "${directory}" has shape [${shape}], expected [${spec.shape}] from config.json`,
         { hints: ["check that config.json and the weights belong to the same model"] },
       );
     }
     const dtype = weightType(stored);
     if (dtype === undefined) {
       throw new DataError(
-        `Cannot open checkpoint "${directory}": found dtype ${stored} of tensor "${name}", expected F32, BF16 or F16`,
+        `tensor ${name} in "${directory}" has dtype ${stored}, expected F32, BF16 or F16`,
       );
     }
     tensors.set(name, { name, dtype, shape, path, offset, byteLength });
@@ -266,7 +258,7 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
   await requireFolder(directory);
   if (!await statIfExists(`${directory}/${ADAPTER_FILE}`)) {
     throw new DataError(
-      `Cannot open adapter "${directory}": found no ${ADAPTER_FILE}, expected a folder of introduced tensors`,
+      `"${directory}" is not an adapter folder: it has no ${ADAPTER_FILE}`,
       {
         hints: [
           "`convert --introduced-only` and `train --train-params introduced` write such folders",
@@ -283,7 +275,7 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
     if (adapter[size] !== base.config[size]) {
       const key = size.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
       throw new DataError(
-        `Cannot use adapter "${directory}" with "${base.directory}": found ${key} ${
+        `adapter "${directory}" does not fit "${base.directory}": ${key} is ${
           adapter[size]
         }, expected ${base.config[size]}`,
         { hints: ["an adapter fits only the backbone it was made for"] },

@@ -66,10 +66,10 @@ export async function requireOurs(path: string, kind: FolderKind): Promise<void>
   const layout = LAYOUTS[kind];
   const names = await namesIn(path);
   const foreign = await findForeign(path, names, layout);
-  const hints = ["choose another --out, or remove the folder yourself"];
+  const hints = ["choose another `--out`, or remove the folder yourself"];
   if (foreign !== undefined) {
     throw new UsageError(
-      `"${path}" holds "${foreign}", which is no part of ${layout.name}: it is not replaced`,
+      `"${path}" holds "${foreign}", which is not part of ${layout.name}: it is not replaced`,
       { hints },
     );
   }

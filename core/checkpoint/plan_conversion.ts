@@ -161,12 +161,12 @@ function checkOptions(options: ConversionOptions): void {
       continue;
     }
     throw new UsageError(
-      `Cannot use ${flag}: found ${value}, expected an integer from ${low} to ${high}`,
+      `\`${flag}\` must be an integer from ${low} to ${high}, not ${value}`,
     );
   }
   const { smoothing = 0, streams, strip, introducedOnly, merge } = options;
   if (!(smoothing >= 0 && smoothing <= 1)) {
-    throw new UsageError(`Cannot use --smoothing: found ${smoothing}, expected 0 to 1`);
+    throw new UsageError(`\`--smoothing\` must be a number from 0 to 1, not ${smoothing}`);
   }
   if (merge) {
     const others = { "--streams": streams, "--strip": strip, "--introduced-only": introducedOnly };
@@ -180,19 +180,21 @@ function checkOptions(options: ConversionOptions): void {
   }
   if (options.adapter !== undefined) {
     throw new UsageError("`--adapter` needs `--merge`", {
-      hints: ["--merge folds the adapter into its backbone"],
+      hints: ["`--merge` folds the adapter into its backbone"],
     });
   }
   if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
     throw new UsageError(
-      "Cannot convert: found --strip beside --streams, --introduced-only or --hf-code, expected it alone",
-      { hints: ["--strip gives a plain folder, which has a single stream"] },
+      "`--strip` excludes `--streams`, `--introduced-only` and `--hf-code`",
+      { hints: ["`--strip` gives a plain folder, which has a single stream"] },
     );
   }
   if (!strip && (streams === undefined || streams === 1)) {
     throw new UsageError(
-      `Cannot convert: found ${streams === 1 ? "--streams 1" : "no --streams"}, expected 2 to 64`,
-      { hints: ["a plain folder already is a model with one stream", "try --streams 4"] },
+      streams === 1
+        ? "`--streams` must be an integer from 2 to 64, not 1"
+        : "`convert` needs `--streams` from 2 to 64",
+      { hints: ["a plain folder already is a model with one stream", "try `--streams 4`"] },
     );
   }
 }
@@ -201,8 +203,10 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
   const { streams, family } = source.config;
   if (!options.strip && isParScale(source.config)) {
     throw new DataError(
-      `Cannot convert "${options.model}": found a ParScale model with ${streams} streams, expected a plain model`,
-      { hints: ["take its backbone first with --strip"] },
+      `"${options.model}" already is a ParScale model with ${streams} stream${
+        streams === 1 ? "" : "s"
+      }`,
+      { hints: ["take its backbone first with `--strip`"] },
     );
   }
   if (options.hfCode !== undefined && options.aggregation === "linear") {
@@ -210,7 +214,7 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
   }
   if (options.hfCode !== undefined && family !== "qwen2") {
     throw new UsageError(
-      `Cannot convert with --hf-code: found a ${family} model, expected qwen2, which is all the official code knows`,
+      `\`--hf-code\` needs a qwen2 model, and "${options.model}" is a ${family} model`,
     );
   }
 }
@@ -223,7 +227,8 @@ async function checkTarget(options: ConversionOptions): Promise<void> {
   const out = target ?? resolve(options.out);
   if (source === out || source.startsWith(`${out}/`)) {
     throw new UsageError(
-      `Cannot write folder "${options.out}": found the model to convert in it, expected another folder`,
+      `"${options.out}" holds the model to convert`,
+      { hints: ["choose another `--out`"] },
     );
   }
 }
@@ -254,7 +259,8 @@ async function findCompanions(options: ConversionOptions): Promise<string[]> {
     const path = `${options.hfCode}/${name}`;
     if (!await statIfExists(path)) {
       throw new DataError(
-        `Cannot use --hf-code "${options.hfCode}": found no ${name}, expected both Python files of the official implementation`,
+        `"${options.hfCode}" has no ${name}`,
+        { hints: ["`--hf-code` takes the folder of the official implementation's Python files"] },
       );
     }
     found.push(path);

@@ -48,9 +48,9 @@ export function requireFinite(
   const size = ELEMENT_BYTES[tensor.dtype];
   const value = widen(chunk.slice(position * size, (position + 1) * size), tensor.dtype)[0];
   throw new NumericalError(
-    `Cannot use tensor "${tensor.name}" of "${tensor.path}": found ${value} at index ${
+    `tensor ${tensor.name} in "${tensor.path}" is not finite: ${value} at index ${
       start / size + position
-    } of shape [${tensor.shape}], expected finite values`,
+    } of shape [${tensor.shape}]`,
     { hints: ["the checkpoint is damaged or its training diverged; take an earlier one"] },
   );
 }

@@ -36,7 +36,7 @@ function readTheta(fields: Fields): number {
   if (!isObject(parameters)) return fields.positive("rope_theta", 10000);
   const theta = parameters.rope_theta ?? fields.json.rope_theta;
   if (typeof theta !== "number" || !(theta > 0) || !Number.isFinite(theta)) {
-    throw fields.error("rope_parameters", "a positive rope_theta in it");
+    throw fields.error("rope_parameters", "an object with a positive rope_theta");
   }
   return theta;
 }
@@ -46,14 +46,14 @@ function readScaling(fields: Fields, context: number): RopeScaling | undefined {
     const json = fields.json[key] ?? {};
     if (!isObject(json)) throw fields.error(key, "an object or null");
     if ((json.partial_rotary_factor ?? fields.json.partial_rotary_factor ?? 1) !== 1) {
-      throw fields.error(key, "a rotation of whole heads: partial_rotary_factor is not supported");
+      throw fields.refusal("partial_rotary_factor other than 1 is not supported", key);
     }
     const kind = json.rope_type ?? json.type ?? "default";
     if (kind === "default") continue;
-    const within = new Fields(json, `${fields.path}" in "${key}`);
+    const within = new Fields(json, `${key}" of "${fields.path}`);
     if (kind === "llama3") return readLlama3(within, context);
     if (kind === "yarn") return readYarn(within, context);
-    throw fields.error(key, 'rope_type "default", "llama3" or "yarn"', [
+    throw fields.error(key, 'an object with rope_type "default", "llama3" or "yarn"', [
       `set ${key} to null to run within the original context length`,
     ]);
   }

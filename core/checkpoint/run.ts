@@ -32,7 +32,7 @@ export async function lastCheckpoint(folder: string): Promise<string | undefined
     throw readError(path, error);
   }
   if (CHECKPOINT_NAME.test(name)) return `${folder}/${name}`;
-  throw new DataError(`Cannot read "${path}": found "${name}", expected the name of a checkpoint`);
+  throw new DataError(`"${path}" does not name a checkpoint: "${name}"`);
 }
 
 /** The run that a folder is a checkpoint of, by its name. */
@@ -59,7 +59,7 @@ export async function resolveRuns(
   const { backbone } = await readJsonObject(path);
   if (typeof backbone === "string") return { model: backbone, adapter: chosen };
   throw new DataError(
-    `Cannot open run "${run}": found an adapter and no backbone in config.json, expected "backbone"`,
-    { hints: ["pass the backbone with --model and the run with --adapter"] },
+    `run "${run}" holds an adapter, and its config.json does not name a "backbone"`,
+    { hints: ["pass the backbone with `--model` and the run with `--adapter`"] },
   );
 }

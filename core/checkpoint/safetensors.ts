@@ -70,12 +70,12 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
   using _ = file;
   const info = await file.stat();
   if (!info.isFile) {
-    throw new DataError(`Cannot read "${path}": found a folder or device, expected a file`);
+    throw new DataError(`"${path}" is a folder or device, not a file`);
   }
   if (info.size < 8) {
     throw new DataError(
-      `Cannot read "${path}": found ${info.size} bytes, expected a safetensors file`,
-      { hints: ["the file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+      `"${path}" is not a safetensors file: it has only ${info.size} bytes`,
+      { hints: ["the file is truncated, or a pointer left by Git LFS; download it again"] },
     );
   }
   const prefix = new Uint8Array(8);
@@ -83,8 +83,8 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
   const length = new DataView(prefix.buffer).getBigUint64(0, true);
   if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
     throw new DataError(
-      `Cannot read "${path}": found a header length of ${length} in a file of ${info.size} bytes, expected a safetensors file`,
-      { hints: ["the file was cut short, or is a pointer left by Git LFS; fetch it again"] },
+      `"${path}" is not a safetensors file: header length ${length}, file size ${info.size} bytes`,
+      { hints: ["the file is truncated, or a pointer left by Git LFS; download it again"] },
     );
   }
   const header = new Uint8Array(Number(length));
@@ -95,10 +95,14 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
 /** Validates header bytes against the length of the file they come from. */
 export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
   const dataOffset = 8 + bytes.length;
-  const { __metadata__: metadata = {}, ...tensors } = parseJsonObject(bytes, path);
+  const { __metadata__: metadata = {}, ...tensors } = parseJsonObject(
+    bytes,
+    path,
+    `the header of "${path}"`,
+  );
   if (!isObject(metadata) || Object.values(metadata).some((value) => typeof value !== "string")) {
     throw new DataError(
-      `Cannot read "${path}": found ${show(metadata)} as __metadata__, expected strings`,
+      `__metadata__ in "${path}" must map strings to strings, not be ${show(metadata)}`,
     );
   }
   const entries = Object.entries(tensors)
@@ -111,8 +115,7 @@ export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): 
       throw tensorError(
         path,
         entry.name,
-        `starts at byte ${entry.offset}`,
-        `byte ${end}, where the tensor before it ends`,
+        `starts at byte ${entry.offset}, expected ${end}, where the tensor before it ends`,
       );
     }
     end += entry.byteLength;
@@ -120,15 +123,14 @@ export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): 
       throw tensorError(
         path,
         entry.name,
-        `ends at byte ${end} of a file of ${fileSize} bytes`,
-        "a complete file",
-        ["the file was cut short; copy or download it again"],
+        `is truncated: it ends at byte ${end}, and the file has ${fileSize}`,
+        ["copy or download the file again"],
       );
     }
   }
   if (end !== fileSize) {
     throw new DataError(
-      `Cannot read "${path}": found ${fileSize} bytes, expected ${end} from its header`,
+      `"${path}" has ${fileSize} bytes, expected ${end} from its header`,
     );
   }
   return { entries, metadata: metadata as Record<string, string>, dataOffset };
@@ -136,26 +138,35 @@ export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): 
 
 function parseEntry(name: string, value: unknown, path: string, dataOffset: number): HeaderEntry {
   if (!isObject(value)) {
-    throw tensorError(path, name, show(value), "an object with dtype, shape and data_offsets");
+    throw tensorError(
+      path,
+      name,
+      `is ${show(value)}, expected an object with dtype, shape and data_offsets`,
+    );
   }
   const { dtype, shape, data_offsets: offsets } = value;
   const bits = typeof dtype === "string" && Object.hasOwn(BITS, dtype) ? BITS[dtype] : undefined;
   if (bits === undefined) {
-    throw tensorError(path, name, `dtype ${show(dtype)}`, "a safetensors dtype");
+    throw tensorError(path, name, `has dtype ${show(dtype)}, expected a safetensors dtype`);
   }
   if (!isSizeList(shape) || !Number.isSafeInteger(elementCount(shape) * 8)) {
-    throw tensorError(path, name, `shape ${show(shape)}`, "a list of non-negative integers");
+    throw tensorError(
+      path,
+      name,
+      `has shape ${show(shape)}, expected a list of non-negative integers`,
+    );
   }
   if (!isSizeList(offsets) || offsets.length !== 2 || offsets[1]! < offsets[0]!) {
-    throw tensorError(path, name, `data_offsets ${show(offsets)}`, "[begin, end]");
+    throw tensorError(path, name, `has data_offsets ${show(offsets)}, expected [begin, end]`);
   }
   const byteLength = offsets[1]! - offsets[0]!;
   if (byteLength * 8 !== elementCount(shape) * bits) {
     throw tensorError(
       path,
       name,
-      `${byteLength} bytes`,
-      `${elementCount(shape) * bits / 8} for ${dtype} of shape [${shape}]`,
+      `has ${byteLength} bytes, expected ${
+        elementCount(shape) * bits / 8
+      } for ${dtype} of shape [${shape}]`,
     );
   }
   return { name, dtype: dtype as string, shape, offset: dataOffset + offsets[0]!, byteLength };
@@ -168,14 +179,10 @@ function isSizeList(value: unknown): value is number[] {
 function tensorError(
   path: string,
   name: string,
-  found: string,
-  expected: string,
+  problem: string,
   hints: string[] = [],
 ): DataError {
-  return new DataError(
-    `Cannot read tensor ${show(name)} of "${path}": found ${found}, expected ${expected}`,
-    { hints },
-  );
+  return new DataError(`tensor ${show(name)} in "${path}" ${problem}`, { hints });
 }
 
 /** Header length and header of a file that holds these tensors in this order, padded to 8 bytes. */

@@ -155,7 +155,7 @@ export function splitDocuments(
 ): { train: Uint32Array; eval: Uint32Array } {
   if (count < 2) {
     throw new DataError(
-      `Cannot set documents aside for validation: found ${count}, expected at least 2`,
+      `cannot hold out documents for validation: the data has ${count}, expected at least 2`,
       { hints: ["give a validation file of its own, or more data"] },
     );
   }
@@ -184,10 +184,10 @@ function requireCursor(cursor: unknown, fingerprint: string, sources: number): v
   if (typeof found === "string" && found !== fingerprint) {
     const [from, to] = [found, fingerprint].map((hash) => hash.slice(0, 12));
     throw new DataError(
-      `Cannot continue in the data: found fingerprint "${from}", expected "${to}"`,
+      `the data or the way it is read changed since the checkpoint: fingerprint "${to}", expected "${from}"`,
       {
         hints: [
-          "files, weights, --seq-len, --seed and the way rows are made must be those of the first run",
+          "files, weights, `--seq-len`, `--seed` and the way rows are made must be those of the first run",
         ],
       },
     );
@@ -200,7 +200,7 @@ function requireCursor(cursor: unknown, fingerprint: string, sources: number): v
     );
   if (good && places.length === sources) return;
   throw new DataError(
-    `Cannot continue in the data: found cursor ${show(cursor)}, expected ${sources} sources`,
+    `the saved position in the data does not fit: ${show(cursor)}, expected ${sources} sources`,
     { hints: ["the file with the training state may be damaged"] },
   );
 }

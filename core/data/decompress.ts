@@ -35,8 +35,8 @@ export async function* decompress(
     if (error instanceof ParscaleError || error instanceof DOMException) throw error;
     if (!(error instanceof Error)) throw error;
     throw new DataError(
-      `Cannot read "${file}": found ${error.message}, expected whole ${compression} data`,
-      { cause: error, hints: ["the file may be cut short or damaged; copy it again"] },
+      `"${file}" is not valid ${compression} data: ${error.message}`,
+      { cause: error, hints: ["the file may be truncated or damaged; copy it again"] },
     );
   }
 }

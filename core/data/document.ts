@@ -61,18 +61,19 @@ export function rowOf(file: string, row: number): string {
 /** Checks a row and gives it its kind. */
 export function toDocument(value: unknown, file: string, row: number): Document {
   const at = rowOf(file, row);
-  if (!isObject(value)) throw wrong(at, show(value), "an object", [KINDS_HINT]);
+  if (!isObject(value)) throw wrong(at, `is not a JSON object: ${show(value)}`, [KINDS_HINT]);
   const present = Object.keys(KIND_OF_KEY).filter((key) => (value[key] ?? null) !== null);
   const kinds = new Set(present.map((key) => KIND_OF_KEY[key]!));
   if (kinds.size === 0) {
     const keys = Object.keys(value).map((key) => `"${key}"`).join(", ");
-    throw wrong(at, keys === "" ? "no keys" : `the keys ${shorten(keys)}`, "one of our kinds", [
-      KINDS_HINT,
-    ]);
+    const problem = keys === ""
+      ? "is an empty object"
+      : `has no "text", "tokens", "prompt" or "messages": its keys are ${shorten(keys)}`;
+    throw wrong(at, problem, [KINDS_HINT]);
   }
   if (kinds.size > 1) {
     const keys = present.map((key) => `"${key}"`).join(" and ");
-    throw wrong(at, keys, "keys of one kind only", [KINDS_HINT]);
+    throw wrong(at, `mixes the keys of several kinds: ${keys}`, [KINDS_HINT]);
   }
   switch ([...kinds][0]!) {
     case "text":
@@ -82,7 +83,7 @@ export function toDocument(value: unknown, file: string, row: number): Document 
     case "completion": {
       const prompt = requireText(value, "prompt", at);
       const completion = requireText(value, "completion", at);
-      if (completion === "") throw wrong(at, 'an empty "completion"', "at least one character");
+      if (completion === "") throw wrong(at, 'has an empty "completion"');
       return { row, kind: "completion", prompt, completion };
     }
     case "messages":
@@ -95,20 +96,14 @@ export function requireKind(expected: DocumentKind, document: Document, file: st
   if (document.kind === expected) return;
   throw wrong(
     rowOf(file, document.row),
-    `mixed formats, "${document.kind}" after "${expected}"`,
-    "rows of one kind in a file",
+    `has kind "${document.kind}", expected "${expected}" like the rows before`,
     ["put each kind into a file of its own"],
   );
 }
 
-/** The error for a row that cannot be used. */
-export function wrong(
-  at: string,
-  found: string,
-  expected: string,
-  hints: readonly string[] = [],
-): DataError {
-  return new DataError(`Cannot read ${at}: found ${found}, expected ${expected}`, { hints });
+/** The error for a row that cannot be used; `problem` is a predicate, such as "is not UTF-8 text". */
+export function wrong(at: string, problem: string, hints: readonly string[] = []): DataError {
+  return new DataError(`${at} ${problem}`, { hints });
 }
 
 function shorten(text: string): string {
@@ -117,24 +112,27 @@ function shorten(text: string): string {
 
 function requireText(row: JsonObject, key: string, at: string): string {
   const value = row[key];
-  if (typeof value !== "string") throw wrong(at, `"${key}" ${show(value)}`, "text");
+  if (typeof value !== "string") throw wrong(at, `has ${show(value)} in "${key}", expected text`);
   return value;
 }
 
 function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; labels?: Int32Array } {
   const tokens = requireIntegers(row.tokens, "tokens", at);
-  if (tokens.length === 0) throw wrong(at, 'empty "tokens"', "at least one token id");
+  if (tokens.length === 0) throw wrong(at, 'has no token in "tokens"');
   const negative = tokens.find((token) => token < 0);
-  if (negative !== undefined) throw wrong(at, `token id ${negative}`, "ids of 0 or more");
+  if (negative !== undefined) throw wrong(at, `has the negative token id ${negative}`);
   if ((row.labels ?? null) === null) return { tokens };
 
   const labels = requireIntegers(row.labels, "labels", at);
   if (labels.length !== tokens.length) {
-    throw wrong(at, `${labels.length} labels`, `${tokens.length}, one for each token`);
+    throw wrong(at, `has ${labels.length} labels, expected ${tokens.length}, one for each token`);
   }
   labels.forEach((label, i) => {
     if (label === IGNORED_LABEL || label === tokens[i]) return;
-    throw wrong(at, `label ${label} for token ${tokens[i]}`, `${IGNORED_LABEL} or the token id`, [
+    const problem = `has label ${label} for token ${
+      tokens[i]
+    }, expected ${IGNORED_LABEL} or the token id`;
+    throw wrong(at, problem, [
       "a label says whether its own token is trained; it is not shifted by one",
     ]);
   });
@@ -142,13 +140,15 @@ function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; label
 }
 
 function requireIntegers(value: unknown, key: string, at: string): Int32Array {
-  if (!Array.isArray(value)) throw wrong(at, `"${key}" ${show(value)}`, "a list of integers");
+  if (!Array.isArray(value)) {
+    throw wrong(at, `has ${show(value)} in "${key}", expected a list of integers`);
+  }
   const numbers = new Int32Array(value.length);
   for (let i = 0; i < value.length; i++) {
     // Anything but a number could run code of its own, or fail, when it is converted.
     if (typeof value[i] === "number") numbers[i] = value[i];
     if (numbers[i] !== value[i]) {
-      throw wrong(at, `${show(value[i])} in "${key}"`, "integers below 2147483648");
+      throw wrong(at, `has ${show(value[i])} in "${key}", expected integers below 2147483648`);
     }
   }
   return numbers;
@@ -160,16 +160,16 @@ function requireMessages(
 ): { messages: readonly ChatMessage[]; tools?: readonly unknown[] } {
   const { messages, tools } = row;
   if (!Array.isArray(messages) || messages.length === 0) {
-    throw wrong(at, `"messages" ${show(messages)}`, "a list of at least one message");
+    throw wrong(at, `has ${show(messages)} in "messages", expected a list of at least one message`);
   }
   for (const message of messages) {
     if (isObject(message) && typeof message.role === "string") continue;
-    throw wrong(at, `message ${show(message)}`, 'an object with "role" and "content"');
+    throw wrong(at, `has message ${show(message)}, expected an object with "role" and "content"`);
   }
   if (!messages.some(({ role }) => role === "assistant")) {
-    throw wrong(at, "no assistant turn", "at least one, as only those are trained");
+    throw wrong(at, "has no assistant turn, and only those are trained");
   }
   if ((tools ?? null) === null) return { messages };
-  if (!Array.isArray(tools)) throw wrong(at, `"tools" ${show(tools)}`, "a list");
+  if (!Array.isArray(tools)) throw wrong(at, `has ${show(tools)} in "tools", expected a list`);
   return { messages, tools };
 }

@@ -36,7 +36,7 @@ export async function encodeDocument(
   const unknown = ids.find((id) => (id < 0 ? ~id : id) >= vocabSize);
   if (unknown === undefined) return ids;
   throw new DataError(
-    `Cannot tokenize ${at}: found token id ${idOf(unknown)}, expected 0 to ${vocabSize - 1}`,
+    `${at} has token id ${idOf(unknown)}, expected 0 to ${vocabSize - 1}`,
     { hints: ["check that data and model use the same tokenizer"] },
   );
 }
@@ -60,10 +60,10 @@ function encodeTokens(document: Document & { kind: "tokens" }): Int32Array {
 
 function requireTokenizer(tokenizer: Tokenizer | undefined, at: string): Tokenizer {
   if (tokenizer) return tokenizer;
-  throw new DataError(`Cannot tokenize ${at}: found no tokenizer, expected one for text`, {
+  throw new DataError(`${at} is text, and the model has no tokenizer`, {
     hints: [
       'copy tokenizer.json into the model folder, or give rows of {"tokens": [...]}',
-      "a model from scratch takes --tokenizer FOLDER",
+      "a model from scratch takes `--tokenizer FOLDER`",
     ],
   });
 }
@@ -91,8 +91,7 @@ async function encodeWith(
   } catch (error) {
     if (!(error instanceof ParscaleError)) throw error;
     const { message, hints } = error;
-    const reason = message[0]!.toLowerCase() + message.slice(1);
-    throw new DataError(`Cannot tokenize ${at}: ${reason}`, { cause: error, hints });
+    throw new DataError(`cannot tokenize ${at}: ${message}`, { cause: error, hints });
   }
 }
 
@@ -120,9 +119,7 @@ async function encodeMessages(
 function requireBeginning(text: string, beginning: string, index: number): void {
   if (text.startsWith(beginning)) return;
   throw new DataError(
-    `Cannot render message ${
-      index + 1
-    }: the chat template changes what it wrote for the messages before, expected text that only grows`,
+    `the chat template changes earlier messages when it renders message ${index + 1}`,
     { hints: ["give such conversations as rows with one answer each, the last message"] },
   );
 }

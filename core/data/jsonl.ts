@@ -5,7 +5,8 @@
  * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but
  * counted: row numbers in messages are the line numbers of an editor.
  */
-import { DataError } from "../base/errors.ts";
+import type { DataError } from "../base/errors.ts";
+import { jsonReason } from "../base/files.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
 const LINE_FEED = 0x0a;
@@ -73,7 +74,7 @@ async function* linesOf(
 }
 
 function tooLong(at: string): DataError {
-  return wrong(at, `more than ${MAX_LINE_BYTES} bytes`, "a shorter line", [
+  return wrong(at, `is longer than ${MAX_LINE_BYTES} bytes`, [
     "cut the document into several; a file that is one long line may be a list, not JSON lines",
   ]);
 }
@@ -88,8 +89,8 @@ export async function joinChunks(
   let length = 0;
   for await (const chunk of chunks) {
     if ((length += chunk.length) > limit) {
-      throw wrong(at, `more than ${limit} bytes`, "a shorter text", [
-        "cut it into several documents; packed texts are limited more than plain ones",
+      throw wrong(at, `is longer than ${limit} bytes`, [
+        "cut it into several documents; compressed texts are limited more than plain ones",
       ]);
     }
     pieces.push(chunk.slice());
@@ -111,32 +112,27 @@ export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
 /** Decodes UTF-8 strictly; `at` says where in messages. */
 export function decodeText(bytes: Uint8Array, at: string): string {
   if (bytes.length > MAX_TEXT_BYTES) {
-    throw wrong(at, `${bytes.length} bytes`, `at most ${MAX_TEXT_BYTES} in one document`, [
+    throw wrong(at, `has ${bytes.length} bytes, a document may have ${MAX_TEXT_BYTES}`, [
       "cut it into several documents",
     ]);
   }
   try {
     return UTF8.decode(bytes);
-  } catch (cause) {
-    throw new DataError(`Cannot read ${at}: found bytes that are not UTF-8, expected text`, {
-      cause,
-      hints: ["convert the file to UTF-8; packed files need their ending, .gz or .zst"],
-    });
+  } catch {
+    throw wrong(at, "is not UTF-8 text", [
+      "convert the file to UTF-8; compressed files need their extension, .gz or .zst",
+    ]);
   }
 }
 
 function parse(text: string, file: string, row: number): unknown {
   try {
     return JSON.parse(text);
-  } catch (cause) {
-    const { message } = cause as Error;
+  } catch (error) {
     // A table pretty-printed or written as one list is the usual reason.
     const hints = /^\s*\[\s*$|^\s*\{\s*$/.test(text)
       ? ["write one JSON object per line, not one list or object over many lines"]
       : [];
-    throw new DataError(
-      `Cannot read ${rowOf(file, row)}: found ${message}, expected one JSON object`,
-      { cause, hints },
-    );
+    throw wrong(rowOf(file, row), `is not valid JSON: ${jsonReason(error)}`, hints);
   }
 }

@@ -144,11 +144,11 @@ function fillRows(lengths: Uint32Array, tokens: number): { rowOf: Uint32Array; r
 function tooLong(document: number, length: number, options: PlanOptions): DataError {
   const { tokens, nameOf = (document) => `document ${document + 1}` } = options;
   return new DataError(
-    `Cannot fit ${nameOf(document)} into a row: found ${length} tokens, expected at most ${tokens}`,
+    `${nameOf(document)} does not fit into a row: ${length} tokens, expected at most ${tokens}`,
     {
       hints: [
-        `raise --seq-len to ${length} or more`,
-        "leave such rows out with --long-rows drop, or cut them short with --long-rows truncate",
+        `raise \`--seq-len\` to ${length} or more`,
+        "drop such rows with `--long-rows drop`, or truncate them with `--long-rows truncate`",
       ],
     },
   );

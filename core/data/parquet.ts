@@ -92,7 +92,7 @@ export class Table {
     const { rows, windows } = sizeOfGroup(metadata.row_groups[group]!, columns);
     if (rows < 0 || rows > MAX_GROUP_ROWS) {
       throw new DataError(
-        `Cannot read "${path}": found ${rows} rows in a group, expected at most ${MAX_GROUP_ROWS}`,
+        `"${path}" has a row group of ${rows} rows, expected at most ${MAX_GROUP_ROWS}`,
       );
     }
     let rowStart = this.rowsBefore(group);
@@ -113,7 +113,9 @@ function limited(compressors: Compressors): Compressors {
     Object.entries(compressors).map(([codec, decompress]) => [
       codec,
       (input: Uint8Array, length: number) => {
-        if (length > MAX_PAGE_BYTES) throw new Error(`a page of ${length} bytes`);
+        if (length > MAX_PAGE_BYTES) {
+          throw new Error(`a page has ${length} bytes, more than ${MAX_PAGE_BYTES}`);
+        }
         return decompress(input, length);
       },
     ]),
@@ -162,8 +164,8 @@ async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> 
   } catch (cause) {
     if (cause instanceof ParscaleError || !(cause instanceof Error)) throw cause;
     throw new DataError(
-      `Cannot read "${path}": found ${cause.message}, expected a Parquet table with UTF-8 text`,
-      { cause, hints: ["the file may be cut short or damaged; copy it again"] },
+      `"${path}" is not a readable Parquet table with UTF-8 text: ${cause.message}`,
+      { cause, hints: ["the file may be truncated or damaged; copy it again"] },
     );
   }
 }
@@ -178,7 +180,7 @@ function requireColumns({ row_groups }: FileMetaData, schema: SchemaTree): void 
     for (const name of meta_data?.path_in_schema ?? []) {
       node = node?.children.find(({ element }) => element.name === name);
     }
-    if (node === undefined) throw new Error("a column that is not in its schema");
+    if (node === undefined) throw new Error("a column is missing from its schema");
   }
 }
 
@@ -196,7 +198,7 @@ export function wantedColumns(names: ReadonlySet<string>, path: string): string[
   if (wanted.length > 0 || names.size === 0) return wanted;
   const found = [...names].map((name) => `"${name}"`).join(", ");
   throw new DataError(
-    `Cannot read "${path}": found the columns ${found}, expected one of "text", "tokens", "prompt" and "completion", or "messages"`,
+    `"${path}" has none of the columns "text", "tokens", "prompt" and "completion", or "messages": it has ${found}`,
     { hints: ["rename the column that holds the text"] },
   );
 }

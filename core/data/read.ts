@@ -73,7 +73,7 @@ export async function* readDocuments(
     requireKind((first ??= document).kind, document, file);
     yield document;
   }
-  if (!first) throw new DataError(`Cannot read "${file}": found no rows, expected at least one`);
+  if (!first) throw new DataError(`"${file}" has no rows`);
 }
 
 async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Document> {
@@ -82,8 +82,8 @@ async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Doc
   if (format === "parquet") {
     if (!compression) return yield* readParquet(path, options.onChunk);
     throw new DataError(
-      `Cannot read "${path}": found a packed Parquet table, expected a plain one`,
-      { hints: ["unpack it first; tables are packed inside"] },
+      `"${path}" is a compressed Parquet table`,
+      { hints: ["decompress it first; Parquet compresses its own columns"] },
     );
   }
   const raw = chunksOf(path, options.onChunk);
@@ -101,10 +101,8 @@ async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
   const head = new TextDecoder("latin1").decode(plain.head);
   if (head.startsWith("PAR1")) {
     throw new DataError(
-      `Cannot read "${file}": found a Parquet table, expected text or JSON lines`,
-      {
-        hints: ["pass the path of the table, which is read from its end"],
-      },
+      `"${file}" is a Parquet table, which cannot be read as a stream`,
+      { hints: ["pass the path of the table"] },
     );
   }
   const format = /^(\xef\xbb\xbf)?\s*\{/.test(head) ? "jsonl" : "text";

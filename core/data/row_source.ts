@@ -69,7 +69,7 @@ export class RowSource {
     this.#planned = this.#plan(0);
     if (this.#planned.plan.rows > 0) return;
     throw new DataError(
-      `Cannot train on ${chosen.length} documents: found none with a trained token that fits, expected at least one`,
+      `none of ${chosen.length} documents has a trained token that fits`,
       { hints: ["a document needs two tokens, of which one is trained after the first"] },
     );
   }
@@ -108,7 +108,7 @@ export class RowSource {
     if (this.#planned.epoch !== epoch) this.#planned = this.#plan(epoch);
     if (row >= this.#planned.plan.rows) {
       throw new DataError(
-        `Cannot continue at row ${row} of epoch ${epoch}: found ${this.#planned.plan.rows} rows, expected more`,
+        `cannot continue at row ${row} of epoch ${epoch}: it has ${this.#planned.plan.rows} rows`,
       );
     }
     this.epoch = epoch;

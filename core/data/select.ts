@@ -24,7 +24,7 @@ export function parseCondition(text: string): Condition {
   const at = text.indexOf("=");
   if (at > 0) return { column: text.slice(0, at), value: text.slice(at + 1) };
   throw new UsageError(`\`--where ${text}\` is not a condition`, {
-    hints: ["write COLUMN=VALUE, such as --where metadata.language=Python"],
+    hints: ["write COLUMN=VALUE, such as `--where metadata.language=Python`"],
   });
 }
 
@@ -41,8 +41,8 @@ export function selectDocument(
   if (textColumn === undefined) return toDocument(value, file, row);
   const text = fieldOf(value, textColumn);
   if (typeof text === "string") return { row, kind: "text", text };
-  throw wrong(rowOf(file, row), `"${textColumn}" ${show(text)}`, "text", [
-    "name the column that holds the text with --text-column",
+  throw wrong(rowOf(file, row), `has ${show(text)} in "${textColumn}", expected text`, [
+    "name the column that holds the text with `--text-column`",
   ]);
 }
 

@@ -28,7 +28,7 @@ const WEIGHTED = /^(.+)=(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)$/i;
 /** Finds the files of specs. Specs without weights together are one source. */
 export async function resolveSources(specs: readonly string[]): Promise<Source[]> {
   if (specs.length === 0) {
-    throw new UsageError("Cannot find training data: found no paths, expected at least one");
+    throw new UsageError("no training data given");
   }
   const parsed = await Promise.all(specs.map(parseSpec));
   requireWeightsOfAllOrNone(parsed);
@@ -37,10 +37,10 @@ export async function resolveSources(specs: readonly string[]): Promise<Source[]
     const files = await findFiles(spec);
     if (files.length === 0) {
       throw new DataError(
-        `Cannot read data "${spec}": found no files there, expected at least one`,
+        `no data files match "${spec}"`,
         {
           hints: [
-            `a folder is searched for .jsonl, .json, .parquet, .txt and .md, packed or not`,
+            `a folder is searched for .jsonl, .json, .parquet, .txt and .md, compressed or not`,
             "a weight is a positive number after =",
           ],
         },
@@ -71,8 +71,8 @@ function requireWeightsOfAllOrNone(specs: readonly WeightedSpec[]): void {
   const weighted = specs.find(({ weight }) => weight !== undefined);
   if (!without || !weighted) return;
   throw new UsageError(
-    `Cannot mix data: found no weight for "${without.spec}", expected one as for "${weighted.spec}"`,
-    { hints: [`write ${without.spec}=WEIGHT`] },
+    `"${without.spec}" has no weight, and "${weighted.spec}" has one`,
+    { hints: [`write \`${without.spec}=WEIGHT\``] },
   );
 }
 
@@ -82,7 +82,7 @@ function requireOnce(files: readonly string[]): void {
   for (const file of files) {
     const path = file === STDIN ? file : normalize(file);
     if (seen.has(path)) {
-      throw new UsageError(`Cannot read data "${file}": found it named twice, expected once`, {
+      throw new UsageError(`"${file}" is named twice in the data`, {
         hints: ["to train on it more often, use weights"],
       });
     }

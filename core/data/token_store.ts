@@ -147,9 +147,9 @@ export function requireVocabulary(store: TokenStore, vocabSize: number): void {
   while (!store.read(document, 0, store.lengths[document]!).some(tooLarge)) document++;
   store.close();
   throw new DataError(
-    `Cannot use document ${document + 1} of "${
+    `document ${document + 1} of "${
       store.file ?? store.key
-    }": found token ids up to ${store.maxId}, expected 0 to ${vocabSize - 1}`,
+    }" does not fit the vocabulary: token ids up to ${store.maxId}, expected 0 to ${vocabSize - 1}`,
     { hints: ["check that data and model use the same tokenizer"] },
   );
 }
@@ -171,7 +171,7 @@ async function readCounts(path: string, count: number): Promise<Uint32Array> {
 async function requireSize(path: string, expected: number): Promise<void> {
   try {
     const { size } = await Deno.stat(path);
-    if (size !== expected) throw damaged(path, `${size} bytes`, `${expected}`);
+    if (size !== expected) throw damaged(path, `${size} bytes, expected ${expected}`);
   } catch (error) {
     throw readError(path, error);
   }
@@ -179,19 +179,20 @@ async function requireSize(path: string, expected: number): Promise<void> {
 
 function requireMeta(value: Record<string, unknown>, folder: string): StoreMeta {
   if (value.schema !== STORE_SCHEMA) {
-    throw damaged(join(folder, META_FILE), `schema ${show(value.schema)}`, `"${STORE_SCHEMA}"`);
+    const problem = `schema ${show(value.schema)}, expected "${STORE_SCHEMA}"`;
+    throw damaged(join(folder, META_FILE), problem);
   }
   const counts = [value.documents, value.tokens, value.trained_tokens, value.max_id];
   const shards = Array.isArray(value.shards) ? value.shards : [undefined];
   const whole = (count: unknown) => Number.isSafeInteger(count) && (count as number) >= 0;
   const good = counts.every(whole) &&
     shards.every((shard) => isObject(shard) && whole(shard.documents) && whole(shard.tokens));
-  if (!good) throw damaged(join(folder, META_FILE), "counts that are none", "whole numbers");
+  if (!good) throw damaged(join(folder, META_FILE), "its counts are not whole numbers");
   return value as unknown as StoreMeta;
 }
 
-function damaged(path: string, found: string, expected: string): DataError {
-  return new DataError(`Cannot read "${path}": found ${found}, expected ${expected}`, {
-    hints: ["delete the cached folder; it is made anew from the data"],
+function damaged(path: string, problem: string): DataError {
+  return new DataError(`"${path}" is damaged: ${problem}`, {
+    hints: ["delete the cached folder; the next run tokenizes the data again"],
   });
 }

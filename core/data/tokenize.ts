@@ -89,7 +89,7 @@ async function openOrMake(path: string, options: OpenTokensOptions): Promise<Tok
   return await tokenize(path, options, whole, async () => {
     if (await version(path) === before) return;
     throw new DataError(
-      `Cannot read "${path}": found it changed meanwhile, expected a finished file`,
+      `"${path}" changed while it was read`,
     );
   });
 }
@@ -99,7 +99,7 @@ export async function openCachedTokens(key: string, cacheFolder: string): Promis
   const store = /^[0-9a-f]{64}$/.test(key) ? await openIfWhole(cacheFolder, key) : undefined;
   if (store) return store;
   throw new DataError(
-    `Cannot open tokens ${key}: found nothing whole in "${cacheFolder}", expected what an earlier run left there`,
+    `"${cacheFolder}" does not hold the tokens of the earlier run: ${key} is missing or incomplete`,
     { hints: ["give the same data again, or the cache folder of that run"] },
   );
 }
@@ -224,8 +224,8 @@ async function version(path: string): Promise<string> {
   try {
     const { size, mtime, isFile } = await Deno.stat(path);
     if (!isFile) {
-      throw new DataError(`Cannot read "${path}": found a pipe or a folder, expected a file`, {
-        hints: ["give - as the path and send the data to standard input"],
+      throw new DataError(`"${path}" is a pipe or a folder, not a file`, {
+        hints: ["pass `-` as the path and send the data to standard input"],
       });
     }
     return `${size} ${mtime?.getTime()}`;

@@ -237,7 +237,7 @@ function numbersOf(request: GenerationRequest | undefined): number[] {
 
 /** A token; devices say by −1 that there was a NaN. */
 function checked(token: number): number {
-  if (token < 0) throw notFinite("choose a token", "NaN as a logit");
+  if (token < 0) throw notFinite("choose a token", "a NaN logit");
   return token;
 }
 

@@ -160,7 +160,7 @@ function logSumExp(row: HostArray): number {
   let total = 0;
   for (const x of row) total += Math.exp(x - peak);
   if (!Number.isFinite(total)) {
-    throw notFinite("rank tokens", "a logit that is infinite or NaN");
+    throw notFinite("rank tokens", "an infinite or NaN logit");
   }
   return peak + Math.log(total);
 }

@@ -239,8 +239,8 @@ export class Engine {
     const { totalBytes, sections } = this.device.plan(program, this.#weights);
     if (totalBytes <= limit) return;
     throw new EnvironmentError(
-      `Cannot run the model: found a plan of ${totalBytes} bytes (${sections.parameters} of ` +
-        `weights, ${sections.state} of keys and values), expected at most ${limit}, the memory limit`,
+      `the model exceeds the memory limit of ${limit} bytes: it needs ${totalBytes} ` +
+        `(${sections.parameters} for weights, ${sections.state} for keys and values)`,
       { hints: ["use fewer rows at once, shorter texts, or weights of fewer bits"] },
     );
   }
@@ -249,7 +249,6 @@ export class Engine {
 function checkRoom({ batch, capacity }: KvCache, sequences: number, end: number): void {
   if (sequences === batch && end <= capacity) return;
   throw new RangeError(
-    `Cannot append to the cache: found ${sequences} sequences up to slot ${end}, ` +
-      `expected ${batch} up to ${capacity}`,
+    `cache overflow: ${sequences} sequences up to slot ${end}, expected ${batch} up to ${capacity}`,
   );
 }

@@ -9,7 +9,7 @@ import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 
 /**
- * Checks token ids and length against the model. `purpose` completes "Cannot …" in messages; `unread`
+ * Checks token ids and length against the model. `purpose` completes "cannot …" in messages; `unread`
  * tokens at the end are only scored, so they take no position.
  * @throws {DataError} for no tokens, an id outside the vocabulary, or more tokens than positions
  */
@@ -20,12 +20,12 @@ export function checkTokens(
   { unread = 0 } = {},
 ): void {
   if (ids.length === 0) {
-    throw new DataError(`Cannot ${purpose}: found no tokens, expected at least one`);
+    throw new DataError(`cannot ${purpose}: there are no tokens`);
   }
   const at = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= config.vocabSize);
   if (at >= 0) {
     throw new DataError(
-      `Cannot ${purpose}: found token id ${ids[at]} at position ${at}, ` +
+      `cannot ${purpose}: token id ${ids[at]} at position ${at}, ` +
         `expected an integer from 0 to ${config.vocabSize - 1}`,
     );
   }
@@ -33,7 +33,7 @@ export function checkTokens(
   if (ids.length > limit + unread) {
     const last = unread > 0 ? ` and ${unread} that is only scored` : "";
     throw new DataError(
-      `Cannot ${purpose}: ${ids.length} tokens exceed the model's context of ${limit}${last}`,
+      `cannot ${purpose}: ${ids.length} tokens exceed the model's context of ${limit}${last}`,
       { hints: ["shorten the text"] },
     );
   }

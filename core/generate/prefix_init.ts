@@ -22,7 +22,7 @@ export async function prefixesFromText(
   const { config, device } = engine;
   const P = segments.length;
   const M = segments[0]!.length;
-  if (isParScale(config)) throw new TypeError("Cannot start prefixes from a model with streams");
+  if (isParScale(config)) throw new TypeError("prefixes start from a model without streams");
   using cache = engine.createCache(P, M);
   await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
 

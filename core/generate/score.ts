@@ -174,7 +174,7 @@ export function emptyScore({ tokens, from }: ScoreRequest) {
 export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: boolean }): Score {
   const loglikelihood = score.tokenLogprobs.reduce((sum, x) => sum + x, 0);
   if (Number.isFinite(loglikelihood)) return { ...score, loglikelihood };
-  throw notFinite("score a sequence", "a log-probability that is infinite or NaN");
+  throw notFinite("score a sequence", "an infinite or NaN log-probability");
 }
 
 function roundUp(size: number, step: number): number {

@@ -52,7 +52,7 @@ export async function scoreStreams(
     const isFinite = tokenLogprobs.every(Number.isFinite) &&
       streamLogprobs.every((row) => row.every(Number.isFinite));
     if (!isFinite) {
-      throw notFinite("score streams", "a log-probability that is infinite or NaN");
+      throw notFinite("score streams", "an infinite or NaN log-probability");
     }
   }
   return scores;

@@ -49,10 +49,10 @@ export class Builder implements Graph {
   /** Makes `value` the new content of a state tensor, in the state's own memory. */
   update(name: string, value: Value): void {
     const state = this.#state.get(name);
-    if (!state) throw new TypeError(`Cannot update "${name}": no such state in ${this.#name}`);
+    if (!state) throw new TypeError(`cannot update "${name}": no such state in ${this.#name}`);
     if (formatType(state) !== formatType(value)) {
       throw new TypeError(
-        `Cannot update "${name}": found ${formatType(value)}, expected ${formatType(state)}`,
+        `cannot update "${name}" of ${formatType(state)} with ${formatType(value)}`,
       );
     }
     this.#updates.set(name, value);
@@ -60,7 +60,7 @@ export class Builder implements Graph {
 
   /** Names a result. */
   output(name: string, value: Value): void {
-    if (this.#outputs.has(name)) throw new TypeError(`Cannot name output "${name}" twice`);
+    if (this.#outputs.has(name)) throw new TypeError(`cannot name output "${name}" twice`);
     this.#outputs.set(name, value);
   }
 
@@ -68,7 +68,7 @@ export class Builder implements Graph {
   apply<A extends Attributes>(op: Primitive<A>, inputs: readonly Value[], attributes: A): Value[] {
     if (inputs.some(({ graph }) => graph !== this)) {
       throw new TypeError(
-        `Cannot apply "${op.name}" to values of another graph than ${this.#name}`,
+        `cannot apply "${op.name}" to values of another graph than ${this.#name}`,
       );
     }
     const outputs = op.infer(inputs, attributes).map((type) => this.#value(type));
@@ -79,7 +79,7 @@ export class Builder implements Graph {
   /** `apply` for an op with one output. */
   apply1<A extends Attributes>(op: Primitive<A>, inputs: readonly Value[], attributes: A): Value {
     const [output, ...rest] = this.apply(op, inputs, attributes);
-    if (!output || rest.length) throw new TypeError(`Cannot take one output of "${op.name}"`);
+    if (!output || rest.length) throw new TypeError(`cannot take one output of "${op.name}"`);
     return output;
   }
 
@@ -108,7 +108,7 @@ export class Builder implements Graph {
 
   #declare(kind: Map<string, Value>, name: string, type: TensorType): Value {
     const taken = [this.#inputs, this.#parameters, this.#state].some((map) => map.has(name));
-    if (taken) throw new TypeError(`Cannot declare "${name}" twice in ${this.#name}`);
+    if (taken) throw new TypeError(`cannot declare "${name}" twice in ${this.#name}`);
     const value = this.#value(type);
     kind.set(name, value);
     return value;

@@ -61,11 +61,11 @@ export function differentiate(whole: Program, options: DifferentiateOptions): Pr
   const program = expand(whole, (op) => !several.has(op)); // a gradient is that of one output
   const scalar = program.outputs.get(of);
   if (!scalar || scalar.shape.join("") !== "") {
-    throw new TypeError(`Cannot differentiate ${scalar ? formatType(scalar) : `"${of}"`}`);
+    throw new TypeError(`cannot differentiate ${scalar ? formatType(scalar) : `"${of}"`}`);
   }
   const variables = by.map((name) => {
     const value = program.parameters.get(name) ?? program.inputs.get(name);
-    if (!value) throw new TypeError(`Cannot differentiate by "${name}": no such parameter`);
+    if (!value) throw new TypeError(`cannot differentiate by "${name}": no such parameter`);
     return value;
   });
   const g = new Builder(`gradients.${program.name}`);
@@ -81,7 +81,7 @@ export function differentiate(whole: Program, options: DifferentiateOptions): Pr
   by.forEach((name, i) => {
     const gradient = gradients[i];
     if (!gradient) {
-      throw new TypeError(`Cannot differentiate by "${name}": "${of}" does not use it`);
+      throw new TypeError(`cannot differentiate by "${name}": "${of}" does not use it`);
     }
     // A sum hands the same value to all its terms, and an output needs one of its own shape.
     const { shape } = variables[i]!;
@@ -115,7 +115,7 @@ export function gradientOp(op: Op): Op<GradientAttributes> {
       return wanted.map((i) => {
         const gradient = gradients[i];
         if (gradient) return gradient;
-        throw new TypeError(`Cannot differentiate "${op.name}" by input ${i}: it has no gradient`);
+        throw new TypeError(`cannot differentiate "${op.name}" by input ${i}: it has no gradient`);
       });
     },
   };

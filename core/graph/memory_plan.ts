@@ -91,7 +91,7 @@ export function planMemory(program: Program, options: PlanOptions = {}): MemoryP
   });
   for (const [name, value] of program.updates) {
     if (buffers.get(value) !== buffers.get(program.state.get(name)!)) {
-      throw new TypeError(`Cannot update "${name}" in place: its new value lies elsewhere`);
+      throw new TypeError(`cannot update "${name}" in place: its new value lies elsewhere`);
     }
   }
 
@@ -100,7 +100,7 @@ export function planMemory(program: Program, options: PlanOptions = {}): MemoryP
     if (node.op.memory === "required") {
       if (source.values.some((value) => (lastRead.get(value) ?? index) > index)) {
         throw new TypeError(
-          `Cannot run "${node.op.name}" in place: its input is read by a later node`,
+          `cannot run "${node.op.name}" in place: its input is read by a later node`,
         );
       }
       return true;

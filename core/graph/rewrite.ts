@@ -23,7 +23,7 @@ export function expand(program: Program, runs: (op: Op) => boolean): Program {
   while (current.nodes.some((node) => !runs(node.op))) {
     current = rebuild(current, (g, node, inputs) => {
       if (runs(node.op)) return g.apply(node.op, inputs, node.attributes);
-      if (!node.op.decompose) throw new TypeError(`Cannot run primitive "${node.op.name}"`);
+      if (!node.op.decompose) throw new TypeError(`cannot run primitive "${node.op.name}"`);
       return node.op.decompose(g, inputs, node.attributes);
     });
   }
@@ -114,7 +114,7 @@ export function rebuild(
   const get = (old: Value) => {
     const value = renamed.get(old);
     if (!value) {
-      throw new TypeError(`Cannot rewrite ${program.name}: value ${old.id} has no origin`);
+      throw new TypeError(`cannot rewrite ${program.name}: value ${old.id} has no origin`);
     }
     return value;
   };

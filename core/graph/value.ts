@@ -197,7 +197,7 @@ export class Value implements TensorType {
 /** Joins values along one axis. */
 export function concat(values: readonly Value[], axis: number): Value {
   const [first] = values;
-  if (!first) throw new TypeError("Cannot join no values");
+  if (!first) throw new TypeError("cannot join no values");
   return first.graph.apply1(p.concat, values, { axis: axisOf(first, axis) });
 }
 
@@ -205,7 +205,7 @@ export function concat(values: readonly Value[], axis: number): Value {
 function axisOf(type: TensorType, axis: number): number {
   const positive = axis < 0 ? axis + type.shape.length : axis;
   if (positive < 0 || positive >= type.shape.length) {
-    throw new TypeError(`Cannot take axis ${axis} of ${formatType(type)}`);
+    throw new TypeError(`cannot take axis ${axis} of ${formatType(type)}`);
   }
   return positive;
 }

@@ -45,8 +45,8 @@ function homeFolder(env: Environment): string {
 function endpointOf(env: Environment): string {
   const endpoint = env("HF_ENDPOINT")?.trim().replace(/\/+$/, "") || PUBLIC_HUB;
   if (/^https?:$/.test(URL.parse(endpoint)?.protocol ?? "")) return endpoint;
-  throw new EnvironmentError(`HF_ENDPOINT is not an address: "${endpoint}"`, {
-    hints: [`set it to an address such as ${PUBLIC_HUB}, or unset it`],
+  throw new EnvironmentError(`HF_ENDPOINT is not a URL: "${endpoint}"`, {
+    hints: [`set it to a URL such as ${PUBLIC_HUB}, or unset it`],
   });
 }
 
@@ -57,7 +57,7 @@ async function tokenOf(env: Environment, home: string): Promise<string | undefin
   // Anything else could not be sent as a header; the value itself is never shown.
   if (!token || /^[\x21-\x7e]+$/.test(token)) return token || undefined;
   throw new EnvironmentError(
-    `${given ? "HF_TOKEN" : `the token in "${path}"`} has blanks or other characters no token has`,
+    `${given ? "HF_TOKEN" : `the token in "${path}"`} has blanks or characters that no token has`,
     { hints: ["copy the token again, or remove it for public repositories"] },
   );
 }

@@ -64,7 +64,7 @@ export async function receiveBlob(fetching: Fetching, blob: string): Promise<voi
     const { repository: { name }, file: { path, oid } } = fetching;
     throw new DataError(
       `cannot download "${name}": "${path}" has the hash ${found}, expected ${oid}`,
-      { hints: ["run the command again, which fetches the file anew"] },
+      { hints: ["run the command again to download the file anew"] },
     );
   }
 }
@@ -156,7 +156,7 @@ class PartialFile implements Disposable {
         throw new DataError(
           `cannot download "${this.fetching.repository.name}": more than ${size} bytes of ` +
             `"${path}" arrive, expected ${size}`,
-          { hints: ["run the command again, which fetches the file anew"] },
+          { hints: ["run the command again to download the file anew"] },
         );
       }
       await this.#write(part, bytes);

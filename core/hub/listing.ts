@@ -77,7 +77,7 @@ function nextPage(
 
 function listingError({ name }: Repository, found: string): DataError {
   return new DataError(`cannot list "${name}": the hub answers with ${found}`, {
-    hints: ["check HF_ENDPOINT: an honest hub never answers so"],
+    hints: ["check HF_ENDPOINT: the Hugging Face Hub does not answer so"],
   });
 }
 

@@ -66,7 +66,7 @@ export class RemoteFile {
       await response.body?.cancel();
       throw new DataError(
         `"${path}" of ${this.repository.name} has ${total} bytes, expected ${size}`,
-        { hints: ["the commit was rewritten on the hub; begin a new run"] },
+        { hints: ["the commit was rewritten on the hub; start a new run"] },
       );
     }
     if (response.status === 206 && Number(first) !== start) {
@@ -112,7 +112,7 @@ export class RemoteFile {
     if (check === "size" || found === oid) return;
     throw new DataError(
       `"${path}" of ${this.repository.name} has the hash ${found}, expected ${oid}`,
-      { hints: ["run the command again, which reads the file anew"] },
+      { hints: ["run the command again to read the file anew"] },
     );
   }
 }

@@ -103,7 +103,7 @@ export function contentHash({ check, size }: HubFile): Hash {
 
 function refused(name: string, what: string, found: unknown, expected: string): DataError {
   return new DataError(
-    `cannot download "${name}": the hub names the ${what} ${show(found)}, expected ${expected}`,
-    { hints: ["check HF_ENDPOINT: an honest hub never answers so"] },
+    `cannot download "${name}": the hub gives the ${what} ${show(found)}, expected ${expected}`,
+    { hints: ["check HF_ENDPOINT: the Hugging Face Hub does not answer so"] },
   );
 }

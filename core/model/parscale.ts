@@ -35,7 +35,7 @@ export function parameterDeclarer(g: Builder, config: ModelConfig): Parameter {
   const shapes = new Map(parameterSpecs(config).map(({ name, shape }) => [name, shape]));
   return (name) => {
     const shape = shapes.get(name);
-    if (!shape) throw new TypeError(`Cannot use parameter "${name}": this model has none`);
+    if (!shape) throw new TypeError(`cannot use parameter "${name}": this model has none`);
     return g.parameter(name, { dtype: "f32", shape });
   };
 }

@@ -23,7 +23,7 @@ export const swiglu = modelOp()({
   inputs: ["gate", "up"],
   infer({ gate, up }) {
     if (gate.shape.join() !== up.shape.join()) {
-      throw new TypeError(`Cannot gate ${formatType(up)} by ${formatType(gate)}`);
+      throw new TypeError(`cannot gate ${formatType(up)} by ${formatType(gate)}`);
     }
     return gate;
   },

@@ -30,7 +30,7 @@ export const mixStreams = modelOp()({
   infer({ x, weights }) {
     const [P, N, C] = x.shape;
     if (weights.shape.join() !== [N, P].join()) {
-      throw new TypeError(`Cannot mix ${formatType(x)} by ${formatType(weights)}`);
+      throw new TypeError(`cannot mix ${formatType(x)} by ${formatType(weights)}`);
     }
     return { dtype: x.dtype, shape: [N!, C!] };
   },

@@ -90,7 +90,7 @@ class Call {
     const fits = keys.shape[0] === R && H % K === 0 && keys.shape[3] === D &&
       values.shape.join() === keys.shape.join() && (R === this.B || R === this.P * this.B) &&
       (!table || table.shape.join() === [this.B, S].join());
-    if (!fits) throw new TypeError(`Cannot attend from ${formatType(q)} to ${formatType(keys)}`);
+    if (!fits) throw new TypeError(`cannot attend from ${formatType(q)} to ${formatType(keys)}`);
   }
 
   /** The G query heads of one key head become G·T rows of one product: [rows, B, K, G·T, D]. */
@@ -158,7 +158,7 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
   },
   vjp(_, { inputs, attributes }, upstream) {
     // Tables are for caches, and no gradient flows through a cache.
-    if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
+    if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
     const call = new Call(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
     const weights = call.weights();

@@ -17,7 +17,7 @@ export const linear = modelOp()({
   infer({ x, weight, bias }) {
     const [N, K] = weight.shape;
     if (x.shape.length !== 2 || x.shape[1] !== K || (bias && bias.shape.join() !== `${N}`)) {
-      throw new TypeError(`Cannot apply weight ${formatType(weight)} to ${formatType(x)}`);
+      throw new TypeError(`cannot apply weight ${formatType(weight)} to ${formatType(x)}`);
     }
     return { dtype: x.dtype, shape: [x.shape[0]!, N!] };
   },

@@ -16,7 +16,7 @@ export const rmsNorm = modelOp<{ epsilon: number }>()({
   inputs: ["x", "weight"],
   infer({ x, weight }) {
     if (weight.shape.join() !== `${x.shape.at(-1)}`) {
-      throw new TypeError(`Cannot norm ${formatType(x)} with weight ${formatType(weight)}`);
+      throw new TypeError(`cannot norm ${formatType(x)} with weight ${formatType(weight)}`);
     }
     return x;
   },

@@ -43,7 +43,7 @@ export const rope = modelOp<{ heads: number }>()({
     const [R, T, width] = x.shape;
     const expected = [R, T, width! / heads / 2].join();
     if (cos.shape.join() !== expected || sin.shape.join() !== expected) {
-      throw new TypeError(`Cannot rotate ${formatType(x)} by ${formatType(cos)}`);
+      throw new TypeError(`cannot rotate ${formatType(x)} by ${formatType(cos)}`);
     }
     return x;
   },

@@ -19,7 +19,7 @@ export const sampleOp: Op = {
   infer([logits, sampling]: readonly [TensorType, TensorType]) {
     const [N] = logits.shape;
     if (sampling.shape.join() !== `${N},${SAMPLING_NUMBERS}`) {
-      throw new TypeError(`Cannot sample ${formatType(logits)} by ${formatType(sampling)}`);
+      throw new TypeError(`cannot sample ${formatType(logits)} by ${formatType(sampling)}`);
     }
     return [{ dtype: "i32", shape: [N!] }];
   },

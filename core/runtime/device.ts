@@ -102,7 +102,7 @@ export function checkBindings(program: Program, weights: Weights, bindings: Bind
       if (bound?.dtype === dtype && bound.shape.join() === shape.join()) continue;
       const found = bound ? `${bound.dtype}[${bound.shape.join(", ")}]` : "nothing";
       throw new TypeError(
-        `Cannot run ${program.name}: found ${found} bound to "${name}", ` +
+        `cannot run ${program.name}: "${name}" is bound to ${found}, ` +
           `expected ${dtype}[${shape.join(", ")}]`,
       );
     }

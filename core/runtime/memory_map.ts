@@ -28,7 +28,9 @@ function symbols(): Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] {
   const name = LIBC[Deno.build.os];
   if (!name) {
     throw new EnvironmentError(
-      `Cannot map memory: found ${Deno.build.os}, expected one of ${Object.keys(LIBC).join(", ")}`,
+      `memory mapping is not supported on ${Deno.build.os}, only on ${
+        Object.keys(LIBC).join(", ")
+      }`,
     );
   }
   return libc ??= Deno.dlopen(name, SYMBOLS).symbols;
@@ -40,9 +42,9 @@ function fileSize(path: string): number {
     if (size > 0) return size;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new EnvironmentError(`Cannot map "${path}": found no such file`);
+    throw new EnvironmentError(`no such file: "${path}"`);
   }
-  throw new EnvironmentError(`Cannot map "${path}": found an empty file, expected tensors`);
+  throw new EnvironmentError(`"${path}" is empty`);
 }
 
 /** A range of mapped memory. */
@@ -68,7 +70,7 @@ export class MemoryMap {
     const byteLength = fileSize(path);
     const descriptor = symbols().open(new TextEncoder().encode(`${path}\0`), 0);
     if (descriptor < 0) {
-      throw new EnvironmentError(`Cannot map "${path}": found a file that does not open`, {
+      throw new EnvironmentError(`cannot open "${path}"`, {
         hints: ["check its owner and mode, and how many files are open (`ulimit -n`)"],
       });
     }
@@ -82,8 +84,8 @@ export class MemoryMap {
   static #map(byteLength: number, protection: number, flags: number, file: number, what: string) {
     const address = symbols().mmap(null, BigInt(byteLength), protection, flags, file, 0n);
     if (!address || Deno.UnsafePointer.value(address) === FAILED) {
-      throw new EnvironmentError(`Cannot map ${what}: ${byteLength} bytes are not available`, {
-        hints: ["close other programs, or use a smaller model or --quantize q8"],
+      throw new EnvironmentError(`cannot map ${what}: ${byteLength} bytes are not available`, {
+        hints: ["close other programs, or use a smaller model or `--quantize q8`"],
       });
     }
     return new MemoryMap(address, byteLength);

@@ -70,7 +70,7 @@ export async function openDevice(
   return new CpuDevice({ threads, matrices: format });
 }
 
-/** Element types besides f32, and where they are had. */
+/** Element types besides f32, and the device that supports each. */
 const DEVICE_OF = { bf16: "cuda", f16: "webgpu" } as const;
 
 /** The element type asked for, or the first of those that a device has. */
@@ -83,7 +83,7 @@ function elementsFor<T extends ElementChoice>(
   if (found) return found;
   const other = DEVICE_OF[dtype as keyof typeof DEVICE_OF];
   throw new UsageError(
-    `Cannot compute on "${device}": found --dtype ${dtype}, expected ${has.join(" or ")}`,
-    { hints: [`leave out --dtype, or pass --device ${other}`] },
+    `the ${device} device does not support \`--dtype ${dtype}\`, only ${has.join(" and ")}`,
+    { hints: [`leave out \`--dtype\`, or pass \`--device ${other}\``] },
   );
 }

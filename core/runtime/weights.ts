@@ -6,7 +6,7 @@ import type { FileTensor, HostTensor } from "./device.ts";
 /** The stored type of a weight, which must be a floating-point one. */
 export function storedType({ dtype }: TensorType): WeightType {
   if (dtype === "i32" || dtype === "bool") {
-    throw new TypeError(`Cannot use ${dtype} weights, expected f32, bf16 or f16`);
+    throw new TypeError(`weights are ${dtype}, expected f32, bf16 or f16`);
   }
   return dtype;
 }
@@ -34,7 +34,7 @@ function readBytes(weight: FileTensor): Uint8Array {
   const bytes = new Uint8Array(tensorBytes(weight));
   for (let at = 0; at < bytes.length;) {
     const read = file.readSync(bytes.subarray(at));
-    if (read === null) throw new TypeError(`Cannot read "${weight.path}": it ends too early`);
+    if (read === null) throw new TypeError(`"${weight.path}" is truncated`);
     at += read;
   }
   return bytes;

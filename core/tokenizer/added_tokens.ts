@@ -50,9 +50,9 @@ export function readAddedTokens(
     const other = byContent.get(token.content);
     if (other) {
       throw new DataError(
-        `Cannot read added tokens of "${paths.settings}": found ${
+        `added token ${
           show(token.content)
-        } with ids ${other.id} and ${token.id}, expected one id per token`,
+        } in "${paths.settings}" has two ids: ${other.id} and ${token.id}`,
       );
     }
     byContent.set(token.content, token);
@@ -70,9 +70,7 @@ function parseToken(entry: unknown, id: unknown, path: string): AddedToken {
   }
   if (entry.single_word === true) {
     throw new DataError(
-      `Cannot use added token ${
-        show(content)
-      } of "${path}": found single_word true, expected false`,
+      `added token ${show(content)} in "${path}" has single_word true, which is not supported`,
       { hints: ["set single_word to false if the token may stand inside a word"] },
     );
   }
@@ -87,19 +85,18 @@ function parseToken(entry: unknown, id: unknown, path: string): AddedToken {
   };
 }
 
-function badTokens(path: string, what: string, found: unknown): DataError {
+/** An error about `value`; `what` says which part of the file it is. */
+function badTokens(path: string, what: string, value: unknown): DataError {
   return new DataError(
-    `Cannot read added tokens of "${path}": found ${
-      show(found)
-    } as ${what}, expected ids below ${MAX_TOKEN_ID} with text`,
+    `"${path}" has ${show(value)} as ${what}: added tokens are ids below ${MAX_TOKEN_ID} with text`,
   );
 }
 
 function duplicate(path: string, token: AddedToken, other: AddedToken): DataError {
   return new DataError(
-    `Cannot read added tokens of "${path}": found id ${token.id} for ${show(token.content)} and ${
+    `added tokens ${show(token.content)} and ${
       show(other.content)
-    }, expected one token per id`,
+    } in "${path}" have the same id ${token.id}`,
   );
 }
 

@@ -38,7 +38,7 @@ export async function renderChat(
   const { chatTemplate, directory, namedTokens } = tokenizer;
   if (chatTemplate === undefined) {
     throw new DataError(
-      `Cannot render messages for "${directory}": found no chat template, expected one`,
+      `"${directory}" has no chat template for messages`,
       { hints: ["pass prompts instead of messages; a base model was not trained on chats"] },
     );
   }
@@ -56,7 +56,7 @@ export async function renderChat(
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
     throw new DataError(
-      `Cannot render messages for "${directory}": the chat template says ${show(cause.message)}`,
+      `the chat template of "${directory}" failed: ${show(cause.message)}`,
       { hints: ["check the order and the roles of the messages"] },
     );
   }
@@ -65,8 +65,8 @@ export async function renderChat(
 function requireMessages(messages: unknown): void {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw new DataError(
-      `Cannot render messages: found ${show(messages)}, expected a list of at least one message`,
-      { hints: ['A message is {"role": "user", "content": "Hello"}'] },
+      `"messages" must be a list of at least one message, not ${show(messages)}`,
+      { hints: ['a message is {"role": "user", "content": "Hello"}'] },
     );
   }
   messages.forEach((message, index) => {
@@ -74,10 +74,8 @@ function requireMessages(messages: unknown): void {
     const content = isObject(message) ? message.content ?? "" : undefined;
     if (typeof role === "string" && (typeof content === "string" || Array.isArray(content))) return;
     throw new DataError(
-      `Cannot render message ${index + 1}: found ${
-        show(message)
-      }, expected role and content as text`,
-      { hints: ['A message is {"role": "user", "content": "Hello"}'] },
+      `message ${index + 1} must have role and content as text: ${show(message)}`,
+      { hints: ['a message is {"role": "user", "content": "Hello"}'] },
     );
   });
 }

@@ -41,10 +41,10 @@ export async function openLibraryTokenizer(parts: LibraryTokenizerParts): Promis
   if (typeof type !== "string" || !MODEL_TYPES.includes(type)) {
     // The library would guess.
     throw new DataError(
-      `Cannot open tokenizer "${info.directory}": found model type ${
-        show(type)
-      } in tokenizer.json, expected one of ${MODEL_TYPES.join(", ")}`,
-      { hints: ["the file may be cut short or damaged; copy it again"] },
+      `"${info.directory}/tokenizer.json" has model type ${show(type)}, expected one of ${
+        MODEL_TYPES.join(", ")
+      }`,
+      { hints: ["the file may be truncated or damaged; copy it again"] },
     );
   }
   const { Tokenizer } = await import("@huggingface/tokenizers");
@@ -97,7 +97,7 @@ class LibraryTokenizer implements Tokenizer {
     );
     if (ids.every((id) => Number.isInteger(id))) return ids;
     throw new DataError(
-      `Cannot encode text with tokenizer "${this.directory}": found text without token, expected an unknown token in the vocabulary`,
+      `tokenizer "${this.directory}" has no token for a part of the text, and no unknown token`,
     );
   }
 
@@ -149,10 +149,10 @@ function guard<T>(info: TokenizerInfo, action: string, work: () => T): T {
   } catch (cause) {
     if (cause instanceof ParscaleError) throw cause;
     throw new DataError(
-      `Cannot ${action} tokenizer "${info.directory}": ${
+      `cannot ${action} tokenizer "${info.directory}": ${
         cause instanceof Error ? cause.message : cause
       }`,
-      { cause, hints: ["only what @huggingface/tokenizers knows can be used"] },
+      { cause, hints: ["tokenizers must be of a kind that @huggingface/tokenizers supports"] },
     );
   }
 }

@@ -43,16 +43,14 @@ export function encodePair(
   startToken: number | undefined,
 ): { tokens: number[]; from: number } {
   if (continuation === "") {
-    throw new DataError(
-      "Cannot score a continuation: found an empty text, expected at least a token",
-    );
+    throw new DataError("cannot score an empty continuation");
   }
   if (context === "") {
     const tokens = Array.from(tokenizer.encode(continuation, { frame: false }));
     if (startToken === undefined) {
       throw new DataError(
-        "Cannot score after an empty prompt: found no end token in the model, expected one to start from",
-        { hints: ["give the row a prompt, or eos_token_id to the model's config.json"] },
+        "cannot score after an empty prompt: the model has no end token to start from",
+        { hints: ["give the row a prompt, or add eos_token_id to the model's config.json"] },
       );
     }
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };

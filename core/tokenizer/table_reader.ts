@@ -141,7 +141,7 @@ class MergeBuilder {
     if (id >= 0) return id;
     const token = JSON.stringify(spellBytes(this.scratch.subarray(from, to)).slice(0, 60));
     throw new DataError(
-      `Cannot read merges of "${this.#path}": found token ${token} in merge ${this.#count}, expected a token of the vocabulary`,
+      `merge ${this.#count} in "${this.#path}" has token ${token}, which is not in the vocabulary`,
       { hints: ["vocabulary and merges must be from the same tokenizer; copy both again"] },
     );
   }
@@ -248,8 +248,8 @@ class Cursor {
       ? JSON.stringify(String.fromCharCode(this.#source[this.#at]!))
       : "the end of the table";
     throw new DataError(
-      `Cannot read "${this.#path}": found ${found} at byte ${this.#at}, expected ${expected}`,
-      { hints: ["the file may be cut short or damaged; copy it again"] },
+      `"${this.#path}" is not a valid tokenizer: ${found} at byte ${this.#at}, expected ${expected}`,
+      { hints: ["the file may be truncated or damaged; copy it again"] },
     );
   }
 }

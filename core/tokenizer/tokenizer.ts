@@ -57,15 +57,19 @@ export async function openTokenizer(directory: string): Promise<Tokenizer> {
   const [vocabulary, merges] = [await exists("vocab.json"), await exists("merges.txt")];
   if (vocabulary && merges) return openVocabularyAndMerges(common);
   throw new DataError(
-    `Cannot open tokenizer "${directory}": found ${
+    `"${directory}" has no tokenizer: ${
       vocabulary
         ? "vocab.json without merges.txt"
         : merges
         ? "merges.txt without vocab.json"
-        : "none"
-    }, expected tokenizer.json or both vocab.json and merges.txt`,
+        : "neither tokenizer.json nor vocab.json and merges.txt"
+    }`,
     {
-      hints: [`copy ${vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"} there`],
+      hints: [
+        `copy ${
+          vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"
+        } into the folder`,
+      ],
     },
   );
 }
@@ -107,9 +111,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
   const className = config.tokenizer_class ?? "Qwen2Tokenizer";
   if (typeof className !== "string" || !/^Qwen2Tokenizer(Fast)?$/.test(className)) {
     throw new DataError(
-      `Cannot open tokenizer "${directory}": found tokenizer_class ${
-        show(className)
-      } and no tokenizer.json, expected Qwen2Tokenizer`,
+      `"${directory}" has tokenizer_class ${show(className)}, which needs a tokenizer.json`,
       { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
     );
   }
@@ -130,7 +132,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
   } catch (error) {
     if (!(error instanceof NotByteLevel)) throw error;
     throw new DataError(
-      `Cannot read "${path}": found a vocabulary of other kind, expected byte-level tokens with all 256 bytes`,
+      `"${path}" is not a byte-level vocabulary with all 256 bytes`,
       { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
     );
   }
@@ -148,9 +150,9 @@ function buildByteLevel(
     const sameId = tables.vocabulary.tokenText(id) ?? content;
     if (sameText === id && sameId === content) continue;
     throw new DataError(
-      `Cannot read added tokens of "${path}": found id ${id} for ${show(content)}, expected ${
-        sameText === id ? show(sameId) : `id ${sameText}`
-      } as in the vocabulary`,
+      `added token ${show(content)} in "${path}" has id ${id}, and in the vocabulary ${
+        sameText === id ? `that is ${show(sameId)}` : `it has id ${sameText}`
+      }`,
     );
   }
   return new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
@@ -185,9 +187,8 @@ async function findChatTemplate(
     : undefined;
   if (isObject(named) && typeof named.template === "string") return named.template;
   throw new DataError(
-    `Cannot read "${directory}/tokenizer_config.json": found chat_template ${
-      show(field)
-    }, expected text or a list with one named "default"`,
+    `chat_template in "${directory}/tokenizer_config.json" must be text or a list with one named ` +
+      `"default", not ${show(field)}`,
   );
 }
 

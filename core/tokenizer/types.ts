@@ -61,9 +61,7 @@ export interface Tokenizer extends TokenizerInfo {
 export function requireId(id: number, limit: number): void {
   if (Number.isInteger(id) && id >= 0 && id < limit) return;
   throw new DataError(
-    `Cannot decode token id ${id}: found no such id in a vocabulary of ${limit}, expected 0 to ${
-      limit - 1
-    }`,
+    `token id ${id} is not in the vocabulary of ${limit}, expected 0 to ${limit - 1}`,
     { hints: ["check that the ids were made by the tokenizer of this model"] },
   );
 }

@@ -83,10 +83,10 @@ export class Vocabulary {
     const slot = this.#slotOf(bytes, from, to);
     if (other !== 0 || this.#slots[slot] !== 0) {
       const spell = (index: number) => JSON.stringify(spellBytes(this.#contentAt(index)));
-      const found = other === 0
-        ? `token ${spell(index)} twice, expected one id per token`
-        : `id ${id} for token ${spell(index)} and ${spell(other - 1)}, expected one token per id`;
-      throw new DataError(`Cannot read vocabulary of "${path}": found ${found}`);
+      const problem = other === 0
+        ? `token ${spell(index)} twice`
+        : `id ${id} for both ${spell(index)} and ${spell(other - 1)}`;
+      throw new DataError(`the vocabulary in "${path}" has ${problem}`);
     }
     this.#placeOfId[id] = index + 1;
     this.#slots[slot] = index + 1;

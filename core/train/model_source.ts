@@ -73,9 +73,8 @@ export interface ModelSource {
 export async function openModelSource(choices: ModelChoices): Promise<ModelSource> {
   if (choices.configFrom !== undefined && choices.params === "introduced") {
     throw new UsageError(
-      "Cannot train introduced parameters alone: found a model from scratch, whose backbone would " +
-        "be lost, expected a checkpoint",
-      { hints: ["train all of it, or pass a checkpoint with --model"] },
+      "a model from scratch cannot train its introduced parameters alone: its backbone would be lost",
+      { hints: ["train all parameters, or pass a checkpoint with `--model`"] },
     );
   }
   const base = await openBase(choices);
@@ -84,8 +83,8 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const specs = parameterSpecs(config);
   const R = choices.reparameterize;
   if (R > 0 && !config.prefix) {
-    throw new UsageError("Cannot reparameterise prefixes: found a model without, expected some", {
-      hints: ["--streams 4 gives it prefixes, or --transform prefix for a single stream"],
+    throw new UsageError("`--reparameterize` needs a model with prefixes", {
+      hints: ["add `--streams 4`, or `--transform prefix` for a single stream"],
     });
   }
   const mlp = R > 0 ? reparameterSpecs(config, R) : [];
@@ -95,9 +94,8 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const trained = [...kept, ...mlp];
   if (trained.length === 0) {
     throw new UsageError(
-      "Cannot train introduced parameters: found none in this model, expected prefixes, an " +
-        "aggregator or other transformations",
-      { hints: ["add --streams 4, or --transform prefix for a single stream"] },
+      "this model has no introduced parameters to train: no prefix, aggregator, LoRA or BitFit",
+      { hints: ["add `--streams 4`, or `--transform prefix` for a single stream"] },
     );
   }
   const byName = new Map([...specs, ...mlp].map((spec) => [spec.name, spec]));
@@ -145,10 +143,8 @@ interface Base {
 async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices): Promise<Base> {
   if ((model === undefined) === (configFrom === undefined)) {
     throw new UsageError(
-      `Cannot train: found ${
-        model ? "--model beside --config-from" : "neither --model nor --config-from"
-      }, expected one of them`,
-      { hints: ["--init scratch takes --config-from, everything else takes --model"] },
+      model ? "`--model` excludes `--config-from`" : "`train` needs `--model` or `--config-from`",
+      { hints: ["`--init scratch` takes `--config-from`, everything else takes `--model`"] },
     );
   }
   if (model !== undefined) {
@@ -183,7 +179,7 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
   const P = streams ?? base.streams;
   const used = new Set(transforms ?? (isParScale(base) ? transformsOf(base) : ["prefix"]));
   if (loraRank !== undefined && !used.has("lora")) {
-    throw new UsageError("Cannot use --lora-rank: found no LoRA, expected --transform lora");
+    throw new UsageError("`--lora-rank` needs `--transform lora`");
   }
   const config = {
     ...changed,
@@ -218,7 +214,7 @@ function refuseOther(base: ModelConfig, asked: ModelConfig): void {
     if (base[field] === asked[field]) continue;
     const words = field.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
     throw new UsageError(
-      `Cannot train with ${flag}: found a model with ${words} ${base[field]}, expected a plain one`,
+      `\`${flag}\` cannot change a ParScale model: it has ${words} ${base[field]}`,
       { hints: ["leave the flag out, or take the backbone with `parscale convert --strip`"] },
     );
   }

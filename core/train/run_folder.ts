@@ -42,7 +42,7 @@ export class RunFolder implements Disposable {
    */
   static async create(path: string, overwrite: boolean): Promise<RunFolder> {
     await requireNoRun(path, overwrite);
-    const run = new RunFolder(path, await lockFolder(path, "train"));
+    const run = new RunFolder(path, await lockFolder(path));
     if (!overwrite) return run;
     // Nothing but our files is there, and `last` goes first: what it names must be complete.
     await removeIfExists(join(path, LAST_FILE));
@@ -59,11 +59,11 @@ export class RunFolder implements Disposable {
    */
   static async open(path: string): Promise<RunFolder> {
     if (!await statIfExists(join(path, CONFIG))) {
-      throw new DataError(`Cannot resume "${path}": found no run there, expected its ${CONFIG}`, {
-        hints: ["without --resume a new run is begun"],
+      throw new DataError(`"${path}" holds no training run: it has no ${CONFIG}`, {
+        hints: ["leave out `--resume` to start a new run"],
       });
     }
-    const run = new RunFolder(path, await lockFolder(path, "train"));
+    const run = new RunFolder(path, await lockFolder(path));
     await clearLeftovers(path, true);
     return run;
   }
@@ -153,13 +153,15 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
   const info = await statIfExists(path);
   if (info === undefined) return;
   if (!info.isDirectory) {
-    throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+    throw new UsageError(`"${path}" already exists and is a file`, {
+      hints: ["choose another `--out`"],
+    });
   }
   if (overwrite) return await requireOurs(path, "run");
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE) continue;
-    throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {
-      hints: ["go on with --resume, choose another --out, or replace the run with --overwrite"],
+    throw new UsageError(`"${path}" already exists`, {
+      hints: ["pass `--resume` or `--overwrite`, or choose another `--out`"],
     });
   }
 }

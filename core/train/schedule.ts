@@ -54,14 +54,11 @@ function requireSound({ kind, steps, warmup, decay, minFactor }: ScheduleOptions
   if (kind === "wsd") requireNumber(kind, "decay steps", decay ?? 0, 1, steps - warmup);
   if (minFactor >= 0 && minFactor <= 1) return;
   throw new UsageError(
-    `Cannot plan ${kind} learning rate: found a lowest factor of ${minFactor}, expected 0 to 1`,
+    `a ${kind} schedule needs a lowest factor from 0 to 1, not ${minFactor}`,
   );
 }
 
 function requireNumber(kind: string, what: string, value: number, low: number, high: number): void {
   if (Number.isSafeInteger(value) && value >= low && value <= high) return;
-  const wanted = `a whole number from ${low} to ${high}`;
-  throw new UsageError(
-    `Cannot plan ${kind} learning rate: found ${value} ${what}, expected ${wanted}`,
-  );
+  throw new UsageError(`a ${kind} schedule needs ${what} from ${low} to ${high}, not ${value}`);
 }

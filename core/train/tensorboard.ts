@@ -68,11 +68,7 @@ function createFile(folder: string, seconds: number): [path: string, file: Deno.
       }
     }
   } catch (cause) {
-    throw new EnvironmentError(
-      `Cannot write training events: found no way to make a file in "${folder}", ` +
-        "expected a folder that can be written",
-      { cause },
-    );
+    throw new EnvironmentError(`cannot write training events in "${folder}"`, { cause });
   }
 }
 

@@ -274,7 +274,7 @@ function viewsInto(
 
 function notFinite(what: string, value: number, step: number): NumericalError {
   return new NumericalError(
-    `Cannot go on training: found ${what} ${value} at step ${step}, expected a finite number`,
-    { hints: ["lower --lr or --clip, or raise --warmup"] },
+    `training diverged at step ${step}: ${what} is ${value}`,
+    { hints: ["lower `--lr` or `--clip`, or raise `--warmup`"] },
   );
 }

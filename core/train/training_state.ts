@@ -98,9 +98,8 @@ export async function loadState(folder: string, trainer: Trainer): Promise<Train
 
 function otherTensors(path: string, name: string): DataError {
   return new DataError(
-    `Cannot resume from "${path}": found another set of trained tensors ("${name}" differs), ` +
-      "expected those of this run",
-    { hints: ["resume with the flags the run was begun with"] },
+    `the trained tensors in "${path}" are not those of this run: ${name} differs`,
+    { hints: ["resume with the flags the run was started with"] },
   );
 }
 
@@ -108,7 +107,9 @@ function parseState(json: JsonObject, path: string): TrainingState {
   const { schema, step, tokens, loss_ema: ema, cursor } = json;
   const whole = (value: unknown): value is number => Number.isSafeInteger(value);
   if (schema !== SCHEMA || !whole(step) || !whole(tokens)) {
-    throw new DataError(`Cannot read "${path}": found no state of training, expected ${SCHEMA}`);
+    throw new DataError(
+      `"${path}" is not a training state: its schema must be ${SCHEMA}, with step and tokens`,
+    );
   }
   return { step, tokens, lossEma: typeof ema === "number" ? ema : undefined, cursor };
 }

@@ -259,7 +259,12 @@ Deno.test("misuse is refused with a way out", async () => {
       "invalid value 48 for `--block-size`",
       "",
     ],
-    [[...BENCH, "--memory-limit", "1"], 4, "expected at most 1, the memory limit", ""],
+    [
+      [...BENCH, "--memory-limit", "1"],
+      4,
+      "the model exceeds the memory limit of 1 bytes: it needs ",
+      "",
+    ],
   ];
   const results = await Promise.all(
     cases.map(([args]) => runParscale(args, { stdin: "" })),

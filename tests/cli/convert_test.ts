@@ -121,11 +121,14 @@ Deno.test("convert --overwrite replaces a checkpoint, and refuses any other fold
     await Deno.mkdir(`${cwd}/out`);
     await Deno.writeTextFile(`${cwd}/out/mine`, "");
     const refused = await runParscale(args, { cwd });
-    assertRefused(refused, 2, 'Cannot write folder "out": found a folder, expected a free name');
-    assertStringIncludes(refused.stderr, "\n\nhint: choose another --out, or replace");
+    assertRefused(refused, 2, '"out" already exists');
+    assertStringIncludes(
+      refused.stderr,
+      "\n\nhint: pass `--overwrite`, or choose another `--out`\n",
+    );
     assertEquals(names(`${cwd}/out`), ["mine"]);
     const foreign = await runParscale([...args, "--overwrite"], { cwd });
-    const reason = '"out" holds "mine", which is no part of a checkpoint: it is not replaced';
+    const reason = '"out" holds "mine", which is not part of a checkpoint: it is not replaced';
     assertRefused(foreign, 2, reason);
     assertEquals(names(`${cwd}/out`), ["mine"]);
     await Deno.remove(`${cwd}/out/mine`);
@@ -137,7 +140,7 @@ Deno.test("convert --overwrite replaces a checkpoint, and refuses any other fold
     assertEquals(names(cwd), ["out"]);
     await Deno.writeTextFile(`${cwd}/file`, "");
     const file = await runParscale([...args, "--out", "file"].toSpliced(5, 2), { cwd });
-    assertRefused(file, 2, 'Cannot write folder "file": found a file, expected a free name');
+    assertRefused(file, 2, '"file" already exists and is a file');
   }));
 
 Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing", () =>
@@ -165,7 +168,7 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
       [["--model", MODEL, ...out, "--strip", "--introduced-only"], [
         "`--strip` cannot be combined with `--introduced-only`",
       ]],
-      [[...model, "--out", PLAIN_MODEL, "-P", "2", "--overwrite"], ["found the model to convert"]],
+      [[...model, "--out", PLAIN_MODEL, "-P", "2", "--overwrite"], ["holds the model to convert"]],
       [[...model, ...out, "-P", "2", "--steams", "3"], ["unknown flag `--steams`"]],
     ];
     for (const [args, messages] of cases) {
@@ -193,13 +196,23 @@ const withWeights = (change: (path: string) => void): Damage => (folder) => {
 const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, words: string])[] =
   [
     ["no folder", () => {}, 3, "no such folder"],
-    ["an empty folder", (folder) => Deno.mkdirSync(folder), 3, "found no config.json"],
-    ["no weights", withWeights(Deno.removeSync), 3, "found no weights"],
+    [
+      "an empty folder",
+      (folder) => Deno.mkdirSync(folder),
+      3,
+      "is not a Hugging Face model folder: it has no config.json",
+    ],
+    [
+      "no weights",
+      withWeights(Deno.removeSync),
+      3,
+      "has no weights: neither model.safetensors nor model.safetensors.index.json",
+    ],
     [
       "a truncated file",
       withWeights((path) => Deno.truncateSync(path, 9000)),
       3,
-      "of a file of 9000 bytes, expected a complete file",
+      ", and the file has 9000\n",
     ],
     [
       "a missing shard",
@@ -209,9 +222,9 @@ const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, 
         Deno.writeTextFileSync(`${path}.index.json`, JSON.stringify({ weight_map }));
       }),
       3,
-      "found 0 of 1 shards listed in model.safetensors.index.json",
+      "1 of 1 shards listed in model.safetensors.index.json is missing",
     ],
-    ["wrong shapes", withConfig({ vocab_size: 500 }), 3, 'of tensor "model.embed_tokens.weight"'],
+    ["wrong shapes", withConfig({ vocab_size: 500 }), 3, "tensor model.embed_tokens.weight in "],
     [
       "a NaN",
       withWeights((path) => {
@@ -221,15 +234,15 @@ const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, 
         writeRaw(path, header, data);
       }),
       5,
-      'tensor "model.norm.weight"',
+      "tensor model.norm.weight in ",
     ],
     [
       "a sliding window",
       withConfig({ use_sliding_window: true }),
       3,
-      "found use_sliding_window true",
+      "sliding-window attention is not supported: use_sliding_window is true",
     ],
-    ["experts", withConfig({ model_type: "qwen3_moe" }), 3, 'found model_type "qwen3_moe"'],
+    ["experts", withConfig({ model_type: "qwen3_moe" }), 3, 'llama_parscale, not "qwen3_moe"'],
     [
       "scaled rope",
       withConfig({ rope_scaling: { type: "dynamic", factor: 4 } }),
@@ -237,7 +250,12 @@ const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, 
       "rope_scaling",
     ],
     ["an untrue tie", withConfig({ tie_word_embeddings: false }), 3, "no tensor lm_head.weight"],
-    ["streams already", withConfig({}, "qwen2-p2-tied-f32"), 3, "expected a plain model"],
+    [
+      "streams already",
+      withConfig({}, "qwen2-p2-tied-f32"),
+      3,
+      '"./model" already is a ParScale model with 2 streams',
+    ],
   ];
 
 Deno.test("bad data is refused by name with one hint's worth of help, and nothing is written", () =>
@@ -249,7 +267,7 @@ Deno.test("bad data is refused by name with one hint's worth of help, and nothin
       assertEquals([result.code, result.stdout], [code, ""], `${what}: ${result.stderr}`);
       assertStringIncludes(result.stderr, words);
       assert(
-        /^error: (?:Cannot |no such folder: )[^\n]+[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(
+        /^error: [^A-Z\n][^\n]*[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(
           result.stderr,
         ),
         `${what}: ${result.stderr}`,
@@ -316,11 +334,11 @@ Deno.test("a target that takes no folder is the environment's fault", () =>
       const { code, stdout, stderr } = await runParscale(args, { cwd });
       assertEquals([code, stdout], [4, ""], stderr);
       const reason = out === "file/out"
-        ? "a part of the path is a file"
-        : "nothing can be made there";
+        ? "part of the path is a file, not a folder"
+        : "it cannot be created there";
       assertEquals(
         stderr,
-        `error: Cannot write folder "${out}": ${reason}\n\nhint: choose another folder\n`,
+        `error: cannot write folder "${out}": ${reason}\n\nhint: choose another folder\n`,
       );
     }
   }));

@@ -137,7 +137,7 @@ Deno.test("a config.json may come from stdin", async () => {
   assertRefused(
     await runParscale([...args.slice(0, -1), "--model", "-"], { stdin: "[]" }),
     3,
-    'Cannot read "stdin": found [], expected a JSON object',
+    '"stdin" is not a JSON object: []',
   );
 });
 
@@ -417,7 +417,7 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     [
       ["cost", "--against", "params", "-P", "16"],
       3,
-      "16 streams, expected one of 1, 2, 4, 8",
+      "no observed loss for 16 streams, only for 1, 2, 4, 8",
       "--match law",
     ],
     [[...SHAPE, "--streams", "8..1"], 2, 'invalid value "8..1" for `--streams`', ""],

@@ -29,7 +29,7 @@ Deno.test("a healthy machine passes every required check", async () => {
   const { status, found, remedy } = byName["device tfjs"];
   if (status === "ok") assertStringIncludes(found, "TensorFlow");
   else {
-    assertStringIncludes(found, "found no TensorFlow binding");
+    assertStringIncludes(found, "the tfjs device needs the package @tensorflow/tfjs-node-gpu");
     assertStringIncludes(remedy, "npm:@tensorflow/tfjs-node-gpu@4.22.0");
   }
 });

@@ -215,7 +215,7 @@ Deno.test("misuse is refused before a model is opened", async () => {
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--ids", "12"],
-      "Cannot evaluate row 12 of gsm8k: found 12 rows, expected 0 to 11",
+      "gsm8k has no row 12: of its 12 rows, 0 to 11 are evaluated",
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--fail-under", "gsm8k.acc=0.5"],
@@ -250,20 +250,20 @@ Deno.test("rows that are not what they should be name their place", async () => 
     await refused(
       "gsm8k",
       jsonLines({ question: "1+1?" }),
-      `Cannot read ${at}: found the columns "question", expected a column "answer"`,
+      `${at} has no column "answer": its columns are "question"`,
     );
     await refused(
       "piqa",
       jsonLines({ goal: "g", sol1: "a", sol2: "b", label: 2 }),
-      `Cannot read ${at}: found 2 in column "label", expected an integer from 0 to 1`,
+      `${at} has 2 in column "label", expected an integer from 0 to 1`,
     );
-    await refused("gsm8k", "", 'Cannot read "rows.jsonl": found no rows, expected at least one');
+    await refused("gsm8k", "", '"rows.jsonl" has no rows');
     const broken = '{"question": "1+1?", "answer": "#### 2"}\n{"question": "2+';
     await refused(
       "gsm8k",
       broken,
-      'Cannot read row 2 of "rows.jsonl": found Unterminated string in JSON at position 16 ' +
-        "(line 1 column 17), expected one JSON object",
+      'row 2 of "rows.jsonl" is not valid JSON: unterminated string in JSON at position 16 ' +
+        "(line 1 column 17)",
     );
     const twice = { key: 7, prompt: "p", instruction_id_list: [], kwargs: [] };
     await Deno.mkdir(`${cwd}/data/ifeval`, { recursive: true });
@@ -271,8 +271,8 @@ Deno.test("rows that are not what they should be name their place", async () => 
     assertRefused(
       await runParscale(["eval", "show", "ifeval", "--data", "data", "-q"], { cwd }),
       3,
-      'Cannot read row 2 of "data/ifeval/input_data.jsonl": found 7 as "key" again, expected it ' +
-        'once (row 1 of "data/ifeval/input_data.jsonl")',
+      'row 2 of "data/ifeval/input_data.jsonl" repeats "key" 7 of row 1 of ' +
+        '"data/ifeval/input_data.jsonl"',
     );
   });
 });

@@ -89,7 +89,10 @@ Deno.test("runs of train are observations", () =>
     assertEquals([p1.n_params, p2.n_params], counts);
     const none = await runParscale(["fit", "p1", "p2"], { cwd });
     assertEquals([none.code, none.stdout], [3, ""]);
-    assertStringIncludes(none.stderr, "found 2 observations, expected more than its 4 parameters");
+    assertStringIncludes(
+      none.stderr,
+      "has 4 parameters and needs more observations than that: there are 2",
+    );
   }));
 
 Deno.test("all questions, with intervals that hold the answers", async () => {
@@ -236,17 +239,29 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     [[["fit", "x.csv"]], 3, 'no such file: "x.csv"'],
     [[["fit", FIXTURES]], 3, "it has no checkpoint"],
     [[["fit", "-", "-"], ""], 2, '"-" is given twice'],
-    [bad(""), 3, "found no rows"],
-    [bad("n_params,streams,loss\n" + row + "2e8,1,-1\n"), 3, "row 2 of stdin: found loss -1"],
-    [bad("n_params,streams,loss\n1e8,1,\n"), 3, "row 1 of stdin: found loss missing"],
-    [bad("n_params,streams,loss\n1e8,1,two\n"), 3, 'row 1 of stdin: found loss "two"'],
-    [bad("n_params,streams,loss\n0,1,2\n"), 3, "found n_params 0, expected a positive number"],
-    [bad("n_params,streams,loss\n1e8,1.5,2\n"), 3, "found streams 1.5, expected a positive whole"],
-    [bad("n_params,streams,loss\n" + row + row), 3, "found row 2 equal to row 1"],
-    [bad("[null]"), 3, "row 1 of stdin: found null, expected an object"],
-    [bad('{"n_params":1'), 3, "expected JSON"],
-    [bad(toCsv(ROWS.slice(0, 4))), 3, "found 4 observations"],
-    [bad(toCsv(ROWS.slice(0, 6))), 3, "hint: fit E, A and α alone with --law chinchilla"],
+    [bad(""), 3, "stdin has no rows"],
+    [
+      bad("n_params,streams,loss\n" + row + "2e8,1,-1\n"),
+      3,
+      "row 2 of stdin has loss -1, expected a positive number",
+    ],
+    [
+      bad("n_params,streams,loss\n1e8,1,\n"),
+      3,
+      "row 1 of stdin has no loss, expected a positive number",
+    ],
+    [
+      bad("n_params,streams,loss\n1e8,1,two\n"),
+      3,
+      'row 1 of stdin has loss "two", expected a positive number',
+    ],
+    [bad("n_params,streams,loss\n0,1,2\n"), 3, "has n_params 0, expected a positive number"],
+    [bad("n_params,streams,loss\n1e8,1.5,2\n"), 3, "has streams 1.5, expected a positive whole"],
+    [bad("n_params,streams,loss\n" + row + row), 3, "row 2 of stdin repeats row 1"],
+    [bad("[null]"), 3, "row 1 of stdin is not an object: null"],
+    [bad('{"n_params":1'), 3, "stdin is not valid JSON: "],
+    [bad(toCsv(ROWS.slice(0, 4))), 3, "needs more observations than that: there are 4"],
+    [bad(toCsv(ROWS.slice(0, 6))), 3, "hint: fit E, A and α alone with `--law chinchilla`"],
     [[[...BUILT_IN, "--predict", "1e9"]], 2, "must be N,P such as 1.6e9,8"],
     [[[...BUILT_IN, "--predict", "1e9,0"]], 2, 'invalid value "1e9,0" for `--predict`'],
     [

@@ -80,13 +80,13 @@ Deno.test("a row the model cannot take gets an error, the others go on, exit 1",
     assertEquals([code, stderr, rows.map(({ id }) => id)], [1, "", ["a", 1, 2]]);
     assertEquals(rows[0], {
       id: "a",
-      error: "Cannot continue a prompt: found token id 512 at position 0, " +
+      error: "cannot continue a prompt: token id 512 at position 0, " +
         "expected an integer from 0 to 511",
     });
-    assertEquals(rows[2].error, "Cannot continue a prompt: found no tokens, expected at least one");
+    assertEquals(rows[2].error, "cannot continue a prompt: there are no tokens");
   }
   const alone = await runParscale(FEW, { stdin: jsonLines({ prompt: "" }) });
-  assertRefused(alone, 3, "Cannot continue a prompt: found no tokens, expected at least one");
+  assertRefused(alone, 3, "cannot continue a prompt: there are no tokens");
 });
 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
@@ -200,7 +200,7 @@ Deno.test("ids need no tokenizer and then have no text; text and --stop need one
     for (const args of [["--prompt", "a"], ["--stop", "a"]]) {
       const { code, stderr } = await runParscale([...run, ...args], { stdin });
       assertEquals(code, 3);
-      assertStringIncludes(stderr, `error: Cannot open tokenizer "${model}"`);
+      assertStringIncludes(stderr, `error: "${model}" has no tokenizer: `);
     }
   });
 });
@@ -208,7 +208,10 @@ Deno.test("ids need no tokenizer and then have no text; text and --stop need one
 Deno.test("the memory limit is an environment error before anything is computed", async () => {
   const limited = await runParscale([...FEW, "--memory-limit", "1", "--prompt", "a"]);
   assertEquals([limited.code, limited.stdout], [4, ""]);
-  assertStringIncludes(limited.stderr, "expected at most 1, the memory limit");
+  assertStringIncludes(
+    limited.stderr,
+    "error: the model exceeds the memory limit of 1 bytes: it needs ",
+  );
 });
 
 Deno.test("--jsonl answers early rows while stdin is open, in input order", async () => {

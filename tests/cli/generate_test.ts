@@ -240,7 +240,7 @@ Deno.test("messages and --chat go through the template, and say so where there i
     assertEquals([wrong.code, wrong.stdout], [3, ""]);
     assertStringIncludes(
       wrong.stderr,
-      "error: line 1 of stdin: Cannot render message 2:",
+      "error: line 1 of stdin: message 2 must have role and content as text: 5",
     );
     for (const args of [[], ["--chat"]]) {
       const row = args.length > 0 ? { prompt: "hi" } : { messages };
@@ -248,7 +248,7 @@ Deno.test("messages and --chat go through the template, and say so where there i
       assertEquals(none.code, 3);
       assertStringIncludes(
         none.stderr,
-        `Cannot render messages for "${MODEL}": found no chat template`,
+        `"${MODEL}" has no chat template for messages`,
       );
     }
   });

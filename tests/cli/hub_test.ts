@@ -189,13 +189,13 @@ Deno.test("a hub that refuses, fails or is not there", () =>
     }
     await Deno.writeTextFile(`${cwd}/file`, "");
     hub.answer = () => undefined;
-    failed(await run(PLAIN, { HF_HOME: `${cwd}/file` }), 4, "Cannot write", `"${cwd}/file/hub"`);
+    failed(await run(PLAIN, { HF_HOME: `${cwd}/file` }), 4, "cannot write", `"${cwd}/file/hub"`);
     failed(
       await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
       4,
       `HF_HUB_OFFLINE is set: no earlier download is in "${cwd}/home/hub"`,
     );
-    failed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not an address");
+    failed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not a URL");
   }));
 
 Deno.test("a transfer that breaks off is continued where it ended", async () => {
@@ -250,7 +250,7 @@ Deno.test("a hub cannot choose where files go: hashes, paths and commits are che
   await withHub(async (hub, cwd, run) => {
     for (const [answer, reason] of cases) {
       hub.answer = answer;
-      failed(await run(PLAIN), 3, `cannot download "${NAME}": the hub names the`, reason);
+      failed(await run(PLAIN), 3, `cannot download "${NAME}": the hub gives the`, reason);
       assertEquals(allPaths(cwd), [], "nothing was written");
     }
   });

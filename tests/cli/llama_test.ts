@@ -116,6 +116,6 @@ Deno.test("an architecture that is not supported is refused with those that are"
     await Deno.writeTextFile(`${cwd}/mistral/config.json`, '{ "model_type": "mistral" }');
     const { code, stderr } = await runParscale(["inspect", "--model", "mistral"], { cwd });
     assertEquals(code, 3);
-    assertStringIncludes(stderr, 'found model_type "mistral", expected qwen2');
+    assertStringIncludes(stderr, 'model_type in "mistral/config.json" must be one of qwen2, ');
     assertStringIncludes(stderr, "hint: Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2");
   }));

@@ -16,7 +16,7 @@ Deno.test("eval --overwrite replaces an evaluation, and refuses a folder that ho
       assertEquals([code, stdout], [2, ""]);
       assertStringIncludes(stderr, `error: "res" ${reason}: it is not replaced\n`);
     };
-    await refused('holds "thesis/", which is no part of an evaluation');
+    await refused('holds "thesis/", which is not part of an evaluation');
     await Deno.remove(`${cwd}/res/thesis`);
     await refused("does not look like an evaluation");
     assertEquals(await Deno.readTextFile(`${cwd}/res/samples.jsonl`), "mine\n");
@@ -34,7 +34,7 @@ Deno.test("export --overwrite replaces an export, and refuses a checkpoint", () 
     await Deno.mkdir(`${cwd}/out`);
     await Deno.writeTextFile(`${cwd}/out/model.safetensors`, "");
     const refused = await runParscale([...args, "--out", "out", "--overwrite"], { cwd });
-    const reason = '"out" holds "model.safetensors", which is no part of an export';
+    const reason = '"out" holds "model.safetensors", which is not part of an export';
     assertRefused(refused, 2, `${reason}: it is not replaced`);
     await Deno.remove(`${cwd}/out/model.safetensors`);
     for (const flags of [[], ["--overwrite"]]) {

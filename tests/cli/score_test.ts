@@ -102,18 +102,18 @@ Deno.test("a row the model cannot take gets an error, the others go on, exit 1",
   const rows = parseLines(stdout);
   assertEquals(rows.map(({ id }) => id), ["big", 1, 2, 3, 4, 5, 6]);
   assertEquals(rows.map(({ error }) => error), [
-    "Cannot score a sequence: found token id 600 at position 0, expected an integer from 0 to 511",
+    "cannot score a sequence: token id 600 at position 0, expected an integer from 0 to 511",
     undefined,
-    "Cannot score a sequence: found no tokens, expected at least one",
-    "Cannot score a continuation: found an empty text, expected at least a token",
-    "Cannot score a sequence: 2050 tokens exceed the model's context of 2048 and 1 that is only scored",
-    "Cannot score a sequence: found token id 1.5 at position 0, expected an integer from 0 to 511",
+    "cannot score a sequence: there are no tokens",
+    "cannot score an empty continuation",
+    "cannot score a sequence: 2050 tokens exceed the model's context of 2048 and 1 that is only scored",
+    "cannot score a sequence: token id 1.5 at position 0, expected an integer from 0 to 511",
     undefined,
   ]);
   assertEquals([rows[6].token_logprobs, rows[6].loglikelihood], [[], 0]);
   const table = await runParscale(SCORE, { stdin });
   assertEquals(table.code, 1);
-  assertStringIncludes(table.stdout, "found token id 600 at position 0");
+  assertStringIncludes(table.stdout, "a sequence: token id 600 at position 0");
 });
 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
@@ -171,7 +171,7 @@ Deno.test("ids need no tokenizer, text does", async () => {
     assertEquals((await rowsOf(run, { stdin: jsonLines({ tokens: [1, 2] }) })).length, 1);
     const text = await runParscale(run, { stdin: jsonLines({ prompt: "a", continuation: "b" }) });
     assertEquals([text.code, text.stdout], [3, ""]);
-    assertStringIncludes(text.stderr, `error: Cannot open tokenizer "${model}"`);
+    assertStringIncludes(text.stderr, `error: "${model}" has no tokenizer: `);
   });
 });
 
@@ -197,7 +197,7 @@ Deno.test("the memory limit is an environment error before anything is computed"
   const { code, stderr } = await runParscale([...SCORE, "--memory-limit", "1"], { stdin: ROWS });
   assertEquals(code, 4);
   assert(
-    /^error: Cannot run the model: found a plan of \d+ bytes \(\d+ of weights, \d+ of keys and values\), expected at most 1, the memory limit\n/
+    /^error: the model exceeds the memory limit of 1 bytes: it needs \d+ \(\d+ for weights, \d+ for keys and values\)\n/
       .test(stderr),
   );
   assertStringIncludes(stderr, "\nhint: use fewer rows at once");

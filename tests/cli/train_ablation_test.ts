@@ -135,7 +135,7 @@ Deno.test("linear aggregation trains from the average, is saved, opens and goes 
     }
     const other = await place.train(`--model run --aggregation dynamic ${BATCH} --out x`);
     assertEquals(other.code, 2);
-    assertStringIncludes(other.stderr, "Cannot train with --aggregation");
+    assertStringIncludes(other.stderr, "`--aggregation` cannot change a ParScale model");
   }));
 
 Deno.test("linear aggregation alone is an adapter over a plain backbone", () =>

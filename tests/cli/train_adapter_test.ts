@@ -126,6 +126,6 @@ Deno.test("an adapter of other streams replaces the first over the same backbone
     assertEquals(refused.code, 2);
     assertStringIncludes(
       refused.stderr,
-      "Cannot train with --streams: found a model with streams 2",
+      "`--streams` cannot change a ParScale model: it has streams 2",
     );
   }));

@@ -88,7 +88,7 @@ Deno.test("of prompts with completions and of messages only the answers are trai
     assertAlmostEquals(chat![0].loss, meanLoss(answered), 1e-5);
     const none = await place.train(`--model p2 --data chat.jsonl ${ids} --out none`);
     assertEquals(none.code, 3);
-    assertStringIncludes(none.stderr, 'Cannot tokenize row 1 of "chat.jsonl": ');
+    assertStringIncludes(none.stderr, 'cannot tokenize row 1 of "chat.jsonl": ');
     assertStringIncludes(none.stderr, "chat template");
   }));
 
@@ -115,7 +115,7 @@ Deno.test("weighted sources keep their shares at all times", () =>
       "--model p2 --data a.jsonl=3 --data b.jsonl --steps 1 --out no",
     );
     assertEquals([refused.code, place.exists("no")], [2, false]);
-    assertStringIncludes(refused.stderr, "hint: write b.jsonl=WEIGHT");
+    assertStringIncludes(refused.stderr, "hint: write `b.jsonl=WEIGHT`");
   }));
 
 Deno.test("validation: a file or a share, at the asked steps and at the end", () =>

@@ -73,7 +73,10 @@ Deno.test("a dry run of adapters counts only what learns; rows of ids need no to
     await place.trained(`--model bare ${ROWS} --steps 1 --out rows`);
     const text = await place.train("--model bare --data texts.jsonl --steps 1 --out no");
     assertEquals([text.code, place.exists("no")], [3, false]);
-    assertStringIncludes(text.stderr, 'row 1 of "texts.jsonl": found no tokenizer, expected one');
+    assertStringIncludes(
+      text.stderr,
+      'row 1 of "texts.jsonl" is text, and the model has no tokenizer',
+    );
   }));
 
 Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a table by default", () =>

@@ -120,7 +120,7 @@ Deno.test("a finished run has nothing left to do, a run never begun cannot go on
     assertEquals(JSON.parse(again.stdout).results.steps, 2);
     assertEquals(await Deno.readFile(`${place.last("run")}/training_state.safetensors`), before);
     assertEquals(place.metrics("run").length, 2);
-    const none = 'Cannot resume "none": found no run there, expected its config.json';
+    const none = '"none" holds no training run: it has no config.json';
     assertRefused(await place.train("--resume --out none"), 3, none);
     const nowhere = await place.train("--resume");
     assertEquals([nowhere.code, nowhere.stdout], [2, ""]);
@@ -200,7 +200,7 @@ Deno.test("other data, another model or a damaged state is refused", () =>
     await Deno.writeFile(state, bytes.subarray(0, bytes.length >> 1));
     const damaged = await resume();
     assertEquals([damaged.code, damaged.stdout], [3, ""]);
-    assertMatch(damaged.stderr, /^error: Cannot .*training_state\.safetensors": found /);
+    assertMatch(damaged.stderr, /^error: tensor .*training_state\.safetensors" is truncated: /);
     await Deno.writeFile(state, bytes);
     assertEquals(place.metrics("run").length, 4, "a refusal discards nothing");
     assertEquals((await resume()).code, 0);

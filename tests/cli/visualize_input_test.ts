@@ -125,7 +125,7 @@ Deno.test("bad data: nothing to show, broken rows, ids, files, one stream", asyn
   await Promise.all([
     refused(
       jsonLines({ tokens: [600] }),
-      "Cannot visualize line 1 of stdin: found token id 600 at position 0, expected an integer " +
+      "cannot visualize line 1 of stdin: token id 600 at position 0, expected an integer " +
         "from 0 to 511",
     ),
     refused("", 'no such file: "none.txt"', "none.txt"),

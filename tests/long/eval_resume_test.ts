@@ -147,7 +147,7 @@ Deno.test("a folder of another evaluation is refused, and replaced only when tol
     assertEquals(refused.code, 2);
     assertStringIncludes(
       refused.stderr,
-      'Cannot go on in "run": found an evaluation with another shots, expected the same',
+      '"run" holds an evaluation with another shots',
     );
     assertEquals((await runParscale([...other, "--overwrite"], { cwd })).code, 0);
     await Deno.mkdir(`${cwd}/mine`);
@@ -202,9 +202,9 @@ Deno.test("samples of other tools: generate's rows and the harness's", async () 
 Deno.test("sample files that do not fit are refused with their line", async () => {
   const good = jsonLines({ task: "gsm8k", doc_id: 0, text: "#### 18" });
   const cases: [string, string][] = [
-    [good + '{"task":"gsm8k","doc_id":1,"te', "line 2 of stdin: found Unterminated"],
-    [good + good, 'line 2 of stdin: found a second "gsm8k/0/0", expected it once'],
-    [jsonLines({ a: 1 }), 'line 1 of stdin: found "a", expected "task", "doc_id"'],
+    [good + '{"task":"gsm8k","doc_id":1,"te', "line 2 of stdin is not valid JSON: unterminated"],
+    [good + good, 'line 2 of stdin repeats the sample "gsm8k/0/0"'],
+    [jsonLines({ a: 1 }), 'line 1 of stdin is not a known kind of sample: "a"'],
     [jsonLines({ task: "gsm8k", doc_id: 99, text: "" }), "row 99 of gsm8k is not among the"],
     [
       jsonLines({ task: "gsm8k", doc_id: 0, text: "", request: "0000000000000000" }),
@@ -213,9 +213,12 @@ Deno.test("sample files that do not fit are refused with their line", async () =
     [jsonLines({ task: "piqa", doc_id: 0, text: "" }), "stdin holds no samples of"],
     [
       jsonLines({ task: "gsm8k", doc_id: 0, loglikelihood: [-1, -2] }),
-      "Cannot score row 0 of gsm8k: found no text in its sample, expected an answer in words",
+      "the sample for row 0 of gsm8k has no text",
     ],
-    [jsonLines({ id: 0, error: "too long" }), "line 1 of stdin: found a failed row"],
+    [
+      jsonLines({ id: 0, error: "too long" }),
+      "line 1 of stdin is a failed row without an answer: ",
+    ],
   ];
   for (const [stdin, message] of cases) {
     const { code, stdout, stderr } = await runParscale([...GSM8K.slice(0, -1), "-q"], { stdin });

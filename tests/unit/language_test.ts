@@ -25,6 +25,9 @@ const PHRASES: readonly RegExp[] = [
   /\bprompt cache\b/i,
 ];
 
+/** Phrases of messages: they say what is wrong, not what was "found", and start in lower case. */
+const MESSAGE_PHRASES: readonly RegExp[] = [/["'`]Cannot /, /: found no /, /\bfound nothing\b/];
+
 /** Files with other authors' words, or words of a test's data. */
 const EXCEPT = ["tests/unit/language_test.ts"];
 
@@ -36,13 +39,21 @@ function* sources(folder: string): Generator<string> {
   }
 }
 
-Deno.test("comments, messages and test names use plain technical English", () => {
-  const found = ["core", "kernels", "tests"].flatMap((folder) => [...sources(folder)])
+/** Lines of source files that match one of the phrases, with their places. */
+function linesWith(phrases: readonly RegExp[], folders: readonly string[]): string[] {
+  return folders.flatMap((folder) => [...sources(folder)])
     .filter((path) => !EXCEPT.includes(path))
     .flatMap((path) =>
       Deno.readTextFileSync(`${ROOT}${path}`).split("\n").flatMap((line, index) =>
-        PHRASES.some((phrase) => phrase.test(line)) ? [`${path}:${index + 1}: ${line.trim()}`] : []
+        phrases.some((phrase) => phrase.test(line)) ? [`${path}:${index + 1}: ${line.trim()}`] : []
       )
     );
-  assertEquals(found, []);
+}
+
+Deno.test("comments, messages and test names use plain technical English", () => {
+  assertEquals(linesWith(PHRASES, ["core", "kernels", "tests"]), []);
+});
+
+Deno.test("messages of core start in lower case and do not tell what was found", () => {
+  assertEquals(linesWith(MESSAGE_PHRASES, ["core"]), []);
 });

@@ -9,7 +9,7 @@
 import { parse as parseCsv } from "@std/csv/parse";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { isObject, readError, show, statIfExists } from "../../base/files.ts";
+import { isObject, jsonReason, readError, show, statIfExists } from "../../base/files.ts";
 import { type Compression, decompress } from "../../data/decompress.ts";
 import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
@@ -57,7 +57,7 @@ export async function readTaskData(
   const info = await statIfExists(data);
   if (!info) {
     throw new DataError(
-      `Cannot read data "${data}": found nothing there, expected a folder of benchmarks or one file`,
+      `no such file or folder: "${data}"`,
       { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
     );
   }
@@ -66,9 +66,9 @@ export async function readTaskData(
   if (!info.isDirectory) {
     if (Array.isArray(pool)) {
       throw new UsageError(
-        `Cannot draw ${shots} shots for ${task.name}: found one data file, expected a folder with ` +
-          `"${pool[0]}" beside "${task.rows[0]}"`,
-        { hints: ["pass the folder as --data, or --shots 0"] },
+        `${shots} shots of ${task.name} need a folder with "${pool[0]}" and "${task.rows[0]}": ` +
+          `"${data}" is one file`,
+        { hints: ["pass the folder as `--data`, or `--shots 0`"] },
       );
     }
     const rows = prepare(task, await readFile(data, task, files));
@@ -125,9 +125,11 @@ async function readSplit(
     return rows;
   }
   throw new DataError(
-    `Cannot read ${task.name} in "${folder}": found ${
-      found.length === 0 ? "no data files" : found.slice(0, 5).map(({ stem }) => `"${stem}"`).join()
-    }, expected "${names[0]}" as .jsonl, .json, .parquet or .csv`,
+    `"${folder}" has no "${names[0]}" (.jsonl, .json, .parquet or .csv) for ${task.name}: it has ${
+      found.length === 0
+        ? "no data files"
+        : found.slice(0, 5).map(({ stem }) => `"${stem}"`).join(", ")
+    }`,
     { hints: [`get it from ${task.source}`, "`parscale eval ls` shows what each task needs"] },
   );
 }
@@ -176,7 +178,7 @@ async function readFile(path: string, task: Task, files: DataFile[]): Promise<Ro
     rows = parseRows(text, path, ending.toLowerCase(), task);
   }
   if (rows.length === 0) {
-    throw new DataError(`Cannot read "${path}": found no rows, expected at least one`);
+    throw new DataError(`"${path}" has no rows`);
   }
   files.push({ path, sha256: hash.digest("hex") });
   return await withLabels(rows, path, files);
@@ -205,7 +207,7 @@ function parseTable(text: string, path: string): string[][] {
   try {
     return parseCsv(text) as string[][];
   } catch (cause) {
-    throw new DataError(`Cannot read "${path}": found ${(cause as Error).message}, expected CSV`);
+    throw new DataError(`"${path}" is not valid CSV: ${(cause as Error).message}`);
   }
 }
 
@@ -220,11 +222,10 @@ function isJson(line: string): boolean {
 function parseJson(text: string, where: string): unknown {
   try {
     return JSON.parse(text);
-  } catch (cause) {
-    throw new DataError(
-      `Cannot read ${where}: found ${(cause as Error).message}, expected one JSON object`,
-      { hints: ["a file cut short ends in such a line; copy it again"] },
-    );
+  } catch (error) {
+    throw new DataError(`${where} is not valid JSON: ${jsonReason(error)}`, {
+      hints: ["a truncated file ends in such a line; copy it again"],
+    });
   }
 }
 
@@ -235,7 +236,7 @@ function place(path: string, row: number): string {
 function toRow(value: unknown, path: string, row: number): Row {
   if (isObject(value)) return new Row(value, place(path, row));
   throw new DataError(
-    `Cannot read ${place(path, row)}: found ${show(value)}, expected a JSON object`,
+    `${place(path, row)} is not a JSON object: ${show(value)}`,
   );
 }
 
@@ -247,7 +248,7 @@ async function withLabels(rows: Row[], path: string, files: DataFile[]): Promise
   const labels = decodeText(bytes, `"${beside}"`).trim().split(/\s+/);
   if (labels.length !== rows.length) {
     throw new DataError(
-      `Cannot read "${beside}": found ${labels.length} labels, expected ${rows.length}, one a row`,
+      `"${beside}" has ${labels.length} labels, expected ${rows.length}, one per row`,
     );
   }
   files.push({ path: beside, sha256: createHash("sha256").update(bytes).digest("hex") });
@@ -261,7 +262,7 @@ function requireUnique(task: Task, rows: readonly Row[]): void {
   for (const row of rows) {
     const id = row.fields[column];
     const first = id === undefined ? undefined : seen.get(id);
-    if (first) throw row.error(`${show(id)} as "${column}" again`, `it once (${first.place})`);
+    if (first) throw row.error(`repeats "${column}" ${show(id)} of ${first.place}`);
     seen.set(id, row);
   }
 }

@@ -65,7 +65,7 @@ export function shotsOf(task: Task, shots: number | undefined): number {
   const most = "fixed" in task.shots ? task.shots.fixed.length : count === 0 ? 0 : Infinity;
   if (shots <= most) return shots;
   throw new UsageError(
-    `Cannot give ${task.name} ${shots} shots: found ${most} in its definition, expected at most these`,
+    `${task.name} has at most ${most} shots, not ${shots}`,
   );
 }
 
@@ -94,9 +94,7 @@ function wantedRows(task: Task, count: number, { limit, ids }: DocumentOptions):
   const wrong = ids.find((id) => id >= all.length);
   if (wrong === undefined) return ids;
   throw new UsageError(
-    `Cannot evaluate row ${wrong} of ${task.name}: found ${count} rows, expected 0 to ${
-      all.length - 1
-    }`,
+    `${task.name} has no row ${wrong}: of its ${count} rows, 0 to ${all.length - 1} are evaluated`,
   );
 }
 
@@ -116,7 +114,7 @@ function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: bool
     return (row, group) => {
       const found = byGroup.get(group) ?? [];
       if (found.length >= count) return found.slice(0, count).map(later);
-      throw row.error(`${found.length} shots for "${group}"`, `at least ${count}`);
+      throw row.error(`needs ${count} shots of "${group}", and there are ${found.length}`);
     };
   }
   const random = new PythonRandom(SHOT_SEED);
@@ -124,8 +122,8 @@ function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: bool
   const draws = count + Number(spare);
   if (pool.length < draws) {
     throw new UsageError(
-      `Cannot draw ${draws} shots for ${task.name}: found ${pool.length} rows, expected at least as many`,
-      { hints: ["use fewer --shots, or the whole split"] },
+      `${draws} shots of ${task.name} need as many rows: the data has ${pool.length}`,
+      { hints: ["lower `--shots`, or use the whole split"] },
     );
   }
   return (row) => {

@@ -59,14 +59,14 @@ export class EvalFolder implements Disposable {
   ): Promise<EvalFolder> {
     const begun = await statIfExists(join(path, CONFIG)) !== undefined;
     if (resume && !begun) {
-      throw new DataError(`Cannot resume "${path}": found none there, expected an evaluation`, {
-        hints: ["without --resume a new one is begun"],
+      throw new DataError(`"${path}" holds no evaluation: it has no ${CONFIG}`, {
+        hints: ["leave out `--resume` to start a new one"],
       });
     }
     const isFolder = (await statIfExists(path))?.isDirectory;
     if (overwrite && isFolder) await requireOurs(path, "evaluation");
     else if (!begun) await requireEmpty(path);
-    const folder = new EvalFolder(path, await lockFolder(path, "evaluate"));
+    const folder = new EvalFolder(path, await lockFolder(path));
     try {
       if (begun && !overwrite) await folder.#requireSame(identity);
       else {
@@ -162,10 +162,8 @@ export class EvalFolder implements Disposable {
     const different = differences(found, identity);
     if (different.length === 0) return;
     throw new UsageError(
-      `Cannot go on in "${this.path}": found an evaluation with another ${
-        different.join(", ")
-      }, expected the same`,
-      { hints: ["choose another --out, or replace the evaluation with --overwrite"] },
+      `"${this.path}" holds an evaluation with another ${different.join(", ")}`,
+      { hints: ["pass `--overwrite` to replace it, or choose another `--out`"] },
     );
   }
 }
@@ -199,12 +197,14 @@ async function requireEmpty(path: string): Promise<void> {
   const info = await statIfExists(path);
   if (!info) return;
   if (!info.isDirectory) {
-    throw new UsageError(`Cannot write folder "${path}": found a file, expected a free name`);
+    throw new UsageError(`"${path}" already exists and is a file`, {
+      hints: ["choose another `--out`"],
+    });
   }
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE || name === `.${CONFIG}`) continue;
-    throw new UsageError(`Cannot write folder "${path}": found files in it, expected a free name`, {
-      hints: ["choose another --out"],
+    throw new UsageError(`"${path}" already exists and is not an evaluation`, {
+      hints: ["choose another `--out`"],
     });
   }
 }

@@ -148,12 +148,12 @@ export class PublishedFiles {
     const names = files.map(({ path }) => `"${path}"`).join(", ");
     return new EnvironmentError(
       `HF_HUB_OFFLINE is set, and the cache lacks ${names} of ${repository}`,
-      { hints: ["unset HF_HUB_OFFLINE, or pass the files with --data DIR"] },
+      { hints: ["unset HF_HUB_OFFLINE, or pass the files with `--data DIR`"] },
     );
   }
 
   #explained(error: unknown, source: PublishedSource): unknown {
-    const hints = ["pass files of your own with --data DIR; `parscale eval ls` names them"];
+    const hints = ["pass files of your own with `--data DIR`; `parscale eval ls` names them"];
     const { repository, revision, release } = source;
     if (release !== undefined && error instanceof StatusError) {
       const message =
@@ -182,7 +182,7 @@ function requireListed(
   { path, bytes, sha256 }: PublishedFile,
   listed: HubFile | undefined,
 ): HubFile {
-  const hints = ["pass files of your own with --data DIR"];
+  const hints = ["pass files of your own with `--data DIR`"];
   if (!listed) {
     throw new DataError(`${repository} has no "${path}" at ${revision}`, { hints });
   }

@@ -31,7 +31,7 @@ export function pairedDifference(
   b: readonly number[],
 ): Difference | undefined {
   const n = a.length;
-  if (b.length !== n) throw new RangeError(`Cannot pair ${n} rows with ${b.length}`);
+  if (b.length !== n) throw new RangeError(`cannot pair ${n} rows with ${b.length}`);
   const { value: difference, stderr } = meanWithError(a.map((value, i) => value - b[i]!));
   if (stderr === undefined) return undefined;
   const reach = studentQuantile(n - 1) * stderr;

@@ -55,7 +55,7 @@ export async function openDocumentScorer(
   const score: Scorer = await task.openScorer(tools);
   return ({ question }, samples) => {
     const wrong = samples.find(({ text, solution }) => (text ?? solution) === undefined);
-    if (wrong) throw mismatch(wrong, "no text", "an answer in words");
+    if (wrong) throw mismatch(wrong, "no text");
     const responses = samples.map((sample) => ({ ...sample, text: sample.text ?? "" }));
     return score(question as OpenQuestion, responses);
   };
@@ -65,7 +65,10 @@ export async function openDocumentScorer(
 export function choiceMetrics({ options, gold }: ChoiceQuestion, sample: Sample): Metrics {
   const values = sample.loglikelihood ?? [];
   if (values.length !== options.length) {
-    throw mismatch(sample, `${values.length} log-likelihoods`, `${options.length}, one a choice`);
+    throw mismatch(
+      sample,
+      `${values.length} log-likelihoods, expected ${options.length}, one per choice`,
+    );
   }
   const perCharacter = values.map((value, i) => value / codePointLength(options[i]!.ending));
   return { acc: Number(argmax(values) === gold), acc_norm: Number(argmax(perCharacter) === gold) };
@@ -78,7 +81,7 @@ const WHITE_SPACE = new RegExp(`[${SPACE}]+`, "u");
 export function textMetrics(text: string, sample: Sample): Metrics {
   const [loglikelihood] = sample.loglikelihood ?? [];
   if (loglikelihood === undefined || sample.tokens === undefined) {
-    throw mismatch(sample, "no log-likelihood of a text", "one with its number of tokens");
+    throw mismatch(sample, "no log-likelihood with its number of tokens");
   }
   return {
     nats: -loglikelihood,
@@ -88,9 +91,10 @@ export function textMetrics(text: string, sample: Sample): Metrics {
   };
 }
 
-function mismatch({ task, doc_id }: Sample, found: string, expected: string): DataError {
+/** An error about a sample; `content` completes "has …". */
+function mismatch({ task, doc_id }: Sample, content: string): DataError {
   return new DataError(
-    `Cannot score row ${doc_id} of ${task}: found ${found} in its sample, expected ${expected}`,
+    `the sample for row ${doc_id} of ${task} has ${content}`,
     { hints: ["the samples may belong to another task or another version of the data"] },
   );
 }

@@ -15,7 +15,7 @@ export class Row {
   text(column: string): string {
     const value = this.#value(column);
     if (typeof value === "string") return value;
-    throw this.error(`${show(value)} in column "${column}"`, "text");
+    throw this.wrong(column, "text");
   }
 
   /** A column that holds a list of texts, of exactly `length` where that is given. */
@@ -25,7 +25,7 @@ export class Row {
       (length === undefined || value.length === length);
     if (fits) return value;
     const expected = length === undefined ? "a list of texts" : `a list of ${length} texts`;
-    throw this.error(`${show(value)} in column "${column}"`, expected);
+    throw this.wrong(column, expected);
   }
 
   /** A column that holds an integer from 0 to `count` − 1, or the same as text. */
@@ -35,14 +35,14 @@ export class Row {
     if (Number.isInteger(number) && (number as number) >= 0 && (number as number) < count) {
       return number as number;
     }
-    throw this.error(`${show(value)} in column "${column}"`, `an integer from 0 to ${count - 1}`);
+    throw this.wrong(column, `an integer from 0 to ${count - 1}`);
   }
 
   /** A column that holds an object, as a row of its own. */
   object(column: string): Row {
     const value = this.#value(column);
     if (isObject(value)) return new Row(value, `"${column}" in ${this.place}`);
-    throw this.error(`${show(value)} in column "${column}"`, "an object");
+    throw this.wrong(column, "an object");
   }
 
   /** A column that holds a list of objects, as rows of their own. */
@@ -51,7 +51,7 @@ export class Row {
     if (Array.isArray(value) && value.every(isObject)) {
       return value.map((item, i) => new Row(item, `"${column}" ${i + 1} in ${this.place}`));
     }
-    throw this.error(`${show(value)} in column "${column}"`, "a list of objects");
+    throw this.wrong(column, "a list of objects");
   }
 
   /** Whether the row has a column with something in it. */
@@ -59,16 +59,24 @@ export class Row {
     return this.fields[column] != null;
   }
 
-  /** An error about this row. */
-  error(found: string, expected: string): DataError {
-    return new DataError(`Cannot read ${this.place}: found ${found}, expected ${expected}`);
+  /** An error about this row; `problem` is a predicate, such as "has no question". */
+  error(problem: string): DataError {
+    return new DataError(`${this.place} ${problem}`);
+  }
+
+  /** An error about the value of a column. */
+  wrong(column: string, expected: string): DataError {
+    return this.error(
+      `has ${show(this.fields[column])} in column "${column}", expected ${expected}`,
+    );
   }
 
   #value(column: string): unknown {
     const value = this.fields[column];
     if (value != null) return value;
     const columns = Object.keys(this.fields).map((name) => `"${name}"`).join(", ");
-    throw this.error(`the columns ${columns || "of an empty row"}`, `a column "${column}"`);
+    const others = columns === "" ? "it is empty" : `its columns are ${columns}`;
+    throw this.error(`has no column "${column}": ${others}`);
   }
 }
 
@@ -91,5 +99,5 @@ export function goldOf(row: Row, column: string, labels: readonly string[]): num
   const key = row.text(column);
   const gold = labels.indexOf(key.trimStart());
   if (gold >= 0) return gold;
-  throw row.error(`"${key}" in column "${column}"`, `one of ${labels.join(", ")}`);
+  throw row.wrong(column, `one of ${labels.join(", ")}`);
 }

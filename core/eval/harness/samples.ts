@@ -9,7 +9,7 @@
  * `request` is a hash of what the model was asked, so that answers to other prompts are noticed. Other
  * tools' layouts are read as well; what they do not say stays undefined.
  */
-import { isObject, show } from "../../base/files.ts";
+import { isObject, jsonReason, show } from "../../base/files.ts";
 import { DataError } from "../../base/errors.ts";
 
 /** One answer, as it stands in a file. */
@@ -52,23 +52,27 @@ export class SampleReader {
 
   /** Reads one line; undefined for a sample of a task that was not asked for. */
   read(value: unknown, place: string): Sample | undefined {
-    if (!isObject(value)) throw bad(place, show(value), "a JSON object");
+    if (!isObject(value)) throw bad(place, `is not a JSON object: ${show(value)}`);
     if (typeof value.error === "string") {
-      throw bad(place, `a failed row (${show(value.error)})`, "an answer");
+      throw bad(place, `is a failed row without an answer: ${show(value.error)}`);
     }
     const sample = this.#ours(value, place) ?? this.#evalPlus(value) ??
       this.#harness(value, place) ??
       this.#generated(value, place);
     if (!sample) {
       const names = Object.keys(value).map((name) => `"${name}"`).join(", ");
-      throw bad(place, names || "an empty object", '"task", "doc_id" and "text"', [
+      const problem = names === ""
+        ? "is an empty object"
+        : `is not a known kind of sample: ${names}`;
+      throw bad(place, problem, [
+        'a sample has "task", "doc_id" and "text"',
         'other layouts: {"task_id", "solution"} of EvalPlus, {"doc_id", "resps"} of the harness, ' +
         '{"id", "text"} of `parscale generate`',
       ]);
     }
     if (!this.tasks.includes(sample.task)) return undefined;
     const key = sampleKey(sample);
-    if (this.#seen.has(key)) throw bad(place, `a second ${show(key)}`, "it once");
+    if (this.#seen.has(key)) throw bad(place, `repeats the sample ${show(key)}`);
     this.#seen.add(key);
     return sample;
   }
@@ -77,12 +81,14 @@ export class SampleReader {
     if (typeof value.task !== "string" || value.doc_id === undefined) return undefined;
     const { task, doc_id, sample = 0, text, loglikelihood } = value;
     const hasId = Number.isInteger(doc_id) && (doc_id as number) >= 0;
-    if (!hasId) throw bad(place, `${show(doc_id)} as "doc_id"`, "a row number from 0");
-    if (!Number.isInteger(sample)) throw bad(place, `${show(sample)} as "sample"`, "a number");
+    if (!hasId) throw bad(place, `has doc_id ${show(doc_id)}, expected a row number`);
+    if (!Number.isInteger(sample)) {
+      throw bad(place, `has sample ${show(sample)}, expected a number`);
+    }
     const isChoice = Array.isArray(loglikelihood) &&
       loglikelihood.every((x) => typeof x === "number");
     if (!isChoice && typeof text !== "string") {
-      throw bad(place, "neither", '"text" or a list "loglikelihood"');
+      throw bad(place, 'has neither "text" nor a list "loglikelihood"');
     }
     return { ...value, task, doc_id: doc_id as number, sample: sample as number };
   }
@@ -115,7 +121,9 @@ export class SampleReader {
     }
     const pairs = resps.map((one) => (one as unknown[])?.[0]) as [unknown, unknown][];
     const numbers = pairs.map((pair) => Number(pair?.[0]));
-    if (!numbers.every(Number.isFinite)) throw bad(place, show(resps), 'answers in "resps"');
+    if (!numbers.every(Number.isFinite)) {
+      throw bad(place, `has ${show(resps)} in "resps", expected answers`);
+    }
     const is_greedy = pairs.map(([, greedy]) => greedy === true || greedy === "True");
     return { ...key, sample: 0, loglikelihood: numbers, is_greedy };
   }
@@ -132,8 +140,8 @@ export class SampleReader {
       return { task, doc_id: id as number, sample, text, tokens: count, finish_reason: reason };
     }
     if (Array.isArray(sequences)) {
-      throw bad(place, '"sequences"', 'one answer in "text"', [
-        "write one row per answer: parscale generate without --num-return",
+      throw bad(place, 'has several answers in "sequences"', [
+        "write one row per answer: `parscale generate` without `--num-return`",
       ]);
     }
   }
@@ -146,30 +154,28 @@ export class SampleReader {
 
   #only(place: string): string {
     if (this.tasks.length === 1) return this.tasks[0]!;
-    throw bad(place, "a row that names no task", "one task in --tasks", [
-      "pass the task these samples belong to",
+    throw bad(place, "does not name its task", [
+      "pass the one task these samples belong to with `--tasks`",
     ]);
   }
 }
 
-function bad(place: string, found: string, expected: string, hints: string[] = []): DataError {
-  return new DataError(`Cannot read ${place}: found ${found}, expected ${expected}`, { hints });
+/** An error about a row; `problem` is a predicate, such as "repeats the sample …". */
+function bad(place: string, problem: string, hints: string[] = []): DataError {
+  return new DataError(`${place} ${problem}`, { hints });
 }
 
 /** Parses a line; a file cut off in its last line is told apart from a bad one. */
 export function parseSampleLine(line: string, place: string, isLast: boolean): unknown {
   try {
     return JSON.parse(line);
-  } catch (cause) {
-    throw new DataError(
-      `Cannot read ${place}: found ${(cause as Error).message}, expected a JSON object`,
-      {
-        hints: isLast
-          ? [
-            "the file was cut off in its last line: remove that line, or finish the run that wrote it",
-          ]
-          : [],
-      },
+  } catch (error) {
+    throw bad(
+      place,
+      `is not valid JSON: ${jsonReason(error)}`,
+      isLast
+        ? ["the last line of the file is incomplete: remove it, or resume the run that wrote it"]
+        : [],
     );
   }
 }

@@ -134,7 +134,7 @@ class Reader {
   }
 
   #error(expected: string): SyntaxError {
-    const found = this.source.slice(this.#at, this.#at + 20);
-    return new SyntaxError(`found "${found}" at character ${this.#at}, expected ${expected}`);
+    const rest = this.source.slice(this.#at, this.#at + 20);
+    return new SyntaxError(`"${rest}" at character ${this.#at}, expected ${expected}`);
   }
 }

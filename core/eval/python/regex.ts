@@ -32,9 +32,9 @@ export function pythonRegex(pattern: string, flags = ""): RegExp {
   }
 }
 
-function unusable(pattern: string, found: string, cause?: unknown): DataError {
+function unusable(pattern: string, reason: string, cause?: unknown): DataError {
   return new DataError(
-    `Cannot use ${JSON.stringify(pattern)} as a regular expression: ${found}`,
+    `${JSON.stringify(pattern)} is not a valid regular expression: ${reason}`,
     { cause },
   );
 }
@@ -75,7 +75,7 @@ class Translator {
       this.#at = global[0].length;
     }
     const source = this.#alternatives(mode);
-    if (this.#at < this.#characters.length) this.#fail("found an unbalanced parenthesis");
+    if (this.#at < this.#characters.length) this.#fail("unbalanced parenthesis");
     const outside = Array.from("gyd").filter((flag) => this.flags.includes(flag)).join("");
     return { source, flags: `v${this.#ignoreCase ? "i" : ""}${outside}` };
   }
@@ -98,17 +98,17 @@ class Translator {
   #until(end: string): string {
     const from = this.#at;
     while (this.#next !== undefined && this.#next !== end) this.#at++;
-    if (this.#next === undefined) this.#fail(`found no "${end}" where one was due`);
+    if (this.#next === undefined) this.#fail(`missing "${end}"`);
     return this.#characters.slice(from, this.#at++).join("");
   }
 
-  #fail(found: string): never {
-    throw unusable(this.pattern, `${found} at position ${this.#at}`);
+  #fail(problem: string): never {
+    throw unusable(this.pattern, `${problem} at position ${this.#at}`);
   }
 
   #requireFlags(letters: string): string {
     if (!/^[imsu]*$/.test(letters)) {
-      this.#fail(`found the flags "${letters}", expected i, m, s or u`);
+      this.#fail(`unknown flags "${letters}" (i, m, s and u are known)`);
     }
     return letters;
   }
@@ -125,8 +125,8 @@ class Translator {
     for (let next = this.#next; next !== undefined && next !== ")"; next = this.#next) {
       const repeat = this.#quantifier();
       if (repeat !== undefined) {
-        if (before === "repeat") this.#fail("found a multiple repeat");
-        if (before !== "item") this.#fail("found nothing to repeat");
+        if (before === "repeat") this.#fail("multiple repeat");
+        if (before !== "item") this.#fail("nothing to repeat");
         const possessive = this.#take("+");
         const lazy = !possessive && this.#take("?");
         item = possessive ? this.#atomic(item + repeat) : `${item}${repeat}${lazy ? "?" : ""}`;
@@ -198,7 +198,7 @@ class Translator {
 
   #body(mode: Mode): string {
     const body = this.#alternatives(mode);
-    if (!this.#take(")")) this.#fail("found an unterminated group");
+    if (!this.#take(")")) this.#fail("unterminated group");
     return body;
   }
 
@@ -207,7 +207,7 @@ class Translator {
     const letters = /^([a-zA-Z]*)(?:-([a-zA-Z]+))?:/.exec(
       this.#characters.slice(this.#at, this.#at + 40).join(""),
     );
-    if (letters === null) this.#fail("found an extension this translation does not know");
+    if (letters === null) this.#fail("unknown extension");
     const [whole, on = "", off = ""] = letters;
     this.#at += whole.length;
     this.#requireFlags(on + off);
@@ -236,7 +236,7 @@ class Translator {
       this.#at += Math.min(digits.length, 2);
       const group = this.#groups[number];
       if (group === undefined) {
-        this.#fail(`found a reference to group ${number}, which is not there`);
+        this.#fail(`reference to the missing group ${number}`);
       }
       return `\\k<${group}>`;
     }
@@ -246,14 +246,14 @@ class Translator {
   /** The code point a backslash stands for, inside a class or outside. */
   #character(): number {
     const next = this.#next;
-    if (next === undefined) this.#fail("found a lone backslash at the end");
+    if (next === undefined) this.#fail("lone backslash at the end");
     this.#at++;
     const digits = { x: 2, u: 4, U: 8 }[next];
     if (digits !== undefined) {
       const text = this.#characters.slice(this.#at, this.#at + digits).join("");
       const code = parseInt(text, 16);
       if (!new RegExp(`^[0-9a-fA-F]{${digits}}$`).test(text) || code > 0x10ffff) {
-        this.#fail(`found an incomplete escape "\\${next}${text}"`);
+        this.#fail(`incomplete escape "\\${next}${text}"`);
       }
       this.#at += digits;
       return code;
@@ -265,7 +265,7 @@ class Translator {
       return parseInt(octal, 8);
     }
     if (CONTROLS[next] !== undefined) return CONTROLS[next]!;
-    if (/[a-zA-Z89]/.test(next)) this.#fail(`found an unknown escape "\\${next}"`);
+    if (/[a-zA-Z89]/.test(next)) this.#fail(`unknown escape "\\${next}"`);
     return next.codePointAt(0)!;
   }
 
@@ -282,7 +282,7 @@ class Translator {
       this.#at++;
       const high = this.#member();
       if (typeof low === "string" || typeof high === "string" || low > high) {
-        this.#fail("found a bad character range");
+        this.#fail("bad character range");
       }
       members += `${point(low)}-${point(high)}`;
     }
@@ -293,7 +293,7 @@ class Translator {
   /** One member of a class: a code point, or a class inside it. */
   #member(): number | string {
     const next = this.#next;
-    if (next === undefined) this.#fail("found an unterminated character set");
+    if (next === undefined) this.#fail("unterminated character set");
     this.#at++;
     if (next !== "\\") return next.codePointAt(0)!;
     const inside = CLASSES[this.#next ?? ""];

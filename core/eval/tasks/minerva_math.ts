@@ -40,7 +40,7 @@ export const minervaMath: GenerationTask = {
     try {
       target = boxedAnswer(solution);
     } catch (cause) {
-      throw row.error(`no usable box in its solution (${(cause as Error).message})`, "one");
+      throw row.error(`has no answer in its solution: ${(cause as Error).message}`);
     }
     return { text: ask(row.text("problem")), answer: solution, target };
   },

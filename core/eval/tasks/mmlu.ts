@@ -69,7 +69,7 @@ export const mmlu: ChoiceTask = {
 function fromTable(row: Row): Row {
   const [question, ...rest] = row.texts("cells", 6);
   const answer = LETTERS.indexOf(rest[4]!);
-  if (answer < 0) throw row.error(`"${rest[4]}" as its answer`, "A, B, C or D");
+  if (answer < 0) throw row.error(`has the answer "${rest[4]}", expected A, B, C or D`);
   const subject = row.text("file").replace(/_(dev|test|val)$/, "");
   return new Row({ question, subject, choices: rest.slice(0, 4), answer }, row.place);
 }

@@ -38,7 +38,7 @@ export const race: ChoiceTask = {
   read(row) {
     const problems = readProblems(row);
     const last = problems.pop();
-    if (!last) throw row.error("no problems", "at least one");
+    if (!last) throw row.error("has no problems");
     const before = problems.map(({ question, options, gold }) =>
       question.endsWith(GAP)
         ? `${question.slice(0, -5)}${options[gold]}\n`
@@ -64,16 +64,16 @@ function readProblems(row: Row): Problem[] {
     parsed = parsePythonLiteral(row.text("problems"));
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw row.error(`no Python list in "problems" (${error.message})`, "one");
+    throw row.error(`has no Python list in "problems": ${error.message}`);
   }
   if (!Array.isArray(parsed) || !parsed.every(isObject)) {
-    throw row.error(`no list of dicts in "problems"`, "one");
+    throw row.error(`has no list of dicts in "problems"`);
   }
   return parsed.map((fields) => readProblem(new Row(fields, row.place)));
 }
 
 function readProblem(row: Row): Problem {
   const gold = LETTERS.indexOf(row.text("answer"));
-  if (gold < 0) throw row.error(`"${row.text("answer")}" as an answer`, "A, B, C or D");
+  if (gold < 0) throw row.wrong("answer", "A, B, C or D");
   return { question: row.text("question"), options: row.texts("options", 4), gold };
 }

@@ -28,12 +28,12 @@ export const winogrande: ChoiceTask = {
   read(row) {
     const sentence = row.text("sentence");
     const gap = sentence.indexOf("_");
-    if (gap < 0) throw row.error("a sentence without a gap", "one with _ in it");
+    if (gap < 0) throw row.error("has no gap _ in its sentence");
     const ending = strip(sentence.slice(gap + 1));
     const texts = ["option1", "option2"].map((name) => sentence.slice(0, gap) + row.text(name));
     const answer = row.text("answer");
     const gold = ["1", "2"].indexOf(answer);
-    if (gold < 0) throw row.error(`"${answer}" in column "answer"`, '"1" or "2"');
+    if (gold < 0) throw row.wrong("answer", '"1" or "2"');
     const options = texts.map((text) => ({ text, ending }));
     return { text: texts[gold]!, answer: ending, options, gold };
   },

@@ -11,7 +11,7 @@ function binary<N extends string>(name: N, result?: DType): Named<N> {
     name,
     infer([a, b]: Two) {
       if (a.dtype !== b.dtype) {
-        throw new TypeError(`Cannot ${name} ${formatType(a)} and ${formatType(b)}`);
+        throw new TypeError(`cannot ${name} ${formatType(a)} and ${formatType(b)}`);
       }
       return [{ dtype: result ?? a.dtype, shape: broadcastShapes(a.shape, b.shape) }];
     },

@@ -9,14 +9,14 @@ function indexed(x: TensorType, indices: TensorType, axis: number): number[] {
 
 function refuseUpdate([x, indices, update]: Three): never {
   throw new TypeError(
-    `Cannot add ${formatType(update)} to ${formatType(x)} at ${formatType(indices)}`,
+    `cannot add ${formatType(update)} to ${formatType(x)} at ${formatType(indices)}`,
   );
 }
 
 const gather: Named<"gather", { axis: number }> = {
   name: "gather",
   infer([x, indices]: Two, { axis }) {
-    if (indices.dtype !== "i32") throw new TypeError(`Cannot index by ${formatType(indices)}`);
+    if (indices.dtype !== "i32") throw new TypeError(`cannot index by ${formatType(indices)}`);
     return [{ dtype: x.dtype, shape: indexed(x, indices, axis) }];
   },
 };
@@ -25,7 +25,7 @@ const takeLast: Named<"take_last"> = {
   name: "take_last",
   infer([x, indices]: Two) {
     if (x.shape.slice(0, -1).join() !== indices.shape.join() || indices.dtype !== "i32") {
-      throw new TypeError(`Cannot take from ${formatType(x)} by ${formatType(indices)}`);
+      throw new TypeError(`cannot take from ${formatType(x)} by ${formatType(indices)}`);
     }
     return [{ dtype: x.dtype, shape: indices.shape }];
   },
@@ -56,7 +56,7 @@ const assign: Named<"assign"> = {
   name: "assign",
   infer([buffer, value]: Two) {
     if (formatType(buffer) !== formatType(value)) {
-      throw new TypeError(`Cannot assign ${formatType(value)} to ${formatType(buffer)}`);
+      throw new TypeError(`cannot assign ${formatType(value)} to ${formatType(buffer)}`);
     }
     return [buffer];
   },
@@ -72,7 +72,7 @@ const writeSlots: Named<"write_slots"> = {
       size === D && start.shape.join() === `${R}`;
     if (!fits) {
       throw new TypeError(
-        `Cannot write ${formatType(update)} into ${formatType(buffer)} at ${formatType(start)}`,
+        `cannot write ${formatType(update)} into ${formatType(buffer)} at ${formatType(start)}`,
       );
     }
     return [buffer];

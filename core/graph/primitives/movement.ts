@@ -6,7 +6,7 @@ const reshape: Named<"reshape", { shape: Shape }> = {
   name: "reshape",
   infer([x]: One, { shape }) {
     if (elementCount(x.shape) !== elementCount(shape)) {
-      throw new TypeError(`Cannot reshape ${formatType(x)} to [${shape.join(", ")}]`);
+      throw new TypeError(`cannot reshape ${formatType(x)} to [${shape.join(", ")}]`);
     }
     return [{ dtype: x.dtype, shape }];
   },
@@ -17,7 +17,7 @@ const transpose: Named<"transpose", { order: readonly number[] }> = {
   name: "transpose",
   infer([x]: One, { order }) {
     if (order.length !== x.shape.length || new Set(order).size !== order.length) {
-      throw new TypeError(`Cannot transpose ${formatType(x)} by [${order.join(", ")}]`);
+      throw new TypeError(`cannot transpose ${formatType(x)} by [${order.join(", ")}]`);
     }
     return [{ dtype: x.dtype, shape: order.map((axis) => x.shape[axis]!) }];
   },
@@ -28,7 +28,7 @@ const broadcast: Named<"broadcast", { shape: Shape }> = {
   infer([x]: One, { shape }) {
     const result = broadcastShapes(x.shape, shape);
     if (result.some((size, axis) => size !== shape[axis])) {
-      throw new TypeError(`Cannot broadcast ${formatType(x)} to [${shape.join(", ")}]`);
+      throw new TypeError(`cannot broadcast ${formatType(x)} to [${shape.join(", ")}]`);
     }
     return [{ dtype: x.dtype, shape }];
   },
@@ -38,7 +38,7 @@ const slice: Named<"slice", { axis: number; start: number; end: number }> = {
   name: "slice",
   infer([x]: One, { axis, start, end }) {
     if (start < 0 || end > x.shape[axis]! || start > end) {
-      throw new TypeError(`Cannot slice ${start}..${end} of axis ${axis} of ${formatType(x)}`);
+      throw new TypeError(`cannot slice ${start}..${end} of axis ${axis} of ${formatType(x)}`);
     }
     return [{ dtype: x.dtype, shape: x.shape.map((n, i) => i === axis ? end - start : n) }];
   },
@@ -52,7 +52,7 @@ const concat: Named<"concat", { axis: number }> = {
       x.dtype === first.dtype && x.shape.length === first.shape.length &&
       x.shape.every((size, i) => i === axis || size === first.shape[i])
     );
-    if (!fits) throw new TypeError(`Cannot join ${inputs.map(formatType).join(" and ")}`);
+    if (!fits) throw new TypeError(`cannot join ${inputs.map(formatType).join(" and ")}`);
     const total = inputs.reduce((size, x) => size + x.shape[axis]!, 0);
     return [{ dtype: first.dtype, shape: first.shape.map((n, i) => i === axis ? total : n) }];
   },

@@ -18,7 +18,7 @@ const matmul: Named<"matmul", { transposeA: boolean; transposeB: boolean; scale:
     const [m, k1] = transposeA ? [a.shape.at(-1), a.shape.at(-2)] : a.shape.slice(-2);
     const [k2, n] = transposeB ? [b.shape.at(-1), b.shape.at(-2)] : b.shape.slice(-2);
     if (k1 === undefined || k1 !== k2 || m === undefined || n === undefined) {
-      throw new TypeError(`Cannot multiply ${formatType(a)} with ${formatType(b)}`);
+      throw new TypeError(`cannot multiply ${formatType(a)} with ${formatType(b)}`);
     }
     const batch = broadcastShapes(a.shape.slice(0, -2), b.shape.slice(0, -2));
     return [{ dtype: a.dtype, shape: [...batch, m, n] }];

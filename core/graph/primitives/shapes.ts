@@ -18,7 +18,7 @@ export function broadcastShapes(a: Shape, b: Shape): number[] {
     const x = a[axis - rank + a.length] ?? 1;
     const y = b[axis - rank + b.length] ?? 1;
     if (x !== y && x !== 1 && y !== 1) {
-      throw new TypeError(`Cannot broadcast [${a.join(", ")}] with [${b.join(", ")}]`);
+      throw new TypeError(`cannot broadcast [${a.join(", ")}] with [${b.join(", ")}]`);
     }
     return x === 1 ? y : x;
   });

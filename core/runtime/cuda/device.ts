@@ -152,7 +152,7 @@ export class CudaDevice implements Device {
     const array = arrayOf(tensor.dtype, data);
     if (array.length > elementCount(tensor.shape)) {
       throw new RangeError(
-        `Cannot write ${array.length} elements to ${formatType(tensor)}: found too many`,
+        `cannot write ${array.length} elements to ${formatType(tensor)}: too many`,
       );
     }
     if (this.#staging.takes(array.byteLength)) {

@@ -81,7 +81,7 @@ export class Driver {
     this.version = version;
     if (version < OLDEST) {
       throw new EnvironmentError(
-        `Cannot use the NVIDIA driver: found CUDA ${formatVersion(version)}, expected at least ` +
+        `the NVIDIA driver is too old: it has CUDA ${formatVersion(version)}, expected at least ` +
           formatVersion(OLDEST),
         { hints: ["install a newer NVIDIA driver"] },
       );
@@ -89,7 +89,7 @@ export class Driver {
     const found = this.#int("count devices", (out) => symbols.cuDeviceGetCount(out));
     if (ordinal >= found) {
       throw new EnvironmentError(
-        `Cannot use CUDA device ${ordinal}: found ${found} devices, expected more than ${ordinal}`,
+        `no CUDA device ${ordinal}: the driver lists ${found}`,
         { hints: ["`nvidia-smi` lists the devices; CUDA_VISIBLE_DEVICES may hide some"] },
       );
     }

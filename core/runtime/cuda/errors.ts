@@ -1,7 +1,7 @@
 /**
  * Result codes of libcuda, NVRTC and cuBLASLt as errors with a name and a remedy.
  *
- * Takes a code and what was being done, as the rest of a sentence that begins with "Cannot";
+ * Takes a code and what was being done, as the rest of a sentence that begins with "cannot";
  * returns nothing, or a thrown `CudaError`. After a fault inside a kernel every later call reports
  * the same code, so the call named in the message need not be the guilty one.
  */
@@ -142,7 +142,7 @@ export function driverStatus(code: number): string {
 }
 
 /**
- * Throws unless a driver call succeeded; `doing` completes "Cannot …".
+ * Throws unless a driver call succeeded; `doing` completes "cannot …".
  * @throws {CudaError}
  */
 export function checkDriver(code: number, doing: string): void {
@@ -152,7 +152,7 @@ export function checkDriver(code: number, doing: string): void {
 }
 
 /**
- * Throws unless an NVRTC call succeeded; `doing` completes "Cannot …".
+ * Throws unless an NVRTC call succeeded; `doing` completes "cannot …".
  * @throws {CudaError}
  */
 export function checkNvrtc(code: number, doing: string): void {
@@ -162,7 +162,7 @@ export function checkNvrtc(code: number, doing: string): void {
 }
 
 /**
- * Throws unless a cuBLASLt call succeeded; `doing` completes "Cannot …".
+ * Throws unless a cuBLASLt call succeeded; `doing` completes "cannot …".
  * @throws {CudaError}
  */
 export function checkCublas(code: number, doing: string): void {
@@ -173,6 +173,6 @@ export function checkCublas(code: number, doing: string): void {
 
 function fail(doing: string, about: { code: number; status: string; hint: string }): never {
   const { code, status, hint } = about;
-  const message = `Cannot ${doing}: found ${status} (${code}), expected success`;
+  const message = `cannot ${doing}: ${status} (${code})`;
   throw new CudaError(message, { code, status, hints: [hint] });
 }

@@ -59,7 +59,9 @@ export class KernelLoader {
     kernel.arguments.forEach(({ name, type }, i) => {
       if (type === "pointer" || type === "map") return;
       const value = numbers[name];
-      if (value === undefined) throw new TypeError(`Cannot launch ${entry}: found no "${name}"`);
+      if (value === undefined) {
+        throw new TypeError(`cannot launch ${entry}: argument "${name}" is not set`);
+      }
       site.set(i, type === "i64" ? BigInt(value) : value);
     });
     return site;

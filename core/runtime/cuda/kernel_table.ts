@@ -19,7 +19,7 @@ const byEntry = new Map(KERNELS.map((kernel) => [kernel.entry, kernel]));
 /** A kernel by its name. */
 export function kernelNamed(entry: string): Kernel {
   const kernel = byEntry.get(entry);
-  if (!kernel) throw new TypeError(`Cannot launch "${entry}": found no such kernel`);
+  if (!kernel) throw new TypeError(`no kernel "${entry}"`);
   return kernel;
 }
 

@@ -60,7 +60,7 @@ export class LaunchSite {
   constructor(kernel: bigint, name: string, types: readonly ArgumentType[]) {
     if (types.length > MAX_ARGUMENTS) {
       throw new RangeError(
-        `Cannot lay out ${name}: found ${types.length} arguments, expected at most ${MAX_ARGUMENTS}`,
+        `kernel ${name} has ${types.length} arguments, expected at most ${MAX_ARGUMENTS}`,
       );
     }
     [this.name, this.#kernel, this.#types] = [name, kernel, types];
@@ -109,7 +109,7 @@ export class LaunchSite {
       new Uint8Array(view.buffer, view.byteOffset + at, MAP_BYTES).set(value);
     } else {
       throw new TypeError(
-        `Cannot set argument ${index} of ${this.name}: found ${typeof value} ` +
+        `argument ${index} of ${this.name} is ${typeof value} ` +
           `${value instanceof Uint8Array ? value.length : value}, expected ${type ?? "none"}`,
       );
     }

@@ -150,7 +150,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   }
   const { file, remedy } = LIBRARIES[name];
   throw new EnvironmentError(
-    `Cannot load ${file}: found no usable one, tried ${tried.join(", ") || "nothing"}`,
+    `cannot load ${file}: tried ${tried.join(", ") || "nothing"}`,
     { hints: [remedy] },
   );
 }

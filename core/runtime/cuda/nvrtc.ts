@@ -52,8 +52,8 @@ export function compileOptions({ architecture, defines }: CompileTarget): string
 export function architectureOf(major: number, minor: number): string {
   if (major < 8) {
     throw new EnvironmentError(
-      `Cannot use this device: found compute capability ${major}.${minor}, expected at least 8.0`,
-      { hints: ["use --device cpu"] },
+      `the CUDA device has compute capability ${major}.${minor}, expected at least 8.0`,
+      { hints: ["use `--device cpu`"] },
     );
   }
   return major === 9 ? "sm_90a" : `sm_${major}${minor}`;
@@ -105,7 +105,7 @@ export class Nvrtc {
       const code = nvrtc.nvrtcCompileProgram(program[0]!, options.length, stringArray(options));
       const log = this.#log(program[0]!, doing);
       if (code === COMPILATION_FAILED) {
-        throw new EnvironmentError(`Cannot ${doing}: found errors\n${log}`, {
+        throw new EnvironmentError(`cannot ${doing}:\n${log}`, {
           hints: [`NVRTC ${this.version} may be too old for this device, or please report this`],
         });
       }

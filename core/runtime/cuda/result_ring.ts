@@ -85,7 +85,7 @@ export class ResultRing {
       }
       if (!this.#driver.isDone(event) || Atomics.load(words, at) === sequence) continue;
       const found = Atomics.load(words, at);
-      throw new Error(`Cannot read result ${sequence}: found ${found} in its place`);
+      throw new Error(`result ${sequence} is missing: its slot holds ${found}`);
     }
   }
 }

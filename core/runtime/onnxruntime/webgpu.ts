@@ -94,16 +94,16 @@ export class WebGpuDevice implements Device {
       this.#moves.clear(tensor);
     } catch (error) {
       this.free(tensor);
-      throw roomError(error, `keep ${formatType(type)}`);
+      throw roomError(error, `allocate ${formatType(type)}`);
     }
     return tensor;
   }
 
   /** @throws {UsageError} always: memory of WebGPU has no parts, and only training asks for them */
   view(): DeviceTensor {
-    throw new UsageError(
-      "Cannot train on webgpu: found tensors without parts, expected cpu or cuda",
-    );
+    throw new UsageError("the webgpu device cannot train", {
+      hints: ["use `--device cpu` or `cuda`"],
+    });
   }
 
   write(tensor: DeviceTensor, data: ArrayLike<number>): void {
@@ -141,8 +141,8 @@ export class WebGpuDevice implements Device {
     } catch (cause) {
       this.close();
       throw new EnvironmentError(
-        'Cannot use --dtype f16 on "webgpu": found a GPU without 16-bit arithmetic (shader-f16)',
-        { hints: ["leave out --dtype, or use --quantize q8 or q4 for less memory"], cause },
+        "`--dtype f16` needs a GPU with 16-bit arithmetic (shader-f16)",
+        { hints: ["leave out `--dtype`, or use `--quantize q8` or `q4` for less memory"], cause },
       );
     }
   }

@@ -87,7 +87,7 @@ export class ReferenceDevice extends HostDevice implements Device {
     const count = elementCount(shape);
     if (dtype === "i32") return new Int32Array(buffer, offset, count);
     if (dtype === "bool") return new Uint8Array(buffer, offset, count);
-    if (dtype !== "f32") throw new TypeError(`Cannot compute in ${dtype}, expected f32`);
+    if (dtype !== "f32") throw new TypeError(`cannot compute in ${dtype}, expected f32`);
     if (this.#precision === "f64") return new Float64Array(buffer, offset, count);
     return new Float32Array(buffer, offset, count);
   }
@@ -118,7 +118,7 @@ async function run(
   };
   for (const node of program.nodes) {
     const evaluate = EVALUATE[node.op.name];
-    if (!evaluate) throw new TypeError(`Cannot evaluate "${node.op.name}": not a primitive`);
+    if (!evaluate) throw new TypeError(`cannot evaluate "${node.op.name}": not a primitive`);
     evaluate(operandOf(node.outputs[0]!), node.inputs.map(operandOf), node.attributes);
   }
   for (const [name, value] of program.outputs) { // two names may stand for one value

@@ -144,7 +144,7 @@ const gather: Evaluate = (out, [x, indices], { axis }) => {
   let at = 0;
   for (let o = 0; o < outer; o++) {
     for (const index of indices!.data) {
-      if (index < 0 || index >= size) throw new RangeError(`Cannot gather ${index} of ${size}`);
+      if (index < 0 || index >= size) throw new RangeError(`cannot gather ${index} of ${size}`);
       for (let i = 0; i < inner; i++) out.data[at++] = x!.data[(o * size + index) * inner + i]!;
     }
   }
@@ -163,7 +163,7 @@ const scatterAdd: Evaluate = (out, [x, indices, update], { axis }) => {
   let at = 0;
   for (let o = 0; o < outer; o++) {
     for (const index of indices!.data) {
-      if (index < 0 || index >= size) throw new RangeError(`Cannot add at ${index} of ${size}`);
+      if (index < 0 || index >= size) throw new RangeError(`cannot add at ${index} of ${size}`);
       for (let i = 0; i < inner; i++) {
         out.data[(o * size + index) * inner + i]! += update!.data[at++]!;
       }
@@ -186,7 +186,7 @@ const writeSlots: Evaluate = (out, [buffer, update, start]) => {
   for (let r = 0; r < R; r++) {
     const first = start!.data[r]!;
     if (first < 0 || first + T > S) {
-      throw new RangeError(`Cannot write slots ${first}+${T} of ${S}`);
+      throw new RangeError(`cannot write slots ${first}+${T} of ${S}`);
     }
     for (let k = 0; k < K; k++) {
       for (let i = 0; i < T * D; i++) {

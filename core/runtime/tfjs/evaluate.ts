@@ -135,7 +135,7 @@ export const EVALUATE:
 /** The result of a node from its inputs; it belongs to the caller's scope, nothing else is left. */
 export function evaluate(tf: TensorFlow, node: Node, inputs: readonly Tensor[]): Tensor {
   const rule = EVALUATE[node.op.name];
-  if (!rule) throw new TypeError(`Cannot evaluate "${node.op.name}": not a primitive`);
+  if (!rule) throw new TypeError(`cannot evaluate "${node.op.name}": not a primitive`);
   const { shape } = node.outputs[0]! as { shape: Shape };
   return tf.tidy(() => rule(tf, inputs, node.attributes, [...shape]));
 }

@@ -61,7 +61,7 @@ export function findBinding(): Binding {
     }
   }
   throw new EnvironmentError(
-    "Cannot use tfjs: found no TensorFlow binding, expected @tensorflow/tfjs-node-gpu or tfjs-node",
+    "the tfjs device needs the package @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node",
     { hints: [remedy(require)], cause },
   );
 }

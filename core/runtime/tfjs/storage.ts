@@ -30,7 +30,7 @@ export function tensorType(dtype: DType): "float32" | "int32" | "bool" {
   if (dtype === "f32") return "float32";
   if (dtype === "i32") return "int32";
   if (dtype === "bool") return "bool";
-  throw new TypeError(`Cannot compute in ${dtype} on tfjs, expected f32`);
+  throw new TypeError(`cannot compute in ${dtype} on tfjs, expected f32`);
 }
 
 export class Storage {

@@ -131,7 +131,7 @@ for (const [name, open] of devices) {
       broken,
     );
     const engine = new Engine(open(), config, weights);
-    await assertRejects(() => texts(engine, [request(1)], 1), NumericalError, "NaN as a logit");
+    await assertRejects(() => texts(engine, [request(1)], 1), NumericalError, "a NaN logit");
   });
 }
 
@@ -198,7 +198,7 @@ Deno.test({
     };
     const waits = Array.from({ length: 20 }, (_, i) => send(i));
     for (const i of [19, 4, 11, 4]) assertEquals([...new Set(waits[i]!())], [i]);
-    assertThrows(() => waits[3]!(), Error, "Cannot read result 4: found 20 in its place");
+    assertThrows(() => waits[3]!(), Error, "result 4 is missing: its slot holds 20");
     assert(ring.takes(1023) && !ring.takes(1024));
     ring.close();
     driver.close();

@@ -277,8 +277,7 @@ Deno.test({
     const error = await assertRejects(() => openDevice("tfjs"), EnvironmentError);
     assertEquals(
       error.message,
-      "Cannot use tfjs: found no TensorFlow binding, " +
-        "expected @tensorflow/tfjs-node-gpu or tfjs-node",
+      "the tfjs device needs the package @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node",
     );
     const specifier = "npm:@tensorflow/tfjs-node-gpu@4.22.0";
     assertEquals(error.hints, [
@@ -288,7 +287,11 @@ Deno.test({
 });
 
 Deno.test("other element types are refused", async () => {
-  await assertRejects(() => openDevice("tfjs", { dtype: "bf16" }), UsageError, "expected f32");
+  await assertRejects(
+    () => openDevice("tfjs", { dtype: "bf16" }),
+    UsageError,
+    "`--dtype bf16`, only f32",
+  );
 });
 
 Deno.test({

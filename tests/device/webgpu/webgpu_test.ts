@@ -170,8 +170,8 @@ Deno.test({
   fn() {
     const gpu = new WebGpuDevice();
     const huge = { dtype: "f32", shape: [1 << 20, 1 << 15] } as const;
-    const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "too little room");
-    assertStringIncludes(error.message, "Cannot keep f32[1048576, 32768] on webgpu");
+    const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "not enough GPU memory");
+    assertStringIncludes(error.message, "cannot allocate f32[1048576, 32768] on webgpu");
     assertStringIncludes(error.hints.join(), "--dtype f16");
     assertEquals(gpu.read(gpu.allocate({ dtype: "f32", shape: [2] })).length, 2);
     gpu.close();
@@ -225,7 +225,11 @@ Deno.test({
   name: "it does not train, and says so",
   ignore,
   fn() {
-    assertThrows(() => (device as WebGpuDevice).view(), UsageError, "Cannot train on webgpu");
+    assertThrows(
+      () => (device as WebGpuDevice).view(),
+      UsageError,
+      "the webgpu device cannot train",
+    );
   },
 });
 
@@ -262,10 +266,10 @@ Deno.test("bf16 is refused on webgpu, f16 elsewhere, with where it is had", asyn
   };
   assertEquals(
     await refused("webgpu", { dtype: "bf16" }),
-    'Cannot compute on "webgpu": found --dtype bf16, expected f32 or f16; ' +
-      "leave out --dtype, or pass --device cuda",
+    "the webgpu device does not support `--dtype bf16`, only f32 and f16; " +
+      "leave out `--dtype`, or pass `--device cuda`",
   );
   for (const name of ["cpu", "tfjs", "reference", "cuda"] as const) {
-    assertStringIncludes(await refused(name, { dtype: "f16" }), "pass --device webgpu");
+    assertStringIncludes(await refused(name, { dtype: "f16" }), "pass `--device webgpu`");
   }
 });

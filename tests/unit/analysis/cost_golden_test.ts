@@ -191,8 +191,16 @@ Deno.test("a dense model that is not known is refused, unless the law can place 
     }, (shape, work) => exactCost({ ...question(), shape, work }));
   const other = familyShape({ hiddenSize: 512, intermediateSize: 1024 });
   const largest = PAPER_FAMILY.at(-1)!.shape;
-  assertThrows(() => compare(other, 8, "observed"), DataError, "the paper has not trained");
-  assertThrows(() => compare(HEADLINE.shape, 3, "observed"), DataError, "found 3 streams");
+  assertThrows(
+    () => compare(other, 8, "observed"),
+    DataError,
+    "observed losses exist only for models of the paper: 0.5B",
+  );
+  assertThrows(
+    () => compare(HEADLINE.shape, 3, "observed"),
+    DataError,
+    "no observed loss for 3 streams",
+  );
   assertThrows(() => compare(largest, 8, "observed"), DataError, "largest dense model");
   for (const shape of [other, largest, { ...other, headDim: 64 }]) {
     const found = compare(shape, 8, "law");

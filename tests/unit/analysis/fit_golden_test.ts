@@ -162,8 +162,20 @@ Deno.test("bootstrap: intervals within what the golden file allows, the same for
 Deno.test("observations that determine nothing are refused", () => {
   const fit = (rows: typeof observations, kind: "log" | "chinchilla" = "log") => () =>
     void fitLaw(rows, kind);
-  assertThrows(fit(observations.slice(0, 4)), DataError, "found 4 observations");
-  assertThrows(fit(observations.slice(0, 6)), DataError, "found P = 1 only");
-  assertThrows(fit(observations.map((row) => ({ ...row, n: 1e9 }))), DataError, "found one N only");
+  assertThrows(
+    fit(observations.slice(0, 4)),
+    DataError,
+    "has 4 parameters and needs more observations than that: there are 4",
+  );
+  assertThrows(
+    fit(observations.slice(0, 6)),
+    DataError,
+    "needs several P to determine k: all observations have P = 1",
+  );
+  assertThrows(
+    fit(observations.map((row) => ({ ...row, n: 1e9 }))),
+    DataError,
+    "needs several N: all observations have N = 1000000000",
+  );
   assertClose(fitLaw(observations.slice(0, 6), "chinchilla").startsConverged, 75, 0);
 });

@@ -20,7 +20,11 @@ Deno.test({
     assertEquals(folder, `${temporary}/parscale-${Deno.uid()}`);
     assertEquals(Deno.statSync(folder).mode! & 0o777, 0o700);
     Deno.chmodSync(folder, 0o777);
-    assertThrows(() => from({ TMPDIR: temporary }), EnvironmentError, "others can write");
+    assertThrows(
+      () => from({ TMPDIR: temporary }),
+      EnvironmentError,
+      "other users can write to it",
+    );
     await Deno.remove(temporary, { recursive: true });
   },
 });

@@ -71,7 +71,7 @@ Deno.test("a logit that is NaN is a numerical error, wherever it stands", () => 
       const error = assertThrows(() => sample(logits, options, drawing(0.5)), NumericalError);
       assertEquals(
         error.message,
-        `Cannot choose a token: found NaN as the logit of token ${at}, expected finite numbers`,
+        `cannot choose a token: the model computed a NaN logit for token ${at}`,
       );
     }
   }

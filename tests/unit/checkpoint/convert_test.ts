@@ -173,7 +173,7 @@ Deno.test("an adapter holds the same tensors as a full conversion with that seed
     }
     const other = `${MODELS}/qwen2-p1-tied-f32`; // two layers instead of three
     const error = await userError(() => openCheckpoint(other, { adapter }));
-    assertStringIncludes(error.message, "found num_hidden_layers 3, expected 2");
+    assertStringIncludes(error.message, "num_hidden_layers is 3, expected 2");
     assertStringIncludes((await userError(() => openCheckpoint(adapter))).hints[0]!, "--adapter");
   }));
 

@@ -200,7 +200,8 @@ Deno.test(`${CASES} damaged checkpoints open or are refused as bad data`, () =>
         if (!(error instanceof ParscaleError)) throw new Error(`case ${i}`, { cause: error });
         assertEquals(error.kind, "data", error.message);
         assert(
-          /^Cannot [^]+: [^]*[^.]$/.test(error.message) && error.message.length < 1000,
+          /^["_a-z][^]*([^.]|\.\.\.)$/.test(error.message) && error.message.includes(`${path}`) &&
+            error.message.length < 1000,
           error.message,
         );
         assertEquals(

@@ -213,11 +213,11 @@ Deno.test("config values that would be computed wrongly are refused by name", as
     [{ model_type: "toString" }, "model_type"],
     [{ num_experts: 8 }, "num_experts"],
     [{ rope_scaling: { rope_type: "longrope", factor: 4 } }, "rope_scaling"],
-    [{ rope_scaling: { rope_type: "yarn" } }, 'in "rope_scaling": found factor nothing'],
-    [{ rope_scaling: { rope_type: "llama3", factor: 8 } }, "low_freq_factor nothing"],
+    [{ rope_scaling: { rope_type: "yarn" } }, '"rope_scaling" of "config.json" lacks factor'],
+    [{ rope_scaling: { rope_type: "llama3", factor: 8 } }, "lacks low_freq_factor"],
     [
       { rope_scaling: { type: "llama3", factor: 8, low_freq_factor: 4, high_freq_factor: 4 } },
-      "expected a number above low_freq_factor, 4",
+      "must be a number above low_freq_factor, 4, not 4",
     ],
     [{ rope_scaling: { type: "default", partial_rotary_factor: 0.5 } }, "partial_rotary_factor"],
     [{ model_type: "llama", mlp_bias: 1 }, "mlp_bias"],
@@ -271,12 +271,15 @@ Deno.test("contradictions between config and tensors are refused", async () => {
 Deno.test("things that are no checkpoint folder are named as such", () =>
   withScratch(async (folder) => {
     const fixture = `${MODELS}/qwen2-p1-tied-f32`;
-    assertStringIncludes((await opened(`${fixture}/config.json`)).message, "found a file");
-    assertStringIncludes((await opened(`${folder}/none`)).message, "found nothing");
+    assertStringIncludes(
+      (await opened(`${fixture}/config.json`)).message,
+      "is a file, not a model folder",
+    );
+    assertStringIncludes((await opened(`${folder}/none`)).message, "no such folder: ");
     assertStringIncludes((await opened(folder)).message, "config.json");
     Deno.copyFileSync(`${fixture}/config.json`, `${folder}/config.json`);
     const error = await opened(folder);
-    assertStringIncludes(error.message, "found no weights");
+    assertStringIncludes(error.message, "has no weights: ");
     assertEquals(error.hints.length, 1);
   }));
 
@@ -319,7 +322,10 @@ Deno.test("shards are followed, and what is missing is named", () =>
     delete index.weight_map["model.ghost"];
     Deno.writeTextFileSync(indexPath, JSON.stringify(index));
     const error = await opened(folder);
-    assertStringIncludes(error.message, "found 3 of 4 shards");
+    assertStringIncludes(
+      error.message,
+      "1 of 4 shards listed in model.safetensors.index.json is missing",
+    );
     assertStringIncludes(error.hints[0]!, "model-00002-of-00004.safetensors");
   }));
 
@@ -348,8 +354,8 @@ Deno.test("the first weight that is not finite is named with its index", () =>
     writeRaw(path, header, data);
     const error = await userError(async () => checkFinite(await openCheckpoint(folder)));
     assertEquals(error.kind, "numerical");
-    assertStringIncludes(error.message, '"model.norm.weight"');
-    assertStringIncludes(error.message, "found NaN at index 7 ");
+    assertStringIncludes(error.message, "tensor model.norm.weight in ");
+    assertStringIncludes(error.message, "is not finite: NaN at index 7 ");
   }));
 
 Deno.test("element types widen exactly and narrow to nearest, ties to even", () => {

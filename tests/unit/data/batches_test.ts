@@ -194,7 +194,7 @@ Deno.test("a cursor of other data or of other options is refused", async () => {
   for (const stranger of strangers) {
     const error = await userError(() => stranger.seek(cursor));
     assert(error instanceof DataError);
-    assertStringIncludes(error.message, `found fingerprint "${cursor.fingerprint.slice(0, 12)}"`);
+    assertStringIncludes(error.message, `expected "${cursor.fingerprint.slice(0, 12)}"`);
   }
   assertEquals(new Set(strangers.map(({ fingerprint }) => fingerprint)).size, strangers.length);
   // Batch size and number of epochs may change.
@@ -252,7 +252,7 @@ Deno.test("chosen documents alone are trained, and those without a target are sk
   const error = await userError(() => trained(Uint32Array.of(1, 2, 3)));
   assertEquals(
     error.message,
-    "Cannot train on 3 documents: found none with a trained token that fits, expected at least one",
+    "none of 3 documents has a trained token that fits",
   );
 });
 
@@ -264,7 +264,7 @@ Deno.test("prompts and answers are never cut, tokens only when packed", async ()
     const error = await userError(() => open("completion", { pack }));
     assertEquals(
       error.message,
-      "Cannot fit row 2 into a row: found 10 tokens, expected at most 8",
+      "row 2 does not fit into a row: 10 tokens, expected at most 8",
     );
     const dropped = open("completion", { pack, longRows: "drop" });
     assertEquals([dropped.shortened, trainedIn(dropped.next()!)], [1, [2, 3]]);

@@ -1,5 +1,5 @@
 /** A small file that unpacks to gigabytes is refused while it is read, whatever the format. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { DataError } from "../../../core/base/errors.ts";
 import { readDocuments } from "../../../core/data/read.ts";
@@ -67,11 +67,9 @@ Deno.test({
           Deno.writeFileSync(path, bomb(text, pack));
           for (const viaStdin of [false, true]) {
             const { text, peak } = await readIn(path, viaStdin);
-            const first = format === "jsonl"
-              ? "text DataError: Cannot read row 2 of "
-              : "DataError: ";
+            const first = format === "jsonl" ? "text DataError: row 2 of " : "DataError: ";
             assertEquals(text.slice(0, first.length), first, text);
-            assertMatch(text, new RegExp(`found more than ${LIMIT} bytes, expected a shorter`));
+            assertStringIncludes(text, `is longer than ${LIMIT} bytes`);
             assert(peak < 500, `${path}: ${peak} MB`);
           }
         }
@@ -113,5 +111,5 @@ Deno.test("a Parquet column that is not in its schema is bad data, and fails no 
     Deno.writeFileSync(path, table.with(at, 0x22));
     const error = await Array.fromAsync(readDocuments(path)).catch((error) => error);
     assert(error instanceof DataError, `${error}`);
-    assertStringIncludes(error.message, "a column that is not in its schema");
+    assertStringIncludes(error.message, "a column is missing from its schema");
   }));

@@ -195,5 +195,5 @@ Deno.test("a recorded commit stands, and a recorded path outside the repository 
   assertEquals(recordedHubData(record, `${spec}l`), undefined);
   const bad = { ...record, files: [{ ...file, path: "../code.json" }] };
   const error = await userError(() => Promise.resolve().then(() => recordedHubData(bad, spec)));
-  assertStringIncludes(error.message, "names the path");
+  assertStringIncludes(error.message, "gives the path");
 });

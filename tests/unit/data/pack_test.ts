@@ -62,9 +62,9 @@ Deno.test("documents that do not fit stop the run, are dropped or cut short", as
   assert(error instanceof DataError);
   assertEquals(
     error.message,
-    "Cannot fit row 2 into a row: found 11 tokens, expected at most 10",
+    "row 2 does not fit into a row: 11 tokens, expected at most 10",
   );
-  assertStringIncludes(error.hints.join(), "--seq-len to 11");
+  assertStringIncludes(error.hints.join(), "`--seq-len` to 11");
   const dropped = plan(lengths, { splittable, longRows: "drop" });
   assertEquals(dropped.shortened, 1);
   assertEquals(rowsOf(dropped), [[[0, 0, 4], [2, 0, 5]], [[3, 0, 10]], [[3, 10, 2]]]);

@@ -83,15 +83,15 @@ Deno.test("what cannot be meant is refused", () =>
       assert(error instanceof Kind, specs.join());
       return error.message;
     };
-    assertStringIncludes(await told(UsageError), "found no paths");
+    assertStringIncludes(await told(UsageError), "no training data given");
     assertStringIncludes(
       await told(UsageError, `${folder}/b.jsonl=2`, `${folder}/c.png`),
-      `found no weight for "${folder}/c.png"`,
+      `"${folder}/c.png" has no weight`,
     );
-    assertStringIncludes(await told(DataError, `${folder}/none.jsonl`), "found no files there");
-    assertStringIncludes(await told(DataError, `${folder}/*.md`), "found no files there");
-    assertStringIncludes(await told(DataError, `${folder}/none/**/*.md`), "found no files there");
-    assertStringIncludes(await told(DataError, `${folder}/b.jsonl=0`), "found no files there");
+    assertStringIncludes(await told(DataError, `${folder}/none.jsonl`), "no data files match");
+    assertStringIncludes(await told(DataError, `${folder}/*.md`), "no data files match");
+    assertStringIncludes(await told(DataError, `${folder}/none/**/*.md`), "no data files match");
+    assertStringIncludes(await told(DataError, `${folder}/b.jsonl=0`), "no data files match");
     assertStringIncludes(await told(UsageError, `${folder}/*.jsonl`, `${folder}/b.jsonl`), "twice");
     assertStringIncludes(await told(UsageError, "-", "-"), "twice");
   }));

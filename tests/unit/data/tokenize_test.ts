@@ -125,7 +125,7 @@ Deno.test("standard input is tokenized like the file, and found again by its key
     using fromFile = await openTokens(path, options);
     assertEquals(fromFile.key, store.key);
     const none = await userError(() => openCachedTokens("0".repeat(64), options.cacheFolder));
-    assertStringIncludes(none.message, "expected what an earlier run left there");
+    assertStringIncludes(none.message, "does not hold the tokens of the earlier run");
     assert(
       await userError(() => openCachedTokens("../x", options.cacheFolder)) instanceof DataError,
     );
@@ -141,7 +141,7 @@ Deno.test("rows of tokens need no tokenizer, and text without one is refused", (
     const error = await userError(() => openTokens(path, { cacheFolder }));
     assertEquals(
       error.message,
-      `Cannot tokenize row 1 of "${path}": found no tokenizer, expected one for text`,
+      `row 1 of "${path}" is text, and the model has no tokenizer`,
     );
     assertEquals(namesIn(cacheFolder), [store.key]); // nothing half-made is left
   }));
@@ -151,7 +151,7 @@ Deno.test("ids beyond the vocabulary are found in new files and in cached ones",
     const path = join(folder, "a.jsonl");
     Deno.writeTextFileSync(path, jsonLines([{ tokens: [1, 2] }, { tokens: [3, 70] }]));
     const error = await userError(() => openTokens(path, { cacheFolder, vocabSize: 70 }));
-    assertStringIncludes(error.message, `row 2 of "${path}": found token id 70, expected 0 to 69`);
+    assertStringIncludes(error.message, `row 2 of "${path}" has token id 70, expected 0 to 69`);
     (await openTokens(path, { cacheFolder, vocabSize: 71 })).close();
     const cached = await userError(() => openTokens(path, { cacheFolder, vocabSize: 70 }));
     assertStringIncludes(cached.message, `document 2 of "${path}"`);
@@ -258,7 +258,10 @@ Deno.test("workers chat as well, and report errors with their rows", () =>
     const bad = [toDocument(messages(7), "", 4)];
     const error = await userError(() => pool.encode(bad));
     assert(error instanceof DataError);
-    assertStringIncludes(error.message, `Cannot tokenize ${rowOf("a.jsonl", 4)}: cannot render`);
+    assertStringIncludes(
+      error.message,
+      `cannot tokenize ${rowOf("a.jsonl", 4)}: message 2 must have`,
+    );
     assert(error.hints.length > 0);
 
     // The whole way: a bad row far behind good ones, in a file large enough for workers.
@@ -266,7 +269,7 @@ Deno.test("workers chat as well, and report errors with their rows", () =>
     const rows = Array.from({ length: 800 }, (_, i) => messages(i === 700 ? 7 : padding));
     Deno.writeTextFileSync(path, jsonLines(rows));
     const told = await userError(() => openTokens(path, { ...options, threads: 2 }));
-    assertStringIncludes(told.message, `Cannot tokenize row 701 of "${path}"`);
+    assertStringIncludes(told.message, `cannot tokenize row 701 of "${path}"`);
     assertEquals(namesIn(options.cacheFolder), []);
   }));
 
@@ -294,7 +297,7 @@ Deno.test("a signal stops tokenizing and leaves nothing behind", () =>
 Deno.test("a pipe is not read as a file, since that takes two passes", () =>
   withCache(async (_, options) => {
     const error = await userError(() => openTokens("/dev/null", options));
-    assertStringIncludes(error.message, "found a pipe or a folder");
+    assertStringIncludes(error.message, "is a pipe or a folder, not a file");
   }));
 
 Deno.test("a file that grows while it is read is refused", () =>
@@ -307,5 +310,5 @@ Deno.test("a file that grows while it is read is refused", () =>
       once = true;
     };
     const error = await userError(() => openTokens(path, { ...options, onProgress }));
-    assertStringIncludes(error.message, "found it changed meanwhile");
+    assertStringIncludes(error.message, "changed while it was read");
   }));

@@ -133,7 +133,7 @@ Deno.test("patterns that Python does not compile are refused by name", () => {
   broken.push("\\1", "a(?i)b", "(?x)a", "\\x4", "(?P<1>a)", "x{2,1}", "(?P<n>a)(?P<n>b)");
   for (const pattern of broken) {
     const error = assertThrows(() => pythonRegex(pattern), DataError, undefined, pattern);
-    const start = `Cannot use ${JSON.stringify(pattern)} as a regular expression: `;
+    const start = `${JSON.stringify(pattern)} is not a valid regular expression: `;
     assertEquals(error.message.slice(0, start.length), start);
   }
 });

@@ -216,6 +216,14 @@ Deno.test("Python literals", () => {
 Deno.test("shots and rows that are not there are refused", async () => {
   const task = taskOf("minerva_math")!;
   const data = await readTaskData(task, DATA, 4);
-  assertThrows(() => [...documentsOf(task, data, { shots: 5 })], UsageError, "found 4");
-  assertThrows(() => [...documentsOf(task, data, { ids: [14] })], UsageError, "expected 0 to 13");
+  assertThrows(
+    () => [...documentsOf(task, data, { shots: 5 })],
+    UsageError,
+    "has at most 4 shots, not 5",
+  );
+  assertThrows(
+    () => [...documentsOf(task, data, { ids: [14] })],
+    UsageError,
+    "has no row 14: of its 14 rows, 0 to 13",
+  );
 });

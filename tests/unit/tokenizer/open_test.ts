@@ -123,7 +123,7 @@ Deno.test("other kinds of tokenizer go through the library", async () => {
 });
 
 Deno.test("missing and broken files are refused with the file's name", async () => {
-  assertStringIncludes(await refusal({}), "found none, expected tokenizer.json");
+  assertStringIncludes(await refusal({}), "neither tokenizer.json nor vocab.json and merges.txt");
   assertStringIncludes(await refusal({ "vocab.json": {} }), "vocab.json without merges.txt");
   assertStringIncludes(await refusal({ "merges.txt": "" }), "merges.txt without vocab.json");
   assertStringIncludes(await refusal({ "tokenizer.json": "{" }), "tokenizer.json");
@@ -141,16 +141,16 @@ Deno.test("contradictions in a tokenizer file are refused by name", async () => 
     [(json) => json.model.merges.push("a b c"), "a merge of two"],
     [(json) => json.model.merges.push("a"), "a merge of two"],
     [(json) => json.model.merges.push(7), "expected"],
-    [(json) => json.model.vocab["zz"] = 5, `id 5 for token "zz" and "&"`],
+    [(json) => json.model.vocab["zz"] = 5, `id 5 for both "zz" and "&"`],
     [(json) => json.model.vocab["zz"] = 4e6, "an id below 2097152"],
     [(json) => json.model.vocab["zz"] = -1, "an id below 2097152"],
     [(json) => json.model.vocab["zz"] = 1.5, `expected "}"`],
     [(json) => json.added_tokens[1].id = 490, "id 490"],
-    [(json) => json.added_tokens[1].id = 5, `id 5 for "<|im_start|>"`],
+    [(json) => json.added_tokens[1].id = 5, `"<|im_start|>" in `],
     [(json) => json.added_tokens[1].id = "5", "id of added token"],
     [(json) => json.added_tokens[1].content = "", "content of added token 491"],
-    [(json) => json.added_tokens[1].content = "<|endoftext|>", "with ids 490 and 491"],
-    [(json) => json.added_tokens[1].content = "self", "expected id"],
+    [(json) => json.added_tokens[1].content = "<|endoftext|>", "has two ids: 490 and 491"],
+    [(json) => json.added_tokens[1].content = "self", "in the vocabulary it has id"],
     [(json) => json.added_tokens[1].single_word = true, "single_word"],
     [(json) => json.added_tokens = 3, "added_tokens"],
     [(json) => json.model.type = "Mystery", "Mystery"],

@@ -26,7 +26,7 @@ Deno.test("an empty context is the start token, unless the continuation begins w
   assertEquals(encodePair(letters, "", "ab", START), { tokens: [START, 97, 98], from: 1 });
   assertEquals(encodePair(letters, "", "\x07b", START), { tokens: [START, 98], from: 1 });
   const error = assertThrows(() => encodePair(letters, "", "ab", undefined), DataError);
-  assertEquals(error.message.startsWith("Cannot score after an empty prompt"), true);
+  assertEquals(error.message.startsWith("cannot score after an empty prompt"), true);
 });
 
 Deno.test("white space as Python strips it moves to the continuation, nothing else does", () => {
@@ -57,5 +57,5 @@ Deno.test("a context of white space alone leaves its first token unscored", () =
 
 Deno.test("an empty continuation is refused", () => {
   const error = assertThrows(() => encodePair(letters, "ab", "", START), DataError);
-  assertEquals(error.message.startsWith("Cannot score a continuation: found an empty text"), true);
+  assertEquals(error.message, "cannot score an empty continuation");
 });

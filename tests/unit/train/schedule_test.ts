@@ -67,6 +67,6 @@ Deno.test("phases that do not fit are refused", () => {
   assertThrows(
     () => learningRateFactor({ ...WSD, decay: 91 }, 1),
     UsageError,
-    "Cannot plan wsd learning rate: found 91 decay steps, expected a whole number from 1 to 90",
+    "a wsd schedule needs decay steps from 1 to 90, not 91",
   );
 });

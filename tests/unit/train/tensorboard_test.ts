@@ -76,7 +76,11 @@ Deno.test("two writers of one second take two files; bad folders and steps are r
       assertThrows(() => first.scalar("loss", step, 1), RangeError);
     }
     assertEquals(records(Deno.readFileSync(first.path)).length, 1);
-    assertThrows(() => new EventWriter(first.path), EnvironmentError, "Cannot write training");
+    assertThrows(
+      () => new EventWriter(first.path),
+      EnvironmentError,
+      "cannot write training events in ",
+    );
     return Promise.resolve();
   });
 });

@@ -12,6 +12,7 @@
  * Plain HumanEval has a function `check(candidate)` under `test` instead of inputs.
  */
 import { DataError } from "../../../base/errors.ts";
+import { readError } from "../../../base/files.ts";
 import { arrayTexts, objectTexts } from "./json_text.ts";
 
 /** The benchmarks whose answers are programs. */
@@ -56,21 +57,16 @@ export async function readProblems(path: string, benchmark: Benchmark): Promise<
   const problems = new Map<string, CodeProblem>();
   for (const [index, text] of (await readText(path)).split("\n").entries()) {
     if (text.trim() === "") continue;
-    const fail = (found: string, expected: string, hints?: readonly string[]) =>
-      new DataError(
-        `Cannot read problems from "${path}": line ${index + 1} ${found}, expected ${expected}`,
-        hints && { hints },
-      );
+    const fail: Fail = (problem, hints = []) =>
+      new DataError(`line ${index + 1} of "${path}" ${problem}`, { hints });
     const problem = toProblem(text, benchmark, fail);
     if (problems.has(problem.taskId)) {
-      throw fail(`repeats task "${problem.taskId}"`, "each task once");
+      throw fail(`repeats task "${problem.taskId}"`);
     }
     problems.set(problem.taskId, problem);
   }
   if (problems.size === 0) {
-    throw new DataError(
-      `Cannot read problems from "${path}": found an empty file, expected JSON lines`,
-    );
+    throw new DataError(`"${path}" has no problems`);
   }
   return [...problems.values()];
 }
@@ -82,30 +78,29 @@ async function readText(path: string): Promise<string> {
     const stream = ReadableStream.from([bytes]).pipeThrough(new DecompressionStream("gzip"));
     return await new Response(stream).text();
   } catch (error) {
-    const found = error instanceof Deno.errors.NotFound ? "no such file" : "not a readable file";
-    throw new DataError(`Cannot read problems from "${path}": ${found}, expected JSON lines`, {
-      cause: error,
-    });
+    if (error instanceof Deno.errors.NotFound) throw readError(path, error);
+    throw new DataError(`"${path}" is not a readable file of JSON lines`, { cause: error });
   }
 }
 
-type Fail = (found: string, expected: string, hints?: readonly string[]) => DataError;
+/** Makes the error about a line; `problem` is a predicate, such as "repeats task …". */
+type Fail = (problem: string, hints?: readonly string[]) => DataError;
 
 function toProblem(text: string, benchmark: Benchmark, fail: Fail): CodeProblem {
   const row = objectTexts(text);
-  if (!row) throw fail("is no JSON object", "one problem");
+  if (!row) throw fail("is not a JSON object");
   const column = (name: string): string => {
     const value = parsed(row.get(name));
     if (typeof value !== "string") {
       const columns = [...row.keys()].map((key) => `"${key}"`).join(", ");
-      throw fail(`has the columns ${columns}`, `text under "${name}"`);
+      throw fail(`has no text in column "${name}": its columns are ${columns}`);
     }
     return value;
   };
   const taskId = column("task_id");
   if (!taskId.startsWith(PREFIX[benchmark])) {
-    throw fail(`has the task "${taskId}"`, `tasks "${PREFIX[benchmark]}..."`, [
-      "Give the file of the other benchmark to the other task.",
+    throw fail(`has task "${taskId}", expected "${PREFIX[benchmark]}..."`, [
+      "pass the file of the other benchmark to the other task",
     ]);
   }
   return {
@@ -120,18 +115,20 @@ function toProblem(text: string, benchmark: Benchmark, fail: Fail): CodeProblem 
   };
 }
 
+const EVALPLUS = ["use the file that EvalPlus publishes"];
+
 function inputTests(row: Map<string, string>, fail: Fail): CodeTests {
   const inputs = (name: string): string[] => {
     const text = row.get(name);
     // One published row has an empty object where it has no inputs.
     const lists = text === "{}" ? [] : arrayTexts(text ?? "");
     if (!lists?.every((list) => arrayTexts(list))) {
-      throw fail(`has no list of argument lists under "${name}"`, "the file of EvalPlus");
+      throw fail(`has no list of argument lists in "${name}"`, EVALPLUS);
     }
     return lists;
   };
   const atol = parsed(row.get("atol"));
-  if (typeof atol !== "number") throw fail('has no number under "atol"', "the file of EvalPlus");
+  if (typeof atol !== "number") throw fail('has no number in "atol"', EVALPLUS);
   return { kind: "inputs", base: inputs("base_input"), plus: inputs("plus_input"), atol };
 }
 

@@ -86,10 +86,8 @@ export function requireArguments(
   for (const [name, kind] of Object.entries(takes)) {
     const value = args[name];
     if (!isOfKind(value, kind)) {
-      const found = value === undefined ? "nothing" : JSON.stringify(value);
-      throw new DataError(
-        `Cannot read "${name}" of ${place}: found ${found}, expected ${EXPECTED[kind]}`,
-      );
+      const found = value === undefined ? "is missing" : `is ${JSON.stringify(value)}`;
+      throw new DataError(`"${name}" of ${place} ${found}, expected ${EXPECTED[kind]}`);
     }
     if (kind === "pattern") pythonRegex(value as string);
     if (kind === "patterns") { for (const each of value as string[]) pythonRegex(each); }

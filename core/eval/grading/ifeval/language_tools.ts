@@ -68,7 +68,7 @@ async function readPacked<T>(name: string): Promise<T> {
   } catch (cause) {
     loading = undefined; // so that another attempt may succeed
     throw new EnvironmentError(
-      `Cannot load the language data of ifeval: found no readable ${name}`,
+      `cannot read the language data of ifeval: ${name}`,
       { hints: ["grant read access to the program's own files, or install it again"], cause },
     );
   }

@@ -102,13 +102,13 @@ export function requireInstructions(ids: unknown, kwargs: unknown, where: string
   const isObject = (value: unknown) => typeof value === "object" && value !== null;
   if (!Array.isArray(ids) || !ids.every((id) => typeof id === "string")) {
     throw new DataError(
-      `Cannot read "instruction_id_list" of ${where}: found ${show(ids)}, expected a list of ids`,
+      `"instruction_id_list" of ${where} is ${show(ids)}, expected a list of ids`,
     );
   }
   if (!Array.isArray(kwargs) || kwargs.length !== ids.length || !kwargs.every(isObject)) {
     throw new DataError(
-      `Cannot read "kwargs" of ${where}: found ${show(kwargs)}, expected a list of ${ids.length} ` +
-        "objects, one for each instruction",
+      `"kwargs" of ${where} is ${show(kwargs)}, expected a list of ${ids.length} objects, ` +
+        "one for each instruction",
     );
   }
   return ids.map((id: string, i) => {
@@ -125,12 +125,12 @@ function requireChecker(id: string, where: string): Checker {
   const name = id.split(":").at(-1)!;
   const similar = [...CHECKERS.keys()].filter((known) => name !== "" && known.includes(name));
   throw new DataError(
-    `Cannot check ${where}: found the unknown instruction ${JSON.stringify(id)}`,
+    `${where} has the unknown instruction ${JSON.stringify(id)}`,
     {
       hints: [
         similar.length > 0
-          ? `${similar.join(" and ")} is known`
-          : `known are ${[...CHECKERS.keys()].join(", ")}`,
+          ? `did you mean ${similar.join(" or ")}?`
+          : `known instructions: ${[...CHECKERS.keys()].join(", ")}`,
       ],
     },
   );

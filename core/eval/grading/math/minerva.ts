@@ -27,9 +27,10 @@ export function boxedAnswer(solution: string): string {
   const span = lastBoxed(solution);
   const inner = span === undefined ? undefined : unboxed(span);
   if (inner === undefined) {
-    const found = span === undefined ? "no complete box" : JSON.stringify(span);
     throw new DataError(
-      `Cannot read the answer of a solution: found ${found}, expected its last \\boxed{...}`,
+      span === undefined
+        ? "no complete \\boxed{...}"
+        : `${JSON.stringify(span)} is not a complete \\boxed{...}`,
     );
   }
   return normalizeAnswer(inner);

@@ -111,7 +111,7 @@ export const attention: Rule = (l, node) => {
 
 /** The gradient of `attention`. */
 export const attentionGradient = gradientRule((l, { inputs, output, upstream, attributes }) => {
-  if (attributes.paged) throw new TypeError("Cannot differentiate attention through a table");
+  if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
   const call = attentionCall(l, inputs, attributes);
   const { reads, numbers, macros } = call;
   const { rows, T, K, G } = numbers as Record<string, number>;

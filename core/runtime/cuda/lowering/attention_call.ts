@@ -36,7 +36,7 @@ export function attentionCall(
   const P = prefixKeys ? prefixKeys.shape[0]! : R / B;
   if (D % 4 !== 0 || D > 128) {
     throw new TypeError(
-      `Cannot attend with heads of ${D} on this device: expected a multiple of 4 up to 128`,
+      `a head size of ${D} is not supported on this device, expected a multiple of 4 up to 128`,
     );
   }
   return {

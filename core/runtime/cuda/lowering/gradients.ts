@@ -72,7 +72,7 @@ const linear = gradientRule((l, { inputs: [x, weight], upstream }) => (input) =>
 /** The rotation back, by the negative angle. */
 const rope = gradientRule((l, call) => (input) => {
   const { inputs: [x, cosines, sines], upstream, attributes } = call;
-  if (input !== 0) throw new TypeError(`Cannot differentiate "rope" by its tables`);
+  if (input !== 0) throw new TypeError(`cannot differentiate "rope" by its tables`);
   const heads = attributes.heads as number;
   const [rows, width] = rowsOf(x!.shape);
   return l.launch("rope", {

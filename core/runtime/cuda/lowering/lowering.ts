@@ -84,7 +84,7 @@ export class Lowering {
   run(rules: Readonly<Record<string, Rule>>): Lowered {
     for (const node of this.#source.nodes) {
       const rule = rules[node.op.name];
-      if (!rule) throw new TypeError(`Cannot lower "${node.op.name}": found no rule`);
+      if (!rule) throw new TypeError(`no rule to lower "${node.op.name}"`);
       const results = rule(this, node);
       node.outputs.forEach((value, i) => results[i] && this.#values.set(value, results[i]));
     }
@@ -99,7 +99,7 @@ export class Lowering {
     const known = this.#values.get(value);
     if (known) return known;
     if (this.#fixed.has(value)) return this.#weight(value, this.elementType);
-    throw new TypeError(`Cannot lower value ${value.id}: it has no origin`);
+    throw new TypeError(`cannot lower value ${value.id}: it has no origin`);
   }
 
   /** A value in the type that the model computes in. */
@@ -120,7 +120,7 @@ export class Lowering {
   inType(value: Value, dtype: ElementType): Value {
     if (value.dtype === dtype) return value;
     if (value.dtype !== "f32" && value.dtype !== "bf16") {
-      throw new TypeError(`Cannot compute with ${formatType(value)}, expected floats`);
+      throw new TypeError(`cannot compute with ${formatType(value)}: its elements are not floats`);
     }
     const known = this.#casts.get(value);
     if (known) return known;
@@ -229,7 +229,9 @@ export class Lowering {
     const missing = kernel.arguments.find(({ name, type }) =>
       isAddress(type) && !(name in pointers)
     );
-    if (missing) throw new TypeError(`Cannot launch ${entry}: found no "${missing.name}"`);
+    if (missing) {
+      throw new TypeError(`cannot launch ${entry}: argument "${missing.name}" is not set`);
+    }
     const all: Record<string, number> = { BF16: Number(this.elementType === "bf16"), ...macros };
     const own = Object.fromEntries(used.map((name) => [name, all[name] ?? 0]));
     const launch = { entry, macros: own, pointers, numbers };

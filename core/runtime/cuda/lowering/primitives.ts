@@ -98,7 +98,7 @@ const cast: Rule = (l, { inputs: [x], outputs: [y] }) => {
   if (x!.dtype === "bf16" && y!.dtype === "f32") return [l.get(x!)];
   if (x!.dtype === "f32" && y!.dtype === "bf16") return [l.inType(l.get(x!), "bf16")];
   const entry = CASTS[`${x!.dtype} ${y!.dtype}`];
-  if (!entry) throw new TypeError(`Cannot cast ${x!.dtype} to ${y!.dtype} on this device`);
+  if (!entry) throw new TypeError(`cannot cast ${x!.dtype} to ${y!.dtype} on this device`);
   const source = x!.dtype === "f32" ? l.wide(x!) : l.get(x!);
   const numbers = { count: elementCount(y!.shape) };
   return l.launch(entry, { reads: { x: source }, writes: { y: y! }, numbers });

@@ -42,7 +42,7 @@ export function collapse(
     });
   });
   if (sizes.length > axes) {
-    throw new TypeError(`Cannot walk [${shape.join(", ")}]: found more than ${axes} separate axes`);
+    throw new TypeError(`cannot walk [${shape.join(", ")}]: more than ${axes} separate axes`);
   }
   while (sizes.length < axes) {
     sizes.unshift(1);

@@ -24,9 +24,9 @@ export function onnxRuntimePath(): string {
   const file = LIBRARY[platform];
   if (!file) {
     throw new EnvironmentError(
-      `Cannot use device "cpu": found no library of ONNX Runtime for ${platform}, expected one of ` +
+      `the cpu device has no ONNX Runtime library for ${platform}, only for ` +
         Object.keys(LIBRARY).join(", "),
-      { hints: ["use --device reference (slow)"] },
+      { hints: ["use `--device reference` (slow)"] },
     );
   }
   try {
@@ -34,7 +34,7 @@ export function onnxRuntimePath(): string {
     return `${entry.slice(0, entry.lastIndexOf("/dist/"))}/bin/napi-v6/${file}`;
   } catch (cause) {
     throw new EnvironmentError(
-      `Cannot use device "cpu": found no package onnxruntime-node, expected it among the installed`,
+      "the npm package onnxruntime-node is not installed",
       { hints: ["run `deno install` in the project folder"], cause },
     );
   }
@@ -51,13 +51,13 @@ export function openOnnxRuntime(): Deno.PointerObject {
     base = Deno.dlopen(path, SYMBOLS).symbols.OrtGetApiBase();
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new EnvironmentError(`Cannot load "${path}": ${reason}`, {
+    throw new EnvironmentError(`cannot load "${path}": ${reason}`, {
       hints: ["ONNX Runtime needs glibc 2.28 or later and libstdc++ on Linux"],
       cause,
     });
   }
   if (!base) {
-    throw new EnvironmentError(`Cannot load "${path}": found no API in it, expected ONNX Runtime`);
+    throw new EnvironmentError(`"${path}" is not an ONNX Runtime library`);
   }
   return base;
 }

@@ -151,7 +151,7 @@ export class Lowering {
   get(value: Value): string {
     const known = this.#names.get(value);
     if (known) return known;
-    if (!this.isParameter(value)) throw new TypeError(`Cannot lower value ${value.id}: no origin`);
+    if (!this.isParameter(value)) throw new TypeError(`cannot lower value ${value.id}: no origin`);
     return this.weight(value, "f32", "f32", value.shape);
   }
 
@@ -271,7 +271,7 @@ function requireReadersFirst(program: Program, writers: ReadonlyMap<Value, Node>
     const before = ancestors(value, writers);
     const buffer = state.get(tensor)!;
     if (nodes.every((node) => !node.inputs.includes(buffer) || before.has(node))) continue;
-    throw new TypeError(`Cannot run ${name}: "${tensor}" may be overwritten before it is read`);
+    throw new TypeError(`cannot run ${name}: "${tensor}" may be overwritten before it is read`);
   }
 }
 

@@ -27,7 +27,7 @@ export type QuantizedFormat = Exclude<MatrixFormat, { readonly kind: "f32" }>;
 
 /** The format, which must be one that quantises. */
 export function quantizedFormat(format: MatrixFormat): QuantizedFormat {
-  if (format.kind === "f32") throw new TypeError("Cannot quantise to f32");
+  if (format.kind === "f32") throw new TypeError("cannot quantise to f32");
   return format;
 }
 

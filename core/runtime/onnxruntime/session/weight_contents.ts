@@ -45,6 +45,6 @@ export class WeightContents {
 }
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {
-  if (type !== "f32" && type !== "f16") throw new TypeError(`Cannot store weights as ${type}`);
+  if (type !== "f32" && type !== "f16") throw new TypeError(`cannot store weights as ${type}`);
   return narrow(values as Float32Array<ArrayBuffer>, type);
 }

@@ -42,7 +42,7 @@ export class WeightMemory implements Initializers {
   /** The weight in the form asked for, as a tensor. */
   tensor(use: WeightUse): Handle {
     const weight = this.#weights.get(use.parameter);
-    if (!weight) throw new TypeError(`Cannot load weight "${use.parameter}": it is not given`);
+    if (!weight) throw new TypeError(`cannot load weight "${use.parameter}": it is not given`);
     const address = this.#address(use, weight);
     const value = this.#api.tensor(address, weightBytes(use), use.shape, use.type);
     this.#values.push(value);

@@ -50,7 +50,7 @@ export class Gpu {
       if (!(cause instanceof Error) || cause instanceof EnvironmentError) throw cause;
       const reason = cause.message.replaceAll("\n", " ").replace(/^.*was false\. /, "").trim();
       throw new EnvironmentError(
-        `Cannot use device "webgpu": found no GPU (${reason}), expected one with a driver`,
+        `the webgpu device has no usable GPU: ${reason}`,
         { hints: HINTS },
       );
     }
@@ -149,8 +149,12 @@ export function roomError(error: unknown, action: string): unknown {
     "",
   );
   return new EnvironmentError(
-    `Cannot ${action} on webgpu: found too little room on the GPU (${reason})`,
-    { hints: ["use --dtype f16, --quantize q8 or q4, a smaller --batch, or shorter texts"] },
+    `cannot ${action} on webgpu: not enough GPU memory (${reason})`,
+    {
+      hints: [
+        "use `--dtype f16`, `--quantize q8` or `q4`, a smaller `--batch`, or shorter texts",
+      ],
+    },
   );
 }
 

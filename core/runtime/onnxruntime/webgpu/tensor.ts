@@ -28,7 +28,7 @@ export class GpuTensor implements OnnxValue {
   /** What is in it is undefined. */
   constructor(gpu: Gpu, { dtype, shape }: TensorType) {
     if (dtype === "bf16" || dtype === "bool") {
-      throw new TypeError(`Cannot keep ${dtype} on webgpu, expected f32, f16 or i32`);
+      throw new TypeError(`cannot keep ${dtype} on webgpu, expected f32, f16 or i32`);
     }
     [this.#gpu, this.dtype, this.shape] = [gpu, dtype, shape];
     const buffer = gpu.allocate(this.byteLength);

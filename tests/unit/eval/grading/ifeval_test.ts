@@ -239,17 +239,17 @@ Deno.test("rows that make no sense are refused by name", () => {
   const unknown = refuse(["keyword:existence"], [{}]);
   assertEquals(
     unknown.message,
-    'Cannot check row 7 of a.jsonl: found the unknown instruction "keyword:existence"',
+    'row 7 of a.jsonl has the unknown instruction "keyword:existence"',
   );
-  assertEquals(unknown.hints, ["keywords:existence is known"]);
+  assertEquals(unknown.hints, ["did you mean keywords:existence?"]);
   assertEquals(
-    refuse(["nothing"], [{}]).hints[0]!.startsWith("known are keywords:existence"),
+    refuse(["nothing"], [{}]).hints[0]!.startsWith("known instructions: keywords:existence"),
     true,
   );
   assertEquals(
     refuse(["length_constraints:number_words"], [{ num_words: 0, relation: "at least" }]).message,
-    'Cannot read "num_words" of length_constraints:number_words in row 7 of a.jsonl: found ' +
-      "nothing, expected a positive integer",
+    '"num_words" of length_constraints:number_words in row 7 of a.jsonl is missing, expected a ' +
+      "positive integer",
   );
   refuse(["length_constraints:number_words"], [{ num_words: 3, relation: "more than" }]);
   refuse(["keywords:existence"], [{ keywords: ["("] }]);
