@@ -41,7 +41,7 @@ export const command = defineCommand({
   async run(values, io, invocation) {
     const platform = platformOf();
     if (platform === undefined || Deno.build.os !== "linux") {
-      throw new UsageError(`Cannot bundle for ${Deno.build.target}: expected Linux`);
+      throw new UsageError(`bundles run on Linux only, not on ${Deno.build.target}`);
     }
     const name = `parscale-${VERSION}-${platform.name}`;
     const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
@@ -106,7 +106,7 @@ async function mustRun(program: string, args: readonly string[]): Promise<void> 
     text: String(cause.message),
   }));
   if (ok) return;
-  throw new EnvironmentError(`Cannot pack the bundle: ${text.trim().split("\n")[0]}`, {
+  throw new EnvironmentError(`cannot pack the bundle: ${text.trim().split("\n")[0]}`, {
     hints: ["GNU tar and xz are needed"],
   });
 }

@@ -124,7 +124,7 @@ async function compile(app: string, program: string, platform: Platform): Promis
     throw new EnvironmentError(`cannot compile for ${platform.target}: ${found}`);
   }
   throw new EnvironmentError(
-    `Cannot download "${url}", the base of the program: ${reasons.at(-1)}`,
+    `cannot download "${url}", the base of the program: ${reasons.at(-1)}`,
     {
       hints: [
         "set DENORT_BIN to the denort of that archive, fetched on a machine with network",

@@ -144,7 +144,7 @@ function configModel(model: string, config: ModelConfig, io: Io): CostModel {
 /** A config.json from a pipe. */
 async function readStdin(io: Io): Promise<ModelConfig> {
   const bytes = new TextEncoder().encode(await io.readText("-"));
-  return parseConfig(parseJsonObject(bytes, "stdin"), "stdin");
+  return parseConfig(parseJsonObject(bytes, "stdin", "stdin"), "stdin");
 }
 
 /** The config of a file or folder, or a size of the paper. */
