@@ -157,6 +157,21 @@ Deno.test("compare: the same, faster, within and beyond the tolerance", async ()
   assert(/ 10\.00 +12\.00 +1\.200 +slower$/m.test(table.stdout), table.stdout);
 });
 
+Deno.test("compare: noise within the recorded spread is no regression", async () => {
+  const noisy = (median: number, least: number, spread: number) =>
+    jsonLines(timing({ median_ms: median, samples_ms: [least, median], spread_ms: spread }));
+  const cases: [string, string, string][] = [
+    [noisy(12, 9, 1), noisy(10, 9, 1), "same"], // the fastest sample is as fast
+    [noisy(12, 11, 3), noisy(10, 9, 1), "same"], // the samples spread further
+    [noisy(12, 11, 1), noisy(10, 9, 1), "slower"],
+    [noisy(10, 9, 1), noisy(12, 11, 1), "faster"],
+  ];
+  for (const [now, before, verdict] of cases) {
+    const [row] = parseLines((await compare(now, before, "--jsonl")).stdout);
+    assertEquals(row.verdict, verdict);
+  }
+});
+
 Deno.test("compare: rows without a partner are named and decide nothing", async () => {
   const now = jsonLines(timing(), timing({ batch: 8, median_ms: 99 }));
   const before = jsonLines(timing({ context: 9 }), timing());

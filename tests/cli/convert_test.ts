@@ -14,7 +14,7 @@ async function converted(cwd: string, ...args: string[]): Promise<any> {
   const result = await runParscale(["convert", ...args, "--json"], { cwd });
   assertEquals([result.code, result.stderr], [0, ""]);
   const document = JSON.parse(result.stdout);
-  assertEquals([document.schema, document.command], ["parscale.convert/1", "convert"]);
+  assertEquals([document.schema, document.command], ["parscale.convert/2", "convert"]);
   return document.results;
 }
 

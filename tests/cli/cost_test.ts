@@ -137,7 +137,7 @@ Deno.test("a config.json may come from stdin", async () => {
   assertRefused(
     await runParscale([...args.slice(0, -1), "--model", "-"], { stdin: "[]" }),
     3,
-    '"stdin" is not a JSON object: []',
+    "stdin is not a JSON object: []",
   );
 });
 

@@ -80,7 +80,7 @@ const resolved = (log: readonly string[]) =>
 function inspected(result: RunResult): void {
   assertEquals([result.code, result.stderr], [0, ""]);
   const { schema, results } = JSON.parse(result.stdout);
-  assertEquals([schema, results.streams], ["parscale.inspect/1", 1]);
+  assertEquals([schema, results.streams], ["parscale.inspect/2", 1]);
 }
 
 /** Fails unless the run ended with an error as users see it, with these words in it. */

@@ -13,10 +13,10 @@ Deno.test("table and JSON show the same model", async () => {
   ]);
   assertEquals([table.code, table.stderr, json.code, json.stderr], [0, "", 0, ""]);
   const { schema, results, device } = JSON.parse(json.stdout);
-  assertEquals([schema, typeof device], ["parscale.inspect/1", "string"]);
+  assertEquals([schema, typeof device], ["parscale.inspect/2", "string"]);
   assertEquals([results.family, results.streams], ["qwen2", 2]);
   assert(results.params > results.introduced_params && results.introduced_params > 0);
-  assert(results.memory_bytes >= results.weights_bytes + results.kv_cache_bytes);
+  assert(results.memory_bytes >= results.weight_bytes + results.kv_cache_bytes);
   const { header } = readRaw(`${MODEL}/model.safetensors`);
   const stored = Object.keys(header).filter((name) => name !== "__metadata__").length;
   assertEquals([results.tensors, results.extra_tensors, results.dtypes], [stored, 0, "f32"]);

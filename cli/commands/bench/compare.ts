@@ -36,6 +36,10 @@ const KEYS = [
 interface Timing {
   readonly key: Readonly<Record<typeof KEYS[number], unknown>>;
   readonly medianMs: number;
+  /** Fastest sample, which other work on the machine disturbs least. */
+  readonly leastMs: number;
+  /** Between the quartiles of the samples. */
+  readonly spreadMs: number;
 }
 
 const COLUMNS: readonly Column[] = [
@@ -96,19 +100,25 @@ function pair(now: readonly Timing[], before: readonly Timing[], tolerance: numb
   const rows = now.map((timing) => {
     const partner = partners.get(keyOf(timing));
     partners.delete(keyOf(timing));
-    const ratio = partner === undefined ? null : timing.medianMs / partner.medianMs;
-    return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdictOf(ratio));
+    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, tolerance);
+    return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdict);
   });
   const gone = [...partners.values()].map(({ key, medianMs }) =>
     rowOf(key, null, medianMs, "gone")
   );
   return [...rows, ...gone];
+}
 
-  function verdictOf(ratio: number | null): Verdict {
-    if (ratio === null) return "new";
-    if (ratio > 1 + tolerance) return "slower";
-    return ratio < 1 / (1 + tolerance) ? "faster" : "same";
-  }
+function verdictOf(now: Timing, before: Timing, tolerance: number): Verdict {
+  if (isSlower(now, before, tolerance)) return "slower";
+  return isSlower(before, now, tolerance) ? "faster" : "same";
+}
+
+/** Beyond the tolerance in median and in fastest sample, and by more than the samples spread. */
+function isSlower(one: Timing, other: Timing, tolerance: number): boolean {
+  const least = 1 + tolerance;
+  return one.medianMs > least * other.medianMs && one.leastMs > least * other.leastMs &&
+    one.medianMs - other.medianMs > Math.max(one.spreadMs, other.spreadMs);
 }
 
 function rowOf(
@@ -189,5 +199,12 @@ function timingOf(value: unknown, name: string, line: number): Timing {
     throw rowError(name, line, `median_ms ${JSON.stringify(medianMs)}`, "a positive number");
   }
   const key = Object.fromEntries(KEYS.map((name) => [name, row[name]])) as Timing["key"];
-  return { key, medianMs };
+  const { samples_ms: samples, spread_ms: spread } = row;
+  const times = Array.isArray(samples) ? samples.filter((ms) => typeof ms === "number") : [];
+  return {
+    key,
+    medianMs,
+    leastMs: times.length > 0 ? Math.min(...times) : medianMs,
+    spreadMs: typeof spread === "number" ? spread : 0,
+  };
 }

@@ -141,7 +141,9 @@ const comparisonFlags = {
     default: 0.05,
     group: "Comparison",
     summary: "Slowdown of a median that counts as a regression",
-    details: "Choose more than what two runs of the same program differ by on this machine.",
+    details:
+      "A row counts as slower when its median and its fastest sample are, and by more than the " +
+      "samples spread.",
   },
 } as const satisfies FlagTable;
 

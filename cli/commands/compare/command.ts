@@ -17,9 +17,8 @@ export const command = defineCommand({
   examples: [
     {
       text: "The paper's table",
-      line:
-        "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 --data bench " +
-        "--out table",
+      line: "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
+        "--tasks gsm8k,minerva_math --data bench --out table",
     },
     {
       text: "Two finished evaluations",

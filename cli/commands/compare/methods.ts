@@ -15,7 +15,9 @@ import { EXIT_CODES } from "../../output/exit_codes.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { runOwn } from "../../framework/own_process.ts";
+import { counted } from "../../output/units.ts";
 import type { CompareValues } from "./flags.ts";
+import { OverallProgress } from "./overall.ts";
 
 /** One way to spend compute on an answer. */
 export interface Method {
@@ -146,16 +148,33 @@ export async function runMethods(
   io: Io,
   root: string,
 ): Promise<Evaluation[]> {
+  const { SAMPLES } = await import("../../../core/eval/harness/eval_folder.ts");
   const plans = await planMethods(values);
+  const rows = await countRows(values, io);
+  const timed = Math.min(values.latencyRows, rows);
+  io.note(
+    `${counted(plans.length, "evaluation")} of ${values.tasks.join(", ")}: ` +
+      `${counted(rows, "row")} each, ${timed} of them timed one at a time`,
+  );
+  using overall = new OverallProgress(io, plans.length * (rows + timed));
   const evaluations: Evaluation[] = [];
   for (const { name, args } of plans) {
     const folder = join(root, name);
-    io.note(`${evaluations.length + 1}/${plans.length}: parscale eval ${args.join(" ")}`);
-    await runChild([...args, ...sharedArguments(values), "--out", folder], values, io);
+    const label = `evaluation ${evaluations.length + 1}/${plans.length}: ${name}`;
+    const run = runChild([...args, ...sharedArguments(values), "--out", folder], values, io);
+    await overall.during(run, rows, label, join(folder, SAMPLES));
     const evaluation = await readEvaluation(folder);
-    evaluations.push({ ...evaluation, timing: await timeAnswers(args, values, io) });
+    const timing = await overall.during(timeAnswers(args, values, io), timed, label);
+    evaluations.push({ ...evaluation, timing });
   }
   return evaluations;
+}
+
+/** Rows of the tasks that one evaluation answers. */
+async function countRows(values: CompareValues, io: Io): Promise<number> {
+  const { prepareTasks } = await import("../eval/prepare.ts");
+  const tasks = await prepareTasks({ ...values, shard: undefined, excludeSelf: false }, io);
+  return tasks.reduce((sum, { documents }) => sum + documents.length, 0);
 }
 
 /** A folder of introduced tensors is an adapter of the model; anything else stands alone. */
@@ -211,10 +230,9 @@ async function timeAnswers(
   };
 }
 
-/** Runs `parscale eval` and returns what it printed; its progress is shown as our own. */
+/** Runs `parscale eval` and returns what it printed; its errors go to our stderr. */
 async function runChild(args: readonly string[], values: CompareValues, io: Io): Promise<string> {
-  const quiet = values.quiet > 0 || io.settings.quiet > 0 ? ["-q"] : [];
-  const { code, stdout } = await runOwn(["eval", ...args, ...quiet], io);
+  const { code, stdout } = await runOwn(["eval", ...args, "-q"], io);
   if (io.interruption.aborted) throw interrupted(values, io);
   if (code === 0) return stdout;
   const kind = EXIT_CODES.find((row) => row.code === code)?.kind;

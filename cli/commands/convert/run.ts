@@ -63,7 +63,7 @@ export async function runConvert(
   invocation: Invocation,
 ): Promise<void> {
   const plan = await planOf(values, io);
-  using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
+  using report = openReport(io, invocation, { schema: "parscale.convert/2", seed: values.seed });
   using progress = startProgress(io, { label: "Writing", unit: "MB", total: plan.bytes / 1e6 });
   const result = await convert(plan, {
     onProgress: (done) => progress.update(done / 1e6),
@@ -89,7 +89,7 @@ export async function runConvert(
     tensors: result.tensors,
     bytes: result.bytes,
     backbone_sha256: result.backboneSha256,
-    files: result.files.join(", "),
+    files: result.files,
   });
 }
 

@@ -80,7 +80,7 @@ export async function compareParams(
   const results = streams.map((P) => compareWithParameters({ ...options, streams: P }, cost));
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
-    schema: "parscale.cost-against/1",
+    schema: "parscale.cost-against/2",
     ...(readable && { columns: COLUMNS }),
   });
   const how = values.match === "observed"

@@ -52,7 +52,7 @@ export async function drawFigure(
   if (setting.values.against !== undefined) return;
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
-    schema: "parscale.cost-figure/1",
+    schema: "parscale.cost-figure/2",
     ...(readable && {
       columns: [
         { key: "way" },

@@ -24,9 +24,15 @@ export interface PreparedTask {
   readonly rows: number;
 }
 
+/** Flags that decide which rows are asked and how. */
+export type RowValues = Pick<
+  EvalValues,
+  "tasks" | "data" | "limit" | "ids" | "shots" | "shard" | "excludeSelf" | "chat"
+>;
+
 /** Prepares the tasks that the flags ask for. */
 export async function prepareTasks(
-  values: EvalValues,
+  values: RowValues,
   io: Io,
   names: readonly string[] = values.tasks,
 ): Promise<PreparedTask[]> {
@@ -59,7 +65,7 @@ async function prepareTask(
   { task, shots }: { readonly task: Task; readonly shots: number },
   data: string | FetchedData,
   shard: Shard | undefined,
-  values: EvalValues,
+  values: RowValues,
   io: Io,
 ): Promise<PreparedTask> {
   const { readTaskData } = await import("../../../core/eval/harness/data_folder.ts");

@@ -121,7 +121,7 @@ export const command = defineCommand({
       target: values.target,
       weights: values.quantize === "none" ? values.dtype : values.quantize,
       weight_bytes: bytes,
-      files: "prefill.onnx, decode.onnx, weights.bin, export.json, README.md",
+      files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
     });
   },
 });

@@ -49,7 +49,7 @@ export async function runInspect(
   const stored = [...checkpoint.tensors.values()];
   const tokenizer = await model.tokenizerIfAny();
   using report = openReport(io, invocation, {
-    schema: "parscale.inspect/1",
+    schema: "parscale.inspect/2",
     device: model.device,
   });
   const fields = {
@@ -63,16 +63,16 @@ export async function runInspect(
     embedding_params: counts.embedding,
     hidden_size: config.hiddenSize,
     intermediate_size: config.intermediateSize,
-    num_hidden_layers: config.numHiddenLayers,
-    num_attention_heads: config.numAttentionHeads,
-    num_key_value_heads: config.numKeyValueHeads,
+    num_layers: config.numHiddenLayers,
+    num_heads: config.numAttentionHeads,
+    num_kv_heads: config.numKeyValueHeads,
     head_dim: config.headDim,
     vocab_size: config.vocabSize,
     max_position_embeddings: config.maxPositionEmbeddings,
     rope_theta: config.ropeTheta,
     rope_scaling: config.ropeScaling?.kind ?? null,
     tie_word_embeddings: config.tieWordEmbeddings,
-    dtypes: [...new Set(stored.map((tensor) => tensor.dtype))].join(", "),
+    dtypes: [...new Set(stored.map((tensor) => tensor.dtype))],
     tensors: stored.length,
     extra_tensors: checkpoint.extraTensors.length,
     files: new Set(stored.map((tensor) => tensor.path)).size,
@@ -82,7 +82,7 @@ export async function runInspect(
     eos_token_ids: config.eosTokenIds,
     rows: values.batch,
     context,
-    weights_bytes: plan.sections.parameters,
+    weight_bytes: plan.sections.parameters,
     kv_cache_bytes: plan.sections.state,
     memory_bytes: plan.totalBytes,
   };
@@ -91,14 +91,14 @@ export async function runInspect(
 
 /** What `inspect` finds; the keys of its JSON result. */
 interface Fields {
-  readonly [key: string]: string | number | boolean | null | readonly number[];
+  readonly [key: string]: string | number | boolean | null | readonly (number | string)[];
 }
 
 /** The same facts in a few lines for a person. */
 function readable(f: Fields): Record<string, string> {
   const n = (key: string) => grouped(f[key] as number);
   const bytes = (key: string) => bytesText(f[key] as number);
-  const rest = (f.memory_bytes as number) - (f.weights_bytes as number) -
+  const rest = (f.memory_bytes as number) - (f.weight_bytes as number) -
     (f.kv_cache_bytes as number);
   const parallel = (f.streams as number) > 1;
   return {
@@ -111,19 +111,19 @@ function readable(f: Fields): Record<string, string> {
       : {}),
     parameters: `${n("params")}, of which ${n("introduced_params")} introduced and ` +
       `${n("embedding_params")} embedding`,
-    layers: `${f.num_hidden_layers} of width ${n("hidden_size")}, MLP ${n("intermediate_size")}, ` +
-      `${f.num_attention_heads} query and ${f.num_key_value_heads} key heads of ${f.head_dim}`,
+    layers: `${f.num_layers} of width ${n("hidden_size")}, MLP ${n("intermediate_size")}, ` +
+      `${f.num_heads} query and ${f.num_kv_heads} key heads of ${f.head_dim}`,
     vocabulary: `${n("vocab_size")}, ${f.tie_word_embeddings ? "one table" : "two tables"}`,
     context: `${n("max_position_embeddings")} positions, rope theta ${n("rope_theta")}`,
     files: `${counted(f.files as number, "file")}, ${counted(f.tensors as number, "tensor")} of ` +
-      `${f.dtypes}, ${bytes("stored_bytes")}`,
+      `${(f.dtypes as string[]).join(", ")}, ${bytes("stored_bytes")}`,
     tokenizer: f.tokenizer === null
       ? "none"
       : `${f.tokenizer}, ${n("tokenizer_vocab_size")} tokens, end tokens ${
         (f.eos_token_ids as number[]).join(", ") || "none"
       }`,
     memory: `${bytes("memory_bytes")} for ${counted(f.rows as number, "row")} of ${n("context")} ` +
-      `tokens: weights ${bytes("weights_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
+      `tokens: weights ${bytes("weight_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
       `the rest ${bytesText(rest)}`,
   };
 }
