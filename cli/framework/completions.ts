@@ -2,13 +2,13 @@
  * Completion scripts for four shells, generated from the tables.
  *
  * The scripts are static text: completing never starts the program. Words offered are command
- * names, long flags, choices after a flag that has them (in lists after every comma, but for
+ * names, long flags, known values after a flag that has them (in lists after every comma, but for
  * PowerShell, where a comma is an operator), and paths after a flag that takes one. The first word
  * that is a command's name is the command, as the program itself has it.
  */
 import { type Command, flagEntries } from "./command.ts";
 import { commonFlags } from "./common.ts";
-import { isList, isNegatable, takesValue } from "./table.ts";
+import { type Flag, isList, isNegatable, takesValue } from "./table.ts";
 
 /** Shells that are served. */
 export const SHELLS = ["bash", "zsh", "fish", "powershell"] as const;
@@ -35,22 +35,33 @@ interface CommandWords {
 }
 
 function wordsOf(command: Command): CommandWords {
-  const flags = flagEntries(command).map(([name, flag]): FlagWords => ({
-    name: isNegatable(flag) ? `no-${name}` : name,
-    letter: flag.letter,
-    summary: flag.summary,
-    kind: !takesValue(flag)
-      ? "none"
-      : flag.type === "choice" && isList(flag)
-      ? "list"
-      : flag.type === "path" || flag.type === "choice"
-      ? flag.type
-      : "text",
-    choices: flag.type === "choice" ? flag.choices : [],
-  }));
+  const flags = flagEntries(command).map(([name, flag]): FlagWords => {
+    const choices = knownValues(command, name, flag);
+    return {
+      name: isNegatable(flag) ? `no-${name}` : name,
+      letter: flag.letter,
+      summary: flag.summary,
+      kind: !takesValue(flag)
+        ? "none"
+        : flag.type === "path"
+        ? "path"
+        : choices.length === 0
+        ? "text"
+        : isList(flag)
+        ? "list"
+        : "choice",
+      choices,
+    };
+  });
   const words = command.arguments?.[0]?.choices ?? [];
   const files = command.arguments?.some(({ choices }) => choices === undefined) ?? false;
   return { name: command.name, summary: command.summary, flags, arguments: words, files };
+}
+
+/** Values that can be offered: choices, well-known names, or the command's own presets. */
+function knownValues({ presets = {} }: Command, name: string, flag: Flag): readonly string[] {
+  if (flag.type === "choice") return flag.choices;
+  return name === "preset" ? Object.keys(presets) : flag.suggestions ?? [];
 }
 
 /** Command and flag spellings that precede a value of the given kind. */

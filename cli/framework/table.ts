@@ -20,6 +20,8 @@ interface FlagBase {
   readonly placeholder?: string;
   /** Unit of a bare number, for help: `tokens`, `seconds`. */
   readonly unit?: string;
+  /** Well-known values of free text, for completions. */
+  readonly suggestions?: readonly string[];
   /** Absence is misuse. */
   readonly required?: true;
   /** What an absent value means, for help: "all cores". */

@@ -25,6 +25,9 @@ const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale score al", ["alpha.txt"]],
   ["parscale doctor al", []],
   ["parscale generate --device cuda:1", ["cuda:1"]],
+  ["parscale train --preset paper-c", ["paper-cpt"]],
+  ["parscale eval --tasks hum", ["humaneval"]],
+  ["parscale cost --hardware a100-sxm", ["a100-sxm-40gb", "a100-sxm-80gb"]],
 ];
 
 /** The shell completes every line of a file, in a folder with two files; one line of words each. */

@@ -116,7 +116,7 @@ Deno.test("a finished run has nothing left to do, a run never begun cannot go on
     await place.trained(`--model p2 ${ROWS} --steps 2 --out run`);
     const before = await Deno.readFile(`${place.last("run")}/training_state.safetensors`);
     const again = await place.train("--resume --out run --json");
-    assertEquals([again.code, again.stderr], [0, "Nothing to do: all 2 steps are taken\n"]);
+    assertEquals([again.code, again.stderr], [0, "nothing to do: all 2 steps are done\n"]);
     assertEquals(JSON.parse(again.stdout).results.steps, 2);
     assertEquals(await Deno.readFile(`${place.last("run")}/training_state.safetensors`), before);
     assertEquals(place.metrics("run").length, 2);

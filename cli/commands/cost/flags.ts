@@ -1,4 +1,5 @@
 /** Flags of `parscale cost`. Defaults that depend on others are resolved in `question.ts`. */
+import { DEVICES } from "../../../core/analysis/devices.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -214,6 +215,7 @@ const hardwareFlags = {
     placeholder: "NAME|FILE",
     group: "Hardware",
     defaultText: "a100-sxm-80gb; this-machine with --measured",
+    suggestions: DEVICES.map(({ name }) => name),
     summary: "Hardware to predict for: a name of the table, or a JSON file",
     details: "`parscale cost ls` prints the table. A file has name, bandwidth_gb_s, tflops " +
       "and perhaps capacity_gib, tflops_32, tops_8, tops_4. A new name needs --bandwidth and " +

@@ -1,4 +1,5 @@
 /** Flags of `parscale eval`. */
+import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -10,6 +11,7 @@ const taskFlags = {
     list: "comma",
     placeholder: "NAME",
     group: "Tasks",
+    suggestions: [...TASK_NAMES, ...Object.keys(SUITES)],
     summary: "Benchmarks to run, or suites of them",
     details: "`parscale eval ls` lists both.",
   },

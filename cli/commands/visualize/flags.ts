@@ -1,4 +1,5 @@
 /** Flags of `parscale visualize`. */
+import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -28,6 +29,7 @@ const inputFlags = {
     placeholder: "NAME",
     group: "Input",
     conflictsWith: ["FILE"],
+    suggestions: TASK_NAMES,
     summary: "Show rows of this benchmark",
     details: "The prompt with its shots, then the reference answer where the benchmark has one. " +
       "Needs --data. `parscale eval ls` lists the names.",

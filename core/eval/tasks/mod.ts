@@ -14,6 +14,8 @@ import { race } from "./race.ts";
 import { sciq } from "./sciq.ts";
 import { winogrande } from "./winogrande.ts";
 
+export { SUITES } from "./names.ts";
+
 export const TASKS: readonly Task[] = [
   winogrande,
   hellaswag,
@@ -32,23 +34,6 @@ export const TASKS: readonly Task[] = [
   mbpp,
   perplexity,
 ];
-
-/** Several tasks under one name. */
-export const SUITES: Readonly<Record<string, readonly string[]>> = {
-  arc: ["arc_easy", "arc_challenge"],
-  general: [
-    "mmlu",
-    "winogrande",
-    "hellaswag",
-    "openbookqa",
-    "piqa",
-    "arc_easy",
-    "arc_challenge",
-    "sciq",
-  ],
-  math: ["gsm8k", "gsm8k_cot", "minerva_math"],
-  code: ["humaneval", "mbpp"],
-};
 
 /** Task of a name; undefined for an unknown one. */
 export function taskOf(name: string): Task | undefined {
