@@ -8,7 +8,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import type { Problem } from "./misuse.ts";
-import { suggestionHint } from "./suggest.ts";
+import { renamedHint, suggestionHint } from "./suggest.ts";
 import { type Flag, type FlagTable, isList, isNegatable, takesValue } from "./table.ts";
 import { describeExpected } from "./values.ts";
 
@@ -135,8 +135,9 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
   const unknown = (arg: string, key?: string): boolean => {
     if (key === undefined) positionals.push(arg);
     else {
-      const hint = suggestionHint(arg, spellings(table), "`--help` lists the flags");
-      problems.push({ message: `unknown flag \`${arg}\``, hint });
+      const hint = renamedHint(arg.slice(2), table) ??
+        suggestionHint(arg, spellings(table), "`--help` lists the flags");
+      problems.push({ message: `unknown flag \`${arg}\``, ...(hint !== undefined && { hint }) });
     }
     return false;
   };

@@ -15,7 +15,7 @@ import {
   type Setting,
 } from "./constraints.ts";
 import { type Problem, throwIfAny } from "./misuse.ts";
-import { nearest, suggestionHint } from "./suggest.ts";
+import { nearest, renamedHint, suggestionHint } from "./suggest.ts";
 import type { ParsedArgs } from "./parse.ts";
 import {
   camelCase,
@@ -110,7 +110,9 @@ function keyedSource(
     const key = written.replaceAll("_", "-");
     if (!keys.includes(key)) {
       const message = `unknown key "${written}" in ${where}`;
-      problems.push({ message, hint: suggestionHint(key, keys, "keys are the long flag names") });
+      const hint = renamedHint(key, table) ??
+        suggestionHint(key, keys, "keys are the long flag names");
+      problems.push({ message, ...(hint !== undefined && { hint }) });
     } else if (value !== null) {
       const flag = table[key]!;
       if (flag.type !== "shorthand") entries.set(key, value);
@@ -205,7 +207,8 @@ function presetValues(command: Resolvable, name: string, problems: Problem[]) {
   return {};
 }
 
-function defaultOf(flag: Flag): ConfigValue {
+/** The value of a flag that nothing sets. */
+export function defaultOf(flag: Flag): ConfigValue {
   if (flag.type === "switch") return flag.default ?? false;
   if (flag.type === "count") return 0;
   if (isList(flag)) {

@@ -4,6 +4,7 @@
  * Distance counts insertions, deletions, replacements and swaps of neighbours, because swapped
  * letters are the commonest slip of all.
  */
+import type { FlagTable } from "./table.ts";
 
 /** Optimal string alignment distance between two names. */
 export function editDistance(a: string, b: string): number {
@@ -54,4 +55,10 @@ export function suggestionHint(
   if (near !== undefined) return `did you mean \`${near}\`?`;
   const isShort = names.length > 0 && names.length <= SHORT_LIST;
   return isShort ? `known: ${names.join(", ")}` : otherwise;
+}
+
+/** A hint for the name that a flag had in earlier versions. */
+export function renamedHint(name: string, table: FlagTable): string | undefined {
+  const now = Object.keys(table).find((key) => table[key]!.formerly?.includes(name));
+  return now === undefined ? undefined : `it is called \`--${now}\` now`;
 }

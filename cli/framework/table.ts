@@ -22,6 +22,8 @@ interface FlagBase {
   readonly unit?: string;
   /** Well-known values of free text, for completions. */
   readonly suggestions?: readonly string[];
+  /** Names it had in earlier versions, for hints. */
+  readonly formerly?: readonly string[];
   /** Absence is misuse. */
   readonly required?: true;
   /** What an absent value means, for help: "all cores". */

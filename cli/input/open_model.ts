@@ -57,6 +57,7 @@ export const quantizeFlags = {
     choices: QUANTIZATIONS,
     default: "none",
     group: "Engine",
+    formerly: ["weights"],
     summary: "Quantize weights to 8 or 4 bits",
     details:
       "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +

@@ -19,7 +19,7 @@ Deno.test("table and JSON show the same model", async () => {
   assert(results.memory_bytes >= results.weight_bytes + results.kv_cache_bytes);
   const { header } = readRaw(`${MODEL}/model.safetensors`);
   const stored = Object.keys(header).filter((name) => name !== "__metadata__").length;
-  assertEquals([results.tensors, results.extra_tensors, results.dtypes], [stored, 0, "f32"]);
+  assertEquals([results.tensors, results.extra_tensors, results.dtypes], [stored, 0, ["f32"]]);
   assertStringIncludes(table.stdout, "qwen2, 2 streams");
   assertStringIncludes(table.stdout, results.params.toLocaleString("en"));
   const [plain] = await rowsOf(["inspect", "--model", PLAIN_MODEL]);

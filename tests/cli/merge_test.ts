@@ -139,7 +139,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
         "convert --model p1 --adapter two --strip --out no",
         2,
         "`--adapter two` needs `--merge`",
-        "`--merge`",
+        "",
       ),
       refused(
         "convert --model two --streams 4 --out no",

@@ -373,6 +373,7 @@ const questionFlags = {
     ...engineFlags.device,
     group: "Questions",
     onlyWith: ["measured"],
+    formerly: ["run-device"],
     summary: "Device of --measured",
   },
   runs: {

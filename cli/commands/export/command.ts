@@ -74,6 +74,7 @@ export const command = defineCommand({
       choices: ["cpu", "webgpu"],
       default: "cpu",
       group: "Export",
+      formerly: ["device"],
       summary: "Where the files will run",
       details: "Files for webgpu use only what its operators can; they run on the processor too.",
     },

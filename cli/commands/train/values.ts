@@ -3,6 +3,7 @@ import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject } from "../../../core/base/files.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { camelCase, type FlagTable, snakeCase } from "../../framework/table.ts";
+import { defaultOf } from "../../framework/resolve.ts";
 import { readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { TrainValues } from "./flags.ts";
@@ -43,7 +44,9 @@ export function resumedValues(
     if (flag.configurable === false || flag.type === "shorthand" || name === "out") continue;
     const isGiven = invocation.origins[name] !== "default";
     if (isGiven && FREE.has(name)) continue;
-    const before = config[snakeCase(name)] ?? config[name] ?? null; // kebab case in older runs
+    // In kebab case in earlier versions, which did not know every flag.
+    const key = Object.hasOwn(config, name) ? name : snakeCase(name);
+    const before = Object.hasOwn(config, key) ? config[key] : defaultOf(flag);
     const now = invocation.config[name] ?? null;
     if (isGiven && JSON.stringify(before) !== JSON.stringify(now)) changed.push(`--${name}`);
     values[camelCase(name)] = before === null ? undefined : readValue(flag, before);

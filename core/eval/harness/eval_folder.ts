@@ -13,7 +13,7 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
-import { ioError, type JsonObject, readJsonObject, statIfExists } from "../../base/files.ts";
+import { ioError, type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
@@ -22,6 +22,9 @@ import type { DocumentScore } from "./results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
 
 /** Files of the folder. */
+/** Layout of `config.json`: 2 has a model hash that earlier versions computed otherwise. */
+const SCHEMA = "parscale.eval-run/2";
+
 export const CONFIG = "config.json",
   SAMPLES = "samples.jsonl",
   SCORES = "scores.jsonl",
@@ -73,7 +76,7 @@ export class EvalFolder implements Disposable {
         for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await Deno.remove(join(path, name)).catch(ignoreMissing);
         }
-        await folder.#write(CONFIG, { schema: "parscale.eval-run/1", ...identity });
+        await folder.#write(CONFIG, { schema: SCHEMA, ...identity });
       }
       return folder;
     } catch (error) {
@@ -158,7 +161,18 @@ export class EvalFolder implements Disposable {
   }
 
   async #requireSame(identity: JsonObject): Promise<void> {
-    const { schema: _, ...found } = await readJsonObject(join(this.path, CONFIG));
+    const { schema, ...found } = await readJsonObject(join(this.path, CONFIG));
+    if (schema !== SCHEMA) {
+      throw new UsageError(
+        `"${this.path}" was written by another version: its schema is ${show(schema)}`,
+        {
+          hints: [
+            `score its answers with \`parscale eval --score ${join(this.path, SAMPLES)}\``,
+            "or pass `--overwrite` to evaluate again",
+          ],
+        },
+      );
+    }
     const different = differences(found, identity);
     if (different.length === 0) return;
     throw new UsageError(

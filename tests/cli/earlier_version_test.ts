@@ -1,0 +1,70 @@
+/** Files that the version before the first changelog entry wrote: they open, resume, or say why not. */
+import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
+import { runParscale, withScratch } from "./run.ts";
+
+const FIXTURE = new URL("../../fixtures/earlier_version", import.meta.url).pathname;
+const DATA = new URL("../../fixtures/eval/data", import.meta.url).pathname;
+
+/** A folder with the files, the model `p1` and the benchmarks they were made with. */
+function withEarlier(test: (cwd: string, run: typeof runParscale) => Promise<void>) {
+  return withScratch(async (cwd) => {
+    await copyFolder(FIXTURE, `${cwd}/files`);
+    for (const name of Deno.readDirSync(`${cwd}/files`)) {
+      await Deno.rename(`${cwd}/files/${name.name}`, `${cwd}/${name.name}`);
+    }
+    await Deno.symlink(PLAIN_MODEL, `${cwd}/p1`);
+    await Deno.symlink(DATA, `${cwd}/data`);
+    await test(cwd, (args, options) => runParscale(args, { cwd, ...options }));
+  });
+}
+
+Deno.test("an earlier run resumes and ends as it would have", () =>
+  withEarlier(async (cwd, run) => {
+    const { code, stderr } = await run(["train", "--resume", "--out", "run", "-q"]);
+    assertEquals([code, stderr], [0, ""]);
+    const read = async (path: string) => parseLines(await Deno.readTextFile(`${cwd}/${path}`));
+    const [now, then] = [await read("run/metrics.jsonl"), await read("full_metrics.jsonl")];
+    assertEquals(now.map(({ step }) => step), [1, 2, 3, 4]);
+    for (const [i, row] of then.entries()) {
+      assertAlmostEquals(now[i]!.loss, row.loss, 1e-6);
+      assertAlmostEquals(now[i]!.grad_norm, row.grad_norm, 1e-5);
+    }
+  }));
+
+Deno.test("an earlier adapter opens", () =>
+  withEarlier(async (_, run) => {
+    const stdin = '{"tokens":[1,2,3]}\n';
+    const model = ["--model", "p1", "--adapter", "run/checkpoint-000002"];
+    const { code, stdout, stderr } = await run(["score", ...model, "--jsonl"], { stdin });
+    assertEquals([code, stderr], [0, ""]);
+    assertEquals(parseLines(stdout)[0].token_logprobs.length, 2);
+  }));
+
+Deno.test("an earlier evaluation is refused by version, scores again, and can be compared", () =>
+  withEarlier(async (_, run) => {
+    const rows = ["--tasks", "gsm8k", "--data", "data", "--limit", "2"];
+    const resumed = await run(["eval", "--model", "p1", ...rows, "--out", "results"]);
+    assertEquals([resumed.code, resumed.stdout], [2, ""]);
+    assertStringIncludes(resumed.stderr, '"results" was written by another version');
+    assertStringIncludes(resumed.stderr, "`parscale eval --score results/samples.jsonl`");
+    const scored = await run(["eval", "--score", "results/samples.jsonl", ...rows, "--json"]);
+    assertEquals(scored.code, 0, scored.stderr);
+    const compared = await run(["compare", "results", "results", "--jsonl"]);
+    assertEquals([compared.code, compared.stderr], [0, ""]);
+  }));
+
+Deno.test("a key of an earlier document names the flag of today", () =>
+  withEarlier(async (_, run) => {
+    const { code, stderr } = await run(["generate", "--config", "generate.json", "--dry-run"]);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, 'error: unknown key "weights" in config "generate.json"');
+    assertStringIncludes(stderr, "hint: it is called `--quantize` now");
+  }));
+
+Deno.test("earlier timings compare", () =>
+  withEarlier(async (_, run) => {
+    const timings = ["--compare", "bench.jsonl", "--against", "bench.jsonl", "--jsonl"];
+    const { code, stdout } = await run(["bench", ...timings]);
+    assertEquals([code, parseLines(stdout).map(({ verdict }) => verdict)], [0, ["same", "same"]]);
+  }));
