@@ -33,7 +33,11 @@ export async function execute(
 }
 
 /** Runs a release tool of this tree, which must succeed. */
-export async function makeRelease(tool: "bundle" | "compile", args: readonly string[], env = {}) {
+export async function makeRelease(
+  tool: "bundle" | "compile" | "npm",
+  args: readonly string[],
+  env = {},
+) {
   const { code, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", `${ROOT}cli/release/${tool}.ts`, ...args],
     env: { NO_COLOR: "1", ...env },

@@ -1,0 +1,60 @@
+/**
+ * Installed as a command: by `deno install` from a clone, and as a package of npm by its archive.
+ *
+ * Both in an empty HOME. They fetch packages from the npm registry, as an installation does.
+ */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { VERSION } from "../../cli/framework/version.ts";
+import { ROOT } from "../../cli/release/stage.ts";
+import { MODEL } from "../cli/models.ts";
+import { withScratch } from "../cli/run.ts";
+import { makeRelease } from "./releases.ts";
+
+const GENERATE = ["generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "4", "--jsonl"];
+
+/** Runs a program as the user whose HOME is `home`; settings of the registry stay. */
+async function runAt(home: string, [program, ...args]: readonly string[], cwd = home) {
+  const { code, stdout, stderr } = await new Deno.Command(program!, {
+    args,
+    cwd,
+    env: { HOME: home, NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1", XDG_CACHE_HOME: `${home}/cache` },
+    stdin: "null",
+  }).output();
+  const text = new TextDecoder();
+  return { code, stdout: text.decode(stdout), stderr: text.decode(stderr) };
+}
+
+/** The same for every way to install. */
+async function requireWorking(home: string, parscale: string): Promise<void> {
+  assertEquals((await runAt(home, [parscale, "--version"])).stdout, `parscale ${VERSION}\n`);
+  const generated = await runAt(home, [parscale, ...GENERATE]);
+  assertEquals(generated.code, 0, generated.stderr);
+  assertEquals(JSON.parse(generated.stdout).tokens.length, 4);
+  const misuse = await runAt(home, [parscale, "genrate"]);
+  assertEquals([misuse.code, misuse.stdout], [2, ""]);
+  assertStringIncludes(misuse.stderr, 'error: unknown command "genrate"');
+  const closed = await runAt(home, [
+    "bash",
+    "-c",
+    `"${parscale}" fit --preset paper | true; echo \${PIPESTATUS[0]}`,
+  ]);
+  assertEquals(closed.stdout, "0\n", closed.stderr);
+}
+
+Deno.test("deno install makes a command that works from any folder", () =>
+  withScratch(async (home) => {
+    const install = ["install", "-g", "-A", "-n", "parscale", "--config", "deno.json", "mod.ts"];
+    const { code, stderr } = await runAt(home, [Deno.execPath(), ...install], ROOT);
+    assertEquals(code, 0, stderr);
+    await requireWorking(home, `${home}/.deno/bin/parscale`);
+  }));
+
+Deno.test("the npm package starts the deno it depends on", () =>
+  withScratch(async (home) => {
+    await makeRelease("npm", ["--out", `${home}/parscale.tgz`]);
+    await Deno.writeTextFile(`${home}/package.json`, "{}");
+    const install = ["npm", "install", "./parscale.tgz"];
+    const { code, stderr } = await runAt(home, install);
+    assertEquals(code, 0, stderr);
+    await requireWorking(home, `${home}/node_modules/.bin/parscale`);
+  }));
