@@ -2,12 +2,10 @@
  * Curves as an SVG file, drawn by Vega-Lite.
  *
  * Takes the series of a text chart and a title; returns one SVG document that needs nothing from
- * elsewhere. Series differ by dash as well as by colour, and the colours are Okabe and Ito's, which
- * colour-blind readers can tell apart. Vega is loaded only when called, since that takes a third of
- * a second.
+ * elsewhere. Series differ by dash as well as by colour.
  */
-import type { TopLevelSpec } from "vega-lite";
 import type { Series } from "./chart.ts";
+import { COLORS, DASHES, FRAME, NEAR_LEGEND, renderSvg } from "./vega.ts";
 
 /** How an SVG chart looks. */
 export interface SvgChartOptions {
@@ -23,9 +21,6 @@ export interface SvgChartOptions {
   readonly logY?: boolean;
 }
 
-/** Okabe and Ito (2008) without yellow, which fades on white. */
-const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
-const DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 4], [1, 3]];
 /** Series with more points than this have no dots, which would hide the line. */
 const MOST_DOTS = 30;
 
@@ -34,14 +29,7 @@ export async function renderSvgChart(
   series: readonly Series[],
   options: SvgChartOptions,
 ): Promise<string> {
-  const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);
-  const { spec } = compile(chartSpec(series, options));
-  const view = new vega.View(vega.parse(spec), { renderer: "none", logLevel: vega.Error });
-  try {
-    return await view.toSVG();
-  } finally {
-    view.finalize();
-  }
+  return await renderSvg(chartSpec(series, options));
 }
 
 /** One row of Vega's table. */
@@ -75,7 +63,7 @@ function bandRows(series: readonly Series[], { logX, logY }: SvgChartOptions) {
   );
 }
 
-function chartSpec(series: readonly Series[], options: SvgChartOptions): TopLevelSpec {
+function chartSpec(series: readonly Series[], options: SvgChartOptions) {
   const { title, width, height, xLabel, yLabel, logX = false, logY = false } = options;
   const domain = series.map(({ label }) => label);
   const bands = bandRows(series, options);
@@ -89,27 +77,20 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions): TopLeve
       domain,
       range: series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
     },
-    legend: {
-      title: null,
-      symbolType: "stroke",
-      symbolSize: 900,
-      symbolOpacity: 1,
-      labelLimit: 400,
-    },
+    legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
   });
-  const spec = {
-    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+  return {
+    ...FRAME,
     title,
     width,
     height,
-    background: "white",
-    padding: 12,
     data: { values: pointRows(series, options) },
     encoding: {
       x: {
         field: "x",
         type: "quantitative",
         title: xLabel,
+        axis: { labelExpr: "replace(format(datum.value, '~s'), 'G', 'B')" },
         scale: logX ? { type: "log", nice: false } : { zero: false, nice: false },
       },
       y: {
@@ -140,21 +121,5 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions): TopLeve
         mark: { type: "point", filled: true, size: 50, opacity: 1 },
       },
     ],
-    config: LOOK,
   };
-  // The type is a union of hundreds of shapes; TypeScript widens the strings of a variable.
-  return spec as TopLevelSpec;
 }
-
-const LOOK = {
-  font: "sans-serif",
-  axis: {
-    gridColor: "#e5e5e5",
-    labelFontSize: 12,
-    titleFontSize: 13,
-    titleFontWeight: "normal",
-  },
-  legend: { labelFontSize: 12 },
-  title: { fontSize: 15, anchor: "start" },
-  view: { stroke: null },
-};

@@ -72,7 +72,7 @@ Deno.test("rows of a benchmark: the prompt of eval, then the reference answer", 
   assert(choice.startsWith("Question: "), choice);
 });
 
-Deno.test("--max-length cuts; a text beyond the context is refused with the remedy", async () => {
+Deno.test("--max-tokens cuts; a text beyond the context is refused with the remedy", async () => {
   const long = { id: "x", tokens: new Array(2049).fill(1) };
   const stdin = jsonLines({ text: "short" }, long);
   const refused = await runParscale(SHOW, { stdin });
@@ -81,8 +81,8 @@ Deno.test("--max-length cuts; a text beyond the context is refused with the reme
     3,
     "line 2 of stdin has 2049 tokens, more than the model's context of 2048",
   );
-  assertStringIncludes(refused.stderr, "hint: pass --max-length 2048 to read its beginning");
-  const rows = await rowsOf([...SHOW, "--max-length", "300"], { stdin: jsonLines(long) });
+  assertStringIncludes(refused.stderr, "hint: pass --max-tokens 2048 to read its beginning");
+  const rows = await rowsOf([...SHOW, "--max-tokens", "300"], { stdin: jsonLines(long) });
   assertEquals([rows.length, rows.at(-1).position], [300, 299]);
 });
 

@@ -6,7 +6,6 @@
  * arrows, so heads are triangles, turned by angles that are computed here from the scales, whose
  * domains are therefore fixed.
  */
-import type { TopLevelSpec } from "vega-lite";
 import { countShape } from "../../../core/analysis/cost.ts";
 import { meanCost } from "../../../core/analysis/cost_equivalent.ts";
 import {
@@ -22,6 +21,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
+import { COLORS, FRAME, NEAR_LEGEND, renderSvg } from "../../output/vega.ts";
 import { averagedWorkloads, averageText } from "./against.ts";
 import { gib, headline, isReadable, withGib } from "./estimate.ts";
 import { costFunction, echoOf, orDefault, prefixTokensOf, type Setting } from "./setting.ts";
@@ -46,7 +46,7 @@ export async function drawFigure(
   path: string,
 ): Promise<void> {
   const points = pointsOf(setting);
-  const svg = await render(figureSpec(points, setting));
+  const svg = await renderSvg(figureSpec(points, setting));
   writeText(io, svg, path, invocation.overwrite);
   io.note(`wrote ${path}`);
   if (setting.values.against !== undefined) return;
@@ -115,10 +115,10 @@ function lossOf(setting: Setting, { shape, losses }: Rung, streams: number): num
 }
 
 const WIDTH = 360, HEIGHT = 300;
-/** Okabe and Ito's orange and blue; the ways also differ by dash and mark. */
+/** The ways also differ by dash and mark. */
 const STYLES: Readonly<Record<Way, readonly [color: string, dash: number[]]>> = {
-  "more parameters": ["#D55E00", [6, 3]],
-  "more streams": ["#0072B2", [1, 0]],
+  "more parameters": [COLORS[1], [6, 3]],
+  "more streams": [COLORS[0], [1, 0]],
 };
 
 /** The quantity of a panel's x axis. */
@@ -132,22 +132,13 @@ const PANELS: readonly Axis[] = [
   { title: "latency, seconds", of: ({ latencyS }) => latencyS },
 ];
 
-function figureSpec(points: readonly Point[], setting: Setting): TopLevelSpec {
-  const spec = {
-    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+function figureSpec(points: readonly Point[], setting: Setting) {
+  return {
+    ...FRAME,
     title: { text: headline(setting), subtitle: averageText(setting) },
-    background: "white",
-    padding: 12,
     hconcat: PANELS.map((axis) => panel(points, axis)),
-    config: {
-      font: "sans-serif",
-      axis: { gridColor: "#e5e5e5", titleFontWeight: "normal", titleFontSize: 13 },
-      title: { anchor: "start", fontSize: 14, fontWeight: "normal" },
-      view: { stroke: null },
-    },
+    resolve: { legend: { color: "independent", strokeDash: "independent" } },
   };
-  // The type is a union of hundreds of shapes; TypeScript widens the strings of a variable.
-  return spec as TopLevelSpec;
 }
 
 function panel(points: readonly Point[], axis: Axis) {
@@ -167,7 +158,7 @@ function panel(points: readonly Point[], axis: Axis) {
     field: "way",
     type: "nominal",
     scale: { domain: ways, range },
-    legend: { title: null, orient: "bottom", symbolType: "stroke", symbolSize: 900 },
+    legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900 },
   });
   const color = scale(styles.map(([ink]) => ink));
   return {
@@ -230,15 +221,4 @@ function angleOf(
   const dx = (to.x - from.x) / (right - left) * WIDTH;
   const dy = (to.loss - from.loss) / (high - low) * HEIGHT;
   return Math.atan2(dx, dy) * 180 / Math.PI;
-}
-
-async function render(spec: TopLevelSpec): Promise<string> {
-  const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);
-  const compiled = compile(spec).spec;
-  const view = new vega.View(vega.parse(compiled), { renderer: "none", logLevel: vega.Error });
-  try {
-    return await view.toSVG();
-  } finally {
-    view.finalize();
-  }
 }

@@ -2,12 +2,21 @@
  * Figures of a law as SVG, drawn by Vega-Lite: loss over parameters, and contours of equal loss.
  *
  * Takes a study; returns one SVG text each. Contours need no grid search: on each of them N is a
- * function of P. N has a logarithmic axis whose labels count in B, not in G.
+ * function of P.
  */
-import type { TopLevelSpec } from "vega-lite";
 import { type Law, parametersForLoss, predictLoss } from "../../../core/analysis/law.ts";
 import { namesOf } from "./result.ts";
 import type { Study } from "./study.ts";
+import {
+  COLORS,
+  DASHES,
+  FRAME,
+  INK,
+  NEAR_LEGEND,
+  PARAMETER_LABEL,
+  parameterTicks,
+  renderSvg,
+} from "../../output/vega.ts";
 import type { FitValues } from "./flags.ts";
 
 const WIDTH = 560, HEIGHT = 400;
@@ -20,9 +29,7 @@ const P_MAX = 8;
 /** Contours when none are given. */
 const LEVELS = 8;
 
-/** Okabe and Ito (2008) without yellow, with dashes and marks that differ too. */
-const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
-const DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 4], [1, 3]];
+/** Marks that differ as the colours do. */
 const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke"];
 
 type Range = readonly [number, number];
@@ -42,9 +49,9 @@ export function drawCurves(study: Study): Promise<string> {
     field: "series",
     type: "nominal",
     scale: { domain: shown.map(label), range: shown.map((_, i) => values[i % values.length]) },
-    legend: { title: null },
+    legend: NEAR_LEGEND,
   });
-  return render({
+  return renderSvg({
     ...frameOf(study),
     encoding: {
       x: { ...axisOfN(range), title: "parameters N" },
@@ -79,7 +86,7 @@ export function drawContours(study: Study, values: FitValues): Promise<string> {
       .map((point) => ({ ...point, name: loss.toFixed(3) }))
   );
   const shades = [...levels, ...points.map(({ loss }) => loss)];
-  return render({
+  return renderSvg({
     ...frameOf(study),
     encoding: {
       x: {
@@ -87,6 +94,7 @@ export function drawContours(study: Study, values: FitValues): Promise<string> {
         type: "quantitative",
         title: "streams P",
         scale: { domain: [1, pMax], nice: false, zero: false },
+        axis: { values: wholeNumbers(pMax), format: "d" },
       },
       y: { ...axisOfN(range), title: "parameters N" },
       color: {
@@ -103,13 +111,23 @@ export function drawContours(study: Study, values: FitValues): Promise<string> {
         mark: { type: "line", strokeWidth: 2 },
         encoding: { detail: { field: "loss", type: "nominal" } },
       },
-      { data: { values: names }, mark: labelMark(), encoding: { text: { field: "name" } } },
+      {
+        data: { values: names },
+        mark: labelMark(),
+        encoding: { text: { field: "name" }, color: { value: INK } },
+      },
       {
         data: { values: points.filter(({ p }) => p <= pMax) },
         mark: { type: "point", filled: true, size: 60, opacity: 1, stroke: "black" },
       },
     ],
   });
+}
+
+/** Streams that are marked: all of a few, else powers of two. */
+function wholeNumbers(most: number): number[] {
+  const all = Array.from({ length: Math.floor(most) }, (_, i) => i + 1);
+  return most <= 16 ? all : all.filter((P) => Number.isInteger(Math.log2(P)));
 }
 
 /** Names stand at the right end of their contour. */
@@ -160,7 +178,7 @@ function axisOfN(domain: Range) {
     field: "n",
     type: "quantitative",
     scale: { type: "log", domain, nice: false },
-    axis: { labelExpr: "replace(format(datum.value, '~s'), 'G', 'B')", labelOverlap: true },
+    axis: { values: parameterTicks(domain), labelExpr: PARAMETER_LABEL },
   };
 }
 
@@ -169,7 +187,7 @@ function frameOf({ name, best: { law, r2 } }: Study) {
   const parameters = namesOf(law).map(([title, key]) => `${title} = ${law[key].toPrecision(5)}`);
   const quality = r2 === undefined ? [] : [`R² = ${r2.toFixed(4)}`];
   return {
-    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    ...FRAME,
     title: {
       text: `${name}, ${law.kind} law`,
       subtitle: [...parameters, ...quality].join(", "),
@@ -178,24 +196,5 @@ function frameOf({ name, best: { law, r2 } }: Study) {
     },
     width: WIDTH,
     height: HEIGHT,
-    background: "white",
-    padding: 12,
-    config: {
-      font: "sans-serif",
-      axis: { gridColor: "#e5e5e5", labelFontSize: 12, titleFontSize: 13 },
-      view: { stroke: null },
-    },
   };
-}
-
-async function render(spec: object): Promise<string> {
-  const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);
-  // The type is a union of hundreds of shapes; TypeScript widens the strings of a variable.
-  const compiled = compile(spec as TopLevelSpec).spec;
-  const view = new vega.View(vega.parse(compiled), { renderer: "none", logLevel: vega.Error });
-  try {
-    return await view.toSVG();
-  } finally {
-    view.finalize();
-  }
 }

@@ -41,7 +41,7 @@ export const command = defineCommand({
     },
     {
       text: "How differently the streams err",
-      line: "parscale visualize wiki.txt --model qwen-p4 --max-length 2048 --diversity --json",
+      line: "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
     },
   ],
   arguments: [{

@@ -62,13 +62,14 @@ const inputFlags = {
     summary: "Number of few-shot examples of --task",
     details: "0 shows the question alone.",
   },
-  "max-length": {
+  "max-tokens": {
     type: "int",
     min: 1,
     max: Number.MAX_SAFE_INTEGER,
     group: "Input",
     unit: "tokens",
     defaultText: "the whole text",
+    formerly: ["max-length"],
     summary: "Truncate every text to this many tokens",
     details: "The rest is left out. Without it a text longer than the model's context is refused.",
   },

@@ -56,6 +56,7 @@ export function drawPage(study: Study): string {
     "<noscript><p>Weights of single tokens are shown by a script, which does not run " +
     "here.</p></noscript>",
     legend(study),
+    '<p><label><input type="checkbox" id="letters" checked> Letters above tokens</label></p>',
     ...texts,
     ...summaryTables(study).map(tableSection),
     '<div id="tip" role="status" aria-live="polite" hidden></div>',

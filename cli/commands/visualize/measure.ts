@@ -30,13 +30,13 @@ export interface MeasuredText extends WeightedText {
 export async function encodeTexts(
   raw: readonly RawText[],
   model: OpenedModel,
-  { maxLength }: Pick<VisualizeValues, "maxLength">,
+  { maxTokens }: Pick<VisualizeValues, "maxTokens">,
 ): Promise<{ id: unknown; tokens: readonly number[] }[]> {
   const { config } = model.engine;
   const encoded = [];
   for (const text of raw) {
     const all = await encodeText(text, () => model.tokenizer());
-    const tokens = all.slice(0, maxLength);
+    const tokens = all.slice(0, maxTokens);
     if (tokens.length === 0) {
       throw new DataError(
         `${text.place} is empty`,
@@ -46,7 +46,7 @@ export async function encodeTexts(
     if (tokens.length > limit) {
       throw new DataError(
         `${text.place} has ${tokens.length} tokens, more than the model's context of ${limit}`,
-        { hints: [`pass --max-length ${limit} to read its beginning, or split the text`] },
+        { hints: [`pass --max-tokens ${limit} to read its beginning, or split the text`] },
       );
     }
     checkTokens(config, tokens, `visualize ${text.place}`);
