@@ -1,22 +1,19 @@
 /**
- * Continues many prompts at once: continuous batching over a fixed number of slots.
+ * Continues many prompts at once, by the scheduler that `serve` uses, too.
  *
- * Requests are prefilled one by one (what a prompt shares with the one before is computed once) into
- * free slots and then decoded together, one token per step for every occupied slot; a slot that
- * finishes takes the next request at once. Events come out as they happen: a token, or the end of a
- * request. Requests may come slowly: those under way go on meanwhile.
- * Every request draws from its own random stream, so its result does not depend on what it shares the
- * batch with.
+ * Events come out as they happen: a token, or the end of a request. Requests may come slowly: those
+ * under way go on meanwhile.
  */
-import { Batch } from "./batch.ts";
+import { NumericalError } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { GenerationEvent, GenerationRequest } from "./request.ts";
+import { Scheduler } from "./scheduler.ts";
 
 export type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
 /**
  * Runs requests with at most `batch` at a time. A request that cannot be run gives a `failed` event;
- * errors of the engine are thrown.
+ * errors of the engine, a NaN among them, are thrown.
  */
 export async function* generate(
   engine: Engine,
@@ -24,16 +21,19 @@ export async function* generate(
   { batch }: { batch: number },
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
-  using run = new Batch(engine, batch);
+  using scheduler = new Scheduler(engine, { batch });
   try {
     for (let index = 0;;) {
-      while (!queue.exhausted && run.hasFreeSlot) {
-        const request = await queue.next(run.isEmpty);
+      while (!queue.exhausted && scheduler.hasRoom) {
+        const request = await queue.next(scheduler.isIdle);
         if (!request) break;
-        yield* run.admit(index++, request);
+        scheduler.add(index++, request);
       }
-      if (!run.isEmpty) yield* run.step();
-      else if (queue.exhausted) return;
+      if (scheduler.isIdle && queue.exhausted) return;
+      for await (const event of scheduler.round()) {
+        if (event.kind === "failed" && event.error instanceof NumericalError) throw event.error;
+        if (event.kind !== "prefilled") yield event;
+      }
     }
   } finally {
     await queue.close();
