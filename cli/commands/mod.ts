@@ -25,6 +25,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./generate/command.ts"),
   },
   {
+    name: "serve",
+    summary: "Serve a model to OpenAI clients over HTTP",
+    load: () => import("./serve/command.ts"),
+  },
+  {
     name: "score",
     summary: "Compute log-probabilities of tokens or texts",
     load: () => import("./score/command.ts"),

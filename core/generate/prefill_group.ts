@@ -13,7 +13,7 @@ import type { TokenLogprobs } from "./request.ts";
 import { type Choice, choose, headFor, numbersOf, type Sequence } from "./sequence.ts";
 
 /** Slots that the cache of a group of several prompts may have. */
-const GROUP_SLOTS = 8192;
+export const GROUP_SLOTS = 8192;
 
 /**
  * Tokens of a chunk with results at every one: logits of this many rows are looked at on the host, which

@@ -1,0 +1,93 @@
+/** The models of a server: a backbone, and adapters over it by name. */
+import { basename, resolve } from "node:path";
+import { UsageError } from "../../../core/base/errors.ts";
+import { readJsonObject, statIfExists } from "../../../core/base/files.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
+import type { ServedModel } from "../../../core/serve/service.ts";
+import { requireContext } from "../../input/context.ts";
+import {
+  type OpenedModel,
+  openModel,
+  openNamedCheckpoint,
+  type OpenOptions,
+} from "../../input/open_model.ts";
+import type { Io } from "../../output/io.ts";
+
+/** Flags that decide which models there are. */
+export interface ModelValues extends Omit<OpenOptions, "adapter"> {
+  /** NAME=PATH each. */
+  readonly adapter: readonly string[];
+  readonly maxModelLen: number | undefined;
+}
+
+/** An adapter by name. */
+export interface NamedAdapter {
+  readonly name: string;
+  readonly path: string;
+}
+
+/** Takes `NAME=PATH` apart. @throws {UsageError} for a missing part or a name given twice */
+export function parseAdapters(texts: readonly string[]): NamedAdapter[] {
+  const adapters = texts.map((text) => {
+    const at = text.indexOf("=");
+    if (at > 0 && at < text.length - 1) {
+      return { name: text.slice(0, at), path: text.slice(at + 1) };
+    }
+    throw new UsageError(`\`--adapter ${text}\` needs a name and a path`, {
+      hints: [`write \`--adapter NAME=${at < 0 ? text : "PATH"}\``],
+    });
+  });
+  const names = adapters.map(({ name }) => name);
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice === undefined) return adapters;
+  throw new UsageError(`\`--adapter\` names "${twice}" twice`);
+}
+
+/** Opens the backbone and lays every adapter over it; the first model is the backbone. */
+export async function openModels(
+  values: ModelValues,
+  adapters: readonly NamedAdapter[],
+  io: Io,
+): Promise<{ opened: OpenedModel; models: ServedModel[] }> {
+  const opened = await openModel({ ...values, adapter: undefined }, io);
+  const { checkpoint, engine } = opened;
+  const { config } = checkpoint;
+  const maxLength = values.maxModelLen ?? config.maxPositionEmbeddings;
+  requireContext(
+    config,
+    maxLength,
+    `\`--max-model-len ${maxLength}\``,
+    `pass \`--max-model-len ${config.maxPositionEmbeddings}\` or less`,
+  );
+  const tokenizer = await opened.tokenizer();
+  const common = {
+    tokenizer,
+    maxLength,
+    tokenizerClass: await tokenizerClassOf(checkpoint.directory),
+  };
+  const name = await nameOf(values.model);
+  if (adapters.some((adapter) => adapter.name === name)) {
+    throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
+  }
+  const models: ServedModel[] = [{ ...common, name, engine, parent: null }];
+  for (const adapter of adapters) {
+    const over = await openNamedCheckpoint({ model: values.model, adapter: adapter.path }, io);
+    const introduced = parameterSpecs(over.config).filter((spec) => spec.introduced);
+    const tensors = new Map(introduced.map((spec) => [spec.name, over.tensors.get(spec.name)!]));
+    const own = engine.withAdapter(over.config, tensors);
+    models.push({ ...common, name: adapter.name, engine: own, parent: name });
+  }
+  return { opened, models };
+}
+
+/** A folder is known by its name, a model of the hub by its whole name. */
+async function nameOf(model: string): Promise<string> {
+  return await statIfExists(model) ? basename(resolve(model)) : model;
+}
+
+async function tokenizerClassOf(directory: string): Promise<string | null> {
+  const path = `${directory}/tokenizer_config.json`;
+  if (!await statIfExists(path)) return null;
+  const { tokenizer_class: name } = await readJsonObject(path);
+  return typeof name === "string" ? name : null;
+}
