@@ -33,10 +33,11 @@ export function planServing(engines: readonly Engine[], sizes: ServingSizes): Se
     const capacity = bucketFor(device, maxLength);
     const decode = engine.plan({ batch, tokens: 1, capacity, selected: batch });
     const tokens = Math.min(device.traits.prefillChunk, capacity);
-    const group = bucketFor(device, Math.max(maxLength, GROUP_SLOTS));
-    const prefill = engine.plan({ batch: 1, tokens, capacity: group, selected: 1 });
+    const prefill = engine.plan({ batch: 1, tokens, capacity, selected: 1 });
+    // A group of several prompts may have more slots than one prompt of full length.
+    const slots = Math.max(1, GROUP_SLOTS / capacity);
     weights = Math.max(weights, decode.sections.parameters);
-    kvCache += 2 * decode.sections.state + PREFILL_GROUPS * prefill.sections.state;
+    kvCache += 2 * decode.sections.state + PREFILL_GROUPS * slots * prefill.sections.state;
     for (const { totalBytes, sections } of [decode, prefill]) {
       steps = Math.max(steps, totalBytes - sections.parameters - sections.state);
     }

@@ -49,7 +49,8 @@ export async function openModels(
   adapters: readonly NamedAdapter[],
   io: Io,
 ): Promise<{ opened: OpenedModel; models: ServedModel[] }> {
-  const opened = await openModel({ ...values, adapter: undefined }, io);
+  const bindsIntroduced = adapters.length > 0;
+  const opened = await openModel({ ...values, adapter: undefined, bindsIntroduced }, io);
   const { checkpoint, engine } = opened;
   const { config } = checkpoint;
   const maxLength = values.maxModelLen ?? config.maxPositionEmbeddings;
