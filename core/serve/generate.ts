@@ -8,6 +8,7 @@ import { badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
 import type { Prompt, ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
+import { wholeResponse } from "./whole_response.ts";
 
 /** Time between comments while nothing is generated yet. */
 const COMMENT_MS = 5000;
@@ -50,8 +51,9 @@ export async function answer(
     service.metrics.count("prompt_tokens_total", counts, tokens);
     service.metrics.count("prefix_cache_queries_total", counts, tokens * request.n);
     const documents = new Documents(request, model.name);
-    if (!request.stream) return await answerWhole(job, model, choices, documents, options.signal);
-    const response = answerStream(job, model, choices, documents, request, options);
+    const response = request.stream
+      ? answerStream(job, model, choices, documents, request, options)
+      : await answerWhole(job, model, choices, documents, options);
     isSent = true;
     return response;
   } finally {
@@ -59,12 +61,12 @@ export async function answer(
   }
 }
 
-async function answerWhole(
+function answerWhole(
   job: Job,
   model: ServedModel,
   choices: readonly Choice[],
   documents: Documents,
-  signal: AbortSignal,
+  { signal, onLateError }: SendOptions,
 ): Promise<Response> {
   const deltas = new Map(choices.map((choice): [Choice, Delta[]] => [choice, []]));
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -72,20 +74,19 @@ async function answerWhole(
   const gone = () => reject(new DOMException("the client has gone", "AbortError"));
   if (signal.aborted) gone();
   signal.addEventListener("abort", gone);
-  try {
-    for (const choice of choices) {
-      job.start(model, choice.generation, (event) => {
-        if (event.kind === "failed") return reject(event.error);
-        const delta = choice.accept(event);
-        if (delta) deltas.get(choice)!.push(delta);
-        if (event.kind === "done" && --open === 0) resolve();
-      });
-    }
-    await promise;
-  } finally {
-    signal.removeEventListener("abort", gone);
+  for (const choice of choices) {
+    job.start(model, choice.generation, (event) => {
+      if (event.kind === "failed") return reject(event.error);
+      const delta = choice.accept(event);
+      if (delta) deltas.get(choice)!.push(delta);
+      if (event.kind === "done" && --open === 0) resolve();
+    });
   }
-  return Response.json(documents.whole(choices, deltas));
+  const document = promise.then(() => documents.whole(choices, deltas)).finally(() => {
+    signal.removeEventListener("abort", gone);
+    job[Symbol.dispose]();
+  });
+  return wholeResponse({ document, onGone: gone, onLateError });
 }
 
 function answerStream(

@@ -139,17 +139,24 @@ function modelDocument(
 
 /** Reads a body of limited size. */
 async function readJson(request: Request): Promise<unknown> {
+  const text = await readText(request);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ApiError(400, "the request body is not valid JSON");
+  }
+}
+
+async function readText(request: Request): Promise<string> {
   const tooLarge = new ApiError(413, `the request body exceeds ${MAX_BODY} bytes`);
-  if (Number(request.headers.get("content-length")) > MAX_BODY) throw tooLarge;
+  const declared = request.headers.get("content-length");
+  if (Number(declared) > MAX_BODY) throw tooLarge;
+  if (declared !== null) return await request.text();
   const parts: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
   for await (const part of request.body ?? []) {
     if ((length += part.length) > MAX_BODY) throw tooLarge;
     parts.push(part);
   }
-  try {
-    return JSON.parse(await new Blob(parts).text());
-  } catch {
-    throw new ApiError(400, "the request body is not valid JSON");
-  }
+  return await new Blob(parts).text();
 }

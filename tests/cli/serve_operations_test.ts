@@ -110,6 +110,24 @@ Deno.test("a client that goes leaves no row: 200 cancels, whole and streamed", a
   assertEquals(await server.ended, { code: 0, stderr: "" });
 });
 
+Deno.test("a client that goes is noticed even when its request came in two packets", async () => {
+  await using server = await TestServer.start(["--model", MODEL, "--max-model-len", "2048"]);
+  const body = JSON.stringify({ ...LONG, n: 32 });
+  const { port } = new URL(server.url);
+  const connection = await Deno.connect({ port: Number(port) });
+  const send = (text: string) => connection.write(new TextEncoder().encode(text));
+  await send(
+    `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n`,
+  );
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  await send(body);
+  await until(async () => await running(server) > 0, "it runs");
+  connection.close();
+  await until(async () => await running(server) === 0, "rows are free");
+  const tokens = (await server.metrics()).get(`parscale_generation_tokens_total{model="${NAME}"}`)!;
+  assert(tokens < 32 * 1900, `${tokens} tokens for a client that has gone`);
+});
+
 Deno.test("a full queue answers 429 with Retry-After; a choice too many is refused", async () => {
   const args = ["--model", MODEL, "--max-batch", "1", "--max-queue", "2"];
   await using server = await TestServer.start(args);
@@ -180,7 +198,7 @@ Deno.test("/health answers at once while a long prompt is prefilled", async () =
   await using server = await TestServer.start(["--model", CHAT_MODEL]);
   const { data } = await (await server.get("/v1/models")).json();
   const length = data[0].max_model_len - 2;
-  const prompt = new Array(Math.min(length, 30_000)).fill(9);
+  const prompt = new Array(Math.min(length, 6000)).fill(9);
   const long = server.complete({ prompt, max_tokens: 1 });
   const times: number[] = [];
   for (let i = 0; i < 20; i++) {
