@@ -30,6 +30,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./serve/command.ts"),
   },
   {
+    name: "chat",
+    summary: "Talk to a model in the terminal",
+    load: () => import("./chat/command.ts"),
+  },
+  {
     name: "score",
     summary: "Compute log-probabilities of tokens or texts",
     load: () => import("./score/command.ts"),
