@@ -17,7 +17,7 @@ export function tokenLogprobs(
   let sum = 0;
   for (let id = 0; id < V; id++) sum += Math.exp(logits[id]! - max);
   const total = max + Math.log(sum);
-  if (!Number.isFinite(total)) throw notFinite("score a token", "a logit that is infinite or NaN");
+  if (!Number.isFinite(total)) throw notFinite("score a token", "an infinite or NaN logit");
   const of = (id: number): TokenLogprob => ({ token: id, logprob: logits[id]! - total });
   return { ...of(token), top: largest(logits, count).map(of) };
 }

@@ -25,8 +25,8 @@ export const command = defineCommand({
       line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p2=run-p2 --adapter p4=run-p4",
     },
     {
-      text: "On all interfaces, with a key",
-      line: "PARSCALE_API_KEY=secret parscale serve --model qwen-p4 --host 0.0.0.0",
+      text: "On all interfaces, with the key in PARSCALE_API_KEY",
+      line: "parscale serve --model qwen-p4 --host 0.0.0.0",
     },
   ],
   flags: {
