@@ -50,9 +50,14 @@ export class PrefillGroup implements Disposable {
 
   constructor(engine: Engine, sequences: readonly Sequence[], prefixes: PrefixCache) {
     this.#engine = engine;
-    const longest = Math.max(...sequences.map(({ request }) => request.tokens.length));
+    const known = sequences.map(({ request: { tokens, promptLogprobs } }) =>
+      promptLogprobs ? 0 : prefixes.sharedLength(tokens)
+    );
+    const left = sequences.map(({ request }, b) => request.tokens.length - known[b]!);
+    // Every row takes the longest remainder, also the one that has the most tokens already.
+    const end = Math.max(...known) + Math.max(...left) + 1;
     // Where few sizes are prepared, the last chunk is padded, which takes room.
-    const slots = paddedLength(engine.device, longest + 1, Infinity);
+    const slots = paddedLength(engine.device, end, Infinity);
     const { length } = sequences;
     const rows = engine.device.traits.staticShapes ? 2 ** Math.ceil(Math.log2(length)) : length;
     this.cache = engine.createCache(rows, slots);

@@ -3,10 +3,18 @@
 type Labels = Readonly<Record<string, string>>;
 
 interface Metric {
-  readonly type: "counter" | "gauge" | "histogram";
+  readonly type: "counter" | "gauge";
   readonly help: string;
   /** By the label text. */
   readonly values: Map<string, number>;
+}
+
+/** Observations of one metric with the same labels. */
+interface Histogram {
+  readonly labels: Labels;
+  /** Observations up to each bound, and above the last. */
+  readonly counts: Float64Array;
+  sum: number;
 }
 
 const PREFIX = "parscale_";
@@ -41,6 +49,8 @@ const GAUGES = {
 /** All metrics of a server. */
 export class Metrics {
   readonly #metrics = new Map<string, Metric>();
+  /** By metric, then label text. */
+  readonly #histograms = new Map<string, Map<string, Histogram>>();
   readonly #weights = new Map<string, { count: number; sums: Float64Array }>();
 
   constructor() {
@@ -51,7 +61,7 @@ export class Metrics {
     };
     declare(GAUGES, "gauge");
     declare(COUNTERS, "counter");
-    declare(HISTOGRAMS, "histogram");
+    for (const name of Object.keys(HISTOGRAMS)) this.#histograms.set(name, new Map());
   }
 
   /** Adds to a counter. */
@@ -66,16 +76,16 @@ export class Metrics {
 
   /** Adds a duration to a histogram. */
   observe(name: keyof typeof HISTOGRAMS, labels: Labels, seconds: number): void {
-    for (const bound of SECONDS) {
-      this.#add(
-        name,
-        `_bucket${textOf({ ...labels, le: String(bound) })}`,
-        seconds <= bound ? 1 : 0,
-      );
+    const byLabels = this.#histograms.get(name)!;
+    const key = textOf(labels);
+    let known = byLabels.get(key);
+    if (!known) {
+      known = { labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 };
+      byLabels.set(key, known);
     }
-    this.#add(name, `_bucket${textOf({ ...labels, le: "+Inf" })}`, 1);
-    this.#add(name, `_sum${textOf(labels)}`, seconds);
-    this.#add(name, `_count${textOf(labels)}`, 1);
+    const bucket = SECONDS.findIndex((bound) => seconds <= bound);
+    known.counts[bucket < 0 ? SECONDS.length : bucket]!++;
+    known.sum += seconds;
   }
 
   /** Adds the weights of one token to the means. */
@@ -92,17 +102,38 @@ export class Metrics {
 
   /** The document of `/metrics`. */
   text(): string {
-    return [...this.#metrics].map(([name, { type, help, values }]) => {
+    const simple = [...this.#metrics].map(([name, { type, help, values }]) => {
       const lines = [...values].map(([labels, value]) => `${PREFIX}${name}${labels} ${value}\n`);
-      const head = `# HELP ${PREFIX}${name} ${help}\n# TYPE ${PREFIX}${name} ${type}\n`;
-      return head + lines.join("");
-    }).join("");
+      return headOf(name, type, help) + lines.join("");
+    });
+    const histograms = Object.entries(HISTOGRAMS).map(([name, help]) => {
+      const lines = [...this.#histograms.get(name)!.values()].map((one) =>
+        histogramText(name, one)
+      );
+      return headOf(name, "histogram", help) + lines.join("");
+    });
+    return [...simple, ...histograms].join("");
   }
 
   #add(name: string, labels: string, by: number): void {
     const { values } = this.#metrics.get(name)!;
     values.set(labels, (values.get(labels) ?? 0) + by);
   }
+}
+
+function headOf(name: string, type: string, help: string): string {
+  return `# HELP ${PREFIX}${name} ${help}\n# TYPE ${PREFIX}${name} ${type}\n`;
+}
+
+function histogramText(name: string, { labels, counts, sum }: Histogram): string {
+  let total = 0;
+  const lines = [...SECONDS.map(String), "+Inf"].map((le, i) => {
+    total += counts[i]!;
+    return `${PREFIX}${name}_bucket${textOf({ ...labels, le })} ${total}\n`;
+  });
+  const tail = textOf(labels);
+  lines.push(`${PREFIX}${name}_sum${tail} ${sum}\n`, `${PREFIX}${name}_count${tail} ${total}\n`);
+  return lines.join("");
 }
 
 function textOf(labels: Labels): string {

@@ -4,6 +4,7 @@
  * All models share one backbone and one device, so their batches take turns: a round is one decode step
  * of every model, then at most one prefill chunk of one of them.
  */
+import { setImmediate } from "node:timers";
 import type { Engine } from "../generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
@@ -193,7 +194,7 @@ export class Service implements Disposable {
       const next = this.#prefillingModel(all);
       if (next) await this.#advance(next, next.scheduler.prefill());
       if (performance.now() - turn < TURN_MS) continue;
-      await new Promise((resolve) => setTimeout(resolve));
+      await new Promise((resolve) => setImmediate(resolve));
       turn = performance.now();
     }
   }

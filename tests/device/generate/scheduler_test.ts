@@ -172,6 +172,23 @@ Deno.test("the prefix cache gives equal tokens, counts what it saved and keeps t
   assertEquals(scheduler.prefixCacheBytes, bytes);
 });
 
+Deno.test("prompts with cached beginnings of different lengths share a chunk", async () => {
+  // The longest remainder behind the longest beginning reaches beyond a bucket of 128 slots.
+  const shared = prompt(60, 110);
+  const requests = [request([...shared, ...prompt(61, 10)]), request(prompt(62, 60))];
+  const plain: number[][] = [];
+  for (const one of requests) plain.push(...(await texts(engine, [one])).tokens);
+  using scheduler = new Scheduler(engine, { batch: 4, prefixCacheBytes: 1 << 24 });
+  scheduler.add(9, request(shared));
+  await runAll(scheduler);
+  requests.forEach((request, index) => scheduler.add(index, request));
+  const tokens: number[][] = [[], []];
+  for (const event of await runAll(scheduler)) {
+    if (event.kind === "token") tokens[event.index]!.push(event.token);
+  }
+  assertEquals(tokens, plain);
+});
+
 Deno.test("a finished answer is found by the next turn", async () => {
   using scheduler = new Scheduler(engine, {
     batch: 2,
