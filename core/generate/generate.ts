@@ -11,6 +11,14 @@ import { Scheduler } from "./scheduler.ts";
 
 export type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
+/** How to run requests. */
+export interface GenerateRunOptions {
+  /** Sequences at a time. */
+  readonly batch: number;
+  /** The engine of a request, where there are several on one device; they take turns. */
+  readonly engineOf?: (index: number) => Engine;
+}
+
 /**
  * Runs requests with at most `batch` at a time. A request that cannot be run gives a `failed` event;
  * errors of the engine, a NaN among them, are thrown.
@@ -18,21 +26,32 @@ export type { FinishReason, GenerationEvent, GenerationRequest } from "./request
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch }: { batch: number },
+  { batch, engineOf = () => engine }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
-  using scheduler = new Scheduler(engine, { batch });
+  using stack = new DisposableStack();
+  const schedulers = new Map<Engine, Scheduler>();
+  const schedulerOf = (own: Engine) => {
+    const known = schedulers.get(own) ?? stack.use(new Scheduler(own, { batch }));
+    schedulers.set(own, known);
+    return known;
+  };
+  const isIdle = () => [...schedulers.values()].every((scheduler) => scheduler.isIdle);
+  const hasRoom = () =>
+    [...schedulers.values()].reduce((sum, one) => sum + one.running + one.waiting, 0) < batch;
   try {
     for (let index = 0;;) {
-      while (!queue.exhausted && scheduler.hasRoom) {
-        const request = await queue.next(scheduler.isIdle);
+      while (!queue.exhausted && hasRoom()) {
+        const request = await queue.next(isIdle());
         if (!request) break;
-        scheduler.add(index++, request);
+        schedulerOf(engineOf(index)).add(index++, request);
       }
-      if (scheduler.isIdle && queue.exhausted) return;
-      for await (const event of scheduler.round()) {
-        if (event.kind === "failed" && event.error instanceof NumericalError) throw event.error;
-        if (event.kind !== "prefilled") yield event;
+      if (isIdle() && queue.exhausted) return;
+      for (const scheduler of schedulers.values()) {
+        for await (const event of scheduler.round()) {
+          if (event.kind === "failed" && event.error instanceof NumericalError) throw event.error;
+          if (event.kind !== "prefilled") yield event;
+        }
       }
     }
   } finally {

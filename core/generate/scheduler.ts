@@ -77,11 +77,6 @@ export class Scheduler implements Disposable {
     return this.#refused.length + this.running + this.waiting === 0;
   }
 
-  /** Whether another request would begin at once. */
-  get hasRoom(): boolean {
-    return this.running + this.waiting < this.#options.batch;
-  }
-
   /** Bytes of the prefix cache in use. */
   get prefixCacheBytes(): number {
     return this.#prefixes.bytes;

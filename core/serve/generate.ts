@@ -1,5 +1,6 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
-import { renderChat } from "../tokenizer/chat.ts";
+import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
+import type { Tokenizer } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
@@ -143,7 +144,7 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
       tokens: prompt,
     };
   const prompts = request.kind === "chat"
-    ? [encode(await renderChat(tokenizer, request.messages))]
+    ? [await encodeChat(tokenizer, request.messages)]
     : request.prompts.map(encode);
   const param = request.kind === "chat" ? "messages" : "prompt";
   for (const { tokens } of prompts) {
@@ -160,6 +161,15 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
     );
   }
   return prompts;
+}
+
+/** A template writes out the tokens that frame a text. */
+async function encodeChat(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+): Promise<EncodedPrompt> {
+  const text = await renderChat(tokenizer, messages);
+  return { text, tokens: tokenizer.encode(text, { frame: false }) };
 }
 
 function isId(id: number, vocabSize: number): boolean {

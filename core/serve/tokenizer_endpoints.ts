@@ -11,8 +11,9 @@ export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unkn
   const fields = new Fields(body);
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
-  const unframed = fields.get("add_special_tokens") === false;
+  let unframed = fields.get("add_special_tokens") === false;
   if (text === undefined && isObject(body) && body.messages !== undefined) {
+    unframed = true; // a template writes out the frame
     text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");

@@ -4,7 +4,7 @@ import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
-import { type ModelValues, openModels, parseAdapters } from "../serve/models.ts";
+import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
 import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
 import { partText, weightsText } from "./show.ts";
 

@@ -71,7 +71,7 @@ export class ChatSession implements Disposable {
   async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
     const { engine, tokenizer } = this.#model;
     const messages = [...this.#messages, { role: "user", content: message }];
-    const tokens = tokenizer.encode(await renderChat(tokenizer, messages));
+    const tokens = tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
     const text = new TextStream(tokenizer.streamDecoder({ skipSpecial: true }));
     const scheduler = this.#scheduler();
     const { maxTokens, temperature, topP, seed } = this.#options;

@@ -13,7 +13,7 @@ import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
-import { type ModelValues, openModels, parseAdapters } from "./models.ts";
+import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
 
 /** Flags of `serve`. */
 export interface ServeValues extends ModelValues {

@@ -1,17 +1,17 @@
-/** The models of a server: a backbone, and adapters over it by name. */
+/** A backbone, and adapters over it by name. */
 import { basename, resolve } from "node:path";
-import { UsageError } from "../../../core/base/errors.ts";
-import { readJsonObject, statIfExists } from "../../../core/base/files.ts";
-import { parameterSpecs } from "../../../core/model/parameters.ts";
-import type { ServedModel } from "../../../core/serve/service.ts";
-import { requireContext } from "../../input/context.ts";
+import { UsageError } from "../../core/base/errors.ts";
+import { readJsonObject, statIfExists } from "../../core/base/files.ts";
+import { parameterSpecs } from "../../core/model/parameters.ts";
+import type { ServedModel } from "../../core/serve/service.ts";
+import { requireContext } from "./context.ts";
 import {
   type OpenedModel,
   openModel,
   openNamedCheckpoint,
   type OpenOptions,
-} from "../../input/open_model.ts";
-import type { Io } from "../../output/io.ts";
+} from "./open_model.ts";
+import type { Io } from "../output/io.ts";
 
 /** Flags that decide which models there are. */
 export interface ModelValues extends Omit<OpenOptions, "adapter"> {
