@@ -1,5 +1,7 @@
 /** A backbone, and adapters over it by name. */
 import { basename, resolve } from "node:path";
+import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import type { Engine } from "../../core/generate/engine.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { readJsonObject, statIfExists } from "../../core/base/files.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
@@ -37,10 +39,15 @@ export function parseAdapters(texts: readonly string[]): NamedAdapter[] {
       hints: [`write \`--adapter NAME=${at < 0 ? text : "PATH"}\``],
     });
   });
+  requireDistinct(adapters);
+  return adapters;
+}
+
+/** @throws {UsageError} for a name given twice */
+export function requireDistinct(adapters: readonly NamedAdapter[]): void {
   const names = adapters.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) < i);
-  if (twice === undefined) return adapters;
-  throw new UsageError(`\`--adapter\` names "${twice}" twice`);
+  if (twice !== undefined) throw new UsageError(`\`--adapter\` names "${twice}" twice`);
 }
 
 /** Opens the backbone and lays every adapter over it; the first model is the backbone. */
@@ -71,14 +78,36 @@ export async function openModels(
     throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
   }
   const models: ServedModel[] = [{ ...common, name, engine, parent: null }];
-  for (const adapter of adapters) {
-    const over = await openNamedCheckpoint({ model: values.model, adapter: adapter.path }, io);
-    const introduced = parameterSpecs(over.config).filter((spec) => spec.introduced);
-    const tensors = new Map(introduced.map((spec) => [spec.name, over.tensors.get(spec.name)!]));
-    const own = engine.withAdapter(over.config, tensors);
-    models.push({ ...common, name: adapter.name, engine: own, parent: name });
+  for (const over of await layAdapters(opened, values.model, adapters, io)) {
+    models.push({ ...common, name: over.name, engine: over.engine, parent: name });
   }
   return { opened, models };
+}
+
+/** An adapter over a backbone, ready to run. */
+export interface LaidAdapter {
+  readonly name: string;
+  readonly engine: Engine;
+  readonly checkpoint: Checkpoint;
+}
+
+/** Lays adapters over an opened backbone, whose weights are shared. */
+export async function layAdapters(
+  { engine }: OpenedModel,
+  model: string,
+  adapters: readonly NamedAdapter[],
+  io: Io,
+): Promise<LaidAdapter[]> {
+  const laid: LaidAdapter[] = [];
+  for (const { name, path } of adapters) {
+    const checkpoint = await openNamedCheckpoint({ model, adapter: path }, io);
+    const introduced = parameterSpecs(checkpoint.config).filter((spec) => spec.introduced);
+    const tensors = new Map(
+      introduced.map((spec) => [spec.name, checkpoint.tensors.get(spec.name)!]),
+    );
+    laid.push({ name, engine: engine.withAdapter(checkpoint.config, tensors), checkpoint });
+  }
+  return laid;
 }
 
 /** A folder is known by its name, a model of the hub by its whole name. */
