@@ -25,6 +25,16 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./generate/command.ts"),
   },
   {
+    name: "serve",
+    summary: "Serve a model to OpenAI clients over HTTP",
+    load: () => import("./serve/command.ts"),
+  },
+  {
+    name: "chat",
+    summary: "Talk to a model in the terminal",
+    load: () => import("./chat/command.ts"),
+  },
+  {
     name: "score",
     summary: "Compute log-probabilities of tokens or texts",
     load: () => import("./score/command.ts"),

@@ -112,6 +112,8 @@ export interface OpenOptions {
   readonly quantize?: Quantization;
   readonly blockSize?: number | undefined;
   readonly memoryLimit?: number | undefined;
+  /** Binds the introduced tensors of a ParScale checkpoint, so that adapters can take their place. */
+  readonly bindsIntroduced?: boolean;
 }
 
 /** A model ready to run. */
@@ -170,7 +172,7 @@ export async function openModel(options: OpenOptions, io: Io): Promise<OpenedMod
     block,
   });
   // An adapter is bound, not built in, so that another one can take its place.
-  const names = checkpoint.adapter
+  const names = checkpoint.adapter || options.bindsIntroduced
     ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
     : [];
   const adapter = new Map(names.map((name) => [name, checkpoint.tensors.get(name)!]));

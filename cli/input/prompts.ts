@@ -3,6 +3,7 @@
  */
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { DataError } from "../../core/base/errors.ts";
+import { show } from "../../core/base/files.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
@@ -10,6 +11,8 @@ import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from 
 export interface Prompt {
   readonly id: unknown;
   readonly tokens: readonly number[];
+  /** Name of the adapter that the row chooses. */
+  readonly adapter?: string;
 }
 
 /** Flags that say where prompts are. */
@@ -22,12 +25,13 @@ export interface PromptSource {
 
 /**
  * Yields prompts in order, each as soon as it can be read. `openTokenizer` is called once there is
- * text. Throws `DataError` for a row it cannot understand.
+ * text; rows may choose one of `adapters` by name. Throws `DataError` for a row it cannot understand.
  */
 export async function* readPrompts(
   source: PromptSource,
   io: Io,
   openTokenizer: () => Promise<Tokenizer>,
+  adapters: readonly string[] = [],
 ): AsyncGenerator<Prompt> {
   const encoder = new Encoder(openTokenizer, source.chat);
   if (source.prompt.length > 0) {
@@ -48,8 +52,19 @@ export async function* readPrompts(
     return;
   }
   for await (const row of readRows(lines.all(), name)) {
-    yield { id: row.id, tokens: await rowTokens(row, name, encoder) };
+    const tokens = await rowTokens(row, name, encoder);
+    yield { id: row.id, tokens, ...adapterOf(row, name, adapters) };
   }
+}
+
+/** Rows choose among the adapters that there are; without any, the field means nothing. */
+function adapterOf(row: InputRow, name: string, adapters: readonly string[]) {
+  const { adapter } = row.fields;
+  if (adapter === undefined || adapters.length === 0) return {};
+  if (typeof adapter === "string" && adapters.includes(adapter)) return { adapter };
+  throw new DataError(`line ${row.line} of ${name} names no adapter: ${show(adapter)}`, {
+    hints: [`known: ${adapters.join(", ")}`],
+  });
 }
 
 async function rowTokens(row: InputRow, name: string, encoder: Encoder): Promise<number[]> {

@@ -1,222 +1,188 @@
 /**
- * Requests that are decoded together, one token per step for every occupied slot.
+ * Sequences that are decoded together, one token per step for every occupied row.
  *
- * Takes requests one by one, as long as there is a free slot; returns events, as they happen. On a
- * device that samples tokens the next step is issued before the tokens of this one are
- * known, so that it never waits for the host. Such a step may turn out to be in vain for a request
+ * On a device that samples tokens the next step is issued before the tokens of this one are known, so
+ * that it never waits for the host (asynchronous scheduling). Such a step may be in vain for a sequence
  * that ended with the token before; its result is ignored.
  */
-import { notFinite } from "../base/errors.ts";
-import type { HostArray } from "../runtime/device.ts";
-import { GREEDY, sample, samplingNumbers } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { checkTokens, type PromptHead } from "./prefill.ts";
-import { PromptCache } from "./prompt_cache.ts";
-import { penalizeRepetition } from "./repetition.ts";
-import type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
-
-interface Slot {
-  readonly index: number;
-  readonly request: GenerationRequest;
-  readonly limit: number;
-  /** Tokens in the cache, or on their way there. */
-  used: number;
-  /** The last token that is known. */
-  next: number;
-  produced: number;
-  /** Tokens of prompt and answer, where repetition is penalized. */
-  readonly seen: Set<number> | undefined;
-}
+import type { GenerationEvent } from "./request.ts";
+import {
+  checked,
+  type Choice,
+  choose,
+  finishReason,
+  hasMore,
+  headFor,
+  needsLogits,
+  numbersOf,
+  type Sequence,
+} from "./sequence.ts";
 
 /** A step that is under way. */
-interface Flight {
+interface InFlightStep {
   readonly cache: KvCache;
   /** Whose tokens it computes, by row. */
-  readonly slots: readonly (Slot | undefined)[];
-  /** Waits for the token of every row. */
-  readonly tokens: () => ArrayLike<number>;
+  readonly rows: readonly (Sequence | undefined)[];
+  /** Waits for the tokens; returns the way to one of them, which throws for a NaN. */
+  readonly choices: () => (row: number) => Choice;
 }
+
+/** Called with the row of a sequence that ends by itself, while its keys and values are there. */
+type OnEnd = (sequence: Sequence, cache: KvCache, row: number) => void;
 
 export class Batch implements Disposable {
   readonly #engine: Engine;
   readonly #size: number;
-  /** At most `size`; fewer while there is less to do, since every slot costs time, used or not. */
-  #slots: (Slot | undefined)[];
+  readonly #onEnd: OnEnd;
+  /** At most `size`; fewer while there is less to do, since every row costs time, used or not. */
+  #rows: (Sequence | undefined)[];
   #cache: KvCache | undefined;
-  #ahead: Flight | undefined;
-  readonly #prompts: PromptCache;
+  #ahead: InFlightStep | undefined;
 
-  /** Takes up to `size` requests at a time. */
-  constructor(engine: Engine, size: number) {
+  /** Decodes up to `size` sequences at a time. */
+  constructor(engine: Engine, size: number, onEnd: OnEnd = () => {}) {
     this.#engine = engine;
     this.#size = size;
-    this.#prompts = new PromptCache(engine);
-    this.#slots = new Array(size).fill(undefined);
+    this.#onEnd = onEnd;
+    this.#rows = new Array(size).fill(undefined);
   }
 
   [Symbol.dispose](): void {
     this.#cache?.[Symbol.dispose]();
-    this.#prompts[Symbol.dispose]();
   }
 
-  get hasFreeSlot(): boolean {
-    return this.#slots.length < this.#size || this.#slots.includes(undefined);
+  /** Sequences under way. */
+  get occupied(): number {
+    return this.#rows.filter((sequence) => sequence).length;
   }
 
   get isEmpty(): boolean {
-    return this.#slots.every((slot) => slot === undefined);
+    return this.#rows.every((sequence) => sequence === undefined);
   }
 
-  /** Prefills a request and gives it a slot, unless its first token is already its last. */
-  async *admit(index: number, request: GenerationRequest): AsyncGenerator<GenerationEvent> {
-    const { config } = this.#engine;
-    try {
-      checkTokens(config, request.tokens, "continue a prompt");
-    } catch (error) {
-      yield { kind: "failed", index, error };
-      return;
-    }
-    const room = config.maxPositionEmbeddings - request.tokens.length;
-    const limit = Math.min(request.maxTokens, room);
-    if (limit < 1) {
-      yield { kind: "done", index, reason: "length" };
-      return;
-    }
-    const used = request.tokens.length;
-    const head = this.#headFor([request]);
-    const { cache: prompt, outputs } = await this.#prompts.prefill(request.tokens, head);
-    const seen = penalizes(request) ? new Set(request.tokens) : undefined;
-    const next = this.#pick(outputs, 0, { request, seen });
-    const slot: Slot = { index, request, limit, used, next, produced: 1, seen };
-    const reason = finishReason(slot);
-    yield { kind: "token", index, token: next };
-    if (reason) yield { kind: "done", index, reason };
-    else this.#place(slot, prompt);
+  /** Frees the row of a request before the next step; false when it has none. */
+  cancel(index: number): boolean {
+    const row = this.#rows.findIndex((sequence) => sequence?.index === index);
+    if (row >= 0) this.#rows[row] = undefined;
+    return row >= 0;
   }
 
-  /** Decodes one token for every occupied slot. */
+  /** Decodes one token for every occupied row. */
   async *step(): AsyncGenerator<GenerationEvent> {
-    const isOccupied = (slot: Slot | undefined) => slot && this.#slots.includes(slot);
-    const ahead = this.#ahead?.slots.some(isOccupied) ? this.#ahead : undefined;
-    const flight = ahead ?? await this.#issue();
-    this.#ahead = this.#goesOnAfter(flight) ? await this.#issue(flight) : undefined;
-    const tokens = flight.tokens();
-    for (const [b, slot] of flight.slots.entries()) {
-      if (!slot || !isOccupied(slot)) continue;
-      slot.next = checked(tokens[b]!);
-      slot.produced++;
-      const reason = finishReason(slot);
-      yield { kind: "token", index: slot.index, token: slot.next };
-      if (!reason) continue;
-      this.#slots[this.#slots.indexOf(slot)] = undefined;
-      yield { kind: "done", index: slot.index, reason };
+    const isOpen = (sequence: Sequence | undefined) => sequence && this.#rows.includes(sequence);
+    const ahead = this.#ahead?.rows.some(isOpen) ? this.#ahead : undefined;
+    const step = ahead ?? await this.#issue();
+    this.#ahead = this.#goesOnAfter(step) ? await this.#issue(step) : undefined;
+    const choiceOf = step.choices();
+    // All are read first: outputs are views that the caller may overwrite between two events.
+    const chosen = step.rows.map((sequence, b) =>
+      isOpen(sequence) ? attempt(() => choiceOf(b)) : undefined
+    );
+    for (const [b, sequence] of step.rows.entries()) {
+      if (!sequence || !isOpen(sequence)) continue;
+      const { choice, error } = chosen[b]!;
+      const { index } = sequence;
+      if (!choice) {
+        this.cancel(index);
+        yield { kind: "failed", index, error };
+        continue;
+      }
+      sequence.answer.push(choice.token);
+      const reason = finishReason(sequence);
+      yield { kind: "token", index, ...choice };
+      if (!reason || !isOpen(sequence)) continue;
+      const row = this.#rows.indexOf(sequence);
+      this.#onEnd(sequence, this.#cache!, row);
+      this.#rows[row] = undefined;
+      yield { kind: "done", index, reason };
     }
   }
 
   /** Whether the next step can be issued now: for the same rows, with tokens that only the device knows. */
-  #goesOnAfter({ cache, slots }: Flight): boolean {
+  #goesOnAfter({ cache, rows }: InFlightStep): boolean {
     const { device } = this.#engine;
-    return this.#isSampledOnDevice(slots) && !!device.readLater && cache === this.#cache &&
-      !this.#isSparse &&
-      slots.every((slot, b) => slot === this.#slots[b]) &&
-      slots.some((slot) => slot && hasMore(slot)) &&
-      slots.every((slot) => !slot || slot.used < cache.capacity);
+    return this.#isAsynchronous(rows) && cache === this.#cache && !this.#isSparse &&
+      rows.every((sequence, b) => sequence === this.#rows[b]) &&
+      rows.some((sequence) => sequence && hasMore(sequence)) &&
+      rows.every((sequence) => !sequence || sequence.used < cache.capacity) && !!device.readLater;
   }
 
-  /** Issues a step for all slots, or for those of another step that is still under way. */
-  async #issue(after?: Flight): Promise<Flight> {
+  /** Issues a step for all rows, or for those of another step that is still under way. */
+  async #issue(after?: InFlightStep): Promise<InFlightStep> {
     if (!after) this.#shrink();
     // The token under way may be the last that is allowed.
-    const slots = this.#slots.map((slot) => !after || (slot && hasMore(slot)) ? slot : undefined);
-    const cache = this.#reserve(Math.max(...slots.map((slot) => (slot?.used ?? 0) + 1)));
-    // A free slot computes token 0 at position 0: it is not read.
-    const start = slots.map((slot) => slot?.used ?? 0);
-    const ids = slots.map((slot) => slot?.next ?? 0);
-    for (const slot of slots) if (slot) slot.used++;
-    if (this.#isSampledOnDevice(slots)) {
-      const sampling = slots.flatMap((slot) => numbersOf(slot?.request));
+    const rows = this.#rows.map((sequence) =>
+      !after || (sequence && hasMore(sequence)) ? sequence : undefined
+    );
+    const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + 1)));
+    // A free row computes token 0 at position 0: it is not read.
+    const start = rows.map((sequence) => sequence?.used ?? 0);
+    const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
+    for (const sequence of rows) if (sequence) sequence.used++;
+    const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
+    if (this.#isAsynchronous(rows)) {
       const given = after ? {} : { ids };
-      const tokens = await this.#engine.sample(cache, { ...given, start, sampling });
-      return { cache, slots, tokens };
+      const wait = await this.#engine.sample(cache, { ...given, start, sampling: sampling() });
+      return {
+        cache,
+        rows,
+        choices: () => ((tokens) => (b: number) => ({ token: checked(tokens[b]!) }))(wait()),
+      };
     }
+    const { config, device } = this.#engine;
+    const requests = rows.flatMap((sequence) => sequence ? [sequence.request] : []);
+    const options = headFor(device, requests);
     const outputs = await this.#engine.forward(cache, {
       ids: ids.map((id) => [id]),
       start,
-      select: slots.map((_, b) => b),
-    }, this.#headFor(slots.flatMap((slot) => slot ? [slot.request] : [])));
-    const pick = (slot: Slot | undefined, b: number) => slot ? this.#pick(outputs, b, slot) : 0;
-    return { cache, slots, tokens: () => slots.map(pick) };
+      select: rows.map((_, b) => b),
+      ...(options.head === "sample" ? { sampling: sampling() } : {}),
+    }, options);
+    return { cache, rows, choices: () => (b) => choose(config, outputs, b, rows[b]!) };
   }
 
-  /** Whether the device chooses the tokens of all these; it knows nothing of earlier ones. */
-  #isSampledOnDevice(slots: readonly (Slot | undefined)[]): boolean {
-    return this.#engine.device.traits.samplesTokens && !slots.some((slot) => slot?.seen);
+  /** Whether the device chooses the tokens of all these, and tokens are all that is asked for. */
+  #isAsynchronous(rows: readonly (Sequence | undefined)[]): boolean {
+    return this.#engine.device.traits.samplesTokens &&
+      !rows.some((row) => row && (needsLogits(row.request) || row.request.streamWeights));
   }
 
-  /** Where reading logits is a copy, the device picks the tokens if it can. */
-  #headFor(requests: readonly GenerationRequest[]): PromptHead {
-    if (requests.some(penalizes)) return { head: "logits" };
-    const { samplesTokens, readbackIsCopy } = this.#engine.device.traits;
-    if (samplesTokens) return { head: "sample", sampling: requests.flatMap(numbersOf) };
-    const greedy = requests.every(({ sampling }) => sampling.temperature === 0);
-    return { head: greedy && readbackIsCopy ? "greedy" : "logits" };
+  /** Gives a prefilled sequence a row: that of another cache, whose keys and values are copied. */
+  place(sequence: Sequence, from: KvCache, fromRow: number): void {
+    const free = this.#rows.indexOf(undefined);
+    const b = free < 0 ? this.#rows.length : free;
+    if (free < 0) this.#rows.push(...new Array(Math.min(b, this.#size - b)).fill(undefined));
+    this.#reserve(sequence.used + 1).copyFrom(from, [[fromRow, b]], sequence.used);
+    this.#rows[b] = sequence;
   }
 
-  /** The next token of row b. */
-  #pick(
-    outputs: ReadonlyMap<string, HostArray>,
-    b: number,
-    { request: { sampling, random }, seen }: Pick<Slot, "request" | "seen">,
-  ): number {
-    const logits = outputs.get("logits");
-    if (logits) {
-      const V = this.#engine.config.vocabSize;
-      const row = logits.subarray(b * V, (b + 1) * V);
-      if (!seen) return sample(row, sampling, random);
-      const penalized = penalizeRepetition(row, seen, sampling.repetitionPenalty!);
-      const token = sample(penalized, sampling, random);
-      seen.add(token);
-      return token;
-    }
-    const sampled = outputs.get("tokens");
-    if (sampled) return checked(sampled[b]!);
-    return checked(Number.isNaN(outputs.get("logprobs")![b]) ? -1 : outputs.get("argmax")![b]!);
-  }
-
-  #place(slot: Slot, prompt: KvCache): void {
-    const free = this.#slots.indexOf(undefined);
-    const b = free < 0 ? this.#slots.length : free;
-    if (free < 0) this.#slots.push(...new Array(Math.min(b, this.#size - b)).fill(undefined));
-    this.#reserve(slot.used + 1).copyFrom(prompt, [[0, b]], slot.used);
-    this.#slots[b] = slot;
-  }
-
-  /** The cache, grown to hold this many slots per sequence. */
+  /** The cache, grown to hold this many tokens per sequence. */
   #reserve(slots: number): KvCache {
     const old = this.#cache;
-    const size = this.#slots.length;
+    const size = this.#rows.length;
     if (old && old.batch === size && old.capacity >= slots) return old;
     if (!old) return this.#cache = this.#engine.createCache(size, slots);
-    const used = Math.max(0, ...this.#slots.map((slot) => slot?.used ?? 0));
-    // What a new slot starts with is never looked at.
+    const used = Math.max(0, ...this.#rows.map((sequence) => sequence?.used ?? 0));
+    // What a new row starts with is never looked at.
     const from = Array.from({ length: size }, (_, b) => b < old.batch ? b : 0);
     return this.#replace(old, old.rearranged(from, Math.max(slots, used), used));
   }
 
-  /** Whether free slots are half of all. */
+  /** Whether free rows are half of all. */
   get #isSparse(): boolean {
-    return this.#slots.filter((slot) => slot).length * 2 <= this.#slots.length;
+    return this.occupied * 2 <= this.#rows.length;
   }
 
-  /** Drops free slots once they are half of all. */
+  /** Drops free rows once they are half of all. */
   #shrink(): void {
     if (!this.#cache || !this.#isSparse) return;
-    const occupied = this.#slots.flatMap((slot, b) => slot ? [b] : []);
-    const used = Math.max(...occupied.map((b) => this.#slots[b]!.used));
+    const occupied = this.#rows.flatMap((sequence, b) => sequence ? [b] : []);
+    const used = Math.max(...occupied.map((b) => this.#rows[b]!.used));
     const old = this.#cache;
     this.#replace(old, old.rearranged(occupied, old.capacity, used));
-    this.#slots = occupied.map((b) => this.#slots[b]);
+    this.#rows = occupied.map((b) => this.#rows[b]);
   }
 
   #replace(old: KvCache, by: KvCache): KvCache {
@@ -225,29 +191,10 @@ export class Batch implements Disposable {
   }
 }
 
-function penalizes({ sampling: { repetitionPenalty = 1 } }: GenerationRequest): boolean {
-  return repetitionPenalty !== 1;
-}
-
-/** What tells a device how to choose the next token of a request; of a free slot, anything. */
-function numbersOf(request: GenerationRequest | undefined): number[] {
-  const { sampling, random } = request ?? { sampling: GREEDY, random: { uniform: () => 0 } };
-  return samplingNumbers(sampling, random);
-}
-
-/** A token; devices say by −1 that there was a NaN. */
-function checked(token: number): number {
-  if (token < 0) throw notFinite("choose a token", "a NaN logit");
-  return token;
-}
-
-/** Whether a request may have another token behind the one that is under way. */
-function hasMore({ produced, limit }: Slot): boolean {
-  return produced + 1 < limit;
-}
-
-function finishReason({ request, next, produced, limit }: Slot): FinishReason | undefined {
-  if (request.eosTokenIds.includes(next)) return "eos";
-  if (request.shouldStop?.(next)) return "stop";
-  return produced >= limit ? "length" : undefined;
+function attempt(choose: () => Choice): { choice?: Choice; error?: unknown } {
+  try {
+    return { choice: choose() };
+  } catch (error) {
+    return { error };
+  }
 }

@@ -1,39 +1,58 @@
 /**
- * Continues many prompts at once: continuous batching over a fixed number of slots.
+ * Continues many prompts at once, by the scheduler that `serve` uses, too.
  *
- * Requests are prefilled one by one (what a prompt shares with the one before is computed once) into
- * free slots and then decoded together, one token per step for every occupied slot; a slot that
- * finishes takes the next request at once. Events come out as they happen: a token, or the end of a
- * request. Requests may come slowly: those under way go on meanwhile.
- * Every request draws from its own random stream, so its result does not depend on what it shares the
- * batch with.
+ * Events come out as they happen: a token, or the end of a request. Requests may come slowly: those
+ * under way go on meanwhile.
  */
-import { Batch } from "./batch.ts";
+import { NumericalError } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { GenerationEvent, GenerationRequest } from "./request.ts";
+import { Scheduler } from "./scheduler.ts";
 
 export type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
+/** How to run requests. */
+export interface GenerateRunOptions {
+  /** Sequences at a time. */
+  readonly batch: number;
+  /** The engine of a request, where there are several on one device; they take turns. */
+  readonly engineOf?: (index: number) => Engine;
+}
+
 /**
  * Runs requests with at most `batch` at a time. A request that cannot be run gives a `failed` event;
- * errors of the engine are thrown.
+ * errors of the engine, a NaN among them, are thrown.
  */
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch }: { batch: number },
+  { batch, engineOf = () => engine }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
-  using run = new Batch(engine, batch);
+  using stack = new DisposableStack();
+  const schedulers = new Map<Engine, Scheduler>();
+  const schedulerOf = (own: Engine) => {
+    const known = schedulers.get(own) ?? stack.use(new Scheduler(own, { batch }));
+    schedulers.set(own, known);
+    return known;
+  };
+  const isIdle = () => [...schedulers.values()].every((scheduler) => scheduler.isIdle);
+  const hasRoom = () =>
+    [...schedulers.values()].reduce((sum, one) => sum + one.running + one.waiting, 0) < batch;
   try {
     for (let index = 0;;) {
-      while (!queue.exhausted && run.hasFreeSlot) {
-        const request = await queue.next(run.isEmpty);
+      while (!queue.exhausted && hasRoom()) {
+        const request = await queue.next(isIdle());
         if (!request) break;
-        yield* run.admit(index++, request);
+        schedulerOf(engineOf(index)).add(index++, request);
       }
-      if (!run.isEmpty) yield* run.step();
-      else if (queue.exhausted) return;
+      if (isIdle() && queue.exhausted) return;
+      for (const scheduler of schedulers.values()) {
+        for await (const event of scheduler.round()) {
+          if (event.kind === "failed" && event.error instanceof NumericalError) throw event.error;
+          if (event.kind !== "prefilled") yield event;
+        }
+      }
     }
   } finally {
     await queue.close();

@@ -8,6 +8,7 @@
 import type { Device, DeviceTensor } from "../runtime/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { sharesFirstLayer } from "../model/transforms.ts";
+import { tensorBytes } from "../graph/types.ts";
 
 /** Capacity is a multiple of this many slots. */
 const BUCKET = 128;
@@ -54,6 +55,11 @@ export class KvCache implements Disposable {
       }
     }
     this.tensors = tensors;
+  }
+
+  /** Memory of the keys and values. */
+  get bytes(): number {
+    return [...this.tensors.values()].reduce((sum, tensor) => sum + tensorBytes(tensor), 0);
   }
 
   /** The tokens that the device drew for the sequences; made when they are first asked for. */

@@ -3,7 +3,6 @@
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig } from "../model/config.ts";
-import type { ForwardOptions } from "../model/forward.ts";
 import type { Device, HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
@@ -39,12 +38,6 @@ export function checkTokens(
   }
 }
 
-/** What is computed for the last token of a prompt. */
-export interface PromptHead extends ForwardOptions {
-  /** For the `sample` head: `samplingNumbers` of the token. */
-  readonly sampling?: readonly number[];
-}
-
 /**
  * Appends a prompt to the one sequence of a cache and returns the outputs for its last token; views
  * that the next step overwrites. The cache already holds the first `start` tokens.
@@ -53,30 +46,29 @@ export async function prefill(
   engine: Engine,
   cache: KvCache,
   tokens: readonly number[],
-  { start = 0, head = "logits", sampling }: { start?: number } & Partial<PromptHead> = {},
+  { start = 0 }: { start?: number } = {},
 ): Promise<ReadonlyMap<string, HostArray>> {
   const { prefillChunk: chunk } = engine.device.traits;
   for (;; start += chunk) {
     const ids = tokens.slice(start, start + chunk);
     const last = start + chunk >= tokens.length;
-    const padding = paddingOf(engine.device, ids.length, cache.capacity - start);
+    const size = paddedLength(engine.device, ids.length, cache.capacity - start);
     const outputs = await engine.forward(cache, {
-      ids: [[...ids, ...padding]],
+      ids: [[...ids, ...new Array(size - ids.length).fill(0)]],
       start: [start],
       select: [ids.length - 1],
-      ...(sampling ? { sampling } : {}),
-    }, { head });
+    });
     if (last) return outputs;
   }
 }
 
 /**
- * Where programs are graphs of their own for every size, chunks come in few: what is added lies behind
- * the prompt, which attention does not read, and the next tokens are written.
+ * The size of a chunk of so many tokens. Where programs are graphs of their own for every size, chunks
+ * come in few: what is added lies behind the prompt, which attention does not read, and the next tokens
+ * are written.
  */
-function paddingOf(device: Device, tokens: number, room: number): number[] {
-  if (!device.traits.staticShapes) return [];
+export function paddedLength(device: Device, tokens: number, room: number): number {
+  if (!device.traits.staticShapes) return tokens;
   const step = tokens <= 64 ? 16 : tokens <= 256 ? 64 : 256;
-  const size = Math.min(Math.ceil(tokens / step) * step, room);
-  return new Array(size - tokens).fill(0);
+  return Math.min(Math.ceil(tokens / step) * step, room);
 }

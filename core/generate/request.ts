@@ -1,4 +1,4 @@
-/** What generating is asked for, and what it answers. */
+/** Generation requests and the events that answer them. */
 import type { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 
@@ -16,10 +16,54 @@ export interface GenerationRequest {
   readonly eosTokenIds: readonly number[];
   /** Asked after every token (not after an end token); true ends the text there. */
   readonly shouldStop?: (token: number) => boolean;
+  /** Returns the aggregation weights of every new token. */
+  readonly streamWeights?: boolean;
+  /** Returns the log-probability of every new token, and of so many likeliest ones. */
+  readonly topLogprobs?: number;
+  /**
+   * Returns the log-probabilities of the prompt, too, with as many likeliest tokens as `topLogprobs`
+   * says. Such a request may have 0 new tokens, and has 1 even when the prompt fills the context.
+   */
+  readonly promptLogprobs?: boolean;
+}
+
+/** Log-probability of a token under the model, before temperature and filters. */
+export interface TokenLogprob {
+  readonly token: number;
+  readonly logprob: number;
+}
+
+/** A token beside the likeliest ones, best first. */
+export interface TokenLogprobs extends TokenLogprob {
+  readonly top: readonly TokenLogprob[];
+}
+
+/** A new token of a request. */
+export interface TokenEvent {
+  readonly kind: "token";
+  readonly index: number;
+  readonly token: number;
+  /** Where the request asks for `topLogprobs`. */
+  readonly logprobs?: TokenLogprobs | undefined;
+  /** Aggregation weights [P], where the request asks for them. */
+  readonly weights?: Float32Array | undefined;
 }
 
 /** What happened to one request, by its position in the input. */
 export type GenerationEvent =
-  | { readonly kind: "token"; readonly index: number; readonly token: number }
+  | TokenEvent
   | { readonly kind: "done"; readonly index: number; readonly reason: FinishReason }
   | { readonly kind: "failed"; readonly index: number; readonly error: unknown };
+
+/** The prompt of a request is in the KV cache; its first token comes next. */
+export interface PrefilledEvent {
+  readonly kind: "prefilled";
+  readonly index: number;
+  /** Tokens that the prefix cache had. */
+  readonly cached: number;
+  /** Of prompt tokens from the second on, where the request asks for them. */
+  readonly logprobs?: readonly TokenLogprobs[] | undefined;
+}
+
+/** What a scheduler reports. */
+export type SchedulerEvent = GenerationEvent | PrefilledEvent;

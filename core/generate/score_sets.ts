@@ -8,7 +8,8 @@
  * letters of a question differ only in what is asked of its last token. A set with one leaf needs no
  * branch. Sets are batched side by side, longest first.
  */
-import { commonLength, PromptCache } from "./prompt_cache.ts";
+import { commonLength } from "./prefix_cache.ts";
+import { PromptCache } from "./prompt_cache.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";

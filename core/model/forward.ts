@@ -37,6 +37,8 @@ export interface ForwardOptions {
    * `sample`: `tokens` [N], chosen as the input `sampling` [N, 6] says; see core/ops/sample.ts.
    */
   readonly head: "logits" | "score" | "greedy" | "streams" | "sample";
+  /** Whether `sample` returns the aggregation weights, as all other heads do. */
+  readonly weights?: boolean;
   /** Element type of the KV cache; f32 unless the device wants another. */
   readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
   /** Whether attention finds slots through the input `table` [B, S]; see `Visible.table`. */
@@ -94,7 +96,8 @@ export function buildForward(
   // Everything after the last layer is per token, so only the selected tokens take part.
   const selected = x.reshape([P, B * T, C]).gather(chosen, 1); // [P, N, C]
   const { logits, weights } = mixAndProject(context, selected, trace);
-  if (weights && options.head !== "sample") g.output("weights", weights);
+  const isAsked = options.head !== "sample" || options.weights === true;
+  if (weights && isAsked) g.output("weights", weights);
   if (options.head === "logits") g.output("logits", logits);
   else if (options.head === "sample") {
     const sampling = g.input("sampling", { dtype: "f32", shape: [N, SAMPLING_NUMBERS] });

@@ -33,6 +33,12 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/graph",
     "core/base",
   ],
+  "core/serve": [
+    "core/generate",
+    "core/model",
+    "core/tokenizer",
+    "core/base",
+  ],
   "core/library": [
     "core/hub",
     "core/generate",
@@ -54,6 +60,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/model",
     "core/ops",
     "core/runtime",
+    "core/serve",
     "core/tokenizer",
     "core/train",
     "deno.json",

@@ -6,7 +6,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
-import { type OpenedModel, openModel, type OpenOptions } from "../../input/open_model.ts";
+import { type GenerateModels, type GenerateModelValues, openGenerateModels } from "./models.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -17,7 +17,7 @@ import { type Prompt, type PromptSource, readPrompts } from "../../input/prompts
 import { failureOf } from "../../input/rows.ts";
 
 /** Flags of `generate` that matter here. */
-export interface GenerateValues extends OpenOptions, PromptSource, DecodingValues {
+export interface GenerateValues extends GenerateModelValues, PromptSource, DecodingValues {
   readonly resume: boolean;
 }
 
@@ -28,7 +28,8 @@ export async function runGenerate(
   invocation: Invocation,
 ): Promise<number> {
   checkReturned(values);
-  using model = await openModel(values, io);
+  using models = await openGenerateModels(values, io);
+  const { opened: model } = models;
   const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
   checkEndTokens(values.eos, vocabSize);
   if (values.maxTokens >= context) {
@@ -38,12 +39,12 @@ export async function runGenerate(
     );
   }
   const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
-  const decoding = new Decoding(model, tokenizer, values);
-  const read = readPrompts(values, io, () => model.tokenizer());
+  const decoding = new Decoding(models, tokenizer, values);
+  const read = readPrompts(values, io, () => model.tokenizer(), models.names);
 
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
-    using rows = await openRows(values, io, invocation, model);
+    using rows = await openRows(values, io, invocation, models);
     return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows);
   }
   const prompts = await Array.fromAsync(read);
@@ -54,7 +55,7 @@ export async function runGenerate(
   if (isText && tokenizer && !values.resume) {
     return await streamText(decoding, all(), io, invocation);
   }
-  using rows = await openRows(values, io, invocation, model);
+  using rows = await openRows(values, io, invocation, models);
   return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows);
 }
 
@@ -62,7 +63,7 @@ async function openRows(
   { resume }: GenerateValues,
   io: Io,
   invocation: Invocation,
-  { checkpoint, device }: OpenedModel,
+  { checkpoints, opened: { device } }: GenerateModels,
 ): Promise<RowWriter> {
   const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
   return new RowWriter(io, invocation, {
@@ -70,7 +71,7 @@ async function openRows(
     device,
     columns: [{ key: "id" }, { key: "finish_reason" }, { key: "text" }, { key: "error" }],
     resume,
-    identity: () => ({ model: modelFingerprint(checkpoint), device }),
+    identity: () => ({ model: checkpoints.map(modelFingerprint).join(), device }),
   });
 }
 

@@ -9,7 +9,7 @@ import type { BeamOptions } from "../../../core/generate/beam_search.ts";
 import type { FinishReason, GenerationRequest } from "../../../core/generate/generate.ts";
 import type { TextStream } from "../../../core/generate/text_stream.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import type { OpenedModel } from "../../input/open_model.ts";
+import type { GenerateModels } from "./models.ts";
 import type { Prompt } from "../../input/prompts.ts";
 
 /** One finished continuation. */
@@ -71,16 +71,16 @@ interface Open {
 
 /** Decoding with the chosen method. */
 export class Decoding {
-  readonly #model: OpenedModel;
+  readonly #models: GenerateModels;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #values: DecodingValues;
   readonly #eos: readonly number[];
 
-  constructor(model: OpenedModel, tokenizer: Tokenizer | undefined, values: DecodingValues) {
-    this.#model = model;
+  constructor(models: GenerateModels, tokenizer: Tokenizer | undefined, values: DecodingValues) {
+    this.#models = models;
     this.#tokenizer = tokenizer;
     this.#values = values;
-    const own = values.eos.length > 0 ? values.eos : model.checkpoint.config.eosTokenIds;
+    const own = values.eos.length > 0 ? values.eos : models.opened.checkpoint.config.eosTokenIds;
     this.#eos = values.ignoreEos ? [] : own;
   }
 
@@ -128,7 +128,11 @@ export class Decoding {
       }
     }.call(this);
     const failed = new Set<number>();
-    for await (const event of generate(this.#model.engine, requests, values)) {
+    const options = {
+      batch: values.batch,
+      engineOf: (index: number) => this.#models.engineOf(open.get(index)!.prompt.adapter),
+    };
+    for await (const event of generate(this.#models.engineOf(undefined), requests, options)) {
       const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
       if (event.kind === "token") tokens.push(event.token);
       else open.delete(event.index);
@@ -171,7 +175,11 @@ export class Decoding {
       at++;
       if (isDone(at, prompt)) continue;
       try {
-        const results = await beamSearch(this.#model.engine, prompt.tokens, options);
+        const results = await beamSearch(
+          this.#models.engineOf(prompt.adapter),
+          prompt.tokens,
+          options,
+        );
         const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));
         for (const { text } of sequences) if (text) yield { kind: "text", at, prompt, text };
         yield { kind: "done", at, prompt, sequences };

@@ -25,6 +25,7 @@ const VARIABLES: readonly Row[] = [
   { variable: "XDG_CACHE_HOME", meaning: "folder of caches, ours and those of the hub" },
   { variable: "HF_HOME", meaning: "folder whose hub/ holds downloads, shared with other programs" },
   { variable: "HF_HUB_CACHE", meaning: "that folder itself" },
+  { variable: "PARSCALE_API_KEY", meaning: "key that `serve` asks its clients for" },
   { variable: "HF_TOKEN", meaning: "token for gated and private repositories of the hub" },
   { variable: "HF_TOKEN_PATH", meaning: "file with the token" },
   { variable: "HF_ENDPOINT", meaning: "address of another hub" },

@@ -1,0 +1,86 @@
+/** `parscale chat`: a conversation in the terminal. */
+import { engineFlags } from "../../framework/common.ts";
+import { defineCommand } from "../../framework/command.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+
+const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
+
+export const command = defineCommand({
+  name: "chat",
+  summary: "Talk to a model in the terminal",
+  description:
+    "Every line is a message; the model's chat template is used, and the conversation is kept. On a " +
+    "terminal every token stands under the letter and colour of the stream that weighs most.\n\n" +
+    "Lines that begin with / are commands: `/p 4` goes on with the model that has 4 streams, " +
+    "`/weights` shows the aggregation weights of every token or hides them, `/clear` forgets the " +
+    "conversation, `/help` lists the commands, `/quit` ends. Ctrl-C stops an answer; between " +
+    "answers it ends the program.",
+  examples: [
+    { text: "Talk to a model", line: "parscale chat --model qwen-p4" },
+    {
+      text: "Switch between 1, 2 and 4 streams by /p",
+      line:
+        "parscale chat --model Qwen/Qwen2.5-0.5B-Instruct --adapter p2=run-p2 --adapter p4=run-p4",
+    },
+    {
+      text: "Messages from a pipe, one a line",
+      line: "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
+    },
+  ],
+  flags: {
+    model: modelFlags.model,
+    adapter: {
+      type: "string",
+      list: "repeat",
+      placeholder: "NAME=PATH",
+      group: "Model",
+      summary: "An adapter over the backbone, chosen by /p; may be repeated",
+      details: "PATH is a folder written by `convert --introduced-only` or by training with " +
+        "--train-params introduced. The backbone is loaded once.",
+    },
+    system: {
+      type: "string",
+      group: "Input",
+      summary: "System message at the beginning of the conversation",
+      details: "Not every chat template knows one.",
+    },
+    "stream-weights": {
+      type: "switch",
+      group: "Result",
+      summary: "Begin with `/weights` on",
+      details: "Every answer is followed by the weights of each of its tokens.",
+    },
+    "max-tokens": {
+      type: "int",
+      min: 1,
+      default: 512,
+      group: "Decoding",
+      unit: "tokens",
+      summary: "Maximum number of tokens per answer",
+      details: "The model's context limits them further.",
+    },
+    temperature: {
+      type: "number",
+      min: 0,
+      default: 0.7,
+      group: "Decoding",
+      summary: "Sampling temperature; 0 is greedy",
+      details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
+    },
+    "top-p": {
+      type: "number",
+      above: 0,
+      max: 1,
+      default: 0.95,
+      group: "Decoding",
+      summary: "Sample from the likeliest tokens of this total probability",
+      details: "The smallest set that reaches it is kept.",
+    },
+    ...quantizeFlags,
+    ...deviceFlags,
+  },
+  async run(values, io) {
+    const { runChat } = await import("./run.ts");
+    return await runChat(values, io);
+  },
+});

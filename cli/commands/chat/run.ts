@@ -1,0 +1,139 @@
+/** What `chat` does: reads lines, answers messages, obeys lines that begin with a slash. */
+import { DataError } from "../../../core/base/errors.ts";
+import { wantsColor } from "../../output/color.ts";
+import { renderError } from "../../output/errors.ts";
+import type { Io } from "../../output/io.ts";
+import { onEndingSignals } from "../../output/signals.ts";
+import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
+import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
+import { partText, weightsText } from "./show.ts";
+
+/** Flags of `chat`. */
+export interface ChatValues extends Omit<ModelValues, "maxModelLen">, AnswerOptions {
+  readonly system: string | undefined;
+  readonly streamWeights: boolean;
+}
+
+const HELP = `/p N      go on with the model that has N streams
+/weights  show the weights of every token, or hide them
+/clear    forget the conversation
+/quit     end
+`;
+
+/** Exit code of a program that Ctrl-C ends. */
+const INTERRUPTED = 130;
+
+/** Runs the command; the number is its exit code. */
+export async function runChat(values: ChatValues, io: Io): Promise<number> {
+  const adapters = parseAdapters(values.adapter);
+  const { opened, models } = await openModels({ ...values, maxModelLen: undefined }, adapters, io);
+  using _opened = opened;
+  using session = new ChatSession(models, values.system, values);
+  const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
+  const talk = new Talk(session, io, isTerminal, values.streamWeights);
+  if (isTerminal) {
+    io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
+  }
+
+  const lines = readLines(io.system.stdin());
+  const interrupted = Promise.withResolvers<"interrupted">();
+  const release = onEndingSignals((signal) => {
+    if (signal !== "SIGINT" || !talk.stop()) interrupted.resolve("interrupted");
+  });
+  try {
+    for (;;) {
+      if (isTerminal) io.write("> ");
+      const next = await Promise.race([lines.next(), interrupted.promise]);
+      if (next === "interrupted") return INTERRUPTED;
+      if (next.done || next.value.trim() === "/quit") return 0;
+      const answered = await Promise.race([talk.take(next.value.trim()), interrupted.promise]);
+      if (answered === "interrupted") return INTERRUPTED;
+    }
+  } finally {
+    release();
+    if (isTerminal) io.write("\n");
+  }
+}
+
+/** One line after the other. */
+class Talk {
+  readonly #session: ChatSession;
+  readonly #io: Io;
+  readonly #letters: boolean;
+  #showsWeights: boolean;
+  #answering: AbortController | undefined;
+
+  constructor(session: ChatSession, io: Io, letters: boolean, showsWeights: boolean) {
+    this.#session = session;
+    this.#io = io;
+    this.#letters = letters;
+    this.#showsWeights = showsWeights;
+  }
+
+  /** Stops the answer under way; false when there is none. */
+  stop(): boolean {
+    this.#answering?.abort();
+    return this.#answering !== undefined;
+  }
+
+  async take(line: string): Promise<void> {
+    if (line === "") return;
+    if (line.startsWith("/")) this.#obey(line);
+    else await this.#answer(line);
+  }
+
+  #obey(line: string): void {
+    const [command, value] = line.split(/\s+/);
+    if (command === "/p") return this.#switch(Number(value));
+    if (command === "/weights") {
+      this.#showsWeights = !this.#showsWeights;
+      return this.#io.note(`weights are ${this.#showsWeights ? "shown" : "hidden"}`);
+    }
+    if (command === "/clear") return this.#session.clear();
+    if (command !== "/help") this.#io.note(`unknown command "${command}"`);
+    this.#io.note(HELP.trimEnd());
+  }
+
+  #switch(streams: number): void {
+    const { choices } = this.#session;
+    if (this.#session.useStreams(streams)) {
+      return this.#io.note(`${this.#session.model.name}: ${streams} streams`);
+    }
+    this.#io.note(`no model with so many streams; there are: ${choices.join(", ")}`);
+  }
+
+  async #answer(message: string): Promise<void> {
+    const io = this.#io;
+    const { streams } = this.#session.model.engine.config;
+    const colored = wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
+    const options = { streams, letters: this.#letters || this.#showsWeights, colored };
+    const parts: AnswerPart[] = [];
+    this.#answering = new AbortController();
+    try {
+      for await (const part of this.#session.answer(message, this.#answering.signal)) {
+        parts.push(part);
+        io.write(partText(part, options));
+      }
+      io.write("\n");
+    } catch (error) {
+      // Such as a conversation that exceeds the context: the next line may be /clear.
+      if (!(error instanceof DataError)) throw error;
+      io.writeError(renderError(error, { paint: io.palette("stderr"), json: false, trace: false }));
+    } finally {
+      this.#answering = undefined;
+    }
+    if (this.#showsWeights) io.write(weightsText(parts, streams));
+  }
+}
+
+/** Lines of a terminal or pipe, the last one even without its end. */
+async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of stdin) {
+    const lines = (text + decoder.decode(bytes, { stream: true })).split("\n");
+    text = lines.pop()!;
+    yield* lines;
+  }
+  if (text !== "") yield text;
+}

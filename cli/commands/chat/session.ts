@@ -1,0 +1,117 @@
+/** A conversation: its history, the model in use, and answers token by token. */
+import { RandomStream } from "../../../core/base/random.ts";
+import { Scheduler } from "../../../core/generate/scheduler.ts";
+import { TextStream } from "../../../core/generate/text_stream.ts";
+import { hasStreamWeights } from "../../../core/model/config.ts";
+import type { ServedModel } from "../../../core/serve/service.ts";
+import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+
+/** Memory per model for the conversation so far. */
+const PREFIX_CACHE_BYTES = 2 ** 28;
+
+/** How answers are sampled. */
+export interface AnswerOptions {
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly topP: number;
+  readonly seed: number;
+}
+
+/** Part of an answer. */
+export interface AnswerPart {
+  /** Text that can no longer change; may be empty. */
+  readonly text: string;
+  /** Aggregation weights of the token it ends with, where the model has several streams. */
+  readonly weights: Float32Array | undefined;
+}
+
+export class ChatSession implements Disposable {
+  readonly #models: readonly ServedModel[];
+  readonly #options: AnswerOptions;
+  readonly #system: readonly ChatMessage[];
+  readonly #schedulers = new Map<ServedModel, Scheduler>();
+  #messages: ChatMessage[] = [];
+  #model: ServedModel;
+  #answers = 0;
+
+  constructor(models: readonly ServedModel[], system: string | undefined, options: AnswerOptions) {
+    this.#models = models;
+    this.#options = options;
+    this.#system = system === undefined ? [] : [{ role: "system", content: system }];
+    this.#model = models[0]!;
+    this.clear();
+  }
+
+  [Symbol.dispose](): void {
+    for (const scheduler of this.#schedulers.values()) scheduler[Symbol.dispose]();
+  }
+
+  get model(): ServedModel {
+    return this.#model;
+  }
+
+  /** Streams that models have, in their order. */
+  get choices(): number[] {
+    return this.#models.map(({ engine }) => engine.config.streams);
+  }
+
+  /** Goes on with the model that has so many streams; false when none has. */
+  useStreams(streams: number): boolean {
+    const found = this.#models.find(({ engine }) => engine.config.streams === streams);
+    if (found) this.#model = found;
+    return found !== undefined;
+  }
+
+  /** Forgets the conversation. */
+  clear(): void {
+    this.#messages = [...this.#system];
+  }
+
+  /** Answers a message; one that is stopped stays in the conversation as far as it came. */
+  async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
+    const { engine, tokenizer } = this.#model;
+    const messages = [...this.#messages, { role: "user", content: message }];
+    const tokens = tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
+    const text = new TextStream(tokenizer.streamDecoder({ skipSpecial: true }));
+    const scheduler = this.#scheduler();
+    const { maxTokens, temperature, topP, seed } = this.#options;
+    const weighs = engine.config.streams > 1 && hasStreamWeights(engine.config);
+    const index = this.#answers++;
+    scheduler.add(index, {
+      tokens,
+      maxTokens,
+      sampling: { temperature, topP, topK: 0, minP: 0 },
+      random: new RandomStream(seed, index),
+      eosTokenIds: engine.config.eosTokenIds,
+      shouldStop: (token) => text.push(token),
+      streamWeights: weighs,
+    });
+    try {
+      while (!scheduler.isIdle && !stop.aborted) {
+        for await (const event of scheduler.round()) {
+          if (event.kind === "failed") throw event.error;
+          if (event.kind === "done") text.finish();
+          if (event.kind === "token") yield { text: text.take(), weights: event.weights };
+          if (event.kind === "done") yield { text: text.take(), weights: undefined };
+        }
+        // Steps may never wait, and then no signal would be heard.
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+    } finally {
+      scheduler.cancel(index);
+    }
+    this.#messages = [...messages, { role: "assistant", content: text.text }];
+  }
+
+  #scheduler(): Scheduler {
+    const known = this.#schedulers.get(this.#model);
+    if (known) return known;
+    const made = new Scheduler(this.#model.engine, {
+      batch: 1,
+      prefixCacheBytes: PREFIX_CACHE_BYTES,
+      keepsAnswers: true,
+    });
+    this.#schedulers.set(this.#model, made);
+    return made;
+  }
+}

@@ -1,0 +1,125 @@
+/** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
+import { engineFlags } from "../../framework/common.ts";
+import { defineCommand } from "../../framework/command.ts";
+import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+
+const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
+
+export const command = defineCommand({
+  name: "serve",
+  summary: "Serve a model to OpenAI clients over HTTP",
+  description:
+    "Answers /v1/chat/completions and /v1/completions of the OpenAI API, with log-probabilities, " +
+    "echo, streaming and the rules of lm-evaluation-harness, and a chat page at /. Requests share " +
+    "batches; prompts are prefilled in chunks between decode steps.\n\n" +
+    "Every --adapter is a model name of its own over the same backbone, so a request chooses how " +
+    'many streams it spends: by name, or by `"parscale": {"streams": 4}`. With `"parscale": ' +
+    '{"weights": true}` the response has the aggregation weights of every token.\n\n' +
+    "The server listens on this machine alone unless --host says otherwise, which needs an API key " +
+    "in PARSCALE_API_KEY. On SIGTERM and Ctrl-C running requests finish first; a second signal ends " +
+    "the program at once.",
+  examples: [
+    { text: "Serve a model", line: "parscale serve --model qwen-p4" },
+    {
+      text: "One backbone with 1, 2 or 4 streams per request",
+      line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p2=run-p2 --adapter p4=run-p4",
+    },
+    {
+      text: "On all interfaces, with the key in PARSCALE_API_KEY",
+      line: "parscale serve --model qwen-p4 --host 0.0.0.0",
+    },
+  ],
+  flags: {
+    model: modelFlags.model,
+    adapter: {
+      type: "string",
+      list: "repeat",
+      placeholder: "NAME=PATH",
+      group: "Model",
+      summary: "Serve an adapter over the backbone as model NAME; may be repeated",
+      details: "PATH is a folder written by `convert --introduced-only` or by training with " +
+        "--train-params introduced. The backbone is loaded once.",
+    },
+    host: {
+      type: "string",
+      default: "127.0.0.1",
+      group: "Server",
+      summary: "Address to listen on",
+      details: "Any other than a loopback address needs PARSCALE_API_KEY.",
+    },
+    port: {
+      type: "int",
+      min: 0,
+      max: 65535,
+      default: 8000,
+      group: "Server",
+      summary: "Port to listen on; 0 picks a free one",
+      details: "The port opens before the weights are loaded; /health is 503 until they are.",
+    },
+    cors: {
+      type: "string",
+      list: "repeat",
+      placeholder: "ORIGIN",
+      group: "Server",
+      summary: "Allow requests from pages of this origin; may be repeated",
+      details: "Such as https://chat.example.org. A * allows all.",
+    },
+    ui: {
+      type: "switch",
+      default: true,
+      group: "Server",
+      summary: "Serve the chat page at /",
+      details: "The page is one file that asks for nothing but this server.",
+    },
+    "max-batch": {
+      type: "int",
+      min: 1,
+      max: 1024,
+      default: 8,
+      group: "Scheduling",
+      unit: "sequences",
+      summary: "Sequences computed together, per model",
+      details: "More is faster per sequence and takes more memory.",
+    },
+    "max-model-len": {
+      type: "int",
+      min: 1,
+      group: "Scheduling",
+      unit: "tokens",
+      defaultText: "the model's context",
+      summary: "Maximum number of tokens of prompt and answer",
+      details: "Memory for --max-batch sequences of this length is planned at the start.",
+    },
+    "max-queue": {
+      type: "int",
+      min: 0,
+      default: 1024,
+      group: "Scheduling",
+      unit: "choices",
+      summary: "Choices that may wait; more get status 429",
+      details: "A request with `n` or a list of prompts counts as so many.",
+    },
+    "prefix-cache": {
+      type: "size",
+      min: 0,
+      default: 2 ** 28,
+      group: "Scheduling",
+      summary: "Memory for keys and values of earlier prompts and answers",
+      details: "Least recently used ones go first. 0 keeps the last prompts alone.",
+    },
+    "drain-timeout": {
+      type: "duration",
+      min: 0,
+      default: 30,
+      group: "Scheduling",
+      summary: "Time for running requests after SIGTERM",
+      details: "Those that are not finished then end with an error, and the exit code is 143.",
+    },
+    ...quantizeFlags,
+    ...deviceFlags,
+  },
+  async run(values, io, invocation) {
+    const { runServe } = await import("./run.ts");
+    return await runServe(values, io, invocation.format === "json");
+  },
+});

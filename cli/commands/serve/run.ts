@@ -1,0 +1,169 @@
+/** What `serve` does: opens the port, loads the models, answers until a signal, then drains. */
+import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { isLoopbackHost } from "../../../core/serve/access.ts";
+import { createHandler } from "../../../core/serve/handler.ts";
+import { largestServingBatch, planServing } from "../../../core/serve/memory.ts";
+import { pageResponse } from "../../../core/serve/page/page.ts";
+import { type ServedModel, Service } from "../../../core/serve/service.ts";
+import { renderError } from "../../output/errors.ts";
+import { Interrupted } from "../../output/errors.ts";
+import type { Io } from "../../output/io.ts";
+import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
+import { bytesText } from "../../output/units.ts";
+import { generate } from "../../../core/generate/generate.ts";
+import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
+
+/** Flags of `serve`. */
+export interface ServeValues extends ModelValues {
+  readonly host: string;
+  readonly port: number;
+  readonly cors: readonly string[];
+  readonly ui: boolean;
+  readonly maxBatch: number;
+  readonly maxQueue: number;
+  readonly prefixCache: number;
+  /** Seconds. */
+  readonly drainTimeout: number;
+}
+
+/** How long connections may take to close once every response is sent. */
+const CLOSE_MS = 2000;
+
+/** Runs the command; the number is its exit code. */
+export async function runServe(values: ServeValues, io: Io, json: boolean): Promise<number> {
+  const adapters = parseAdapters(values.adapter);
+  const apiKey = io.env("PARSCALE_API_KEY") || undefined;
+  const isLoopback = isLoopbackHost(values.host);
+  if (!isLoopback && apiKey === undefined) {
+    throw new UsageError(`\`--host ${values.host}\` needs an API key in PARSCALE_API_KEY`, {
+      hints: ["set PARSCALE_API_KEY, or leave out --host to serve this machine alone"],
+    });
+  }
+  const prefixCacheBytes = Math.floor(values.prefixCache / (1 + adapters.length));
+  using service = new Service({ ...values, prefixCacheBytes });
+  let device = "";
+  const handler = createHandler(service, {
+    access: { apiKey, isLoopback, origins: values.cors },
+    device: () => device,
+    page: values.ui ? pageResponse : undefined,
+    onUnknownField: (field) => io.note(`ignoring unknown request field \`${field}\``),
+    onError: (error) =>
+      io.writeError(renderError(error, { paint: io.palette("stderr"), json, trace: false })),
+  });
+  const ended = Promise.withResolvers<EndingSignal>();
+  const release = onEndingSignals(ended.resolve);
+  const server = listen(values, handler);
+  try {
+    const { opened, models } = await openModels(values, adapters, io);
+    using _opened = opened;
+    device = opened.device;
+    requireMemory(models, values);
+    for (const model of models) await warmUp(model);
+    service.open(models);
+    announce(server.addr, models, io, json);
+    const loop = service.run();
+    const signal = await Promise.race([ended.promise, loop.then(() => "SIGTERM" as const)]);
+    release(); // a second signal ends the program at once
+    const finished = await drain(service, values.drainTimeout, io);
+    await loop;
+    await close(server);
+    if (!finished) throw new Interrupted(signal);
+    return 0;
+  } finally {
+    release();
+    await close(server);
+  }
+}
+
+type Server = Deno.HttpServer<Deno.NetAddr>;
+
+function listen(
+  { host, port }: ServeValues,
+  handler: (request: Request) => Promise<Response>,
+): Server {
+  try {
+    return Deno.serve({ hostname: host, port, onListen() {} }, handler);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) {
+      throw new EnvironmentError(`port ${port} of ${host} is in use`, {
+        hints: ["pass another --port; 0 picks a free one"],
+      });
+    }
+    if (error instanceof Deno.errors.NotCapable) throw error;
+    throw new EnvironmentError(
+      `cannot listen on ${host}, port ${port}: ${(error as Error).message}`,
+    );
+  }
+}
+
+/** Refuses sizes that could exceed the memory limit once all rows are taken. */
+function requireMemory(models: readonly ServedModel[], values: ServeValues): void {
+  const { memoryLimit: limit, maxBatch, prefixCache: prefixCacheBytes } = values;
+  if (limit === undefined) return;
+  const engines = models.map(({ engine }) => engine);
+  const { maxLength } = models[0]!;
+  const sizes = { maxBatch, maxLength, prefixCacheBytes };
+  const { totalBytes } = planServing(engines, sizes);
+  if (totalBytes <= limit) return;
+  const fitting = largestServingBatch(engines, sizes, limit);
+  throw new EnvironmentError(
+    `serving ${maxBatch} sequences of ${maxLength} tokens needs ${bytesText(totalBytes)}, ` +
+      `--memory-limit is ${bytesText(limit)}`,
+    {
+      hints: [
+        fitting > 0
+          ? `pass \`--max-batch ${fitting}\`, the largest that fits`
+          : "pass a smaller --max-model-len or --prefix-cache, or --quantize q8",
+      ],
+    },
+  );
+}
+
+/** Generates one token, which loads the weights and checks that the device works. */
+async function warmUp({ engine }: ServedModel): Promise<void> {
+  const request = {
+    tokens: [0],
+    maxTokens: 1,
+    sampling: GREEDY,
+    random: new RandomStream(0),
+    eosTokenIds: [],
+  };
+  for await (const event of generate(engine, [request], { batch: 1 })) {
+    if (event.kind === "failed") throw event.error;
+  }
+}
+
+function announce(
+  { hostname, port }: Deno.NetAddr,
+  models: readonly ServedModel[],
+  io: Io,
+  json: boolean,
+): void {
+  const url = `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
+  const names = models.map(({ name }) => name);
+  if (json) return io.write(`${JSON.stringify({ url, models: names })}\n`);
+  io.write(`serving ${names.join(", ")} at ${url}\n`);
+}
+
+/** Lets running requests finish for some seconds; whether all did. */
+async function drain(service: Service, seconds: number, io: Io): Promise<boolean> {
+  service.drain();
+  if (service.outstanding > 0) io.note(`finishing ${service.outstanding} choices`);
+  const deadline = performance.now() + 1000 * seconds;
+  while (service.outstanding > 0 && performance.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  const finished = service.outstanding === 0;
+  service.stop();
+  return finished;
+}
+
+/** Closes the server once the responses are sent. */
+async function close(server: Server): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => timer = setTimeout(resolve, CLOSE_MS));
+  await Promise.race([server.shutdown(), late]);
+  clearTimeout(timer);
+}

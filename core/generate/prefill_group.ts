@@ -1,0 +1,195 @@
+/**
+ * Prompts that are prefilled together, chunk by chunk, in a KV cache of their own with one row each.
+ *
+ * Several prompts form a group only when one chunk holds them all, padded on the right: what lies behind
+ * a prompt is not read, and is overwritten by the next tokens. A longer prompt is a group of its own.
+ */
+import type { Engine } from "./engine.ts";
+import type { KvCache } from "./kv_cache.ts";
+import { tokenLogprobs } from "./logprobs.ts";
+import { paddedLength } from "./prefill.ts";
+import { commonLength, LEAST_SHARED, type PrefixCache } from "./prefix_cache.ts";
+import type { TokenLogprobs } from "./request.ts";
+import { type Choice, choose, headFor, numbersOf, type Sequence } from "./sequence.ts";
+
+/** Slots that the cache of a group of several prompts may have. */
+export const GROUP_SLOTS = 8192;
+
+/**
+ * Tokens of a chunk with results at every one: logits of this many rows are looked at on the host, which
+ * answers nothing else meanwhile.
+ */
+const SCORED_CHUNK = 32;
+
+/** A member of a group. */
+interface Member {
+  readonly sequence: Sequence;
+  /** Tokens from the prefix cache. */
+  readonly cached: number;
+  /** Tokens in the cache so far. */
+  done: number;
+  readonly logprobs: TokenLogprobs[] | undefined;
+}
+
+/** A prompt that is in the cache. */
+export interface Prefilled {
+  readonly sequence: Sequence;
+  readonly cached: number;
+  readonly logprobs: readonly TokenLogprobs[] | undefined;
+  /** Row of the group's cache. */
+  readonly row: number;
+  /** The first new token, or why there is none; absent where none is asked for. */
+  readonly first: (() => Choice) | undefined;
+}
+
+export class PrefillGroup implements Disposable {
+  readonly cache: KvCache;
+  readonly #engine: Engine;
+  readonly #members: readonly Member[];
+  #ownsCache = true;
+
+  constructor(engine: Engine, sequences: readonly Sequence[], prefixes: PrefixCache) {
+    this.#engine = engine;
+    const known = sequences.map(({ request: { tokens, promptLogprobs } }) =>
+      promptLogprobs ? 0 : prefixes.sharedLength(tokens)
+    );
+    const left = sequences.map(({ request }, b) => request.tokens.length - known[b]!);
+    // Every row takes the longest remainder, also the one that has the most tokens already.
+    const end = Math.max(...known) + Math.max(...left) + 1;
+    // Where few sizes are prepared, the last chunk is padded, which takes room.
+    const slots = paddedLength(engine.device, end, Infinity);
+    const { length } = sequences;
+    const rows = engine.device.traits.staticShapes ? 2 ** Math.ceil(Math.log2(length)) : length;
+    this.cache = engine.createCache(rows, slots);
+    this.#members = sequences.map((sequence, row) => {
+      const { tokens, promptLogprobs } = sequence.request;
+      const cached = promptLogprobs ? 0 : prefixes.copyInto(this.cache, row, tokens);
+      return { sequence, cached, done: cached, logprobs: promptLogprobs ? [] : undefined };
+    });
+  }
+
+  /** Requests in the group. */
+  get sequences(): Sequence[] {
+    return this.#members.map(({ sequence }) => sequence);
+  }
+
+  /** Tokens of a request that are in the cache. */
+  progressOf(sequence: Sequence): number {
+    return this.#members.find((member) => member.sequence === sequence)?.done ?? 0;
+  }
+
+  /** Whether a prompt had better wait for this group, which computes a beginning that it shares. */
+  shares(tokens: readonly number[], known: number): boolean {
+    const least = Math.max(LEAST_SHARED, known + 1);
+    return this.#members.some(({ sequence }) =>
+      Math.min(commonLength(sequence.request.tokens, tokens), tokens.length - 1) >= least
+    );
+  }
+
+  /** Computes one chunk of at most `limit` tokens; returns what is finished by it. */
+  async advance(limit: number): Promise<Prefilled[]> {
+    const { device, config } = this.#engine;
+    const isScored = this.#members.some(({ logprobs }) => logprobs);
+    const most = Math.min(limit, isScored ? SCORED_CHUNK : Infinity);
+    const left = this.#members.map(({ sequence, done }) => sequence.request.tokens.length - done);
+    const T = Math.min(Math.max(...left), Math.max(1, Math.floor(most / left.length)));
+    const room = this.cache.capacity - Math.max(...this.#members.map(({ done }) => done));
+    const size = paddedLength(device, T, room);
+
+    const wanted = this.#members.flatMap((member, b) => this.#wanted(member, b, T));
+    // The first chunks of a prompt only fill the cache, but a program selects at least one token.
+    const selected = wanted.length > 0 ? wanted : [{ b: 0, t: 0, isLast: false }];
+    const options = headFor(device, this.sequences.map(({ request }) => request));
+    // Making these numbers draws from the requests' random streams.
+    const numbers = () =>
+      selected.flatMap(({ b, isLast }) =>
+        numbersOf(isLast ? this.#members[b]!.sequence.request : undefined)
+      );
+    const rows = Array.from({ length: this.cache.batch }, (_, b) => this.#members[b]);
+    const idAt = (member: Member | undefined, t: number) =>
+      t < T ? member?.sequence.request.tokens[member.done + t] ?? 0 : 0;
+    const outputs = await this.#engine.forward(this.cache, {
+      ids: rows.map((member) => Array.from({ length: size }, (_, t) => idAt(member, t))),
+      start: rows.map((member) => member?.done ?? 0),
+      select: selected.map(({ b, t }) => b * size + t),
+      ...(options.head === "sample" ? { sampling: numbers() } : {}),
+    }, options);
+
+    const finished: Prefilled[] = [];
+    for (const [row, { b, t, isLast }] of wanted.entries()) {
+      const { sequence, cached, logprobs, done } = this.#members[b]!;
+      const { request: { tokens, topLogprobs = 0 }, limit: tokensLeft } = sequence;
+      if (isLast) {
+        const first = tokensLeft > 0 ? () => choose(config, outputs, row, sequence) : undefined;
+        finished.push({ sequence, cached, logprobs, row: b, first });
+      } else {
+        const V = config.vocabSize;
+        const logits = outputs.get("logits")!.subarray(row * V, (row + 1) * V);
+        logprobs!.push(tokenLogprobs(logits, tokens[done + t + 1]!, topLogprobs));
+      }
+    }
+    for (const [b, member] of this.#members.entries()) member.done += Math.min(T, left[b]!);
+    return finished;
+  }
+
+  /** Places of the chunk whose results are wanted. */
+  #wanted({ sequence: { request }, done, logprobs }: Member, b: number, T: number) {
+    const last = request.tokens.length - 1;
+    const first = logprobs ? done : Math.max(done, last);
+    const end = Math.min(done + T, last + 1);
+    return Array.from({ length: Math.max(0, end - first) }, (_, i) => {
+      const at = first + i;
+      return { b, t: at - done, isLast: at === last };
+    });
+  }
+
+  /** Hands the cache over to the prefix cache. */
+  keepIn(prefixes: PrefixCache): void {
+    this.#ownsCache = false;
+    prefixes.add(this.cache, this.sequences.map(({ request }) => request.tokens));
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#ownsCache) this.cache[Symbol.dispose]();
+  }
+}
+
+/** Takes from the waiting requests those that one chunk of `limit` tokens holds, first come first. */
+export function takeGroup(
+  waiting: Sequence[],
+  { limit, most, prefixes, active }: {
+    limit: number;
+    most: number;
+    prefixes: PrefixCache;
+    /** Groups under way. */
+    active: readonly PrefillGroup[];
+  },
+): Sequence[] {
+  const group: Sequence[] = [];
+  let longest = 0, slots = 0;
+  for (const sequence of [...waiting]) {
+    if (group.length === most) break;
+    const { tokens, promptLogprobs } = sequence.request;
+    const cached = promptLogprobs ? 0 : prefixes.sharedLength(tokens);
+    if (!promptLogprobs && active.some((other) => other.shares(tokens, cached))) continue;
+    if (group.length > 0) {
+      const size = group.length + 1;
+      const isAlone = [...group, sequence].some(({ request }) => request.promptLogprobs);
+      const fits = size * Math.max(longest, tokens.length - cached) <= limit &&
+        size * Math.max(slots, tokens.length) <= GROUP_SLOTS;
+      if (isAlone || !fits || sharesWithOne(group, tokens, cached)) continue;
+    }
+    longest = Math.max(longest, tokens.length - cached);
+    slots = Math.max(slots, tokens.length);
+    group.push(sequence);
+    waiting.splice(waiting.indexOf(sequence), 1);
+  }
+  return group;
+}
+
+function sharesWithOne(group: readonly Sequence[], tokens: readonly number[], known: number) {
+  const least = Math.max(LEAST_SHARED, known + 1);
+  return group.some(({ request }) =>
+    Math.min(commonLength(request.tokens, tokens), tokens.length - 1) >= least
+  );
+}

@@ -1,0 +1,124 @@
+/** A request under way, and how its next token is chosen from the outputs of a step. */
+import { notFinite } from "../base/errors.ts";
+import { GREEDY, sample, samplingNumbers } from "../base/sampling.ts";
+import type { ModelConfig } from "../model/config.ts";
+import type { ForwardOptions } from "../model/forward.ts";
+import type { Device, HostArray } from "../runtime/device.ts";
+import { tokenLogprobs } from "./logprobs.ts";
+import { penalizeRepetition } from "./repetition.ts";
+import type { FinishReason, GenerationRequest, TokenEvent, TokenLogprobs } from "./request.ts";
+
+/** A request and what has been generated for it. */
+export interface Sequence {
+  readonly index: number;
+  readonly request: GenerationRequest;
+  /** New tokens that request and context allow. */
+  readonly limit: number;
+  /** Tokens in the cache, or on their way there. */
+  used: number;
+  /** New tokens so far. */
+  readonly answer: number[];
+  /** Tokens of prompt and answer, where repetition is penalized. */
+  readonly seen: Set<number> | undefined;
+}
+
+/** A chosen token with what the request wants to know about it. */
+export type Choice = Pick<TokenEvent, "token" | "logprobs" | "weights">;
+
+/** The outputs of a step: the row of each sequence is one of the selected tokens. */
+export type Outputs = ReadonlyMap<string, HostArray>;
+
+/** Begins a request whose tokens were checked. */
+export function openSequence(
+  config: ModelConfig,
+  index: number,
+  request: GenerationRequest,
+): Sequence {
+  const room = config.maxPositionEmbeddings - request.tokens.length;
+  // The token behind a full context is chosen, but never fed back.
+  const limit = Math.min(request.maxTokens, Math.max(room, request.promptLogprobs ? 1 : 0));
+  const seen = penalizes(request) ? new Set(request.tokens) : undefined;
+  return { index, request, limit, used: 0, answer: [], seen };
+}
+
+/** Whether only the host can choose the token of a request, or has to look at logits. */
+export function needsLogits(request: GenerationRequest): boolean {
+  return penalizes(request) || request.topLogprobs !== undefined;
+}
+
+function penalizes({ sampling: { repetitionPenalty = 1 } }: GenerationRequest): boolean {
+  return repetitionPenalty !== 1;
+}
+
+/**
+ * The head that serves all these requests. Where reading logits is a copy, the device picks the tokens
+ * if it can.
+ */
+export function headFor(device: Device, requests: readonly GenerationRequest[]): ForwardOptions {
+  if (requests.some(needsLogits)) return { head: "logits" };
+  const { samplesTokens, readbackIsCopy } = device.traits;
+  const weights = requests.some(({ streamWeights }) => streamWeights);
+  if (samplesTokens) return weights ? { head: "sample", weights } : { head: "sample" };
+  const greedy = requests.every(({ sampling }) => sampling.temperature === 0);
+  return { head: greedy && readbackIsCopy ? "greedy" : "logits" };
+}
+
+/** What tells a device how to choose the next token of a request; of a free row, anything. */
+export function numbersOf(request: GenerationRequest | undefined): number[] {
+  const { sampling, random } = request ?? { sampling: GREEDY, random: { uniform: () => 0 } };
+  return samplingNumbers(sampling, random);
+}
+
+/** Chooses the next token of a sequence from row `row` of a step's outputs. */
+export function choose(
+  config: ModelConfig,
+  outputs: Outputs,
+  row: number,
+  sequence: Sequence,
+): Choice {
+  const { request: { sampling, random, topLogprobs, streamWeights } } = sequence;
+  const weights = streamWeights ? weightsOf(config, outputs, row) : undefined;
+  const logits = outputs.get("logits");
+  if (!logits) return { token: tokenOf(outputs, row), weights };
+  const V = config.vocabSize;
+  const own = logits.subarray(row * V, (row + 1) * V);
+  const { seen } = sequence;
+  const token = seen
+    ? sample(penalizeRepetition(own, seen, sampling.repetitionPenalty!), sampling, random)
+    : sample(own, sampling, random);
+  seen?.add(token);
+  const logprobs: TokenLogprobs | undefined = topLogprobs === undefined
+    ? undefined
+    : tokenLogprobs(own, token, topLogprobs);
+  return { token, weights, logprobs };
+}
+
+function weightsOf({ streams: P }: ModelConfig, outputs: Outputs, row: number): Float32Array {
+  const all = outputs.get("weights");
+  return all ? Float32Array.from(all.subarray(row * P, (row + 1) * P)) : Float32Array.of(1);
+}
+
+function tokenOf(outputs: Outputs, row: number): number {
+  const sampled = outputs.get("tokens");
+  if (sampled) return checked(sampled[row]!);
+  return checked(Number.isNaN(outputs.get("logprobs")![row]) ? -1 : outputs.get("argmax")![row]!);
+}
+
+/** A token; devices say by −1 that there was a NaN. */
+export function checked(token: number): number {
+  if (token < 0) throw notFinite("choose a token", "a NaN logit");
+  return token;
+}
+
+/** Whether a sequence may have another token behind the one that is under way. */
+export function hasMore({ answer, limit }: Sequence): boolean {
+  return answer.length + 1 < limit;
+}
+
+/** Why a sequence ends with its last token; undefined when it goes on. */
+export function finishReason({ request, answer, limit }: Sequence): FinishReason | undefined {
+  const last = answer.at(-1)!;
+  if (request.eosTokenIds.includes(last)) return "eos";
+  if (request.shouldStop?.(last)) return "stop";
+  return answer.length >= limit ? "length" : undefined;
+}

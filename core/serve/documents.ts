@@ -1,0 +1,119 @@
+/** Responses of completions and chats, whole and in chunks. */
+import { type Choice, type Delta, joinDeltas } from "./choice.ts";
+import { chatLogprobs, CompletionLogprobs, streamWeights } from "./logprob_documents.ts";
+import type { ServeRequest } from "./request.ts";
+
+/** Builds the documents of one response. */
+export class Documents {
+  readonly #request: ServeRequest;
+  readonly #model: string;
+  readonly #id: string;
+  readonly #created = Math.floor(Date.now() / 1000);
+  readonly #logprobs = new Map<Choice, CompletionLogprobs>();
+  readonly #greeted = new Set<Choice>();
+
+  constructor(request: ServeRequest, model: string) {
+    this.#request = request;
+    this.#model = model;
+    const prefix = request.kind === "chat" ? "chatcmpl" : "cmpl";
+    this.#id = `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`;
+  }
+
+  /** The whole response. */
+  whole(choices: readonly Choice[], deltas: ReadonlyMap<Choice, readonly Delta[]>) {
+    const documents = choices.map((choice) => {
+      const delta = joinDeltas(deltas.get(choice)!);
+      return this.#isChat
+        ? this.#choice(choice, delta, {
+          message: { role: "assistant", content: delta.text, refusal: null },
+        })
+        : this.#choice(choice, delta, { text: delta.text });
+    });
+    const object = this.#isChat ? "chat.completion" : "text_completion";
+    return { ...this.#head(object), choices: documents, usage: usageOf(choices) };
+  }
+
+  /** A chunk of a streamed response; undefined when there is nothing to say. */
+  chunk(choice: Choice, delta: Delta | undefined) {
+    const isFirst = this.#isChat && !this.#greeted.has(choice);
+    if (!isFirst && (!delta || isEmpty(delta, this.#showsTokens))) return undefined;
+    this.#greeted.add(choice);
+    const gained = delta ?? { text: "", tokens: [], finishReason: null };
+    const role = isFirst ? { role: "assistant" } : {};
+    const content = isFirst || gained.text !== "" ? { content: gained.text } : {};
+    const fields = this.#isChat ? { delta: { ...role, ...content } } : { text: gained.text };
+    return this.#chunkOf([this.#choice(choice, gained, fields)], null);
+  }
+
+  /** The last chunk of a stream that is to have its usage. */
+  usageChunk(choices: readonly Choice[]) {
+    return this.#chunkOf([], usageOf(choices));
+  }
+
+  get #isChat(): boolean {
+    return this.#request.kind === "chat";
+  }
+
+  /** Whether tokens are sent even before their text is certain. */
+  get #showsTokens(): boolean {
+    return this.#request.topLogprobs !== undefined || this.#request.weights;
+  }
+
+  #head(object: string) {
+    return {
+      id: this.#id,
+      object,
+      created: this.#created,
+      model: this.#model,
+      system_fingerprint: null,
+    };
+  }
+
+  #chunkOf(choices: readonly unknown[], usage: ReturnType<typeof usageOf> | null) {
+    const head = this.#head(this.#isChat ? "chat.completion.chunk" : "text_completion");
+    return this.#request.includeUsage ? { ...head, choices, usage } : { ...head, choices };
+  }
+
+  #choice(choice: Choice, { tokens, finishReason }: Delta, fields: object) {
+    const { tokenizer, engine: { config } } = choice.model;
+    return {
+      index: choice.index,
+      ...fields,
+      logprobs: this.#logprobsOf(choice, tokens),
+      finish_reason: finishReason,
+      ...(this.#request.weights
+        ? { parscale: streamWeights(tokenizer, config.streams, tokens) }
+        : {}),
+    };
+  }
+
+  #logprobsOf(choice: Choice, tokens: Delta["tokens"]) {
+    if (this.#request.topLogprobs === undefined) return null;
+    const { tokenizer } = choice.model;
+    if (this.#isChat) return tokens.length > 0 ? chatLogprobs(tokenizer, tokens) : null;
+    const lists = this.#logprobs.get(choice) ?? new CompletionLogprobs(tokenizer);
+    this.#logprobs.set(choice, lists);
+    return lists.document(tokens);
+  }
+}
+
+function isEmpty({ text, tokens, finishReason }: Delta, showsTokens: boolean): boolean {
+  return text === "" && finishReason === null && !(showsTokens && tokens.length > 0);
+}
+
+/** Tokens of all choices; a prompt counts once, however many choices it has. */
+function usageOf(choices: readonly Choice[]) {
+  // Of several choices the first one has read the prompt.
+  const prompts = new Map(
+    choices.toReversed().map(({ prompt, cachedTokens }) => [prompt, cachedTokens]),
+  );
+  const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
+  const prompt = sum([...prompts.keys()].map(({ tokens }) => tokens.length));
+  const completion = sum(choices.map(({ newTokens }) => newTokens));
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: sum(prompts.values()) },
+  };
+}

@@ -1,0 +1,63 @@
+/** Errors of the HTTP API: status, and the document that OpenAI clients read. */
+import { NumericalError, ParscaleError } from "../base/errors.ts";
+
+/** What kind of error it is, by status. */
+const TYPES: Readonly<Record<number, string>> = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  403: "permission_error",
+  404: "invalid_request_error",
+  405: "invalid_request_error",
+  413: "invalid_request_error",
+  429: "overloaded",
+  500: "server_error",
+  503: "unavailable_error",
+};
+
+export interface ApiErrorOptions {
+  /** The field at fault. */
+  readonly param?: string;
+  readonly code?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** An answer other than a result. */
+export class ApiError extends Error {
+  readonly param: string | null;
+  readonly code: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(readonly status: number, message: string, options: ApiErrorOptions = {}) {
+    super(message);
+    this.param = options.param ?? null;
+    this.code = options.code ?? null;
+    this.headers = options.headers ?? {};
+  }
+
+  /** The document of the response. */
+  get document() {
+    const { message, status, param, code } = this;
+    return { error: { message, type: TYPES[status] ?? "server_error", param, code } };
+  }
+}
+
+/** A field whose value cannot be used. */
+export function badField(param: string, message: string, code?: string): ApiError {
+  return new ApiError(400, message, code === undefined ? { param } : { param, code });
+}
+
+/** The server has no room or time: clients try again after so many seconds. */
+export function tryLater(status: 429 | 503, message: string, seconds: number): ApiError {
+  return new ApiError(status, message, { headers: { "retry-after": String(seconds) } });
+}
+
+/** The API error that stands for any exception. Defects keep their details to themselves. */
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  // Another try would end the same way.
+  const headers = { "x-should-retry": "false" };
+  if (error instanceof NumericalError) return new ApiError(500, error.message, { headers });
+  if (!(error instanceof ParscaleError)) return new ApiError(500, "internal error", { headers });
+  const message = [error.message, ...error.hints].join("; ");
+  return new ApiError(error.kind === "environment" ? 500 : 400, message);
+}

@@ -1,0 +1,162 @@
+/** The HTTP API: one function from request to response, for any server that speaks the web's types. */
+import { type AccessRules, checkAccess, checkKey, corsHeaders } from "./access.ts";
+import { ApiError, toApiError } from "./errors.ts";
+import { hasStreamWeights } from "../model/config.ts";
+import { answer } from "./generate.ts";
+import { readRequest } from "./request.ts";
+import type { ServedModel, Service } from "./service.ts";
+import { detokenize, tokenize, tokenizerInfo } from "./tokenizer_endpoints.ts";
+
+/** Largest request body, in bytes. */
+const MAX_BODY = 8 << 20;
+
+export interface HandlerOptions {
+  readonly access: AccessRules;
+  /** Device that is reported with the models. */
+  readonly device: () => string;
+  /** Answers `GET /`; undefined where there is no page. */
+  readonly page: (() => Response) | undefined;
+  /** Told once per name of a field that is ignored. */
+  readonly onUnknownField: (field: string) => void;
+  /** Told of errors that are not the client's. */
+  readonly onError: (error: unknown) => void;
+  /** A streaming client that reads nothing for so long is cut. */
+  readonly stallMs?: number;
+}
+
+type Route = (request: Request, rest: string) => Response | Promise<Response>;
+
+/** Makes the handler of a service. */
+export function createHandler(
+  service: Service,
+  options: HandlerOptions,
+): (request: Request) => Promise<Response> {
+  const { access, page, onError, stallMs = 60_000 } = options;
+  const unknown = new Set<string>();
+  const onUnknown = (field: string) => {
+    // A client that makes up names must not fill the memory.
+    if (unknown.has(field) || unknown.size >= 100) return;
+    unknown.add(field);
+    options.onUnknownField(field);
+  };
+  const generate = (kind: "completion" | "chat"): Route => async (request) => {
+    service.requireReady();
+    const wanted = readRequest(kind, await readJson(request), onUnknown);
+    const { signal } = request;
+    return await answer(service, wanted, { signal, stallMs, onLateError: onError });
+  };
+  const first = () => {
+    service.requireReady();
+    return service.find(undefined);
+  };
+  const post: Record<string, Route> = {
+    "/v1/chat/completions": generate("chat"),
+    "/v1/completions": generate("completion"),
+    "/tokenize": async (request) => Response.json(await tokenize(first(), await readJson(request))),
+    "/detokenize": async (request) => Response.json(detokenize(first(), await readJson(request))),
+  };
+  const get: Record<string, Route> = {
+    "/v1/models": () => {
+      service.requireReady();
+      const data = service.models.map((model) => modelDocument(model, service, options.device()));
+      return Response.json({ object: "list", data });
+    },
+    "/v1/models/": (_, id) => {
+      service.requireReady();
+      const model = service.find(decodeURIComponent(id));
+      return Response.json(modelDocument(model, service, options.device()));
+    },
+    "/tokenizer_info": () => Response.json(tokenizerInfo(first())),
+    "/health": () => healthOf(service),
+    "/metrics": () =>
+      new Response(service.metricsText(), {
+        headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
+      }),
+    ...(page ? { "/": page } : {}),
+  };
+
+  const route = async (request: Request): Promise<Response> => {
+    checkAccess(request, access);
+    if (request.method === "OPTIONS") return new Response(null, { status: 204 });
+    const { pathname } = new URL(request.url);
+    if (pathname !== "/" && pathname !== "/health") checkKey(request, access);
+    const table = request.method === "POST" ? post : request.method === "GET" ? get : {};
+    const exact = table[pathname];
+    if (exact) return await exact(request, "");
+    const models = "/v1/models/";
+    if (request.method === "GET" && pathname.startsWith(models)) {
+      return await get[models]!(request, pathname.slice(models.length));
+    }
+    if (pathname in post || pathname in get) {
+      throw new ApiError(405, `${pathname} does not take ${request.method}`);
+    }
+    throw new ApiError(404, `no such path: ${pathname}`);
+  };
+
+  return async (request) => {
+    const id = crypto.randomUUID();
+    let response: Response;
+    try {
+      response = await route(request);
+    } catch (error) {
+      // Nothing reaches a client that has gone; proxies log this status.
+      if (request.signal.aborted) return new Response(null, { status: 499 });
+      const refusal = toApiError(error);
+      if (refusal.status >= 500 && !(error instanceof ApiError)) onError(error);
+      service.metrics.count("request_failure_total", { code: String(refusal.status) });
+      const { status, headers, document } = refusal;
+      response = Response.json(document, { status, headers });
+    }
+    const more = { "x-request-id": id, "x-content-type-options": "nosniff" };
+    const all = { ...more, ...corsHeaders(request, access) };
+    for (const [name, value] of Object.entries(all)) response.headers.set(name, value);
+    return response;
+  };
+}
+
+function healthOf(service: Service): Response {
+  const { state } = service;
+  if (state === "ready") return Response.json({ status: "ok" });
+  return Response.json({ status: state }, { status: 503, headers: { "retry-after": "1" } });
+}
+
+function modelDocument(
+  { name, parent, maxLength, engine: { config } }: ServedModel,
+  { created }: Service,
+  device: string,
+) {
+  return {
+    id: name,
+    object: "model",
+    created,
+    owned_by: "parscale",
+    max_model_len: maxLength,
+    root: parent ?? name,
+    parent,
+    parscale: { streams: config.streams, weights: hasStreamWeights(config), device },
+  };
+}
+
+/** Reads a body of limited size. */
+async function readJson(request: Request): Promise<unknown> {
+  const text = await readText(request);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ApiError(400, "the request body is not valid JSON");
+  }
+}
+
+async function readText(request: Request): Promise<string> {
+  const tooLarge = new ApiError(413, `the request body exceeds ${MAX_BODY} bytes`);
+  const declared = request.headers.get("content-length");
+  if (Number(declared) > MAX_BODY) throw tooLarge;
+  if (declared !== null) return await request.text();
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  for await (const part of request.body ?? []) {
+    if ((length += part.length) > MAX_BODY) throw tooLarge;
+    parts.push(part);
+  }
+  return await new Blob(parts).text();
+}

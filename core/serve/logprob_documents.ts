@@ -1,0 +1,80 @@
+/** Log-probabilities and stream weights of a choice in the layout of the API. */
+import { unspell } from "../tokenizer/byte_alphabet.ts";
+import type { Tokenizer } from "../tokenizer/types.ts";
+import type { ChoiceToken } from "./choice.ts";
+
+/** Lists of `/v1/completions`; equal lengths. Those of a stream continue each other. */
+export class CompletionLogprobs {
+  readonly #tokenizer: Tokenizer;
+  readonly #decoder: ReturnType<Tokenizer["streamDecoder"]>;
+  #offset = 0;
+
+  constructor(tokenizer: Tokenizer) {
+    this.#tokenizer = tokenizer;
+    this.#decoder = tokenizer.streamDecoder();
+  }
+
+  /** The lists for the tokens that come next. The first token of a text has no log-probability. */
+  document(tokens: readonly ChoiceToken[]) {
+    const textOf = (id: number) => this.#tokenizer.decode([id]);
+    return {
+      tokens: tokens.map(({ id }) => textOf(id)),
+      token_logprobs: tokens.map(({ logprobs }) => logprobs?.logprob ?? null),
+      top_logprobs: tokens.map(({ logprobs }) => {
+        if (!logprobs) return null;
+        const best: Record<string, number> = {};
+        for (const { token, logprob } of [...logprobs.top, logprobs]) {
+          const text = textOf(token);
+          // Ids of incomplete characters share a text.
+          if (!(best[text]! >= logprob)) best[text] = logprob;
+        }
+        return best;
+      }),
+      text_offset: tokens.map(({ id }) => {
+        const offset = this.#offset;
+        this.#offset += [...this.#decoder.push(id)].length;
+        return offset;
+      }),
+    };
+  }
+}
+
+/** Log-probabilities of `/v1/chat/completions`. */
+export function chatLogprobs(tokenizer: Tokenizer, tokens: readonly ChoiceToken[]) {
+  const entry = (id: number, logprob: number) => ({
+    token: tokenizer.decode([id]),
+    bytes: bytesOf(tokenizer, id),
+    logprob,
+  });
+  const content = tokens.flatMap(({ id, logprobs }) => {
+    if (!logprobs) return [];
+    const top = logprobs.top.map(({ token, logprob }) => entry(token, logprob));
+    return [{ ...entry(id, logprobs.logprob), top_logprobs: top }];
+  });
+  return { content, refusal: null };
+}
+
+/** Bytes of a token, which may be part of a character. */
+function bytesOf(tokenizer: Tokenizer, id: number): number[] {
+  const text = tokenizer.decode([id]);
+  const spelled = tokenizer.kind === "byte-level-bpe" && text.includes("\ufffd")
+    ? unspell(tokenizer.tokenText(id))
+    : undefined;
+  return [...spelled ?? new TextEncoder().encode(text)];
+}
+
+/** The extension `parscale`: aggregation weights of every new token. */
+export function streamWeights(
+  tokenizer: Tokenizer,
+  streams: number,
+  tokens: readonly ChoiceToken[],
+) {
+  return {
+    streams,
+    tokens: tokens.flatMap(({ id, weights }) => {
+      if (!weights) return [];
+      const rounded = Array.from(weights, (weight) => Math.round(weight * 1e4) / 1e4);
+      return [{ id, text: tokenizer.decode([id]), weights: rounded }];
+    }),
+  };
+}

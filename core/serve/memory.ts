@@ -1,0 +1,67 @@
+/** Memory that serving needs at most, from the exact plans of its steps. */
+import type { Engine } from "../generate/engine.ts";
+import { bucketFor } from "../generate/kv_cache.ts";
+import { GROUP_SLOTS } from "../generate/prefill_group.ts";
+import { PREFILL_GROUPS } from "../generate/scheduler.ts";
+
+/** What is served at once. */
+export interface ServingSizes {
+  readonly maxBatch: number;
+  readonly maxLength: number;
+  /** Of all models together. */
+  readonly prefixCacheBytes: number;
+}
+
+/** Bytes by use. */
+export interface ServingPlan {
+  readonly weights: number;
+  readonly kvCache: number;
+  readonly prefixCache: number;
+  readonly steps: number;
+  readonly totalBytes: number;
+}
+
+/**
+ * The greatest need of engines on one backbone: weights once, the KV cache of every engine at full
+ * batch and length, twice since it grows by a copy, those of two prefill groups, and the largest step.
+ */
+export function planServing(engines: readonly Engine[], sizes: ServingSizes): ServingPlan {
+  const { maxBatch: batch, maxLength, prefixCacheBytes: prefixCache } = sizes;
+  let weights = 0, kvCache = 0, steps = 0;
+  for (const engine of engines) {
+    const { device } = engine;
+    const capacity = bucketFor(device, maxLength);
+    const decode = engine.plan({ batch, tokens: 1, capacity, selected: batch });
+    const tokens = Math.min(device.traits.prefillChunk, capacity);
+    const prefill = engine.plan({ batch: 1, tokens, capacity, selected: 1 });
+    // A group of several prompts may have more slots than one prompt of full length.
+    const slots = Math.max(1, GROUP_SLOTS / capacity);
+    weights = Math.max(weights, decode.sections.parameters);
+    kvCache += 2 * decode.sections.state + PREFILL_GROUPS * slots * prefill.sections.state;
+    for (const { totalBytes, sections } of [decode, prefill]) {
+      steps = Math.max(steps, totalBytes - sections.parameters - sections.state);
+    }
+  }
+  return {
+    weights,
+    kvCache,
+    prefixCache,
+    steps,
+    totalBytes: weights + kvCache + prefixCache + steps,
+  };
+}
+
+/** The largest batch below `sizes.maxBatch` whose plan stays within a limit; 0 when there is none. */
+export function largestServingBatch(
+  engines: readonly Engine[],
+  sizes: ServingSizes,
+  limit: number,
+): number {
+  let [fits, fails] = [0, sizes.maxBatch];
+  while (fails - fits > 1) {
+    const maxBatch = Math.floor((fits + fails) / 2);
+    if (planServing(engines, { ...sizes, maxBatch }).totalBytes <= limit) fits = maxBatch;
+    else fails = maxBatch;
+  }
+  return fits;
+}

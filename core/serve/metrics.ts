@@ -1,0 +1,145 @@
+/** Counters, gauges and histograms in the text format of Prometheus. */
+
+type Labels = Readonly<Record<string, string>>;
+
+interface Metric {
+  readonly type: "counter" | "gauge";
+  readonly help: string;
+  /** By the label text. */
+  readonly values: Map<string, number>;
+}
+
+/** Observations of one metric with the same labels. */
+interface Histogram {
+  readonly labels: Labels;
+  /** Observations up to each bound, and above the last. */
+  readonly counts: Float64Array;
+  sum: number;
+}
+
+const PREFIX = "parscale_";
+
+/** Seconds; from one decode step to a long answer. */
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+const HISTOGRAMS = {
+  time_to_first_token_seconds: "Time from the request to its first token.",
+  inter_token_latency_seconds: "Time between two tokens of a choice.",
+  e2e_request_latency_seconds: "Time from the request to its last token.",
+  request_queue_time_seconds: "Time from the request to its first prefill chunk.",
+} as const;
+
+const COUNTERS = {
+  prefix_cache_queries_total: "Prompt tokens looked up in the prefix cache.",
+  prefix_cache_hits_total: "Prompt tokens found in the prefix cache.",
+  prompt_tokens_total: "Prompt tokens read.",
+  generation_tokens_total: "Tokens generated.",
+  request_success_total: "Choices that ended, by finish reason.",
+  request_failure_total: "Requests that failed, by status code.",
+} as const;
+
+const GAUGES = {
+  num_requests_running: "Choices being prefilled or decoded.",
+  num_requests_waiting: "Choices in the queue.",
+  kv_cache_usage_perc: "Share of the planned KV cache rows in use, 0 to 1.",
+  stream_weight_mean:
+    "Mean aggregation weight of a stream over tokens whose weights were asked for.",
+} as const;
+
+/** All metrics of a server. */
+export class Metrics {
+  readonly #metrics = new Map<string, Metric>();
+  /** By metric, then label text. */
+  readonly #histograms = new Map<string, Map<string, Histogram>>();
+  readonly #weights = new Map<string, { count: number; sums: Float64Array }>();
+
+  constructor() {
+    const declare = (table: Readonly<Record<string, string>>, type: Metric["type"]) => {
+      for (const [name, help] of Object.entries(table)) {
+        this.#metrics.set(name, { type, help, values: new Map() });
+      }
+    };
+    declare(GAUGES, "gauge");
+    declare(COUNTERS, "counter");
+    for (const name of Object.keys(HISTOGRAMS)) this.#histograms.set(name, new Map());
+  }
+
+  /** Adds to a counter. */
+  count(name: keyof typeof COUNTERS, labels: Labels, by = 1): void {
+    this.#add(name, textOf(labels), by);
+  }
+
+  /** Sets a gauge. */
+  set(name: keyof typeof GAUGES, labels: Labels, value: number): void {
+    this.#metrics.get(name)!.values.set(textOf(labels), value);
+  }
+
+  /** Adds a duration to a histogram. */
+  observe(name: keyof typeof HISTOGRAMS, labels: Labels, seconds: number): void {
+    const byLabels = this.#histograms.get(name)!;
+    const key = textOf(labels);
+    let known = byLabels.get(key);
+    if (!known) {
+      known = { labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 };
+      byLabels.set(key, known);
+    }
+    const bucket = SECONDS.findIndex((bound) => seconds <= bound);
+    known.counts[bucket < 0 ? SECONDS.length : bucket]!++;
+    known.sum += seconds;
+  }
+
+  /** Adds the weights of one token to the means. */
+  weigh(model: string, weights: ArrayLike<number>): void {
+    const known = this.#weights.get(model) ?? { count: 0, sums: new Float64Array(weights.length) };
+    this.#weights.set(model, known);
+    known.count++;
+    for (let p = 0; p < weights.length; p++) {
+      known.sums[p]! += weights[p]!;
+      const labels = { model, stream: String(p + 1) };
+      this.set("stream_weight_mean", labels, known.sums[p]! / known.count);
+    }
+  }
+
+  /** The document of `/metrics`. */
+  text(): string {
+    const simple = [...this.#metrics].map(([name, { type, help, values }]) => {
+      const lines = [...values].map(([labels, value]) => `${PREFIX}${name}${labels} ${value}\n`);
+      return headOf(name, type, help) + lines.join("");
+    });
+    const histograms = Object.entries(HISTOGRAMS).map(([name, help]) => {
+      const lines = [...this.#histograms.get(name)!.values()].map((one) =>
+        histogramText(name, one)
+      );
+      return headOf(name, "histogram", help) + lines.join("");
+    });
+    return [...simple, ...histograms].join("");
+  }
+
+  #add(name: string, labels: string, by: number): void {
+    const { values } = this.#metrics.get(name)!;
+    values.set(labels, (values.get(labels) ?? 0) + by);
+  }
+}
+
+function headOf(name: string, type: string, help: string): string {
+  return `# HELP ${PREFIX}${name} ${help}\n# TYPE ${PREFIX}${name} ${type}\n`;
+}
+
+function histogramText(name: string, { labels, counts, sum }: Histogram): string {
+  let total = 0;
+  const lines = [...SECONDS.map(String), "+Inf"].map((le, i) => {
+    total += counts[i]!;
+    return `${PREFIX}${name}_bucket${textOf({ ...labels, le })} ${total}\n`;
+  });
+  const tail = textOf(labels);
+  lines.push(`${PREFIX}${name}_sum${tail} ${sum}\n`, `${PREFIX}${name}_count${tail} ${total}\n`);
+  return lines.join("");
+}
+
+function textOf(labels: Labels): string {
+  const pairs = Object.entries(labels).map(([name, value]) => {
+    const escaped = value.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+    return `${name}="${escaped}"`;
+  });
+  return `{${pairs.join(",")}}`;
+}

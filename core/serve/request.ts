@@ -1,0 +1,200 @@
+/**
+ * Reads completion and chat requests: which fields are honoured, ignored, or refused.
+ *
+ * A field whose absence would change the result is refused unless it is neutral; all others that the
+ * server does not know are ignored.
+ */
+import type { SamplingOptions } from "../base/sampling.ts";
+import { isObject, show } from "../base/files.ts";
+import type { ChatMessage } from "../tokenizer/chat.ts";
+import { ApiError, badField } from "./errors.ts";
+import { Fields } from "./fields.ts";
+
+/** A text or token ids. */
+export type Prompt = string | readonly number[];
+
+/** A request in our own terms. */
+export interface ServeRequest {
+  readonly kind: "completion" | "chat";
+  /** Undefined: the only one, or the one with `streams`. */
+  readonly model: string | undefined;
+  /** Of a completion. */
+  readonly prompts: readonly Prompt[];
+  /** Of a chat. */
+  readonly messages: readonly ChatMessage[];
+  /** Undefined: the rest of the context. */
+  readonly maxTokens: number | undefined;
+  readonly sampling: SamplingOptions;
+  /** Choices per prompt. */
+  readonly n: number;
+  readonly stop: readonly string[];
+  readonly seed: number | undefined;
+  readonly echo: boolean;
+  /** Log-probabilities with so many likeliest tokens. */
+  readonly topLogprobs: number | undefined;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly ignoreEos: boolean;
+  /** Streams that the model is to have. */
+  readonly streams: number | undefined;
+  /** Whether to return aggregation weights per token. */
+  readonly weights: boolean;
+}
+
+const COMMON = [
+  "model",
+  "max_tokens",
+  "temperature",
+  "top_p",
+  "top_k",
+  "min_p",
+  "n",
+  "stop",
+  "seed",
+  "logprobs",
+  "stream",
+  "stream_options",
+  "ignore_eos",
+  "parscale",
+];
+const HONOURED = {
+  completion: [...COMMON, "prompt", "echo"],
+  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs"],
+};
+
+/** Without effect on the text. */
+const IGNORED = [
+  "user",
+  "metadata",
+  "store",
+  "service_tier",
+  "prompt_cache_key",
+  "parallel_tool_calls",
+];
+
+/** Values that change nothing; `n` stands for the number of choices. */
+const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> = {
+  presence_penalty: (value) => value === 0,
+  frequency_penalty: (value) => value === 0,
+  repetition_penalty: (value) => value === 1,
+  logit_bias: isEmpty,
+  best_of: (value, n) => value === n,
+  suffix: (value) => value === "",
+  tools: isEmpty,
+  tool_choice: (value) => value === "none" || value === "auto",
+  response_format: (value) => isObject(value) && value.type === "text",
+  use_beam_search: (value) => value === false,
+};
+
+/** Reads a body; `onUnknown` is told the names of fields that are unknown and ignored. */
+export function readRequest(
+  kind: "completion" | "chat",
+  body: unknown,
+  onUnknown: (field: string) => void,
+): ServeRequest {
+  const fields = new Fields(body);
+  const n = fields.integer("n", { min: 1, max: 128 }) ?? 1;
+  for (const name of fields.names) {
+    const isNeutral = NEUTRAL[name];
+    if (isNeutral && !isNeutral(fields.get(name), n)) {
+      throw badField(name, `\`${name}\` is not supported: leave it out`, "unsupported_parameter");
+    }
+    if (!isNeutral && !HONOURED[kind].includes(name) && !IGNORED.includes(name)) onUnknown(name);
+  }
+  const stream = fields.boolean("stream");
+  if (!stream && fields.get("stream_options") !== undefined) {
+    throw badField("stream_options", "`stream_options` needs `stream` to be true");
+  }
+  const own = fields.object("parscale", ["streams", "weights"]);
+  return {
+    kind,
+    model: fields.text("model"),
+    prompts: kind === "completion" ? readPrompts(fields) : [],
+    messages: kind === "chat" ? readMessages(fields.get("messages")) : [],
+    maxTokens: readMaxTokens(kind, fields),
+    sampling: {
+      temperature: fields.number("temperature", 1, { min: 0 }),
+      topP: fields.number("top_p", 1, { above: 0, max: 1 }),
+      // −1 is vLLM's word for all tokens.
+      topK: Math.max(0, fields.integer("top_k", { min: -1, max: 2 ** 31 }) ?? 0),
+      minP: fields.number("min_p", 0, { min: 0, max: 1 }),
+    },
+    n,
+    stop: fields.texts("stop"),
+    seed: readSeed(fields),
+    echo: fields.boolean("echo"),
+    topLogprobs: kind === "chat"
+      ? readChatLogprobs(fields)
+      : fields.integer("logprobs", { min: 0, max: 20 }),
+    stream,
+    includeUsage: fields.object("stream_options", ["include_usage", "continuous_usage_stats"])
+      .boolean("include_usage"),
+    ignoreEos: fields.boolean("ignore_eos"),
+    streams: own.integer("streams", { min: 1, max: 1024 }),
+    weights: own.boolean("weights"),
+  };
+}
+
+/** Seeds are taken modulo 2^53, so that negative ones, too, are seeds. */
+function readSeed(fields: Fields): number | undefined {
+  const { MIN_SAFE_INTEGER: min, MAX_SAFE_INTEGER: max } = Number;
+  const seed = fields.integer("seed", { min, max });
+  return seed === undefined || seed >= 0 ? seed : seed + 2 ** 53;
+}
+
+function readMaxTokens(kind: ServeRequest["kind"], fields: Fields): number | undefined {
+  const range = { min: kind === "completion" ? 0 : 1, max: 2 ** 31 };
+  const chat = kind === "chat" ? fields.integer("max_completion_tokens", range) : undefined;
+  return chat ?? fields.integer("max_tokens", range) ?? (kind === "completion" ? 16 : undefined);
+}
+
+function readChatLogprobs(fields: Fields): number | undefined {
+  const top = fields.integer("top_logprobs", { min: 0, max: 20 });
+  if (fields.boolean("logprobs")) return top ?? 0;
+  if (top === undefined || top === 0) return undefined;
+  throw badField("top_logprobs", "`top_logprobs` needs `logprobs` to be true");
+}
+
+/** A string, ids, or a list of either. */
+function readPrompts(fields: Fields): Prompt[] {
+  const value = fields.get("prompt");
+  const isIds = (one: unknown) => Array.isArray(one) && one.every(Number.isInteger);
+  const refused = badField(
+    "prompt",
+    `\`prompt\` needs a string, token ids, or a list of either, not ${show(value)}`,
+  );
+  if (typeof value === "string") return [value];
+  if (!Array.isArray(value) || value.length === 0) throw refused;
+  if (isIds(value)) return [value];
+  if (value.length > 2048) throw badField("prompt", "`prompt` has more than 2048 entries");
+  if (value.every((one) => typeof one === "string" || isIds(one))) return value;
+  throw refused;
+}
+
+/** Messages whose content is a string or a list of text parts. */
+function readMessages(value: unknown): ChatMessage[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    throw badField("messages", "`messages` needs a list of at least one message");
+  }
+  return value.map((message, i) => {
+    const at = `messages[${i}]`;
+    if (!isObject(message) || typeof message.role !== "string") {
+      throw badField(at, `\`${at}\` needs a role and content`);
+    }
+    return { ...message, role: message.role, content: readContent(message.content, at) };
+  });
+}
+
+function readContent(content: unknown, at: string): string {
+  if (content === undefined || content === null) return "";
+  if (typeof content === "string") return content;
+  const parts = Array.isArray(content) ? content : [content];
+  return parts.map((part) => {
+    if (isObject(part) && part.type === "text" && typeof part.text === "string") return part.text;
+    throw new ApiError(400, `\`${at}.content\` has a part that is not text`, { param: at });
+  }).join("");
+}
+
+function isEmpty(value: unknown): boolean {
+  return typeof value === "object" && Object.keys(value!).length === 0;
+}

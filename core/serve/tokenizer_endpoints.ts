@@ -1,0 +1,45 @@
+/** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
+import { isObject } from "../base/files.ts";
+import { renderChat } from "../tokenizer/chat.ts";
+import { badField } from "./errors.ts";
+import type { ServedModel } from "./service.ts";
+import { Fields } from "./fields.ts";
+import { readRequest } from "./request.ts";
+
+/** `POST /tokenize` */
+export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unknown) {
+  const fields = new Fields(body);
+  let text = fields.text("prompt");
+  // The frame is added unless it is unwanted, as when a prompt is completed.
+  let unframed = fields.get("add_special_tokens") === false;
+  if (text === undefined && isObject(body) && body.messages !== undefined) {
+    unframed = true; // a template writes out the frame
+    text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
+  }
+  if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
+  const tokens = tokenizer.encode(text, unframed ? { frame: false } : {});
+  return { tokens, count: tokens.length, max_model_len: maxLength };
+}
+
+/** `POST /detokenize` */
+export function detokenize({ tokenizer, engine: { config } }: ServedModel, body: unknown) {
+  const tokens = new Fields(body).get("tokens");
+  const isId = (id: unknown) =>
+    Number.isInteger(id) && (id as number) >= 0 && (id as number) < config.vocabSize;
+  if (!Array.isArray(tokens) || !tokens.every(isId)) {
+    throw badField("tokens", `\`tokens\` needs a list of ids below ${config.vocabSize}`);
+  }
+  return { prompt: tokenizer.decode(tokens) };
+}
+
+/** `GET /tokenizer_info` */
+export function tokenizerInfo({ tokenizer, tokenizerClass }: ServedModel) {
+  const { namedTokens, chatTemplate } = tokenizer;
+  return {
+    tokenizer_class: tokenizerClass,
+    eos_token: namedTokens.eos_token ?? null,
+    bos_token: namedTokens.bos_token ?? null,
+    pad_token: namedTokens.pad_token ?? null,
+    chat_template: chatTemplate ?? null,
+  };
+}

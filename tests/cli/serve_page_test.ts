@@ -1,0 +1,90 @@
+/** The chat page of `parscale serve` in a real browser: tokens, letters, weights, the switch of P, stop. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { withScratch } from "./run.ts";
+import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
+import { BrowserPage, CHROMIUM } from "./visualize_browser.ts";
+
+/** Shown where no browser is found, so that a skipped check is seen. */
+const REASON = CHROMIUM ? "" : " (skipped: no chromium found, set CHROMIUM to its path)";
+
+Deno.test({
+  name:
+    `the chat page: tokens under letters, weights, the P switch, stop, no foreign request${REASON}`,
+  ignore: CHROMIUM === undefined,
+  fn: () =>
+    withScratch(async (folder) => {
+      const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
+      const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
+      const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
+      await using server = await TestServer.start(["--model", CHAT_MODEL, ...adapters]);
+      await using page = await BrowserPage.open({ width: 380, height: 700 });
+      await page.navigate(`${server.url}/`);
+      const count = (selector: string) =>
+        page.evaluate(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
+      const isIdle = () => page.evaluate(`document.getElementById("stop").disabled`);
+      const ask = (text: string, model: string, tokens: number) =>
+        page.evaluate(`{
+          document.getElementById("model").value = ${JSON.stringify(model)};
+          document.getElementById("tokens").value = ${tokens};
+          document.getElementById("input").value = ${JSON.stringify(text)};
+          document.getElementById("form").requestSubmit();
+        }`);
+      await until(async () => await count("#model option") === 3, "the models are listed");
+
+      await ask("Tell <b>me</b> of the fox", "p4", 20);
+      await until(async () => await count(".token") > 3 && await isIdle(), "an answer is shown");
+      assertEquals(await count(".user b b"), 0, "text is never markup");
+      const letters = await page.evaluate(
+        `[...document.querySelectorAll(".token")].map((token) =>
+          [token.className, token.querySelector("sub").textContent])`,
+      );
+      for (const [name, letter] of letters) {
+        assertEquals(name, `token s${"ABCD".indexOf(letter)}`);
+      }
+      await page.hover(".token");
+      const legend = () => page.evaluate(`document.getElementById("legend").textContent`);
+      assert(/^A 0\.\d{4} {3}B 0\.\d{4} {3}C 0\.\d{4} {3}D 0\.\d{4}$/.test(await legend()));
+      await page.evaluate(`document.querySelectorAll(".token")[1].focus()`);
+      assert((await legend()).startsWith("A 0."));
+      const speed = await page.evaluate(`document.getElementById("speed").textContent`);
+      assert(/^\d+\.\d tok\/s$/.test(speed), speed);
+
+      // The switch keeps the conversation: the prompt of the second turn has the first in it.
+      const before = (await server.metrics()).get(`parscale_prompt_tokens_total{model="p4"}`)!;
+      await ask("And more", "p2", 5);
+      await until(async () => await count(".assistant") === 2 && await isIdle(), "a second answer");
+      const metrics = await server.metrics();
+      assert(metrics.get(`parscale_prompt_tokens_total{model="p2"}`)! > before + 5);
+
+      // Stop ends the answer and frees the row.
+      await ask("On and on", "p2", 4000);
+      await until(async () => !(await isIdle()), "it answers");
+      await page.evaluate(`document.getElementById("stop").click()`);
+      await until(isIdle, "it stops");
+      await until(async () => {
+        const name = `parscale_num_requests_running{model="p2"}`;
+        return (await server.metrics()).get(name) === 0;
+      }, "the row is free");
+
+      const widths = await page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]",
+      );
+      assert(widths[0] <= widths[1], "nothing is cut on a narrow screen");
+      const foreign = page.requests.filter((url) =>
+        !url.startsWith(server.url) && !url.startsWith("data:")
+      );
+      assertEquals([foreign, page.complaints], [[], []]);
+      const policy = (await server.get("/")).headers.get("content-security-policy")!;
+      for (const part of ["default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"]) {
+        assertStringIncludes(policy, part);
+      }
+      assert(!policy.includes("unsafe"));
+
+      const color = () => page.evaluate("getComputedStyle(document.body).color");
+      const light = await color();
+      await page.send("Emulation.setEmulatedMedia", {
+        features: [{ name: "prefers-color-scheme", value: "dark" }],
+      });
+      assert(await color() !== light, "the page has a dark scheme");
+    }),
+});

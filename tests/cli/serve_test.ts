@@ -1,0 +1,325 @@
+/** `parscale serve` as its clients see it: documents, streams, errors, seeds, log-probabilities. */
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
+import { runParscale } from "./run.ts";
+import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
+import { withScratch } from "./run.ts";
+
+const NAME = "qwen2-p2-tied-f32";
+
+Deno.test("completions", async (t) => {
+  await using server = await TestServer.start(["--model", MODEL, "--max-batch", "4"]);
+  const greedy = { prompt: "The red fox", max_tokens: 12, temperature: 0 };
+
+  await t.step("text, usage and finish reason are those of generate", async () => {
+    const { choices, usage, object, model, id } = await server.complete(greedy);
+    const [row] = await rowsOf(
+      ["generate", "--model", MODEL, "--prompt", greedy.prompt, "--max-tokens", "12"],
+    );
+    assertEquals(choices, [{ index: 0, text: row.text, logprobs: null, finish_reason: "length" }]);
+    assertEquals([object, model], ["text_completion", NAME]);
+    assert(/^cmpl-\w+$/.test(id));
+    assertEquals(usage.completion_tokens, 12);
+    assertEquals(usage.prompt_tokens, row.stats.prompt_tokens);
+    assertEquals(usage.total_tokens, usage.prompt_tokens + 12);
+  });
+
+  await t.step(
+    "a stream has the text of the whole response, by index, and its usage last",
+    async () => {
+      const body = { prompt: ["a", "The red fox"], max_tokens: 9, seed: 3, n: 2 };
+      const whole = await server.complete(body);
+      const frames = await server.frames("/v1/completions", {
+        ...body,
+        stream_options: { include_usage: true },
+      });
+      const last = frames.pop();
+      assertEquals(last.choices, []);
+      assertEquals(last.usage.completion_tokens, whole.usage.completion_tokens);
+      assertEquals(last.usage.total_tokens, whole.usage.total_tokens);
+      const texts = ["", "", "", ""], reasons: string[] = [];
+      for (const { choices: [choice], usage } of frames) {
+        assertEquals(usage, null);
+        texts[choice.index] += choice.text;
+        if (choice.finish_reason) reasons[choice.index] = choice.finish_reason;
+      }
+      // deno-lint-ignore no-explicit-any -- any field
+      assertEquals(texts, whole.choices.map((choice: any) => choice.text));
+      assertEquals(reasons, ["length", "length", "length", "length"]);
+    },
+  );
+
+  await t.step(
+    "equal seeds give equal texts whatever shares the batch; others differ",
+    async () => {
+      const body = { prompt: "The red fox", max_tokens: 16, seed: 11, n: 3, temperature: 1.3 };
+      const alone = await server.complete(body);
+      const others = Array.from(
+        { length: 6 },
+        (_, i) => server.complete({ prompt: "x".repeat(1 + 37 * i), max_tokens: 20, seed: i }),
+      );
+      const [together] = await Promise.all([server.complete(body), ...others]);
+      // deno-lint-ignore no-explicit-any -- any field
+      const texts = ({ choices }: any) => choices.map((choice: any) => choice.text);
+      assertEquals(texts(together), texts(alone));
+      assertEquals(new Set(texts(alone)).size, 3, "every choice draws from a stream of its own");
+      assertEquals(texts(await server.complete({ ...body, n: 1 })), texts(alone).slice(0, 1));
+      assert(texts(await server.complete({ ...body, seed: 12 })).join() !== texts(alone).join());
+    },
+  );
+
+  await t.step(
+    "echo with log-probabilities: prompt and one entry, null first, as score",
+    async () => {
+      const { tokens } = await (await server.post("/tokenize", { prompt: "The red fox jumps" }))
+        .json();
+      for (const prompt of [tokens, "The red fox jumps"]) {
+        const body = { prompt, max_tokens: 1, temperature: 0, logprobs: 1, echo: true, seed: 1234 };
+        const { choices: [{ logprobs, text }] } = await server.complete(body);
+        const length = tokens.length + 1;
+        for (const list of Object.values(logprobs)) assertEquals((list as []).length, length);
+        assertEquals([logprobs.token_logprobs[0], logprobs.top_logprobs[0]], [null, null]);
+        assertEquals(text, logprobs.tokens.join(""));
+        const [row] = parseLines(
+          (await runParscale(["score", "--model", MODEL, "--jsonl"], {
+            stdin: jsonLines({ tokens }),
+          })).stdout,
+        );
+        row.token_logprobs.forEach((value: number, i: number) => {
+          assertAlmostEquals(logprobs.token_logprobs[i + 1], value, 1e-5);
+        });
+        for (let i = 1; i < length; i++) {
+          const best = logprobs.top_logprobs[i];
+          assert(best[logprobs.tokens[i]] >= logprobs.token_logprobs[i]);
+          assert(Object.keys(best).length <= 2);
+        }
+        const without = await server.complete({ ...body, max_tokens: 0 });
+        assertEquals(
+          without.choices[0].logprobs.token_logprobs,
+          logprobs.token_logprobs.slice(0, -1),
+        );
+      }
+    },
+  );
+
+  await t.step(
+    "a prompt that fills the context still has its extra entry; a longer one is refused",
+    async () => {
+      const prompt = new Array(2048).fill(7);
+      const body = { prompt, max_tokens: 1, temperature: 0, logprobs: 1, echo: true };
+      const { choices: [{ logprobs }] } = await server.complete(body);
+      assertEquals(logprobs.token_logprobs.length, 2049);
+      const { error } = await server.complete({ ...body, prompt: [...prompt, 7] });
+      assertEquals([error.code, error.param], ["context_length_exceeded", "prompt"]);
+      assertStringIncludes(error.message, "2049 tokens, the model's context is 2048");
+    },
+  );
+
+  await t.step("log-probabilities of 0, 5 and 21", async () => {
+    const of = (logprobs: number | null) => server.complete({ ...greedy, logprobs });
+    assertEquals((await of(null)).choices[0].logprobs, null);
+    for (const [asked, most] of [[0, 1], [5, 6]] as const) {
+      const { top_logprobs, token_logprobs } = (await of(asked)).choices[0].logprobs;
+      assertEquals(token_logprobs.length, 12);
+      assert(top_logprobs.every((one: object) => Object.keys(one).length <= most));
+    }
+    assertEquals((await of(21)).error.param, "logprobs");
+  });
+
+  await t.step("a stop string ends the text before it and is not sent in a stream", async () => {
+    const { choices: [{ text }] } = await server.complete(greedy);
+    const stop = text.slice(5, 8);
+    const stopped = await server.complete({ ...greedy, stop: [stop, "zzz", "q1", "q2", "q3"] });
+    assertEquals(stopped.choices[0].text, text.slice(0, text.indexOf(stop)));
+    assertEquals(stopped.choices[0].finish_reason, "stop");
+    const frames = await server.frames("/v1/completions", { ...greedy, stop });
+    const streamed = frames.map(({ choices: [choice] }) => choice.text).join("");
+    assertEquals(streamed, stopped.choices[0].text);
+    assertEquals((await server.complete({ ...greedy, stop: [] })).choices[0].text, text);
+  });
+
+  await t.step("weights per token on request, in whole and streamed responses", async () => {
+    const body = { ...greedy, parscale: { weights: true } };
+    const { choices: [{ parscale }] } = await server.complete(body);
+    assertEquals([parscale.streams, parscale.tokens.length], [2, 12]);
+    for (const { weights } of parscale.tokens) assertAlmostEquals(weights[0] + weights[1], 1, 2e-4);
+    const frames = await server.frames("/v1/completions", body);
+    const streamed = frames.flatMap(({ choices: [choice] }) => choice.parscale.tokens);
+    assertEquals(streamed, parscale.tokens);
+    const metrics = await server.metrics();
+    const mean = metrics.get(`parscale_stream_weight_mean{model="${NAME}",stream="1"}`)!;
+    assert(mean > 0 && mean < 1);
+  });
+
+  await t.step(
+    "fields that change results are refused unless neutral; others are ignored",
+    async () => {
+      const neutral = {
+        presence_penalty: 0,
+        frequency_penalty: 0,
+        logit_bias: {},
+        best_of: 1,
+        suffix: null,
+        user: "me",
+        made_up: 1,
+      };
+      const { choices: [{ text }] } = await server.complete(greedy);
+      assertEquals((await server.complete({ ...greedy, ...neutral })).choices[0].text, text);
+      for (const [name, value] of [["presence_penalty", 0.5], ["best_of", 2], ["suffix", "x"]]) {
+        const { error } = await server.complete({ ...greedy, [name as string]: value });
+        assertEquals([error.param, error.type], [name, "invalid_request_error"]);
+      }
+    },
+  );
+
+  await t.step("bad requests: status, type and the field at fault", async () => {
+    const cases: [string, number, unknown, string | null][] = [
+      ["/v1/completions", 400, "{", null],
+      ["/v1/completions", 400, "[]", "body"],
+      ["/v1/completions", 400, { prompt: "x", temperature: -1 }, "temperature"],
+      ["/v1/completions", 400, { prompt: "x", n: 0 }, "n"],
+      ["/v1/completions", 400, { prompt: "x", stop: [1] }, "stop"],
+      ["/v1/completions", 400, { prompt: [] }, "prompt"],
+      ["/v1/completions", 400, { prompt: [512] }, "prompt"],
+      ["/v1/completions", 400, { prompt: "" }, "prompt"],
+      ["/v1/completions", 400, { prompt: "x", stream_options: {} }, "stream_options"],
+      ["/v1/completions", 400, { prompt: "x", parscale: { streams: 3 } }, "parscale.streams"],
+      ["/v1/completions", 404, { prompt: "x", model: "gpt-4" }, "model"],
+      ["/v1/chat/completions", 400, { messages: [] }, "messages"],
+      ["/v1/chat/completions", 400, { messages: [{ role: "user", content: "x" }] }, null],
+      ["/nowhere", 404, {}, null],
+      ["/v1/completions", 413, "x".repeat((8 << 20) + 1), null],
+    ];
+    for (const [path, status, body, param] of cases) {
+      const response = await server.post(path, body);
+      const { error } = await response.json();
+      assertEquals([response.status, error.param], [status, param], JSON.stringify(error));
+      assertEquals(error.type, "invalid_request_error");
+      assert(response.headers.get("x-request-id"));
+    }
+    const wrong = await server.get("/v1/completions");
+    assertEquals([wrong.status, (await wrong.json()).error.type], [405, "invalid_request_error"]);
+  });
+
+  await t.step("tokenizer endpoints", async () => {
+    const { tokens, count, max_model_len } = await (await server.post("/tokenize", {
+      prompt: "The red fox",
+      add_special_tokens: false,
+    })).json();
+    assertEquals([count, max_model_len], [tokens.length, 2048]);
+    const { prompt } = await (await server.post("/detokenize", { tokens })).json();
+    assertEquals(prompt, "The red fox");
+    const info = await (await server.get("/tokenizer_info")).json();
+    assertEquals(info.eos_token, "<|endoftext|>");
+    const eos = await (await server.post("/tokenize", { prompt: info.eos_token })).json();
+    assertEquals(eos.tokens, [490]);
+  });
+
+  await t.step("Host, Origin and the metrics' names", async () => {
+    const { port } = new URL(server.url);
+    const foreign = await server.get("/health", { origin: "https://example.org" });
+    assertEquals((await foreign.json()).error.type, "permission_error");
+    const own = await server.get("/health", { origin: `http://127.0.0.1:${port}` });
+    assertEquals(await own.json(), { status: "ok" });
+    const connection = await Deno.connect({ port: Number(port) });
+    await connection.write(
+      new TextEncoder().encode("GET /health HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+    );
+    const answer = new Uint8Array(64);
+    await connection.read(answer);
+    connection.close();
+    assertStringIncludes(new TextDecoder().decode(answer), "403");
+    const metrics = await server.metrics();
+    const label = `{model="${NAME}"}`;
+    for (
+      const name of [
+        "num_requests_running",
+        "num_requests_waiting",
+        "kv_cache_usage_perc",
+        "prefix_cache_queries_total",
+        "prefix_cache_hits_total",
+        "prompt_tokens_total",
+        "generation_tokens_total",
+        "time_to_first_token_seconds_count",
+        "inter_token_latency_seconds_sum",
+        "e2e_request_latency_seconds_count",
+        "request_queue_time_seconds_count",
+      ]
+    ) assert(metrics.has(`parscale_${name}${label}`), name);
+    assert(metrics.get(`parscale_request_failure_total{code="404"}`)! >= 2);
+  });
+});
+
+Deno.test("chats, and adapters as model names over one backbone", async (t) => {
+  await withScratch(async (folder) => {
+    const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
+    const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
+    const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
+    await using server = await TestServer.start(["--model", CHAT_MODEL, ...adapters]);
+    const messages = [{ role: "user", content: "Tell me of the fox" }];
+    const greedy = { messages, max_tokens: 10, temperature: 0 };
+
+    await t.step("a chat is the completion of its template", async () => {
+      const { choices: [choice], object, usage } = await server.chat(greedy);
+      assertEquals(object, "chat.completion");
+      assertEquals(choice.message.role, "assistant");
+      const { tokens } = await (await server.post("/tokenize", { messages })).json();
+      const plain = await server.complete({ prompt: tokens, max_tokens: 10, temperature: 0 });
+      assertEquals(choice.message.content, plain.choices[0].text);
+      assertEquals(usage.prompt_tokens, tokens.length);
+      const parts = [{ type: "text", text: "Tell me " }, { type: "text", text: "of the fox" }];
+      const again = await server.chat({ ...greedy, messages: [{ role: "user", content: parts }] });
+      assertEquals(again.choices[0].message.content, choice.message.content);
+      assertEquals(again.usage.prompt_tokens_details.cached_tokens, tokens.length - 1);
+    });
+
+    await t.step("a stream begins with the role and ends with the reason", async () => {
+      const { choices: [{ message, finish_reason }] } = await server.chat(greedy);
+      const frames = await server.frames("/v1/chat/completions", greedy);
+      assertEquals(frames[0].choices[0].delta.role, "assistant");
+      const text = frames.map(({ choices: [choice] }) => choice.delta.content ?? "").join("");
+      assertEquals(text, message.content);
+      assertEquals(frames.at(-1).choices[0].finish_reason, finish_reason);
+    });
+
+    await t.step("log-probabilities of a chat have bytes and alternatives", async () => {
+      const body = { ...greedy, logprobs: true, top_logprobs: 2 };
+      const { choices: [{ logprobs, message }] } = await server.chat(body);
+      assertEquals(logprobs.refusal, null);
+      const bytes = logprobs.content.flatMap((one: { bytes: number[] }) => one.bytes);
+      const text = new TextDecoder().decode(Uint8Array.from(bytes));
+      assert(text.startsWith(message.content));
+      for (const { logprob, top_logprobs } of logprobs.content) {
+        assertEquals(top_logprobs.length, 2);
+        assertEquals(top_logprobs[0].logprob, logprob, "greedy takes the best");
+      }
+      const { error } = await server.chat({ ...greedy, top_logprobs: 2 });
+      assertEquals(error.param, "top_logprobs");
+    });
+
+    await t.step("streams choose the adapter; models name their parent", async () => {
+      const { data } = await (await server.get("/v1/models")).json();
+      assertEquals(
+        // deno-lint-ignore no-explicit-any -- any field
+        data.map(({ id, parent, parscale }: any) => [id, parent, parscale.streams]),
+        [["tiny-qwen2", null, 1], ["p2", "tiny-qwen2", 2], ["p4", "tiny-qwen2", 4]],
+      );
+      const one = await (await server.get("/v1/models/p4")).json();
+      assertEquals(one.parscale.streams, 4);
+      for (const streams of [1, 2, 4]) {
+        const body = { ...greedy, model: "p2", parscale: { streams, weights: true } };
+        const { choices: [{ parscale }], model } = await server.chat(body);
+        assertEquals(model, streams === 1 ? "tiny-qwen2" : `p${streams}`);
+        assertEquals([parscale.streams, parscale.tokens[0].weights.length], [streams, streams]);
+        const [row] = await rowsOf([
+          "generate",
+          ...["--model", CHAT_MODEL, "--prompt", "Tell me of the fox", "--chat"],
+          ...["--max-tokens", "10"],
+          ...(streams === 1 ? [] : ["--adapter", streams === 2 ? two : four]),
+        ]);
+        const named = await server.chat({ ...greedy, model });
+        assertEquals(named.choices[0].message.content, row.text);
+      }
+    });
+  });
+});

@@ -1,0 +1,277 @@
+/** The scheduler: chunked prefill, prompts prefilled together, cancellation, prefix cache, log-probabilities. */
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { GREEDY } from "../../../core/base/sampling.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import type { GenerationRequest, SchedulerEvent } from "../../../core/generate/request.ts";
+import { Scheduler, type SchedulerOptions } from "../../../core/generate/scheduler.ts";
+import { scoreBatch } from "../../../core/generate/score.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
+import { reference } from "../devices.ts";
+import { openGolden } from "../goldens.ts";
+
+const MODEL = "qwen2-p2-tied-f32";
+
+/** Small chunks, so that short prompts take several. */
+class SmallChunkDevice extends CpuDevice {
+  override traits: Traits = { ...TRAITS.cpu, prefillChunk: 16 };
+}
+
+const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
+const chunked = await openGolden(MODEL, new SmallChunkDevice({ threads: 1 }));
+
+function prompt(seed: number, length: number): number[] {
+  const random = new RandomStream(seed, "scheduler");
+  return Array.from({ length }, () => random.integer(480));
+}
+
+function request(tokens: readonly number[], changes: Partial<GenerationRequest> = {}) {
+  const random = new RandomStream(1);
+  return { tokens, maxTokens: 6, sampling: GREEDY, random, eosTokenIds: [], ...changes };
+}
+
+async function runAll(scheduler: Scheduler): Promise<SchedulerEvent[]> {
+  const events: SchedulerEvent[] = [];
+  while (!scheduler.isIdle) events.push(...await Array.fromAsync(scheduler.round()));
+  return events;
+}
+
+async function texts(
+  on: Engine,
+  requests: readonly GenerationRequest[],
+  options: Partial<SchedulerOptions> = {},
+): Promise<{ tokens: number[][]; cached: number[]; events: SchedulerEvent[] }> {
+  using scheduler = new Scheduler(on, { batch: 8, ...options });
+  const tokens: number[][] = requests.map(() => []), cached: number[] = [];
+  requests.forEach((request, index) => scheduler.add(index, request));
+  const events = await runAll(scheduler);
+  for (const event of events) {
+    if (event.kind === "token") tokens[event.index]!.push(event.token);
+    if (event.kind === "prefilled") cached[event.index] = event.cached;
+    if (event.kind === "failed") throw event.error;
+  }
+  return { tokens, cached, events };
+}
+
+const kindsOf = (events: readonly SchedulerEvent[]) => events.map((e) => `${e.kind} ${e.index}`);
+
+Deno.test("a long prompt delays a token by one chunk: every round decodes and prefills one", async () => {
+  using scheduler = new Scheduler(chunked, { batch: 4 });
+  scheduler.add(0, request(prompt(0, 5), { maxTokens: 40 }));
+  await Array.fromAsync(scheduler.round());
+  scheduler.add(1, request(prompt(1, 100)));
+  for (let chunk = 1; chunk < 7; chunk++) {
+    assertEquals(kindsOf(await Array.fromAsync(scheduler.round())), ["token 0"]);
+    assertEquals(scheduler.progressOf(1), 16 * chunk);
+  }
+  const last = kindsOf(await Array.fromAsync(scheduler.round()));
+  assertEquals(last, ["token 0", "prefilled 1", "token 1"]);
+});
+
+Deno.test("a short prompt passes a long one: two prefill in alternation", async () => {
+  using scheduler = new Scheduler(chunked, { batch: 4 });
+  scheduler.add(0, request(prompt(0, 160)));
+  await Array.fromAsync(scheduler.round());
+  scheduler.add(1, request(prompt(1, 40), { maxTokens: 1 }));
+  const events = kindsOf(await runAll(scheduler));
+  assert(events.indexOf("done 1") < events.indexOf("prefilled 0"), events.join());
+});
+
+Deno.test("chunks, groups and neighbours do not change tokens", async () => {
+  const requests = () =>
+    [3, 90, 17, 5, 5, 40, 9].map((length, i) =>
+      request(prompt(i, length), {
+        random: new RandomStream(7, i),
+        sampling: i % 2 ? { ...GREEDY, temperature: 1.2 } : GREEDY,
+      })
+    );
+  const alone: number[][] = [];
+  for (const one of requests()) alone.push(...(await texts(engine, [one])).tokens);
+  for (const on of [engine, chunked]) {
+    assertEquals((await texts(on, requests())).tokens, alone);
+    assertEquals((await texts(on, requests(), { batch: 3 })).tokens, alone);
+  }
+});
+
+Deno.test("prompts that wait together are prefilled in one forward pass", async () => {
+  let passes = 0;
+  const counted = new Engine(engine.device, engine.config, new Map());
+  counted.forward = (...args) => (passes++, engine.forward(...args));
+  counted.createCache = (...args) => engine.createCache(...args);
+  const requests = Array.from({ length: 12 }, (_, i) => request(prompt(i, 20), { maxTokens: 1 }));
+  await texts(counted, requests, { batch: 12 });
+  assertEquals(passes, 1);
+});
+
+Deno.test("cancel frees a row before the next step, while waiting, prefilling and decoding", async () => {
+  using scheduler = new Scheduler(chunked, { batch: 3 });
+  for (let i = 0; i < 4; i++) scheduler.add(i, request(prompt(i, 10 + 40 * i), { maxTokens: 50 }));
+  await Array.fromAsync(scheduler.round());
+  assertEquals([scheduler.isDecoding, scheduler.waiting], [true, 3]);
+  await Array.fromAsync(scheduler.round());
+  scheduler.cancel(3); // waits
+  scheduler.cancel(1); // prefills
+  scheduler.cancel(0); // decodes
+  assertEquals([scheduler.isDecoding, scheduler.waiting], [false, 1]);
+  assertEquals(new Set((await runAll(scheduler)).map(({ index }) => index)), new Set([2]));
+  assert(scheduler.isIdle);
+});
+
+Deno.test("a request that cancels another one in the middle of a step gets no event of it", async () => {
+  using scheduler = new Scheduler(engine, { batch: 4 });
+  for (let i = 0; i < 3; i++) scheduler.add(i, request(prompt(i, 4), { maxTokens: 20 }));
+  await Array.fromAsync(scheduler.round());
+  const seen: number[] = [];
+  for await (const { index } of scheduler.decode()) {
+    seen.push(index);
+    scheduler.cancel(1);
+  }
+  assertEquals(seen, [0, 2]);
+});
+
+Deno.test("200 cancelled requests leave no row and the others their tokens", async () => {
+  const expected = (await texts(engine, [request(prompt(999, 8), { maxTokens: 60 })])).tokens[0];
+  using scheduler = new Scheduler(engine, { batch: 8 });
+  const kept: number[] = [];
+  scheduler.add(999, request(prompt(999, 8), { maxTokens: 60 }));
+  for (let i = 0; i < 200; i++) {
+    scheduler.add(i, request(prompt(i, 4 + i % 30), { maxTokens: 100 }));
+    if (i % 5 === 0 && kept.length < 60) {
+      for await (const event of scheduler.round()) {
+        if (event.kind === "token" && event.index === 999) kept.push(event.token);
+      }
+    }
+    if (i >= 3) scheduler.cancel(i - 3);
+  }
+  for (let i = 0; i < 200; i++) scheduler.cancel(i);
+  for (const event of await runAll(scheduler)) {
+    assertEquals(event.index, 999);
+    if (event.kind === "token") kept.push(event.token);
+  }
+  assertEquals(kept, expected);
+  assertEquals([scheduler.running, scheduler.waiting], [0, 0]);
+});
+
+Deno.test("the prefix cache gives equal tokens, counts what it saved and keeps to its bytes", async () => {
+  const shared = prompt(50, 60);
+  const requests = Array.from({ length: 6 }, (_, i) => request([...shared, ...prompt(i, 4 + i)]));
+  const plain: number[][] = [];
+  for (const one of requests) plain.push(...(await texts(engine, [one])).tokens);
+  const { tokens, cached } = await texts(engine, requests, { prefixCacheBytes: 1 << 24 });
+  assertEquals(tokens, plain);
+  assertEquals(cached, [0, 60, 60, 60, 60, 60], "those behind the first wait for what they share");
+
+  const bytes = 3 * engine.createCache(1, 1).bytes;
+  using scheduler = new Scheduler(engine, { batch: 2, prefixCacheBytes: bytes });
+  for (let i = 0; i < 12; i++) {
+    scheduler.add(i, request(prompt(100 + i, 40)));
+    await runAll(scheduler);
+    assert(scheduler.prefixCacheBytes <= bytes);
+  }
+  assertEquals(scheduler.prefixCacheBytes, bytes);
+});
+
+Deno.test("prompts with cached beginnings of different lengths share a chunk", async () => {
+  // The longest remainder behind the longest beginning reaches beyond a bucket of 128 slots.
+  const shared = prompt(60, 110);
+  const requests = [request([...shared, ...prompt(61, 10)]), request(prompt(62, 60))];
+  const plain: number[][] = [];
+  for (const one of requests) plain.push(...(await texts(engine, [one])).tokens);
+  using scheduler = new Scheduler(engine, { batch: 4, prefixCacheBytes: 1 << 24 });
+  scheduler.add(9, request(shared));
+  await runAll(scheduler);
+  requests.forEach((request, index) => scheduler.add(index, request));
+  const tokens: number[][] = [[], []];
+  for (const event of await runAll(scheduler)) {
+    if (event.kind === "token") tokens[event.index]!.push(event.token);
+  }
+  assertEquals(tokens, plain);
+});
+
+Deno.test("a finished answer is found by the next turn", async () => {
+  using scheduler = new Scheduler(engine, {
+    batch: 2,
+    prefixCacheBytes: 1 << 24,
+    keepsAnswers: true,
+  });
+  const first = prompt(3, 30);
+  scheduler.add(0, request(first, { maxTokens: 10 }));
+  const answer = (await runAll(scheduler)).flatMap((e) => e.kind === "token" ? [e.token] : []);
+  const turn = [...first, ...answer, ...prompt(4, 5)];
+  scheduler.add(1, request(turn));
+  const events = await runAll(scheduler);
+  const cached = events.flatMap((event) => event.kind === "prefilled" ? [event.cached] : []);
+  assertEquals(cached, [30 + 10 - 1]);
+  const tokens = events.flatMap((event) => event.kind === "token" ? [event.token] : []);
+  assertEquals([tokens], (await texts(engine, [request(turn)])).tokens);
+});
+
+Deno.test("log-probabilities of prompt and answer are those that score computes", async () => {
+  const tokens = prompt(8, 70);
+  const { events } = await texts(engine, [
+    request(tokens, { topLogprobs: 3, promptLogprobs: true, maxTokens: 5 }),
+    request(prompt(9, 5)),
+  ]);
+  const mine = events.filter(({ index }) => index === 0);
+  const before = mine.flatMap((event) => event.kind === "prefilled" ? event.logprobs! : []);
+  const after = mine.flatMap((event) => event.kind === "token" ? [event.logprobs!] : []);
+  const all = [...before, ...after];
+  const whole = [...tokens, ...after.map(({ token }) => token)];
+  assertEquals(all.map(({ token }) => token), whole.slice(1));
+  const [score] = await scoreBatch(engine, [{ tokens: whole, from: 1 }]);
+  for (const [i, { logprob, token, top }] of all.entries()) {
+    assertAlmostEquals(logprob, score!.tokenLogprobs[i]!, 1e-5);
+    assertEquals(top.length, 3);
+    const same = top.find((one) => one.token === token);
+    if (same) assertEquals(same.logprob, logprob, "the same double for the same token");
+    assert(top[0]!.logprob >= logprob);
+  }
+});
+
+Deno.test("a prompt that fills the context has a next token only beside its log-probabilities", async () => {
+  const { tensors, config } = await openTensors();
+  const short = new Engine(engine.device, { ...config, maxPositionEmbeddings: 24 }, tensors);
+  const full = prompt(5, 24);
+  const asked = { topLogprobs: 1, promptLogprobs: true };
+  const { tokens, events } = await texts(short, [
+    request(full),
+    request(full, asked),
+    request(full, { ...asked, maxTokens: 0 }),
+  ]);
+  assertEquals(tokens.map(({ length }) => length), [0, 1, 0]);
+  const counts = events.flatMap((e) => e.kind === "prefilled" ? [e.logprobs!.length] : []);
+  assertEquals(counts, [23, 23]);
+});
+
+for (const [name, open] of [["cpu", () => engine], ["reference", openReference]] as const) {
+  Deno.test(`${name}: weights per token on request are those that score computes`, async () => {
+    const on = await open();
+    const { tokens, events } = await texts(on, [
+      request(prompt(1, 9), { streamWeights: true }),
+      request(prompt(2, 12)),
+    ]);
+    const weights = events.flatMap((event) =>
+      event.kind === "token" && event.index === 0 ? [event.weights!] : []
+    );
+    assert(events.every((event) => event.kind !== "token" || event.index === 0 || !event.weights));
+    const whole = [...prompt(1, 9), ...tokens[0]!];
+    const [score] = await scoreBatch(engine, [{ tokens: whole, from: 1 }], { weights: true });
+    for (const [i, row] of weights.entries()) {
+      const expected = score!.weights![8 + i]!;
+      row.forEach((weight, p) => assertAlmostEquals(weight, expected[p]!, 1e-5));
+    }
+    const plain = await texts(on, [request(prompt(1, 9)), request(prompt(2, 12))]);
+    assertEquals(tokens, plain.tokens, "asking for weights changes no token");
+  });
+}
+
+async function openTensors() {
+  const { openCheckpoint } = await import("../../../core/checkpoint/open.ts");
+  const { modelFolder } = await import("../goldens.ts");
+  return await openCheckpoint(modelFolder(MODEL));
+}
+
+async function openReference(): Promise<Engine> {
+  return await openGolden(MODEL, reference);
+}

@@ -1,0 +1,118 @@
+/** The handler without a network: faults of the model, slow readers, comments while a prompt is read. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { createHandler } from "../../../core/serve/handler.ts";
+import { Service } from "../../../core/serve/service.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { modelFolder } from "../goldens.ts";
+
+/** Its output matrix is one of its own, so an embedding is read by its token alone. */
+const MODEL = "qwen2-p4-untied-f32";
+const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
+const tokenizer = await openTokenizer(modelFolder(MODEL));
+
+/** The model with a NaN in the embedding of one token. */
+function brokenAt(token: number): Map<string, HostTensor | FileTensor> {
+  const name = "model.embed_tokens.weight";
+  const weight = tensors.get(name)!;
+  const data = Float32Array.from(weightValues(weight));
+  data[token * config.hiddenSize] = NaN;
+  return new Map<string, HostTensor | FileTensor>(tensors).set(name, {
+    dtype: "f32",
+    shape: weight.shape,
+    data,
+  });
+}
+
+interface Served {
+  readonly service: Service;
+  readonly errors: unknown[];
+  post(path: string, body: unknown): Promise<Response>;
+}
+
+async function withService(
+  weights: ReadonlyMap<string, HostTensor | FileTensor>,
+  body: (served: Served) => Promise<void>,
+): Promise<void> {
+  const device = new CpuDevice({ threads: 1 });
+  using service = new Service({ maxBatch: 4, maxQueue: 8, prefixCacheBytes: 1 << 20 });
+  const errors: unknown[] = [];
+  const handler = createHandler(service, {
+    access: { apiKey: undefined, isLoopback: false, origins: [] },
+    device: () => "cpu",
+    page: undefined,
+    onUnknownField: () => {},
+    onError: (error) => errors.push(error),
+    stallMs: 100,
+  });
+  const post = (path: string, body: unknown) =>
+    handler(new Request(`http://localhost${path}`, { method: "POST", body: JSON.stringify(body) }));
+  const early = await post("/v1/completions", { prompt: "x" });
+  assertEquals([early.status, (await early.json()).error.type], [503, "unavailable_error"]);
+  const engine = new Engine(device, config, weights);
+  const common = { tokenizer, maxLength: 2048, tokenizerClass: null, parent: null };
+  service.open([{ ...common, name: MODEL, engine }]);
+  const loop = service.run();
+  try {
+    await body({ service, errors, post });
+  } finally {
+    service.stop();
+    await loop;
+    device.close();
+  }
+}
+
+Deno.test("a NaN is a numerical failure of its request: no retry, an error frame, no DONE", async () => {
+  await withService(brokenAt(77), async ({ post, errors, service }) => {
+    const good = { prompt: [5, 6], max_tokens: 400, temperature: 0 };
+    const other = post("/v1/completions", { ...good, ignore_eos: true });
+    const whole = await post("/v1/completions", { prompt: [77], max_tokens: 3 });
+    assertEquals([whole.status, whole.headers.get("x-should-retry")], [500, "false"]);
+    assertEquals((await whole.json()).error.type, "server_error");
+    const streamed = await post("/v1/completions", { prompt: [77], max_tokens: 3, stream: true });
+    const text = await streamed.text();
+    assert(text.includes('"type":"server_error"') && !text.includes("[DONE]"), text);
+    assertEquals(errors.length, 2);
+    assertEquals((await (await other).json()).usage.completion_tokens, 400);
+    assertEquals(service.outstanding, 0);
+  });
+});
+
+Deno.test("a reader that takes nothing is cut, and its rows are freed", async () => {
+  await withService(tensors, async ({ post, service }) => {
+    const body = {
+      prompt: "x",
+      max_tokens: 2000,
+      n: 4,
+      stream: true,
+      ignore_eos: true,
+      logprobs: 20,
+      parscale: { weights: true },
+    };
+    const response = await post("/v1/completions", body);
+    assertEquals(service.outstanding, 4);
+    const began = performance.now();
+    while (service.outstanding > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+    let error: unknown;
+    await response.text().catch((reason) => error = reason);
+    assert(error instanceof Error, "the stream is cut, not ended");
+    assert(performance.now() - began < 20_000);
+  });
+});
+
+Deno.test("a cancelled stream frees its rows before the next step", async () => {
+  await withService(tensors, async ({ post, service }) => {
+    const body = { prompt: "x", max_tokens: 2000, n: 3, stream: true, ignore_eos: true };
+    const response = await post("/v1/completions", body);
+    const reader = response.body!.getReader();
+    await reader.read();
+    assertEquals(service.outstanding, 3);
+    await reader.cancel();
+    assertEquals(service.outstanding, 0);
+    assert(/num_requests_running\{[^}]*\} 0/.test(service.metricsText()));
+  });
+});
