@@ -8,7 +8,7 @@ import { Scheduler, type SchedulerOptions } from "../../../core/generate/schedul
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
-import { reference } from "../devices.ts";
+import { CUDA, openTestCuda, reference } from "../devices.ts";
 import { openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
@@ -244,7 +244,13 @@ Deno.test("a prompt that fills the context has a next token only beside its log-
   assertEquals(counts, [23, 23]);
 });
 
-for (const [name, open] of [["cpu", () => engine], ["reference", openReference]] as const) {
+const WEIGHING: readonly (readonly [string, () => Engine | Promise<Engine>])[] = [
+  ["cpu", () => engine],
+  ["reference", () => openGolden(MODEL, reference)],
+  ...(CUDA ? [[CUDA, () => openGolden(MODEL, openTestCuda())] as const] : []),
+];
+
+for (const [name, open] of WEIGHING) {
   Deno.test(`${name}: weights per token on request are those that score computes`, async () => {
     const on = await open();
     const { tokens, events } = await texts(on, [
@@ -270,8 +276,4 @@ async function openTensors() {
   const { openCheckpoint } = await import("../../../core/checkpoint/open.ts");
   const { modelFolder } = await import("../goldens.ts");
   return await openCheckpoint(modelFolder(MODEL));
-}
-
-async function openReference(): Promise<Engine> {
-  return await openGolden(MODEL, reference);
 }
