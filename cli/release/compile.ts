@@ -139,7 +139,8 @@ function check(section: Section, platform: Platform, bytes: number, standIn: boo
   const { self_extracting, entrypoint_key, unstable_config } = section.metadata;
   const facts = `${entrypoint_key}, ${self_extracting ? "self-extracting" : "in memory"}, ` +
     `unstable ${unstable_config.features.join(" ")}`;
-  const wanted = "mod.ts, self-extracting, unstable lazy-dynamic-imports worker-options";
+  const wanted =
+    "mod.ts, self-extracting, unstable lazy-dynamic-imports no-legacy-abort worker-options";
   if (facts !== wanted) {
     throw new DataError(`the program is wrong: found ${facts}, expected ${wanted}`);
   }

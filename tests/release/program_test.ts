@@ -69,7 +69,11 @@ async function startsAsSandbox([first, ...rest]: readonly string[], tree: string
 function checkMetadata({ metadata }: Section): void {
   assertEquals(metadata.entrypoint_key, "mod.ts");
   assert(/^[0-9a-f]+$/.test(metadata.self_extracting!), "the program writes itself out");
-  assertEquals(metadata.unstable_config.features, ["lazy-dynamic-imports", "worker-options"]);
+  assertEquals(metadata.unstable_config.features, [
+    "lazy-dynamic-imports",
+    "no-legacy-abort",
+    "worker-options",
+  ]);
   for (const name of ["read", "write", "net", "env", "run", "sys", "ffi"]) {
     assertEquals(metadata.permissions[`allow_${name}`], [], `${name} is allowed without limits`);
   }
