@@ -178,5 +178,5 @@ Deno.test("tables of the paper: percent, ARC from both sets, null where a task i
   assertEquals([general!.columns.SciQ, general!.columns.Average], [null, null]);
   assertEquals(code!.columns["HumanEval @1"], null);
   const bounds = parseBounds(["arc_easy=0.9", "arc_easy.acc=0.1"], [taskOf("arc_easy")!]);
-  assertEquals(shortfalls(bounds, results), ["arc_easy: found acc 0.0000, expected at least 0.1"]);
+  assertEquals(shortfalls(bounds, results), ["arc_easy: acc is 0.0000, below the required 0.1"]);
 });

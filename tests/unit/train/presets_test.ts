@@ -11,7 +11,8 @@ import { learningRateFactor } from "../../../core/train/schedule.ts";
 function resolved(line: string): Promise<Resolution> {
   const table = flagsOf(command);
   const isNew = /paper-(scratch|stage1|openwebtext)/.test(line);
-  const needed = `--data d --out run${isNew ? " --config-from paper-1.6b" : ""}`;
+  const source = isNew ? "--config-from paper-1.6b" : line.includes("--model") ? "" : "--model m";
+  const needed = `--data d --out run ${source}`.trim();
   return resolve(parse(`${line} ${needed}`.split(" "), table), table, command, () => undefined);
 }
 
