@@ -9,16 +9,33 @@
  *
  * using model = await openModel("qwen-p4");
  * for await (const piece of model.generate("The capital of France is")) console.log(piece);
+ * const { text, finishReason } = await model.complete([{ role: "user", content: "2 + 2?" }]);
  * const { loglikelihood } = await model.score("2 + 2 =", " 4");
  * ```
  *
- * Importing it loads nothing else; opening a model loads the engine.
+ * Importing it loads nothing else; opening a model loads the engine. Models are trained by the command
+ * line: `run(["train", …])` starts it from a program.
  *
  * @module
  */
-import type { GenerateOptions, Model, ModelOptions } from "./core/library/model.ts";
+import type {
+  BatchOptions,
+  Completion,
+  GenerateOptions,
+  Model,
+  ModelOptions,
+  Prompt,
+} from "./core/library/model.ts";
 
-export type { GenerateOptions, Model, ModelOptions };
+export type { BatchOptions, Completion, GenerateOptions, Model, ModelOptions, Prompt };
+export {
+  DataError,
+  EnvironmentError,
+  NumericalError,
+  ParscaleError,
+  UsageError,
+} from "./core/base/errors.ts";
+export type { ErrorKind } from "./core/base/errors.ts";
 export type {
   Aggregator,
   Family,
@@ -27,8 +44,10 @@ export type {
   WeightType,
 } from "./core/model/config.ts";
 export type { SamplingOptions } from "./core/base/sampling.ts";
+export type { FinishReason } from "./core/generate/request.ts";
 export type { Score } from "./core/generate/score.ts";
 export type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "./core/runtime/mod.ts";
+export type { ChatMessage } from "./core/tokenizer/chat.ts";
 export type {
   DecodeOptions,
   EncodeOptions,

@@ -27,21 +27,25 @@ export abstract class ParscaleError extends Error {
 
 /** The request makes no sense: unknown flag, value out of range, missing argument (exit code 2). */
 export class UsageError extends ParscaleError {
+  /** Exit code 2. */
   readonly kind = "usage" as const;
 }
 
 /** A checkpoint, tokenizer or row cannot be read or contradicts itself (exit code 3). */
 export class DataError extends ParscaleError {
+  /** Exit code 3. */
   readonly kind = "data" as const;
 }
 
 /** A device, library, permission or memory is missing (exit code 4). */
 export class EnvironmentError extends ParscaleError {
+  /** Exit code 4. */
   readonly kind = "environment" as const;
 }
 
 /** A loss or tensor is not finite, or a self-check failed (exit code 5). */
 export class NumericalError extends ParscaleError {
+  /** Exit code 5. */
   readonly kind = "numerical" as const;
 }
 

@@ -1,9 +1,14 @@
 /** The library that `mod.ts` is when it is imported. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
-import { openModel, run } from "../../../mod.ts";
+import * as models from "../../cli/models.ts";
+import { withScratch } from "../../cli/run.ts";
+import { type Completion, openModel, run, UsageError } from "../../../mod.ts";
 
 const MODEL = new URL("../../../fixtures/models/word-problems", import.meta.url).pathname;
+const { PLAIN_MODEL } = models;
+const CHAT_MODEL =
+  new URL("../../../fixtures/models/llama-p1-llama3-tied-f32", import.meta.url).pathname;
 const PROMPT =
   "Question: Cosima works 7 hours and earns 24 dollars each hour. Cosima spends 4 dollars on a " +
   "shirt. How many dollars does Cosima have?\nAnswer:";
@@ -40,6 +45,88 @@ Deno.test("a continuation is scored, by text or by ids", async () => {
   const same = await model.score(ids, model.tokenizer.encode(" Claire earns"));
   assertEquals(right.loglikelihood, same.loglikelihood);
   assertEquals(right.tokenLogprobs.length, model.tokenizer.encode(" Claire earns").length);
+});
+
+Deno.test("a completion has text, tokens and the reason why it ended", async () => {
+  using model = await openModel(MODEL, { threads: 1 });
+  const whole = await model.complete(PROMPT);
+  assertEquals(whole.finishReason, "eos");
+  assert(whole.text.endsWith("#### 124"));
+  assertEquals(model.config.eosTokenIds.includes(whole.tokens.at(-1)!), true);
+  const short = await model.complete(PROMPT, { maxTokens: 3 });
+  assertEquals([short.finishReason, short.tokens], ["length", whole.tokens.slice(0, 3)]);
+  assertEquals((await model.complete(PROMPT, { stop: ["####"] })).finishReason, "stop");
+  const pieces = model.generate(PROMPT, { maxTokens: 3 });
+  let step = await pieces.next();
+  while (!step.done) step = await pieces.next();
+  assertEquals(step.value as Completion, short);
+});
+
+Deno.test("prompts of a batch are continued as if each were alone", async () => {
+  using model = await openModel(MODEL, { threads: 1 });
+  const prompts = [PROMPT, "Question:", model.tokenizer.encode(PROMPT), "Answer: 1"];
+  const options = { maxTokens: 12, temperature: 1, seed: 3 };
+  const [together, apart] = [
+    await model.completeAll(prompts, options),
+    await model.completeAll(prompts, { ...options, batch: 1 }),
+  ];
+  assertEquals(together, apart);
+  assertEquals((await model.complete(PROMPT, options)).tokens, together[0]!.tokens);
+});
+
+Deno.test("a signal ends a generation with its reason", async () => {
+  using model = await openModel(MODEL, { threads: 1 });
+  const controller = new AbortController();
+  const pieces = model.generate(PROMPT, { signal: controller.signal });
+  await pieces.next();
+  controller.abort(new Error("enough"));
+  await assertRejects(async () => await Array.fromAsync(pieces), Error, "enough");
+  assertEquals((await model.complete(PROMPT, { maxTokens: 1 })).tokens.length, 1);
+});
+
+Deno.test("options that are unknown or out of range are refused", async () => {
+  using model = await openModel(MODEL, { threads: 1 });
+  const cases: [object, string][] = [
+    [{ temprature: 1 }, "unknown option temprature"],
+    [{ temperature: -1 }, "temperature must be a number of at least 0"],
+    [{ topP: 0 }, "topP must be a number above 0"],
+    [{ maxTokens: 1.5 }, "maxTokens must be an integer of at least 1"],
+    [{ stop: "x" }, "stop must be a list of strings"],
+  ];
+  for (const [options, message] of cases) {
+    await assertRejects(() => model.complete("a", options), UsageError, message);
+  }
+});
+
+Deno.test("messages go through the chat template, or say that there is none", async () => {
+  using model = await openModel(CHAT_MODEL, { threads: 1 });
+  const { tokens } = await model.complete([{ role: "user", content: "a cat" }], { maxTokens: 2 });
+  assertEquals(tokens.length, 2);
+  using base = await openModel(MODEL, { threads: 1 });
+  const ask = () => base.complete([{ role: "user", content: "a cat" }]);
+  await assertRejects(ask, DataError, "has no chat template");
+});
+
+Deno.test("adapters share one backbone, each with its own number of streams", async () => {
+  await withScratch(async (cwd) => {
+    const adapters = [2, 4].map((P) => ({ P, out: `${cwd}/p${P}` }));
+    for (const { P, out } of adapters) {
+      const convert = ["convert", "--model", PLAIN_MODEL, "--streams", `${P}`, "--out", out, "-qq"];
+      assertEquals(await run([...convert, "--introduced-only"]), 0);
+    }
+    using backbone = await openModel(PLAIN_MODEL, { threads: 1, sharesBackbone: true });
+    const plain = await backbone.complete("a cat", { maxTokens: 4 });
+    for (const { P, out } of adapters) {
+      using model = await backbone.withAdapter(out);
+      using whole = await openModel(PLAIN_MODEL, { threads: 1, adapter: out });
+      assertEquals(model.config.streams, P);
+      const options = { maxTokens: 4 };
+      assertEquals(await model.complete("a cat", options), await whole.complete("a cat", options));
+    }
+    assertEquals(await backbone.complete("a cat", { maxTokens: 4 }), plain);
+    using closed = await openModel(PLAIN_MODEL, { threads: 1 });
+    await assertRejects(() => closed.withAdapter(adapters[0]!.out), UsageError, "sharesBackbone");
+  });
 });
 
 Deno.test("what cannot be opened or continued is said, and a command line can be run", async () => {
