@@ -200,6 +200,8 @@ async function runCommand(
   try {
     const code = await command.run(values, frame.io, invocation);
     controller.signal.throwIfAborted();
+    const seconds = (frame.io.system.now() - startedMs) / 1000;
+    frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);
     return code ?? exitCode("done");
   } finally {
     release();

@@ -1,5 +1,5 @@
 /** `parscale generate` as a black box: results. Input, errors and streams are in `generate_io_test`. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import {
   assertRefused,
   copyFolder,
@@ -282,4 +282,15 @@ Deno.test("samples of a prompt keep their order, whichever ends first", async ()
     lengths.some((length, i) => length < (lengths[i - 1] ?? 0)),
     "some later sample ends first",
   );
+});
+
+Deno.test("-v tells load time, first token, rates and peak memory", async () => {
+  const args = [...GENERATE, "--prompt", "a", "--max-tokens", "4", "-v"];
+  const { code, stderr } = await runParscale(args);
+  assertEquals(code, 0);
+  assertMatch(
+    stderr,
+    /^loaded in [\d.]+ s; first text after [\d.]+ s; \d+ prompt tokens, [\d,]+ tok\/s; 4 new tokens, [\d,]+ tok\/s; peak memory [\d.]+ MB$/m,
+  );
+  assertMatch(stderr, /^generate took [\d.]+ s$/m);
 });

@@ -7,7 +7,7 @@ import type { Plan } from "../../framework/command.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { requireContext } from "../../input/context.ts";
-import { requireFreeMemory } from "../../framework/free_memory.ts";
+import { requireFreeMemory } from "../../framework/memory.ts";
 import { checkBlockSize, openNamedCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";

@@ -16,7 +16,7 @@ import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts"
 import { centerOf } from "../../../core/base/statistics.ts";
 import { type Device, openDevice } from "../../../core/runtime/mod.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
-import { requireFreeMemory } from "../../framework/free_memory.ts";
+import { requireFreeMemory } from "../../framework/memory.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";

@@ -1,6 +1,7 @@
 /**
  * Lets the model answer what is not answered yet, writing each sample down as it comes.
  */
+import { peakMemory } from "../../framework/memory.ts";
 import type { EvalFolder, RunStats } from "../../../core/eval/harness/eval_folder.ts";
 import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
@@ -183,13 +184,6 @@ function addUp(runs: readonly RunStats[]): { seconds: number; peak: number | nul
     seconds: runs.reduce((sum, { seconds }) => sum + seconds, 0),
     peak: peaks.length === 0 ? null : peaks.reduce((a, b) => Math.max(a, b)),
   };
-}
-
-function peakMemory(): number | null {
-  if (Deno.build.os !== "linux") return null;
-  const [, kilobytes] = /^VmHWM:\s+(\d+) kB$/m.exec(Deno.readTextFileSync("/proc/self/status")) ??
-    [];
-  return kilobytes === undefined ? null : Number(kilobytes) * 1024;
 }
 
 /** Plain requests are there already; a conversation is rendered by the model's template. */

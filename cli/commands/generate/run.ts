@@ -6,6 +6,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
+import { Speed } from "./speed.ts";
 import { type GenerateModels, type GenerateModelValues, openGenerateModels } from "./models.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -39,24 +40,40 @@ export async function runGenerate(
     );
   }
   const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
+  const speed = new Speed(io, invocation.startedMs);
   const decoding = new Decoding(models, tokenizer, values);
   const read = readPrompts(values, io, () => model.tokenizer(), models.names);
 
+  const code = await answer(decoding, read, models, values, io, invocation, speed);
+  speed.report();
+  return code;
+}
+
+/** Writes text as it comes, rows as they are done, or all of them at the end. */
+async function answer(
+  decoding: Decoding,
+  read: AsyncIterable<Prompt>,
+  models: GenerateModels,
+  values: GenerateValues,
+  io: Io,
+  invocation: Invocation,
+  speed: Speed,
+): Promise<number> {
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
     using rows = await openRows(values, io, invocation, models);
-    return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows);
+    return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows, speed);
   }
   const prompts = await Array.fromAsync(read);
   const all = async function* () {
     yield* prompts;
   };
   const isText = format === "table" && prompts.length === 1 && values.numReturn === 1;
-  if (isText && tokenizer && !values.resume) {
-    return await streamText(decoding, all(), io, invocation);
+  if (isText && decoding.hasText && !values.resume) {
+    return await streamText(decoding, all(), io, invocation, speed);
   }
   using rows = await openRows(values, io, invocation, models);
-  return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows);
+  return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows, speed);
 }
 
 async function openRows(
@@ -96,12 +113,13 @@ async function streamText(
   prompts: AsyncIterable<Prompt>,
   io: Io,
   { out, overwrite }: Invocation,
+  speed: Speed,
 ): Promise<number> {
   const sink = openSink(io, out, overwrite);
   const turns = new Turns();
   try {
     let last = "";
-    for await (const event of decoding.run(prompts)) {
+    for await (const event of speed.watch(decoding.run(prompts))) {
       if (event.kind === "text") {
         last = event.text;
         sink.write(sink.isTerminal ? visibleLines(last) : last);
@@ -126,12 +144,14 @@ async function writeRows(
   total: number | undefined,
   io: Io,
   rows: RowWriter,
+  speed: Speed,
 ): Promise<number> {
   using progress = startProgress(io, { label: "Generating", unit: "rows", total });
   const nested = several && ["json", "jsonl"].includes(rows.invocation.format);
   const turns = new Turns();
   const isDone = (at: number, prompt: Prompt) => rows.has(at, prompt);
-  for await (const event of decoding.run(rows.untilInterrupted(prompts), isDone)) {
+  const events = decoding.run(rows.untilInterrupted(prompts), isDone);
+  for await (const event of speed.watch(events)) {
     const { kind, at, prompt } = event;
     if (kind === "failed") rows.add(at, prompt, [{ id: prompt.id, error: failureOf(event.error) }]);
     if (kind === "done") {

@@ -84,6 +84,11 @@ export class Decoding {
     this.#eos = values.ignoreEos ? [] : own;
   }
 
+  /** Whether results have text; without a tokenizer they are ids. */
+  get hasText(): boolean {
+    return this.#tokenizer !== undefined;
+  }
+
   /** Continues all prompts, each `numReturn` times, but for those that were continued before. */
   run(
     prompts: AsyncIterable<Prompt>,

@@ -1,4 +1,4 @@
-/** Refuses what would not fit into this machine, before anything is allocated. */
+/** Memory of the machine and of this process. */
 import { EnvironmentError } from "../../core/base/errors.ts";
 import { bytesText } from "../output/units.ts";
 
@@ -11,4 +11,12 @@ export function requireFreeMemory(bytes: number, what: string, hint: string): vo
     `${what} needs ${needed} of memory; ${free} are free`,
     { hints: [hint] },
   );
+}
+
+/** Most memory this process has held so far, in bytes; null where the system does not say. */
+export function peakMemory(): number | null {
+  if (Deno.build.os !== "linux") return null;
+  const status = Deno.readTextFileSync("/proc/self/status");
+  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1];
+  return kilobytes === undefined ? null : Number(kilobytes) * 1024;
 }
