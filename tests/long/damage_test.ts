@@ -3,12 +3,12 @@
  * told what is wrong. Never another exception, a hang, or output left behind.
  */
 import { assert, assertEquals } from "@std/assert";
-import { convert } from "../../../core/checkpoint/convert.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { ParscaleError } from "../../../core/base/errors.ts";
-import { RandomStream } from "../../../core/base/random.ts";
-import { MODELS, readRaw, withScratch } from "./testing.ts";
+import { convert } from "../../core/checkpoint/convert.ts";
+import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { ParscaleError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
+import { MODELS, readRaw, withScratch } from "../unit/checkpoint/testing.ts";
 
 const CASES = 2400;
 

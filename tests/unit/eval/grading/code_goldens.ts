@@ -1,0 +1,30 @@
+/** Problems of HumanEval+ and MBPP+, and what EvalPlus says of them. */
+import {
+  type Benchmark,
+  type CodeProblem,
+  readProblems,
+} from "../../../../core/eval/grading/code/mod.ts";
+
+export const FIXTURES = new URL("../../../../fixtures/", import.meta.url).pathname;
+export const FILES: Readonly<Record<Benchmark, string>> = {
+  humaneval: `${FIXTURES}eval/data/humaneval_plus/HumanEvalPlus.jsonl.gz`,
+  mbpp: `${FIXTURES}eval/data/mbpp_plus/MbppPlus.jsonl.gz`,
+};
+export const PLAIN = `${FIXTURES}eval/data/humaneval/HumanEval.jsonl.gz`;
+
+/** Rows of a golden file. */
+// deno-lint-ignore no-explicit-any
+export function golden(name: string): any[] {
+  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_evalplus_${name}.jsonl`);
+  return text.trim().split("\n").map((row) => JSON.parse(row));
+}
+
+const PROBLEMS = {
+  humaneval: await readProblems(FILES.humaneval, "humaneval"),
+  mbpp: await readProblems(FILES.mbpp, "mbpp"),
+};
+
+/** A problem by its id. */
+export function find(benchmark: Benchmark, taskId: string): CodeProblem {
+  return PROBLEMS[benchmark].find((problem) => problem.taskId === taskId)!;
+}
