@@ -16,7 +16,11 @@ export function requireFreeMemory(bytes: number, what: string, hint: string): vo
 /** Most memory this process has held so far, in bytes; null where the system does not say. */
 export function peakMemory(): number | null {
   if (Deno.build.os !== "linux") return null;
-  const status = Deno.readTextFileSync("/proc/self/status");
-  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1];
-  return kilobytes === undefined ? null : Number(kilobytes) * 1024;
+  try {
+    const status = Deno.readTextFileSync("/proc/self/status");
+    const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1];
+    return kilobytes === undefined ? null : Number(kilobytes) * 1024;
+  } catch {
+    return null; // without permission to read it, or without /proc
+  }
 }

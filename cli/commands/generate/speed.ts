@@ -34,7 +34,8 @@ export class Speed {
 
   /** Says how it went, under `-v`. */
   report(): void {
-    const { system } = this.#io;
+    const { system, settings } = this.#io;
+    if (settings.verbose === 0) return;
     const total = (system.now() - this.#began) / 1000;
     const ttft = ((this.#first ?? system.now()) - this.#began) / 1000;
     const peak = peakMemory();
