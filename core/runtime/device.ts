@@ -7,6 +7,8 @@
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
+import type { WeightType } from "../base/dtype.ts";
+import type { QuantizedFormat } from "../base/quantize.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
@@ -24,8 +26,30 @@ export interface FileTensor extends TensorType {
   readonly offset: number;
 }
 
+/** A tensor in a file, whose element type the reader knows. */
+export interface FileRange {
+  readonly path: string;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** A matrix of a quantized checkpoint: codes and scales in files, as `quantize` makes them. */
+export interface QuantizedTensor {
+  /** Of `stored`, or f32. */
+  readonly dtype: WeightType;
+  readonly shape: TensorType["shape"];
+  readonly format: QuantizedFormat;
+  readonly codes: FileRange;
+  readonly scales: FileRange;
+  /** The matrix in full, where it is also an embedding table. */
+  readonly stored?: FileTensor;
+}
+
+/** One weight of a model. */
+export type Weight = HostTensor | FileTensor | QuantizedTensor;
+
 /** Weights of a model by parameter name; a device stores them as suits it. */
-export type Weights = ReadonlyMap<string, HostTensor | FileTensor>;
+export type Weights = ReadonlyMap<string, Weight>;
 
 /** A tensor a device keeps. Only the device that made it knows what is inside. */
 export type DeviceTensor = TensorType;

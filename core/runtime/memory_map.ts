@@ -20,6 +20,8 @@ const [SHARED, PRIVATE] = [1, 2];
 const ANONYMOUS = Deno.build.os === "darwin" ? 0x1000 : 0x20;
 const DONT_NEED = 4;
 const HUGE_PAGES = 14;
+/** A multiple of the page size of every system; mappings begin at such an address. */
+const PAGE_BYTES = 1 << 16;
 const FAILED = 2n ** 64n - 1n;
 
 let libc: Deno.DynamicLibrary<typeof SYMBOLS>["symbols"] | undefined;
@@ -101,11 +103,13 @@ export class MemoryMap {
     return Deno.UnsafePointerView.getArrayBuffer(this.at(offset), byteLength);
   }
 
-  /** Lets go of the resident pages of a mapped file; a later read brings them back. */
-  forgetPages(): void {
-    if (Deno.build.os === "linux") {
-      symbols().madvise(this.address, BigInt(this.byteLength), DONT_NEED);
-    }
+  /**
+   * Lets go of the resident pages of a mapped file that touch a range; a later read brings them back.
+   */
+  forgetPages(offset = 0, byteLength: number = this.byteLength - offset): void {
+    if (Deno.build.os !== "linux") return;
+    const start = offset - offset % PAGE_BYTES;
+    symbols().madvise(this.at(start), BigInt(offset + byteLength - start), DONT_NEED);
   }
 
   /** Returns the memory to the system. */

@@ -1,7 +1,9 @@
 /** Weights as float32 in host memory, wherever and however they are stored. */
 import { elementCount, tensorBytes, type TensorType } from "../graph/types.ts";
 import { type WeightType, widenInto } from "../base/dtype.ts";
-import type { FileTensor, HostTensor } from "./device.ts";
+import { readExactlySync } from "../base/files.ts";
+import { DataError } from "../base/errors.ts";
+import type { FileRange, FileTensor, HostTensor, Weight } from "./device.ts";
 
 /** The stored type of a weight, which must be a floating-point one. */
 export function storedType({ dtype }: TensorType): WeightType {
@@ -12,15 +14,29 @@ export function storedType({ dtype }: TensorType): WeightType {
 }
 
 /** The elements of a weight, widened to f32. Throws what the file system throws. */
-export function weightValues(weight: HostTensor | FileTensor): Float32Array {
+export function weightValues(stored: Weight): Float32Array {
+  const weight = fullPrecision(stored);
   const values = new Float32Array(elementCount(weight.shape));
   widenInto(values, storedBytes(weight), storedType(weight));
   return values;
 }
 
 /** The bytes of a weight as they are stored. Throws what the file system throws. */
-export function storedBytes(weight: HostTensor | FileTensor): Uint8Array {
-  return "path" in weight ? readBytes(weight) : hostBytes(weight);
+export function storedBytes(stored: Weight): Uint8Array {
+  const weight = fullPrecision(stored);
+  return "path" in weight
+    ? readRange({ ...weight, byteLength: tensorBytes(weight) })
+    : hostBytes(weight);
+}
+
+/**
+ * The weight with all its bits.
+ * @throws {DataError} when there are only codes of it
+ */
+export function fullPrecision(weight: Weight): HostTensor | FileTensor {
+  if (!("codes" in weight)) return weight;
+  if (weight.stored) return weight.stored;
+  throw new DataError(`full-precision weights are needed, and these are ${weight.format.kind}`);
 }
 
 /** The stored bytes of a weight in host memory. */
@@ -28,14 +44,10 @@ export function hostBytes({ data }: HostTensor): Uint8Array {
   return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
-function readBytes(weight: FileTensor): Uint8Array {
-  using file = Deno.openSync(weight.path);
-  file.seekSync(weight.offset, Deno.SeekMode.Start);
-  const bytes = new Uint8Array(tensorBytes(weight));
-  for (let at = 0; at < bytes.length;) {
-    const read = file.readSync(bytes.subarray(at));
-    if (read === null) throw new TypeError(`"${weight.path}" is truncated`);
-    at += read;
-  }
+/** Bytes of a file. Throws what the file system throws. */
+export function readRange({ path, offset, byteLength }: FileRange): Uint8Array<ArrayBuffer> {
+  using file = Deno.openSync(path);
+  const bytes = new Uint8Array(byteLength);
+  readExactlySync(file, path, offset, bytes);
   return bytes;
 }

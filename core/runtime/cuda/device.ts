@@ -21,9 +21,9 @@ import type {
   CopyRegion,
   Device,
   Executable,
-  FileTensor,
   HostArray,
   HostTensor,
+  Weight,
   Weights,
 } from "../device.ts";
 import { HOST_ARRAYS } from "../host_device.ts";
@@ -249,7 +249,7 @@ export class CudaDevice implements Device {
     return made;
   }
 
-  #upload(weight: HostTensor | FileTensor, dtype: ElementType): CudaTensor {
+  #upload(weight: Weight, dtype: ElementType): CudaTensor {
     const type = { dtype, shape: weight.shape };
     const made = new CudaTensor(type, this.#context.memory.allocate(tensorBytes(type)));
     if (dtype === weight.dtype) {

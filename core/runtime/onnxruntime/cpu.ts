@@ -12,7 +12,7 @@ import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../de
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
-import type { MatrixFormat } from "./quantized/quantize.ts";
+import type { MatrixFormat } from "../../base/quantize.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session } from "./session/session.ts";
 import { SessionPool } from "./session/session_pool.ts";
@@ -67,13 +67,17 @@ export class CpuDevice extends HostDevice implements Device {
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
-    this.#pool = new SessionPool({ matrices, target: CPU_TARGET }, ({ lowered, weights }) => {
-      const memory = new WeightMemory(api, weights, matrices);
-      return new Session(api, lowered, memory, (options) => {
-        api.setThreads(options, threads);
-        if (lowered.weights.size === 0) keepToArena(api, options);
-      });
-    });
+    this.#pool = new SessionPool(
+      { matrices, target: CPU_TARGET, readsFiles: true },
+      ({ lowered, weights }, folder) => {
+        const configure = (options: Handle) => {
+          api.setThreads(options, threads);
+          if (lowered.weights.size + lowered.fileWeights.size === 0) keepToArena(api, options);
+        };
+        const memory = new WeightMemory(api, weights, matrices);
+        return Session.openLater(api, { lowered, weights: memory, folder, configure });
+      },
+    );
     this.#values = new FinalizationRegistry((handle) => api.release("Value", handle));
     this.#bindings = bindingRegistry(api);
   }
@@ -87,10 +91,10 @@ export class CpuDevice extends HostDevice implements Device {
     return this.#pool.plan(this.#pool.prepare(program), weights);
   }
 
-  compile(program: Program, weights: Weights): Promise<Executable> {
+  async compile(program: Program, weights: Weights): Promise<Executable> {
     const ready = this.#pool.lower(this.#pool.prepare(program), weights);
-    const session = this.#pool.session(ready);
-    return Promise.resolve(new OnnxExecutable(this.#api, ready, session, this.#bindings));
+    const session = await this.#pool.session(ready);
+    return new OnnxExecutable(this.#api, ready, session, this.#bindings);
   }
 
   allocate(type: TensorType): DeviceTensor {

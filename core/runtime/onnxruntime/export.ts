@@ -13,7 +13,7 @@ import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
 import type { OnnxType } from "./capi/capi.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
-import type { MatrixFormat } from "./quantized/quantize.ts";
+import type { MatrixFormat } from "../../base/quantize.ts";
 import { weightBytes } from "./session/session.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { WeightContents } from "./session/weight_contents.ts";
@@ -57,21 +57,29 @@ export async function exportPrograms(
 ): Promise<{ programs: Record<string, ExportedProgram>; weightBytes: number }> {
   const places = new Map<string, { use: WeightUse; offset: number; length: number }>();
   let end = 0;
-  const place = (name: string, use: WeightUse) => {
+  const place = (use: WeightUse) => {
+    const name = `${use.parameter} ${use.form}`;
     let found = places.get(name);
     if (!found) {
       found = { use, offset: end, length: weightBytes(use) };
       places.set(name, found);
       end = Math.ceil((end + found.length) / ALIGNMENT) * ALIGNMENT;
     }
-    return { location: WEIGHTS_FILE, offset: found.offset, length: found.length };
+    const at = { location: WEIGHTS_FILE, offset: found.offset, length: found.length };
+    return { at, type: use.type };
   };
   const contents = new WeightContents(weights, matrices);
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
     const storedType = (parameter: string) => weights.get(parameter)?.dtype as OnnxType | undefined;
     const prepared = prepare(program, (op) => lowers(op, target));
-    const { bytes } = lower(prepared, { storedType, matrices, target, place });
+    const { bytes } = lower(prepared, {
+      storedType,
+      matrices,
+      target,
+      place,
+      fixedSizes: true,
+    });
     await writeWhole(`${folder}/${name}.onnx`, [bytes]);
     exported[name] = describe(`${name}.onnx`, program);
   }

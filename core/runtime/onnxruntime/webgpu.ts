@@ -21,7 +21,7 @@ import {
 } from "../device.ts";
 import type { Handle } from "./capi/capi.ts";
 import { bindingRegistry, OnnxExecutable } from "./session/executable.ts";
-import type { MatrixFormat } from "./quantized/quantize.ts";
+import type { MatrixFormat } from "../../base/quantize.ts";
 import { Session } from "./session/session.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { Owned } from "../owned.ts";
@@ -62,7 +62,11 @@ export class WebGpuDevice implements Device {
       ({ lowered, weights }) => {
         const loaded = this.#weights.get(weights) ?? new GpuWeights(gpu, weights, matrices);
         this.#weights.set(weights, loaded);
-        return new Session(gpu.api, lowered, loaded, (options) => gpu.configure(options));
+        return Session.open(gpu.api, {
+          lowered,
+          weights: loaded,
+          configure: (options) => gpu.configure(options),
+        });
       },
     );
     this.#memory = new Owned(({ value, buffer }) => {
@@ -80,7 +84,7 @@ export class WebGpuDevice implements Device {
   async compile(program: Program, weights: Weights): Promise<Executable> {
     const { host, rest } = this.#split(program);
     const ready = this.#pool.lower(rest, weights);
-    const session = this.#pool.session(ready);
+    const session = await this.#pool.session(ready);
     const onGpu = new OnnxExecutable(this.#gpu.api, ready, session, this.#bindings);
     const part = host && await HostPart.compile(host, weights, (type) => this.allocate(type));
     return { run: (bindings) => run(program, weights, { onGpu, part }, bindings) };

@@ -16,8 +16,7 @@ import {
   type Device,
   type DeviceTensor,
   type Executable,
-  type FileTensor,
-  type HostTensor,
+  type Weight,
   type Weights,
 } from "../device.ts";
 import { HostDevice, letSignalsThrough } from "../host_device.ts";
@@ -37,7 +36,7 @@ export class TfjsDevice extends HostDevice implements Device {
     slot.tensor = undefined;
   });
   /** Weights that were brought over, which all programs share. */
-  readonly #weights = new WeakMap<HostTensor | FileTensor, TfjsTensor>();
+  readonly #weights = new WeakMap<Weight, TfjsTensor>();
 
   /** Computes with the backend that is set in `tf`. */
   constructor(tf: TensorFlow) {
@@ -107,7 +106,7 @@ export class TfjsDevice extends HostDevice implements Device {
     this.#slots.close();
   }
 
-  #weight(weight: HostTensor | FileTensor, type: TensorType): TfjsTensor {
+  #weight(weight: Weight, type: TensorType): TfjsTensor {
     const known = this.#weights.get(weight);
     if (known) return known;
     const tensor = this.allocate(type);

@@ -9,7 +9,7 @@ import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { FileTensor, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { dequantize, quantize } from "../../../core/runtime/onnxruntime/quantized/quantize.ts";
+import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../cli/run.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";

@@ -74,6 +74,7 @@ const RELEASE = {
 } as const;
 /** Log level: every error also comes back as a status, so the runtime itself stays silent. */
 const FATAL_ONLY = 4;
+const CREATE_SESSION_FROM_ARRAY = 8;
 const RUN_WITH_BINDING = 133;
 const GET_ERROR_MESSAGE = 2;
 
@@ -110,6 +111,7 @@ export class OnnxApi {
   readonly #release: Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
   readonly #run: (...args: Argument[]) => Promise<Deno.PointerValue>;
   readonly #runNow: StatusCall;
+  readonly #createSession: (...args: Argument[]) => Promise<Deno.PointerValue>;
   readonly #errorMessage: (status: Handle) => Deno.PointerValue;
   readonly #memoryInfo: Handle;
   readonly #environment: Handle;
@@ -134,6 +136,11 @@ export class OnnxApi {
     this.#runNow = bind(RUN_WITH_BINDING, ["pointer", "pointer", "pointer"], "pointer");
     this.#run = bindSlot(table, RUN_WITH_BINDING, {
       parameters: ["pointer", "pointer", "pointer"],
+      result: "pointer",
+      nonblocking: true,
+    }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
+    this.#createSession = bindSlot(table, CREATE_SESSION_FROM_ARRAY, {
+      parameters: [...FUNCTIONS.CreateSessionFromArray[1]],
       result: "pointer",
       nonblocking: true,
     }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
@@ -241,6 +248,17 @@ export class OnnxApi {
       BigInt(model.length),
       options,
     );
+  }
+
+  /** The same on another thread, which packs the weights while the caller goes on. */
+  async sessionLater(model: Uint8Array<ArrayBuffer>, options: Handle): Promise<Handle> {
+    const out = new BigUint64Array(1);
+    const [environment, size] = [this.#environment, BigInt(model.length)];
+    // The call holds addresses, so both arrays must be reachable until it is over.
+    const arrays = [model, out];
+    const status = await this.#createSession(environment, model, size, options, out);
+    this.#throwIfSet("CreateSessionFromArray", status);
+    return Deno.UnsafePointer.create((arrays[1] as typeof out)[0]!)!;
   }
 
   /**

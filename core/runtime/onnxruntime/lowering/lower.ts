@@ -11,7 +11,7 @@ import type { Node, Op, Program } from "../../../graph/program.ts";
 import type { Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
-import type { MatrixFormat } from "../quantized/quantize.ts";
+import type { MatrixFormat } from "../../../base/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 
 /**
@@ -46,8 +46,19 @@ export interface LoweringOptions {
   readonly storedType: (parameter: string) => OnnxType | undefined;
   readonly matrices: MatrixFormat;
   readonly target: Target;
-  /** Makes the model whole in itself, for these sizes alone: where each weight lies in a file. */
-  readonly place?: (name: string, use: WeightUse) => FilePlace;
+  /** Where the library finds a weight in a file; undefined when it is given in memory. */
+  readonly place?: (use: WeightUse) => WeightPlace | undefined;
+  /** Makes the model for the sizes of this program alone, with nothing to be bound besides. */
+  readonly fixedSizes?: boolean;
+  /** A file that exists beside those of `place`, named where a weight is given in memory. */
+  readonly placeholder?: string;
+}
+
+/** A weight in a file. */
+export interface WeightPlace {
+  readonly at: FilePlace;
+  /** Element type in the file; a matrix of another one is cast when the session is made. */
+  readonly type: OnnxType;
 }
 
 /** A tensor that depends on the sizes of a program, bound as an input. */
@@ -66,8 +77,10 @@ export const SIZE_ARRAYS = {
 /** A program as ONNX Runtime takes it. */
 export interface Lowered {
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Initializers by name. */
+  /** Initializers to be given in memory, by name. */
   readonly weights: ReadonlyMap<string, WeightUse>;
+  /** Weights that the library reads from files, by name, in the form in which it keeps them. */
+  readonly fileWeights: ReadonlyMap<string, WeightUse>;
   /** Inputs bound once per executable. */
   readonly sizes: ReadonlyMap<string, SizeInput>;
 }
@@ -90,7 +103,7 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
 
 /** A program on its way to ONNX; passed to every lowering rule. */
 export class Lowering {
-  readonly model = new OnnxModel();
+  readonly model: OnnxModel;
   readonly options: LoweringOptions;
   readonly #program: Program;
   readonly #names = new Map<Value, string>();
@@ -98,6 +111,7 @@ export class Lowering {
   readonly #leaving = new Map<Value, string>();
   readonly #parameters = new Map<Value, string>();
   readonly #weights = new Map<string, WeightUse>();
+  readonly #fileWeights = new Map<string, WeightUse>();
   readonly #sizes = new Map<string, SizeInput>();
   /** Names of things made at most once: constants and casts. */
   readonly #made = new Map<string, string>();
@@ -105,6 +119,7 @@ export class Lowering {
   constructor(program: Program, options: LoweringOptions) {
     this.#program = program;
     this.options = options;
+    this.model = new OnnxModel(options.placeholder);
     for (const [name, value] of program.parameters) {
       if (options.storedType(name)) this.#parameters.set(value, name);
     }
@@ -144,7 +159,8 @@ export class Lowering {
       if (source !== name) model.node("Identity", [source], {}, { output: name });
       model.output(name, value.dtype as OnnxType, this.#sizesOf(value));
     }
-    return { bytes: model.finish(), weights: this.#weights, sizes: this.#sizes };
+    const [weights, fileWeights] = [this.#weights, this.#fileWeights];
+    return { bytes: model.finish(), weights, fileWeights, sizes: this.#sizes };
   }
 
   /** Name of a value; a parameter is declared as plain f32. */
@@ -184,10 +200,13 @@ export class Lowering {
   weight(value: Value, form: WeightForm, type: OnnxType, shape: Shape): string {
     const parameter = this.#parameters.get(value)!;
     const name = `${parameter}#${form}`;
-    if (this.#weights.has(name)) return name;
+    if (this.#weights.has(name) || this.#fileWeights.has(name)) return name;
     const use = { parameter, form, type, shape };
-    this.#weights.set(name, use);
-    return this.model.weight(name, type, shape, this.options.place?.(name, use));
+    const place = this.options.place?.(use);
+    (place ? this.#fileWeights : this.#weights).set(name, use);
+    if (!place || place.type === type) return this.model.weight(name, type, shape, place?.at);
+    const narrow = this.model.weight(`${name}.narrow`, place.type, shape, place.at);
+    return this.model.node("Cast", [narrow], { to: ONNX_TYPE[type] }, { output: name });
   }
 
   /** An i64 constant that is the same for all sizes. */
@@ -222,13 +241,13 @@ export class Lowering {
     const name = `size.${this.#sizes.size}`;
     this.#sizes.set(name, input);
     const { type, data } = input;
-    if (!this.options.place) return this.model.input(name, type, [undefined]);
+    if (!this.options.fixedSizes) return this.model.input(name, type, [undefined]);
     return this.model.constant(name, type, [data.length], SIZE_ARRAYS[type](data));
   }
 
   /** Declared sizes: those of the program where the model is for them alone. */
   #sizesOf({ shape }: Value): readonly (number | undefined)[] {
-    return shape.map((size) => this.options.place ? size : undefined);
+    return shape.map((size) => this.options.fixedSizes ? size : undefined);
   }
 
   #nameOf(value: Value): string {

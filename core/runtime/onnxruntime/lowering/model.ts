@@ -25,8 +25,13 @@ export interface FilePlace {
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
   readonly #graph = new Message();
-  readonly #file = onnxRuntimePath().split("/").at(-1)!;
+  readonly #placeholder: string;
   readonly #nodes: Message[] = [];
+
+  /** `placeholder` is a file that exists beside the model; the library's own unless told. */
+  constructor(placeholder: string = onnxRuntimePath().split("/").at(-1)!) {
+    this.#placeholder = placeholder;
+  }
 
   /** Adds a node and returns the name of its output. */
   node(
@@ -53,13 +58,12 @@ export class OnnxModel {
 
   /**
    * Declares a weight that lies in a file; without one it is given as an initializer when the session
-   * is made. The format wants a file that exists even so; it names the library, which does, and nothing
-   * is read from it.
+   * is made. The format wants a file that exists even so: the placeholder, from which nothing is read.
    */
   weight(name: string, type: OnnxType, shape: readonly number[], place?: FilePlace): string {
     const external = 1;
     const message = tensor(name, type, shape);
-    for (const [key, value] of Object.entries(place ?? { location: this.#file })) {
+    for (const [key, value] of Object.entries(place ?? { location: this.#placeholder })) {
       message.bytes(13, new Message().bytes(1, key).bytes(2, String(value)));
     }
     this.#graph.bytes(5, message.integer(14, external));

@@ -10,7 +10,7 @@ import type { Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import type { OnnxType } from "../capi/capi.ts";
 import type { Lowering, Rule, Target, WeightForm } from "./lower.ts";
-import { packing, quantizedFormat } from "../quantized/quantize.ts";
+import { packing, quantizedFormat } from "../../../base/quantize.ts";
 
 const CONTRIB = "com.microsoft";
 

@@ -1,6 +1,7 @@
 /**
  * A loaded model: the ONNX Runtime session, and the memory of its weights.
  */
+import { dirname } from "node:path";
 import { elementCount } from "../../../graph/types.ts";
 import type { Handle, OnnxApi, OnnxType } from "../capi/capi.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
@@ -16,6 +17,17 @@ export interface Initializers {
   close(): void;
 }
 
+/** What a session is made of. */
+export interface SessionSource {
+  readonly lowered: Pick<Lowered, "bytes" | "weights">;
+  /** What is not read from files. */
+  readonly weights: Initializers;
+  /** Folder of weights that are read from files. */
+  readonly folder?: string | undefined;
+  /** Says on what the session runs, and how. */
+  configure(options: Handle): void;
+}
+
 /** A session and what it needs to stay alive. */
 export class Session {
   readonly handle: Handle;
@@ -23,34 +35,32 @@ export class Session {
   readonly #weights: Initializers;
   readonly #options: Handle;
 
-  /** Loads a lowered program with its weights; `configure` says on what it runs, and how. */
-  constructor(
-    api: OnnxApi,
-    lowered: Pick<Lowered, "bytes" | "weights">,
-    weights: Initializers,
-    configure: (options: Handle) => void,
-  ) {
-    this.#api = api;
-    this.#weights = weights;
-    this.#options = api.sessionOptions();
-    try {
-      const library = onnxRuntimePath();
-      const folder = library.slice(0, library.lastIndexOf("/"));
-      api.configure(this.#options, "session.model_external_initializers_file_folder_path", folder);
-      // Our own rewriting shares equal nodes; the library's would undo what is recomputed.
-      const unwanted = "CommonSubexpressionElimination";
-      api.configure(this.#options, "optimization.disable_specified_optimizers", unwanted);
-      configure(this.#options);
-      for (const [name, use] of lowered.weights) {
-        api.addInitializer(this.#options, name, weights.tensor(use));
-      }
-      this.handle = api.session(lowered.bytes, this.#options);
-    } catch (error) {
-      api.release("SessionOptions", this.#options);
-      weights.close();
-      throw error;
-    }
+  private constructor(api: OnnxApi, handle: Handle, options: Handle, weights: Initializers) {
+    [this.#api, this.handle, this.#options, this.#weights] = [api, handle, options, weights];
     weights.loaded();
+  }
+
+  /** Loads a lowered program with its weights. */
+  static open(api: OnnxApi, source: SessionSource): Session {
+    const options = optionsOf(api, source);
+    const { lowered, weights } = source;
+    try {
+      return new Session(api, api.session(lowered.bytes, options), options, weights);
+    } catch (error) {
+      throw abandoned(api, options, weights, error);
+    }
+  }
+
+  /** The same, packing weights on another thread; giving them is not put off. */
+  static async openLater(api: OnnxApi, source: SessionSource): Promise<Session> {
+    const options = optionsOf(api, source);
+    const { lowered, weights } = source;
+    try {
+      const handle = await api.sessionLater(lowered.bytes, options);
+      return new Session(api, handle, options, weights);
+    } catch (error) {
+      throw abandoned(api, options, weights, error);
+    }
   }
 
   /** Frees the session and its weights. */
@@ -59,6 +69,31 @@ export class Session {
     this.#api.release("SessionOptions", this.#options);
     this.#weights.close();
   }
+}
+
+function optionsOf(api: OnnxApi, source: SessionSource): Handle {
+  const { lowered, weights, folder = dirname(onnxRuntimePath()), configure } = source;
+  const options = api.sessionOptions();
+  try {
+    api.configure(options, "session.model_external_initializers_file_folder_path", folder);
+    // Our own rewriting shares equal nodes; the library's would undo what is recomputed.
+    const unwanted = "CommonSubexpressionElimination";
+    api.configure(options, "optimization.disable_specified_optimizers", unwanted);
+    configure(options);
+    for (const [name, use] of lowered.weights) {
+      api.addInitializer(options, name, weights.tensor(use));
+    }
+    return options;
+  } catch (error) {
+    throw abandoned(api, options, weights, error);
+  }
+}
+
+/** Frees what a session that was not made would have kept, and returns why. */
+function abandoned(api: OnnxApi, options: Handle, weights: Initializers, error: unknown): unknown {
+  api.release("SessionOptions", options);
+  weights.close();
+  return error;
 }
 
 /** Bytes of one weight in the form a program uses. */

@@ -13,6 +13,7 @@ import type { Weights } from "../../device.ts";
 import type { OnnxType } from "../capi/capi.ts";
 import { lower, type Lowered, type LoweringOptions, lowers } from "../lowering/lower.ts";
 import { type Session, weightBytes } from "./session.ts";
+import { WeightPlaces } from "./weight_places.ts";
 
 /** A program as it runs. */
 export interface Ready {
@@ -21,16 +22,24 @@ export interface Ready {
   readonly weights: Weights;
 }
 
+/** What the sessions of a pool have in common. */
+export interface PoolOptions extends Pick<LoweringOptions, "matrices" | "target"> {
+  /** Whether the library reads weights from files where it can. */
+  readonly readsFiles?: boolean;
+}
+
+/** Makes a session; `folder` is that of the weights in files. */
+type Open = (ready: Ready, folder: string | undefined) => Session | Promise<Session>;
+
 export class SessionPool {
-  readonly #options: Pick<LoweringOptions, "matrices" | "target">;
-  readonly #open: (ready: Ready) => Session;
-  readonly #sessions = new Map<Weights, Map<string, Session>>();
+  readonly #options: PoolOptions;
+  readonly #open: Open;
+  readonly #sessions = new Map<Weights, Map<string, Session | Promise<Session>>>();
+  readonly #places = new WeakMap<Weights, WeightPlaces>();
+  #isClosed = false;
 
   /** `open` makes a session, when there is none for what was lowered. */
-  constructor(
-    options: Pick<LoweringOptions, "matrices" | "target">,
-    open: (ready: Ready) => Session,
-  ) {
+  constructor(options: PoolOptions, open: Open) {
     this.#options = options;
     this.#open = open;
   }
@@ -48,7 +57,16 @@ export class SessionPool {
   /** Lowers a prepared program. */
   lower(program: Program, weights: Weights): Ready {
     const storedType = (name: string) => weights.get(name)?.dtype as OnnxType | undefined;
-    const lowered = lower(program, { ...this.#options, storedType });
+    const { matrices, target } = this.#options;
+    const places = this.#placesOf(weights);
+    const { placeholder } = places ?? {};
+    const lowered = lower(program, {
+      matrices,
+      target,
+      storedType,
+      ...(places ? { place: places.find } : {}),
+      ...(placeholder === undefined ? {} : { placeholder }),
+    });
     return { program, lowered, weights };
   }
 
@@ -60,7 +78,9 @@ export class SessionPool {
     const { lowered } = this.lower(program, weights);
     const plan = planMemory(program, { reuseInputs: false });
     let parameters = 0;
-    for (const use of lowered.weights.values()) parameters += weightBytes(use);
+    for (const use of [...lowered.weights.values(), ...lowered.fileWeights.values()]) {
+      parameters += weightBytes(use);
+    }
     for (const [name, type] of program.parameters) {
       if (!weights.has(name)) parameters += tensorBytes(type);
     }
@@ -68,21 +88,42 @@ export class SessionPool {
     return { ...plan, sections: { ...plan.sections, parameters }, totalBytes };
   }
 
-  /** The session that a lowered program runs on. */
-  session(ready: Ready): Session {
-    const sessions = this.#sessions.get(ready.weights) ?? new Map<string, Session>();
+  /** The session that a lowered program runs on; one that could not be made is tried again. */
+  async session(ready: Ready): Promise<Session> {
+    const sessions = this.#sessions.get(ready.weights) ?? new Map();
     this.#sessions.set(ready.weights, sessions);
     const key = createHash("sha256").update(ready.lowered.bytes).digest("hex");
-    const session = sessions.get(key) ?? this.#open(ready);
-    sessions.set(key, session);
-    return session;
+    const known = sessions.get(key);
+    if (known) return await known;
+    const opening = this.#open(ready, this.#placesOf(ready.weights)?.folder);
+    sessions.set(key, opening);
+    try {
+      const session = await opening;
+      if (this.#isClosed) {
+        session.close();
+        throw new Error("the device was closed");
+      }
+      sessions.set(key, session);
+      return session;
+    } catch (error) {
+      sessions.delete(key);
+      throw error;
+    }
   }
 
-  /** Closes all sessions. */
+  /** Closes all sessions, one that is being made as soon as it is. */
   close(): void {
+    this.#isClosed = true;
     for (const sessions of this.#sessions.values()) {
-      for (const session of sessions.values()) session.close();
+      for (const session of sessions.values()) if ("close" in session) session.close();
     }
     this.#sessions.clear();
+  }
+
+  #placesOf(weights: Weights): WeightPlaces | undefined {
+    if (!this.#options.readsFiles) return undefined;
+    const places = this.#places.get(weights) ?? new WeightPlaces(weights);
+    this.#places.set(weights, places);
+    return places;
   }
 }

@@ -3,11 +3,16 @@
  * file, or onto a GPU.
  */
 import { narrow } from "../../../base/dtype.ts";
-import type { Weights } from "../../device.ts";
-import { storedBytes, storedType, weightValues } from "../../weights.ts";
+import type { QuantizedTensor, Weights } from "../../device.ts";
+import { fullPrecision, readRange, storedBytes, storedType, weightValues } from "../../weights.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat } from "../quantized/quantize.ts";
-import { packing, type Quantized, quantizedFormat, quantizeStored } from "../quantized/quantize.ts";
+import type { MatrixFormat } from "../../../base/quantize.ts";
+import {
+  packing,
+  type Quantized,
+  quantizedFormat,
+  quantizeStored,
+} from "../../../base/quantize.ts";
 
 export class WeightContents {
   readonly #weights: Weights;
@@ -23,9 +28,11 @@ export class WeightContents {
   /** Everything of one weight, little-endian. Throws what the file system throws. */
   bytes(use: WeightUse): Uint8Array<ArrayBufferLike> {
     const weight = this.#weights.get(use.parameter)!;
+    const isQuantized = use.form === "blocks" || use.form === "scales";
+    if (isQuantized && "codes" in weight) return storedPart(weight, use);
     if (use.form === "blocks") return this.#quantized(use.parameter).codes;
     if (use.form === "scales") return stored(this.#quantized(use.parameter).scales, use.type);
-    if (weight.dtype === use.type) return storedBytes(weight);
+    if (fullPrecision(weight).dtype === use.type) return storedBytes(weight);
     return stored(weightValues(weight), use.type);
   }
 
@@ -38,10 +45,22 @@ export class WeightContents {
       codes: new Uint8Array(rows * rowBytes),
       scales: new Float32Array(rows * blocks),
     };
-    quantizeStored(storedBytes(weight), storedType(weight), weight.shape, format, quantized);
+    quantizeStored(
+      storedBytes(weight),
+      storedType(fullPrecision(weight)),
+      weight.shape,
+      format,
+      quantized,
+    );
     this.#last = { parameter, quantized };
     return quantized;
   }
+}
+
+/** Codes as they are in the file, scales in the type asked for. */
+function storedPart(weight: QuantizedTensor, { form, type }: WeightUse): Uint8Array {
+  if (form === "blocks") return readRange(weight.codes);
+  return stored(new Float32Array(readRange(weight.scales).buffer), type);
 }
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {

@@ -5,15 +5,15 @@
  * again, so a widened copy is returned to the system right after; whatever lies in the checkpoint in a
  * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
-import type { FileTensor, HostTensor, Weights } from "../../device.ts";
+import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../device.ts";
 import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory_map.ts";
 import { widenInto } from "../../../base/dtype.ts";
-import { hostBytes, storedType } from "../../weights.ts";
+import { fullPrecision, hostBytes, storedType } from "../../weights.ts";
 import type { Handle, OnnxApi } from "../capi/capi.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat } from "../quantized/quantize.ts";
-import { packing, quantizedFormat, quantizeStored } from "../quantized/quantize.ts";
+import type { MatrixFormat } from "../../../base/quantize.ts";
+import { packing, quantizedFormat, quantizeStored } from "../../../base/quantize.ts";
 import { type Initializers, weightBytes } from "./session.ts";
 
 interface QuantizedMemory {
@@ -61,18 +61,22 @@ export class WeightMemory implements Initializers {
     this.#arrays.length = 0;
   }
 
-  #address(use: WeightUse, weight: HostTensor | FileTensor): Deno.PointerValue {
-    if (use.form === "blocks") return this.#quantize(use, weight).codes.address;
-    if (use.form === "scales") return this.#quantize(use, weight).scales.address;
+  #address(use: WeightUse, given: Weight): Deno.PointerValue {
+    if (use.form === "blocks" || use.form === "scales") {
+      const part = use.form === "blocks" ? "codes" : "scales";
+      return "codes" in given ? this.#range(given[part]) : this.#quantize(use, given)[part].address;
+    }
+    const weight = fullPrecision(given);
     if (weight.dtype === use.type) {
       return "path" in weight
-        ? this.#file(weight.path).at(weight.offset)
+        ? this.#range({ ...weight, byteLength: weightBytes(use) })
         : this.#array(weight.data);
     }
     const map = MemoryMap.allocate(weightBytes(use));
     (use.form === "matrix" ? this.#packed : this.#kept).push(map);
     const target = new Float32Array(map.buffer(0, weightBytes(use)));
     widenInto(target, this.#bytes(weight), storedType(weight));
+    this.#forget(weight);
     return map.address;
   }
 
@@ -80,6 +84,10 @@ export class WeightMemory implements Initializers {
     const map = this.#files.get(path) ?? MemoryMap.file(path);
     this.#files.set(path, map);
     return map;
+  }
+
+  #range({ path, offset }: FileRange): Deno.PointerObject {
+    return this.#file(path).at(offset);
   }
 
   #array(data: ArrayBufferView<ArrayBufferLike>): Deno.PointerValue {
@@ -91,6 +99,11 @@ export class WeightMemory implements Initializers {
   #bytes(weight: HostTensor | FileTensor): Uint8Array {
     if (!("path" in weight)) return hostBytes(weight);
     return new Uint8Array(this.#file(weight.path).buffer(weight.offset, tensorBytes(weight)));
+  }
+
+  /** Lets the system have back the pages of a weight of which a copy was made. */
+  #forget(weight: HostTensor | FileTensor): void {
+    if ("path" in weight) this.#file(weight.path).forgetPages(weight.offset, tensorBytes(weight));
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
@@ -108,6 +121,7 @@ export class WeightMemory implements Initializers {
       codes: new Uint8Array(made.codes.buffer()),
       scales: new Float32Array(made.scales.buffer()),
     });
+    this.#forget(weight);
     return made;
   }
 }

@@ -62,7 +62,11 @@ export class Gpu {
   session(model: OnnxModel): Session {
     const weights = { tensor: () => null!, loaded: () => {}, close: () => {} };
     const lowered = { bytes: model.finish(), weights: new Map() };
-    return new Session(this.api, lowered, weights, (options) => this.configure(options));
+    return Session.open(this.api, {
+      lowered,
+      weights,
+      configure: (options) => this.configure(options),
+    });
   }
 
   /** Lets a session run on the GPU, and there alone. */

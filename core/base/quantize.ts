@@ -6,8 +6,7 @@
  * first. The last block of a row is padded with z, which stands for 0.
  */
 
-import type { Shape } from "../../../graph/types.ts";
-import { ELEMENT_BYTES, type WeightType, widenInto } from "../../../base/dtype.ts";
+import { ELEMENT_BYTES, type WeightType, widenInto } from "./dtype.ts";
 
 /** How matrices of linear layers are stored. */
 export type MatrixFormat =
@@ -43,7 +42,7 @@ export interface Packing {
 }
 
 /** How a matrix [rows, columns] is cut into blocks. */
-export function packing(shape: Shape, format: MatrixFormat): Packing {
+export function packing(shape: readonly number[], format: MatrixFormat): Packing {
   const { kind, block } = quantizedFormat(format);
   const [rows, columns] = shape as [number, number];
   const bits = kind === "q8" ? 8 : 4;
@@ -61,7 +60,7 @@ const WIDENED_ELEMENTS = 1 << 20;
 export function quantizeStored(
   bytes: Uint8Array,
   type: WeightType,
-  shape: Shape,
+  shape: readonly number[],
   format: QuantizedFormat,
   { codes, scales }: Quantized,
 ): void {

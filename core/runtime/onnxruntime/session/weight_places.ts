@@ -1,0 +1,67 @@
+/**
+ * Weights that ONNX Runtime reads from files itself.
+ *
+ * It maps each tensor and unmaps it as soon as it is packed, so that neither the file nor a copy of it
+ * stays in memory beside the packed form. Files must lie in one folder, links resolved; weights in other
+ * places are given in memory.
+ */
+import { basename, dirname } from "node:path";
+import { tensorBytes } from "../../../graph/types.ts";
+import type { FileRange, Weight, Weights } from "../../device.ts";
+import type { OnnxType } from "../capi/capi.ts";
+import type { WeightPlace, WeightUse } from "../lowering/lower.ts";
+
+export class WeightPlaces {
+  /** Folder of the files; undefined when no weight lies in a file. */
+  readonly folder: string | undefined;
+  /** A file in it. */
+  readonly placeholder: string | undefined;
+  readonly #weights: Weights;
+  readonly #paths = new Map<string, string>();
+
+  constructor(weights: Weights) {
+    this.#weights = weights;
+    const first = [...weights.values()].map(fileOf).find((path) => path !== undefined);
+    if (first === undefined) return;
+    this.folder = dirname(this.#realPath(first));
+    this.placeholder = basename(this.#realPath(first));
+  }
+
+  /** Where the library reads a weight in this form; undefined when it must be given. */
+  readonly find = (use: WeightUse): WeightPlace | undefined => {
+    const weight = this.#weights.get(use.parameter);
+    const range = weight && rangeOf(weight, use);
+    if (!range) return undefined;
+    const path = this.#realPath(range.path);
+    if (dirname(path) !== this.folder) return undefined;
+    const at = { location: basename(path), offset: range.offset, length: range.byteLength };
+    return { at, type: range.type };
+  };
+
+  #realPath(path: string): string {
+    const real = this.#paths.get(path) ?? Deno.realPathSync(path);
+    this.#paths.set(path, real);
+    return real;
+  }
+}
+
+function fileOf(weight: Weight): string | undefined {
+  if ("codes" in weight) return weight.codes.path;
+  return "path" in weight ? weight.path : undefined;
+}
+
+/** Bytes that are in this form, or in one that a cast makes of it. */
+function rangeOf(
+  weight: Weight,
+  { form, type }: WeightUse,
+): FileRange & { readonly type: OnnxType } | undefined {
+  if (form === "blocks") return "codes" in weight ? { ...weight.codes, type: "u8" } : undefined;
+  if (form === "scales") {
+    return "codes" in weight && type === "f32" ? { ...weight.scales, type } : undefined;
+  }
+  const stored = "codes" in weight ? weight.stored : weight;
+  if (!stored || !("path" in stored)) return undefined;
+  // Only matrices are cast: the session packs the result and forgets it.
+  if (stored.dtype !== type && !(form === "matrix" && type === "f32")) return undefined;
+  return { ...stored, byteLength: tensorBytes(stored), type: stored.dtype as OnnxType };
+}
