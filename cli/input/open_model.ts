@@ -61,7 +61,7 @@ export const quantizeFlags = {
     summary: "Quantize weights to 8 or 4 bits",
     details:
       "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
-      "loading, by block of columns. On cpu and webgpu.",
+      "loading, by block of columns; convert --quantize does it once. On cpu and webgpu.",
   },
   "block-size": {
     type: "int",
@@ -102,6 +102,38 @@ export async function checkQuantize(
   });
 }
 
+/** How a device keeps the matrices of a model. */
+export interface MatrixChoice {
+  readonly matrices: MatrixKind;
+  readonly block: number | undefined;
+}
+
+/**
+ * How the matrices of a checkpoint are kept: as the flags say or, where they are stored in 8 or 4 bits, as
+ * they are stored.
+ * @throws {UsageError} for a device that cannot use them, or flags that ask for another kind
+ */
+export async function matrixChoice(
+  { quantization, directory }: Checkpoint,
+  { quantize = "none", blockSize, device }: Pick<OpenOptions, "quantize" | "blockSize" | "device">,
+): Promise<MatrixChoice> {
+  if (!quantization) return { matrices: matrixKind(quantize), block: blockSize };
+  const { kind, block } = quantization.format;
+  const { quantizes } = await import("../../core/runtime/mod.ts");
+  const refuse = (what: string, hint: string) =>
+    new UsageError(`${what} needs full-precision weights: "${directory}" is ${kind}`, {
+      hints: [`${hint}, or use the checkpoint that it was quantized from`],
+    });
+  if (!quantizes(device)) throw refuse(`the ${device} device`, "use `--device cpu` or `webgpu`");
+  if (quantize !== "none" && quantize !== kind) {
+    throw refuse(`\`--quantize ${quantize}\``, "leave out `--quantize`");
+  }
+  if (blockSize !== undefined && blockSize !== block) {
+    throw refuse(`\`--block-size ${blockSize}\``, `its block size is ${block}: leave out the flag`);
+  }
+  return { matrices: kind, block };
+}
+
 /** Values of the flags that decide what is opened. */
 export interface OpenOptions {
   readonly model: string;
@@ -120,7 +152,12 @@ export interface OpenOptions {
 export class OpenedModel implements Disposable {
   #tokenizer: Promise<Tokenizer> | undefined;
 
-  constructor(readonly checkpoint: Checkpoint, readonly engine: Engine) {}
+  constructor(
+    readonly checkpoint: Checkpoint,
+    readonly engine: Engine,
+    /** How the device keeps matrices. */
+    readonly matrices: MatrixKind,
+  ) {}
 
   /** Name of the device in use. */
   get device(): DeviceName {
@@ -146,16 +183,21 @@ export class OpenedModel implements Disposable {
   }
 }
 
-/** Opens the folder, hub name, run or adapter that --model and --adapter stand for. */
+/**
+ * Opens the folder, hub name, run or adapter that --model and --adapter stand for. With a `purpose`, a
+ * command in backticks, weights must have full precision.
+ */
 export async function openNamedCheckpoint(
   { model, adapter }: Pick<OpenOptions, "model" | "adapter">,
   io: Io,
+  purpose?: string,
 ): Promise<Checkpoint> {
   const { findModel } = await import("./hub.ts");
   const { openCheckpoint } = await import("../../core/checkpoint/open.ts");
   const { resolveRuns } = await import("../../core/checkpoint/run.ts");
   const paths = await resolveRuns(await findModel(model, io), adapter);
-  return await openCheckpoint(paths.model, paths);
+  const how = purpose === undefined ? { quantized: true } : { purpose };
+  return await openCheckpoint(paths.model, { ...paths, ...how });
 }
 
 /** Opens a model; see `core/checkpoint` and `core/runtime` for what it may throw. */
@@ -163,20 +205,17 @@ export async function openModel(options: OpenOptions, io: Io): Promise<OpenedMod
   const { openDevice } = await import("../../core/runtime/mod.ts");
   const { Engine } = await import("../../core/generate/engine.ts");
   const { parameterSpecs } = await import("../../core/model/parameters.ts");
-  const { quantize = "none", blockSize: block } = options;
+  const { weightsOf } = await import("../../core/checkpoint/open.ts");
   await checkQuantize(options);
   const checkpoint = await openNamedCheckpoint(options, io);
-  const device = await openDevice(options.device, {
-    ...options,
-    matrices: matrixKind(quantize),
-    block,
-  });
+  const choice = await matrixChoice(checkpoint, options);
+  const device = await openDevice(options.device, { ...options, ...choice });
   // An adapter is bound, not built in, so that another one can take its place.
   const names = checkpoint.adapter || options.bindsIntroduced
     ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
     : [];
   const adapter = new Map(names.map((name) => [name, checkpoint.tensors.get(name)!]));
-  const weights = new Map([...checkpoint.tensors].filter(([name]) => !adapter.has(name)));
+  const weights = new Map([...weightsOf(checkpoint)].filter(([name]) => !adapter.has(name)));
   const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });
-  return new OpenedModel(checkpoint, engine);
+  return new OpenedModel(checkpoint, engine, choice.matrices);
 }

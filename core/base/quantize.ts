@@ -13,6 +13,9 @@ export type MatrixFormat =
   | { readonly kind: "f32" }
   | { readonly kind: "q8" | "q4"; readonly block: number };
 
+/** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
+export const DEFAULT_BLOCK = 32;
+
 /** A quantised matrix. */
 export interface Quantized {
   /** [N, blocks, block · bits / 8] */

@@ -41,17 +41,21 @@ export async function hashTensors(
   const hash = createHash("sha256");
   const inspect = (tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>) => {
     hash.update(piece);
-    if ("path" in tensor.source) requireFinite(tensor.source, start, piece);
+    if ("dtype" in tensor.source) requireFinite(tensor.source, start, piece);
   };
   await streamTensors(tensors, { inspect, signal });
   return hash.digest("hex");
 }
 
-/** SHA-256 of the backbone, as described at the top of this file. */
+/**
+ * SHA-256 of the backbone, as described at the top of this file; for quantized weights that of what they
+ * were made from.
+ */
 export async function backboneHash(
   checkpoint: Checkpoint,
   options: { signal?: AbortSignal } = {},
 ): Promise<string> {
+  if (checkpoint.quantization) return checkpoint.quantization.sourceSha256;
   await using hash = startBackboneHash(checkpoint, options.signal);
   return await hash.digest;
 }

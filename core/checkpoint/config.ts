@@ -18,6 +18,7 @@ import {
 } from "../model/config.ts";
 import { type JsonObject, show } from "../base/files.ts";
 import { Fields } from "./fields.ts";
+import { isForeignQuantization, QUANTIZATION_KEY } from "./quantization.ts";
 import { readRope, ropeToJson } from "./rope_config.ts";
 
 const MODEL_TYPES: Readonly<Record<string, Family>> = {
@@ -58,6 +59,7 @@ const CONVERSION_KEYS = [
   "parscale_lora_rank",
   "parscale_aggregation",
   BACKBONE_KEY,
+  QUANTIZATION_KEY,
 ];
 
 /** Where transformers finds the official code when no copy lies in the folder. */
@@ -138,7 +140,7 @@ function refuseUnsupported(fields: Fields): void {
       throw fields.refusal("mixtures of experts are not supported", key);
     }
   }
-  if (json.quantization_config !== undefined && json.quantization_config !== null) {
+  if (isForeignQuantization(json)) {
     throw fields.refusal("quantized weights are not supported", "quantization_config", [
       "use the checkpoint this one was quantized from",
     ]);

@@ -14,8 +14,12 @@ const HEAD_BYTES = 1024;
 const BYTES: Readonly<Record<string, number>> = { f64: 8, f32: 4, i32: 4, bf16: 2, f16: 2 };
 
 /** 16 hexadecimal digits. */
-export function modelFingerprint({ config, tensors }: Checkpoint): string {
+export function modelFingerprint({ config, tensors, quantization }: Checkpoint): string {
   const hash = createHash("sha256").update(JSON.stringify(config));
+  if (quantization) {
+    const { format, weightsSha256 } = quantization;
+    hash.update(`${format.kind} ${format.block} ${weightsSha256}`);
+  }
   for (const name of [...tensors.keys()].sort()) {
     const tensor = tensors.get(name)!;
     const { dtype, shape } = tensor;

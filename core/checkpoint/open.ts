@@ -8,24 +8,28 @@
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
-import { type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { EMBEDDING, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
-import {
-  isObject,
-  type JsonObject,
-  readError,
-  readJsonObject,
-  show,
-  statIfExists,
-} from "../base/files.ts";
-import { type HeaderEntry, readHeader } from "./safetensors.ts";
+import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
+import type { QuantizedFormat } from "../base/quantize.ts";
+import {
+  ADAPTER_FILE,
+  CONFIG_FILE,
+  findTensors,
+  type FoundTensor,
+  listSome,
+  readTensorFile,
+} from "./weight_files.ts";
+import {
+  findMatrices,
+  parseQuantization,
+  type QuantizedMatrices,
+  type QuantizedMatrix,
+  requireFullPrecision,
+} from "./quantization.ts";
 
-/** File names that the format fixes. */
-export const CONFIG_FILE = "config.json";
-export const WEIGHTS_FILE = "model.safetensors";
-export const INDEX_FILE = "model.safetensors.index.json";
-export const ADAPTER_FILE = "introduced.safetensors";
+export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "./weight_files.ts";
 
 /** Where the bytes of one parameter lie. */
 export interface StoredTensor {
@@ -45,37 +49,63 @@ export interface Checkpoint {
   readonly config: ModelConfig;
   /** `config.json` as read; that of the backbone when an adapter is in use. */
   readonly configJson: JsonObject;
-  /** Exactly the tensors of `parameterSpecs(config)`, in that order. */
+  /** Exactly the tensors of `parameterSpecs(config)`, in that order; less those with codes alone. */
   readonly tensors: ReadonlyMap<string, StoredTensor>;
+  /** How matrices are stored in 8 or 4 bits; undefined for a checkpoint in full precision. */
+  readonly quantization?: QuantizedMatrices;
   /** Tensors in the files that the model has no use for. */
   readonly extraTensors: readonly string[];
   /** The adapter in use, and the hash of the backbone it was made for where it records one. */
   readonly adapter?: { readonly directory: string; readonly backboneSha256: string | undefined };
 }
 
-/** A header entry and the file it is from. */
-type Found = HeaderEntry & { readonly path: string };
+/** How to open a folder. */
+export interface OpenOptions {
+  /** Folder with introduced tensors to lay over the backbone. */
+  readonly adapter?: string | undefined;
+  /** Whether weights may be in 8 or 4 bits, which only inference on some devices can use. */
+  readonly quantized?: boolean;
+  /** What is to be done, for the message when weights are quantized; a command in backticks. */
+  readonly purpose?: string;
+}
 
-/** Opens a checkpoint folder, with the introduced tensors of an adapter folder if one is given. */
+/**
+ * Opens a checkpoint folder, with the introduced tensors of an adapter folder if one is given.
+ * @throws {DataError} when the folder is damaged, or quantized and that is not allowed for
+ */
 export async function openCheckpoint(
   directory: string,
-  options: { adapter?: string } = {},
+  options: OpenOptions = {},
 ): Promise<Checkpoint> {
   await requireFolder(directory);
   const configPath = `${directory}/${CONFIG_FILE}`;
   const configJson = await readJsonObject(configPath);
   const stated = parseConfig(configJson, configPath);
+  const scheme = parseQuantization(configJson, configPath);
+  if (scheme && !options.quantized) requireFullPrecision(directory, scheme, options.purpose);
   const found = await findTensors(directory);
   const specs = parameterSpecs(stated);
   refuseContradictions(directory, stated, specs, found);
-  const tensors = matchTensors(directory, specs, found);
+  const quantization = scheme && findMatrices(directory, stated, scheme, found);
+  const isStored = ({ name }: ParameterSpec) =>
+    name === EMBEDDING || !quantization?.matrices.has(name);
+  const tensors = matchTensors(directory, specs.filter(isStored), found);
   const config: ModelConfig = {
     ...stated,
-    dtype: tensors.get("model.embed_tokens.weight")!.dtype,
+    dtype: tensors.get(EMBEDDING)!.dtype,
     eosTokenIds: await readEndTokens(directory) ?? stated.eosTokenIds,
   };
-  const extraTensors = [...found.keys()].filter((name) => !tensors.has(name));
-  const checkpoint = { directory, config, configJson, tensors, extraTensors };
+  const extraTensors = [...found.keys()].filter((name) =>
+    !tensors.has(name) && !quantization?.names.has(name)
+  );
+  const checkpoint: Checkpoint = {
+    directory,
+    config,
+    configJson,
+    tensors,
+    extraTensors,
+    ...(quantization ? { quantization } : {}),
+  };
   return options.adapter === undefined ? checkpoint : addAdapter(checkpoint, options.adapter);
 }
 
@@ -100,82 +130,6 @@ async function requireFolder(directory: string): Promise<void> {
   );
 }
 
-/** All tensors in the folder's weight files by name. A single file wins over an index. */
-async function findTensors(directory: string): Promise<Map<string, Found>> {
-  if (await statIfExists(`${directory}/${WEIGHTS_FILE}`)) {
-    return readFile(`${directory}/${WEIGHTS_FILE}`);
-  }
-  if (await statIfExists(`${directory}/${INDEX_FILE}`)) return readShards(directory);
-  const hints = await statIfExists(`${directory}/${ADAPTER_FILE}`)
-    ? ["this is an adapter folder: pass it with `--adapter`, and its backbone with `--model`"]
-    : await statIfExists(`${directory}/pytorch_model.bin`)
-    ? ["save the model as safetensors first; pickled weights are not read"]
-    : ["copy or download the weights into the folder"];
-  throw new DataError(
-    `"${directory}" has no weights: neither ${WEIGHTS_FILE} nor ${INDEX_FILE}`,
-    { hints },
-  );
-}
-
-async function readFile(path: string): Promise<Map<string, Found>> {
-  let realPath: string;
-  try {
-    realPath = await Deno.realPath(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
-  const { entries } = await readHeader(path);
-  return new Map(entries.map((entry) => [entry.name, { ...entry, path: realPath }]));
-}
-
-async function readShards(directory: string): Promise<Map<string, Found>> {
-  const indexPath = `${directory}/${INDEX_FILE}`;
-  const { weight_map: weightMap } = await readJsonObject(indexPath);
-  if (!isObject(weightMap)) {
-    throw new DataError(
-      `weight_map in "${indexPath}" must map tensors to files, not be ${show(weightMap)}`,
-    );
-  }
-  for (const [tensor, file] of Object.entries(weightMap)) {
-    // A shard lies beside its index; anything else would read files outside the folder.
-    if (typeof file !== "string" || !/^[^/\\\0]+\.safetensors$/.test(file)) {
-      throw new DataError(
-        `"${indexPath}" maps tensor ${show(tensor)} to ${
-          show(file)
-        }, which is not the name of a .safetensors file`,
-      );
-    }
-  }
-  const files = [...new Set(Object.values(weightMap) as string[])].sort();
-  const missing: string[] = [];
-  for (const file of files) {
-    if (!await statIfExists(`${directory}/${file}`)) missing.push(file);
-  }
-  if (missing.length > 0) {
-    throw new DataError(
-      `"${directory}" is incomplete: ${missing.length} of ${files.length} shards listed in ${INDEX_FILE} ${
-        missing.length === 1 ? "is" : "are"
-      } missing`,
-      { hints: [`copy ${listSome(missing)} into the folder`] },
-    );
-  }
-  const shards = new Map<string, Map<string, Found>>();
-  for (const file of files) shards.set(file, await readFile(`${directory}/${file}`));
-
-  const found = new Map<string, Found>();
-  for (const shard of shards.values()) for (const [name, entry] of shard) found.set(name, entry);
-  for (const [name, file] of Object.entries(weightMap)) {
-    const entry = shards.get(file as string)!.get(name);
-    if (entry === undefined) {
-      throw new DataError(
-        `"${directory}/${file}" has no tensor ${show(name)}, which ${INDEX_FILE} lists there`,
-      );
-    }
-    found.set(name, entry);
-  }
-  return found;
-}
-
 /** Names that a model of another config would use; an unknown name outside this list is harmless. */
 const PARAMETER_NAME =
   /^model\.(aggregate_layer\.([02]\.)?(weight|bias)|layers\.\d+\.(self_attn\.([qkvo]_proj\.(weight|bias|lora_[ab]|stream_bias)|[qk]_norm\.weight|prefix_[kv])|mlp\.(gate|up|down)_proj\.(weight|bias|lora_[ab]|stream_bias)|(input|post_attention)_layernorm\.weight))$/;
@@ -185,7 +139,7 @@ function refuseContradictions(
   directory: string,
   config: ModelConfig,
   specs: readonly ParameterSpec[],
-  found: ReadonlyMap<string, Found>,
+  found: ReadonlyMap<string, FoundTensor>,
 ): void {
   const expected = new Set(specs.map((spec) => spec.name));
   const surplus = [...found.keys()].filter((name) =>
@@ -199,7 +153,8 @@ function refuseContradictions(
       { hints: ["check model_type, num_hidden_layers and parscale_n in config.json"] },
     );
   }
-  if (!config.tieWordEmbeddings && !found.has("lm_head.weight") && found.size > 0) {
+  const hasHead = found.has("lm_head.weight") || found.has("lm_head.codes");
+  if (!config.tieWordEmbeddings && !hasHead && found.size > 0) {
     throw new DataError(
       `"${directory}" has no tensor lm_head.weight, and tie_word_embeddings is false`,
       { hints: ["set tie_word_embeddings to true in config.json if the tables are shared"] },
@@ -211,7 +166,7 @@ function refuseContradictions(
 function matchTensors(
   directory: string,
   specs: readonly ParameterSpec[],
-  found: ReadonlyMap<string, Found>,
+  found: ReadonlyMap<string, FoundTensor>,
 ): Map<string, StoredTensor> {
   const missing = specs.filter((spec) => !found.has(spec.name)).map((spec) => spec.name);
   if (missing.length > 0) {
@@ -240,17 +195,39 @@ function matchTensors(
   return tensors;
 }
 
-/** The first few names and how many more there are. */
-function listSome(names: readonly string[]): string {
-  const shown = names.slice(0, 3).join(", ");
-  return names.length > 3 ? `${shown} and ${names.length - 3} more` : shown;
-}
-
 async function readEndTokens(directory: string): Promise<number[] | undefined> {
   const path = `${directory}/generation_config.json`;
   if (!await statIfExists(path)) return undefined;
   const { eos_token_id: ids } = await readJsonObject(path);
   return ids === undefined || ids === null ? undefined : parseTokenIds(ids, "eos_token_id", path);
+}
+
+/** A matrix of a quantized folder as devices take it. */
+export interface QuantizedWeight extends QuantizedMatrix {
+  /** Of `stored`, or f32. */
+  readonly dtype: WeightType;
+  readonly format: QuantizedFormat;
+  /** The matrix in full, where it is also an embedding table. */
+  readonly stored?: StoredTensor;
+}
+
+/** All weights of a checkpoint by name, as devices take them. */
+export function weightsOf(
+  { tensors, quantization }: Checkpoint,
+): ReadonlyMap<string, StoredTensor | QuantizedWeight> {
+  if (!quantization) return tensors;
+  const { format, matrices } = quantization;
+  const weights = new Map<string, StoredTensor | QuantizedWeight>(tensors);
+  for (const [name, matrix] of matrices) {
+    const stored = tensors.get(name);
+    weights.set(name, {
+      ...matrix,
+      dtype: stored?.dtype ?? "f32",
+      format,
+      ...(stored ? { stored } : {}),
+    });
+  }
+  return weights;
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */
@@ -286,10 +263,16 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
   const own = { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator };
   const config = { ...base.config, ...own };
   const specs = parameterSpecs(config);
-  const found = await readFile(`${directory}/${ADAPTER_FILE}`);
+  const found = await readTensorFile(`${directory}/${ADAPTER_FILE}`);
   const introduced = matchTensors(directory, specs.filter((spec) => spec.introduced), found);
-  const tensors = new Map(
-    specs.map(({ name }) => [name, introduced.get(name) ?? base.tensors.get(name)!]),
+  const tensors = new Map(specs.flatMap(({ name }) => {
+    const tensor = introduced.get(name) ?? base.tensors.get(name);
+    return tensor ? [[name, tensor]] : [];
+  }));
+  const checkpoint = { ...base, config, tensors, adapter: { directory, backboneSha256 } };
+  if (!base.quantization) return checkpoint;
+  const matrices = new Map(
+    [...base.quantization.matrices].filter(([name]) => !introduced.has(name)),
   );
-  return { ...base, config, tensors, adapter: { directory, backboneSha256 } };
+  return { ...checkpoint, quantization: { ...base.quantization, matrices } };
 }

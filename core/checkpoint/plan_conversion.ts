@@ -73,7 +73,7 @@ export interface ConversionPlan {
 export async function planConversion(options: ConversionOptions): Promise<ConversionPlan> {
   checkOptions(options);
   const { adapter } = options;
-  const source = await openCheckpoint(options.model, adapter === undefined ? {} : { adapter });
+  const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
   if (!options.merge) checkSource(options, source);
   await checkTarget(options);
   const { config, configJson, tensors, folds } = options.merge
@@ -142,9 +142,10 @@ export function withValues(
   plan: ConversionPlan,
   values: ReadonlyMap<string, Float32Array<ArrayBuffer>>,
 ): ConversionPlan {
+  const { dtype } = plan.source.config; // that of all introduced tensors
   const tensors = plan.tensors.map((tensor) => {
     const given = values.get(tensor.name);
-    return given ? { ...tensor, source: narrow(given, tensor.dtype) } : tensor;
+    return given ? { ...tensor, source: narrow(given, dtype) } : tensor;
   });
   return { ...plan, tensors };
 }
@@ -220,7 +221,9 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
 }
 
 /** The target must be free, and must neither hold nor be the source. */
-async function checkTarget(options: ConversionOptions): Promise<void> {
+export async function checkTarget(
+  options: Pick<ConversionOptions, "model" | "out" | "overwrite">,
+): Promise<void> {
   await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
   const target = await statIfExists(options.out) ? await Deno.realPath(options.out) : undefined;
   const source = await Deno.realPath(options.model);

@@ -12,6 +12,7 @@ import { ioError, readExactlySync } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openFile } from "./read.ts";
+import type { StoredRange } from "./quantization.ts";
 import { encodeHeader } from "./safetensors.ts";
 import { HEADER_DTYPE } from "../base/dtype.ts";
 
@@ -36,11 +37,16 @@ export type ByteGenerator = (start: number, length: number) => Uint8Array<ArrayB
 /** A tensor to be written. */
 export interface OutputTensor {
   readonly name: string;
-  readonly dtype: WeightType;
+  /** `u8`: codes of quantized weights. */
+  readonly dtype: WeightType | "u8";
   readonly shape: readonly number[];
   readonly byteLength: number;
   /** A stored tensor is copied byte for byte. */
-  readonly source: StoredTensor | Uint8Array<ArrayBuffer> | ByteGenerator;
+  readonly source:
+    | StoredTensor
+    | StoredRange
+    | Uint8Array<ArrayBuffer>
+    | ByteGenerator;
 }
 
 /** What happens on the way. */
@@ -107,7 +113,10 @@ export async function writeSafetensors(
   tensors: readonly OutputTensor[],
   options: StreamOptions = {},
 ): Promise<void> {
-  const header = tensors.map((tensor) => ({ ...tensor, dtype: HEADER_DTYPE[tensor.dtype] }));
+  const header = tensors.map(({ dtype, ...tensor }) => ({
+    ...tensor,
+    dtype: dtype === "u8" ? "U8" : HEADER_DTYPE[dtype],
+  }));
   await writeDurably(path, async (file) => {
     await using flusher = new Flusher(path);
     writeAllSync(file, encodeHeader(header));

@@ -4,7 +4,7 @@
  * Prompts in, completions out, over the same scheduler that the command line and the server use.
  * Training is done by `parscale train`; its runs open here.
  */
-import { openCheckpoint } from "../checkpoint/open.ts";
+import { openCheckpoint, weightsOf } from "../checkpoint/open.ts";
 import { resolveModel } from "../hub/model.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
@@ -22,6 +22,7 @@ import {
   type ElementChoice,
   type MatrixKind,
   openDevice,
+  quantizes,
 } from "../runtime/mod.ts";
 import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
 import { type EncodeOptions, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -103,16 +104,24 @@ export class Model implements Disposable {
    */
   static async open(model: string, options: ModelOptions = {}): Promise<Model> {
     const paths = await resolveRuns(await resolveModel(model), options.adapter);
-    const checkpoint = await openCheckpoint(paths.model, paths);
+    const checkpoint = await openCheckpoint(paths.model, { ...paths, quantized: true });
+    const stored = checkpoint.quantization?.format;
     const tokenizer = await openTokenizer(checkpoint.directory);
-    const { device = "auto", dtype, threads, weights = "f32", sharesBackbone = false } = options;
+    const { device = "auto", dtype, threads, sharesBackbone = false } = options;
+    const { weights = stored?.kind ?? "f32" } = options;
+    if (stored && (weights !== stored.kind || !quantizes(device))) {
+      const wants = weights === stored.kind ? `the ${device} device` : `weights "${weights}"`;
+      throw new UsageError(`${wants} needs full-precision weights: "${model}" is ${stored.kind}`);
+    }
     const opened = await openDevice(device, {
       ...(dtype === undefined ? {} : { dtype }),
       ...(threads === undefined ? {} : { threads }),
       matrices: weights,
+      ...(stored ? { block: stored.block } : {}),
     });
     try {
-      const { config, tensors } = checkpoint;
+      const { config } = checkpoint;
+      const tensors = weightsOf(checkpoint);
       const names = sharesBackbone || checkpoint.adapter ? introducedNames(config) : [];
       const adapter = new Map(names.map((name) => [name, tensors.get(name)!]));
       const backbone = new Map([...tensors].filter(([name]) => !adapter.has(name)));

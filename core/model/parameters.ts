@@ -9,6 +9,9 @@ import { type ModelConfig, projections } from "./config.ts";
 
 export { elementCount };
 
+/** The embedding table, which is the output matrix too where the two are tied. */
+export const EMBEDDING = "model.embed_tokens.weight";
+
 /** One tensor of a checkpoint. */
 export interface ParameterSpec {
   /** Name in the checkpoint, for example `model.layers.0.self_attn.q_proj.weight`. */
@@ -29,7 +32,7 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   const { hiddenSize: C, intermediateSize: F, vocabSize: V, headDim: D } = config;
   const { numAttentionHeads: H, numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
 
-  backbone("model.embed_tokens.weight", V, C);
+  backbone(EMBEDDING, V, C);
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     const at = `model.layers.${layer}`;
     backbone(`${at}.input_layernorm.weight`, C);
@@ -81,6 +84,13 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   return specs;
 }
 
+/** Matrices that activations are multiplied by: those that can be kept in 8 or 4 bits. */
+export function linearSpecs(config: ModelConfig): ParameterSpec[] {
+  return parameterSpecs(config).filter(({ name, shape }) =>
+    name === EMBEDDING ? config.tieWordEmbeddings : shape.length === 2 && name.endsWith(".weight")
+  );
+}
+
 /** Parameter counts, by the groups the paper reports. */
 export interface ParameterCounts {
   readonly total: number;
@@ -97,7 +107,7 @@ export function countParameters(config: ModelConfig): ParameterCounts {
     const count = elementCount(spec.shape);
     total += count;
     if (spec.introduced) introduced += count;
-    if (spec.name === "model.embed_tokens.weight" || spec.name === "lm_head.weight") {
+    if (spec.name === EMBEDDING || spec.name === "lm_head.weight") {
       embedding += count;
     }
   }

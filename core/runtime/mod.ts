@@ -2,9 +2,11 @@
  * Opens devices by name; nothing of a device is loaded before it is asked for.
  */
 import { UsageError } from "../base/errors.ts";
+import { DEFAULT_BLOCK } from "../base/quantize.ts";
 import type { Device } from "./device.ts";
 import type { DeviceName } from "./traits.ts";
 
+export { DEFAULT_BLOCK } from "../base/quantize.ts";
 export type { Device } from "./device.ts";
 export type { DeviceName } from "./traits.ts";
 
@@ -33,9 +35,6 @@ export interface DeviceOptions {
 export function quantizes(device: DeviceChoice): boolean {
   return device === "auto" || device === "cpu" || device === "webgpu";
 }
-
-/** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
-export const DEFAULT_BLOCK = 32;
 
 /**
  * Opens a device; `auto` is cpu, since cuda is unverified on a GPU.

@@ -148,7 +148,7 @@ async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices)
     );
   }
   if (model !== undefined) {
-    const checkpoint = await openCheckpoint(model, adapter === undefined ? {} : { adapter });
+    const checkpoint = await openCheckpoint(model, { adapter, purpose: "`train`" });
     const { config, configJson, directory } = checkpoint;
     return { config, configJson, directory, checkpoint };
   }

@@ -150,7 +150,7 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
       `invalid value "${value}" for \`${flag}\`: must be an integer from ${low} to ${high}`;
     const cases: [string[], string[]][] = [
       [[], ["`convert` needs `--model`", "`convert` needs `--out`"]],
-      [[...model, ...out], ["`convert` needs `--streams`, `--strip` or `--merge`"]],
+      [[...model, ...out], ["`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"]],
       [[...model, ...out, "-P", "1"], [between("--streams", "1", 2, 64)]],
       [[...model, ...out, "-P", "65", "--prefix-tokens", "0"], [
         between("--streams", "65", 2, 64),

@@ -6,7 +6,7 @@
  * tensors are part of the weights even where --adapter laid them over, as they are in a converted
  * checkpoint, because tensors that are bound at every step cannot be packed.
  */
-import type { Checkpoint } from "../../../core/checkpoint/open.ts";
+import { type Checkpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../../../core/model/config.ts";
@@ -15,7 +15,7 @@ import { parameterSpecs } from "../../../core/model/parameters.ts";
 import { type Device, type MatrixKind, openDevice, quantizes } from "../../../core/runtime/mod.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import type { CacheType } from "../../../core/runtime/traits.ts";
-import { matrixKind } from "../../input/open_model.ts";
+import { matrixChoice } from "../../input/open_model.ts";
 import type { BenchValues } from "./flags.ts";
 
 /** Where prefixes and aggregator are from. */
@@ -47,8 +47,13 @@ export class Engines implements Disposable {
     );
     try {
       for (const choice of unique(values.device)) {
-        for (const kind of unique(values.quantize.map(matrixKind))) {
-          const device = await engines.#open(choice, kind, values);
+        const kinds = await Promise.all(
+          unique(values.quantize).map((quantize) =>
+            matrixChoice(checkpoint, { ...values, quantize, device: choice })
+          ),
+        );
+        for (const { matrices: kind, block } of kinds) {
+          const device = await engines.#open(choice, kind, { ...values, blockSize: block });
           const dtype = device.cacheType;
           for (const { config, weights, introduced } of models) {
             engines.all.push({
@@ -117,9 +122,10 @@ interface Model {
 
 /** The model under so many streams: as it is where it has them, else over the same backbone. */
 function modelWith(checkpoint: Checkpoint, streams: number, seed: number): Model {
-  const { config: own, tensors } = checkpoint;
+  const { config: own } = checkpoint;
+  const stored = weightsOf(checkpoint);
   const introduced = introducedOf(checkpoint, streams);
-  if (streams === own.streams) return { config: own, weights: tensors, introduced };
+  if (streams === own.streams) return { config: own, weights: stored, introduced };
   const config: ModelConfig = streams === 1
     ? plainConfig(own)
     : { ...own, streams, prefix: isParScale(own) ? own.prefix : true };
@@ -128,7 +134,7 @@ function modelWith(checkpoint: Checkpoint, streams: number, seed: number): Model
       spec.name,
       spec.introduced
         ? { dtype: "f32" as const, shape: spec.shape, data: introducedValues(spec, seed) }
-        : tensors.get(spec.name)!,
+        : stored.get(spec.name)!,
     ]),
   );
   return { config, weights, introduced };

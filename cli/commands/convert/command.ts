@@ -23,6 +23,10 @@ export const command = defineCommand({
       text: "One folder of a run that trained an adapter",
       line: "parscale convert --model run --merge --out merged",
     },
+    {
+      text: "Weights in 4 bits, which open at once",
+      line: "parscale convert --model qwen-p4 --quantize q4 --out qwen-p4-q4",
+    },
     { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
   ],
   flags: {
@@ -49,7 +53,7 @@ export const command = defineCommand({
       max: 64,
       group: "Conversion",
       summary: "Number of parallel streams",
-      details: "Needed unless --strip or --merge is given.",
+      details: "Needed unless --strip, --merge or --quantize is given.",
     },
     "prefix-tokens": {
       type: "int",
@@ -141,6 +145,34 @@ export const command = defineCommand({
       summary: "Adapter to fold into --model",
       details: "A folder or run with introduced tensors. Needs --merge.",
     },
+    quantize: {
+      type: "choice",
+      choices: ["q8", "q4"],
+      group: "Conversion",
+      conflictsWith: [
+        "streams",
+        "strip",
+        "merge",
+        "introduced-only",
+        "prefix-text",
+        "hf-code",
+      ],
+      summary: "Write weights in 8 or 4 bits, to be opened without quantizing",
+      details:
+        "For inference on cpu and webgpu: starts sooner, with less memory, and gives the very " +
+        "results of --quantize at run time. Embedding tables stay as they are; adapters of the " +
+        "source fit. Other programs do not read the folder.",
+    },
+    "block-size": {
+      type: "int",
+      min: 16,
+      max: 256,
+      group: "Conversion",
+      defaultText: "32",
+      requires: ["quantize"],
+      summary: "Columns that share one scale with --quantize",
+      details: "A power of two. Larger blocks take less memory and are less exact.",
+    },
     "max-shard-size": {
       type: "size",
       min: 1,
@@ -163,13 +195,21 @@ export const command = defineCommand({
       details: "Doubles the time.",
     },
   },
-  atLeastOneOf: [["streams", "strip", "merge"]],
+  atLeastOneOf: [["streams", "strip", "merge", "quantize"]],
   savesOnInterrupt: true,
   async plan(values, io) {
+    if (values.quantize !== undefined) {
+      const { planQuantize } = await import("./quantize.ts");
+      return await planQuantize(values, io);
+    }
     const { planConvert } = await import("./run.ts");
     return await planConvert(values, io);
   },
   async run(values, io, invocation) {
+    if (values.quantize !== undefined) {
+      const { runQuantize } = await import("./quantize.ts");
+      return await runQuantize(values, io, invocation);
+    }
     const { runConvert } = await import("./run.ts");
     await runConvert(values, io, invocation);
   },

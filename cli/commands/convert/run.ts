@@ -36,6 +36,13 @@ type Values =
   >
   & { readonly model: string; readonly maxShardSize: number; readonly overwrite: boolean };
 
+/** The flags that say what is converted. */
+export interface SourceValues {
+  readonly model: string;
+  readonly adapter?: string | undefined;
+  readonly merge?: boolean;
+}
+
 interface TextValues {
   readonly prefixInit: "normal" | "text";
   readonly prefixText: string | undefined;
@@ -115,7 +122,11 @@ function stateOf({ merge }: Values): string {
   return merge ? "self-contained" : "a plain model";
 }
 
-async function optionsOf(values: Values, io: Io): Promise<ConversionOptions> {
+/** The options with the folders that names and runs stand for. */
+export async function optionsOf<V extends SourceValues>(
+  values: V,
+  io: Io,
+): Promise<V & { readonly model: string; readonly adapter: string | undefined }> {
   const { model, adapter } = await resolveRuns(await findModel(values.model, io), values.adapter);
   if (adapter === undefined || values.merge || values.adapter !== undefined) {
     return { ...values, model, adapter };

@@ -72,7 +72,7 @@ async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Pro
       device: model.opened.device,
       streams: model.opened.checkpoint.config.streams,
       beams: values.numBeams,
-      quantize: values.quantize === "none" ? null : values.quantize,
+      quantize: model.opened.matrices === "f32" ? null : model.opened.matrices,
     },
     stats,
   });

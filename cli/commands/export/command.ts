@@ -92,7 +92,7 @@ export const command = defineCommand({
   atLeastOneOf: [["onnx"]],
   async plan(values, io) {
     await checkQuantize({ ...values, device: values.target });
-    const { config } = await openNamedCheckpoint(values, io);
+    const { config } = await openNamedCheckpoint(values, io, "`export`");
     const { tokens, capacity } = fittingSizes(values, config);
     const { streams } = config;
     const lines = [
@@ -106,7 +106,7 @@ export const command = defineCommand({
     const { writeExport } = await import("./parts.ts");
     const { startProgress } = await import("../../output/progress.ts");
     const { openReport } = await import("../../output/report.ts");
-    const opened = await openNamedCheckpoint(values, io);
+    const opened = await openNamedCheckpoint(values, io, "`export`");
     const sizes = fittingSizes(values, opened.config);
     using report = openReport(io, invocation, { schema: "parscale.export/2" });
     using progress = startProgress(io, { label: "Writing", unit: "MB" });

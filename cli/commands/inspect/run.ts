@@ -33,6 +33,10 @@ export async function runInspect(
     const { checkAdapterBackbone } = await import("../../../core/checkpoint/backbone.ts");
     await checkAdapterBackbone(checkpoint);
     await checkFinite(checkpoint);
+    if (checkpoint.quantization) {
+      const { checkQuantized } = await import("../../../core/checkpoint/quantize_checkpoint.ts");
+      await checkQuantized(checkpoint.directory);
+    }
   }
   const { countParameters } = await import("../../../core/model/parameters.ts");
   const { bucketFor } = await import("../../../core/generate/kv_cache.ts");
@@ -46,7 +50,10 @@ export async function runInspect(
     capacity: bucketFor(engine.device, context),
   };
   const plan = engine.plan({ ...sizes, selected: values.batch });
-  const stored = [...checkpoint.tensors.values()];
+  const { format, matrices } = checkpoint.quantization ?? {};
+  const parts = [...matrices?.values() ?? []].flatMap(({ codes, scales }) => [codes, scales]);
+  const tensors = [...checkpoint.tensors.values()];
+  const stored = [...tensors, ...parts];
   const tokenizer = await model.tokenizerIfAny();
   using report = openReport(io, invocation, {
     schema: "parscale.inspect/2",
@@ -72,7 +79,8 @@ export async function runInspect(
     rope_theta: config.ropeTheta,
     rope_scaling: config.ropeScaling?.kind ?? null,
     tie_word_embeddings: config.tieWordEmbeddings,
-    dtypes: [...new Set(stored.map((tensor) => tensor.dtype))],
+    dtypes: [...new Set([...format ? [format.kind] : [], ...tensors.map(({ dtype }) => dtype)])],
+    block_size: format?.block ?? null,
     tensors: stored.length,
     extra_tensors: checkpoint.extraTensors.length,
     files: new Set(stored.map((tensor) => tensor.path)).size,

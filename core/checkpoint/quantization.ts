@@ -1,0 +1,168 @@
+/**
+ * Checkpoints in 8 or 4 bits: what `config.json` says about them, and where codes and scales lie.
+ *
+ * A matrix `<name>.weight` [N, K] is stored as `<name>.codes`, U8 [N, blocks, bytes], and `<name>.scales`,
+ * F32 [N, blocks], as `quantize` makes them. Embedding tables and vectors stay in full precision; a tied
+ * table has codes besides, for its use as the output matrix.
+ */
+import { DataError } from "../base/errors.ts";
+import { isObject, type JsonObject, show } from "../base/files.ts";
+import { packing, type QuantizedFormat } from "../base/quantize.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { linearSpecs } from "../model/parameters.ts";
+import { Fields } from "./fields.ts";
+import type { FoundTensor } from "./weight_files.ts";
+import { listSome } from "./weight_files.ts";
+
+/** Key in `config.json`; transformers refuses the method by name. */
+export const QUANTIZATION_KEY = "quantization_config";
+
+const METHOD = "parscale";
+
+/** Changes whenever files of before could no longer be read as they are. */
+const VERSION = 1;
+
+/** What `config.json` says about quantized weights. */
+export interface QuantizationScheme {
+  readonly format: QuantizedFormat;
+  /** Backbone hash of the checkpoint that was quantized, by which adapters know it. */
+  readonly sourceSha256: string;
+  /** SHA-256 over the bytes of all tensors in file order. */
+  readonly weightsSha256: string;
+}
+
+/** Bytes in a weight file. */
+export interface StoredRange {
+  readonly path: string;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** Where codes and scales of one matrix lie. */
+export interface QuantizedMatrix {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly codes: StoredRange;
+  readonly scales: StoredRange;
+}
+
+/** The quantized part of an opened folder. */
+export interface QuantizedMatrices extends QuantizationScheme {
+  /** By the name of the parameter. */
+  readonly matrices: ReadonlyMap<string, QuantizedMatrix>;
+  /** Names of all tensors with codes or scales. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** Whether weights are quantized in another way than ours. */
+export function isForeignQuantization(json: JsonObject): boolean {
+  const value = json[QUANTIZATION_KEY];
+  if (value === undefined || value === null) return false;
+  return !isObject(value) || value.quant_method !== METHOD;
+}
+
+/** The scheme in a parsed `config.json`; undefined where weights have full precision. */
+export function parseQuantization(json: JsonObject, path: string): QuantizationScheme | undefined {
+  const value = json[QUANTIZATION_KEY];
+  if (!isObject(value) || value.quant_method !== METHOD) return undefined;
+  const fields = new Fields(value, path);
+  if (value.version !== VERSION) {
+    throw new DataError(
+      `"${path}" has quantized weights of version ${show(value.version)}, expected ${VERSION}`,
+      { hints: ["write them again with `convert --quantize`"] },
+    );
+  }
+  if (value.bits !== 4 && value.bits !== 8) throw fields.error("bits", "4 or 8");
+  const block = fields.integer("block_size", 0, 16, 256);
+  if (!Number.isInteger(Math.log2(block))) throw fields.error("block_size", "a power of two");
+  return {
+    format: { kind: value.bits === 8 ? "q8" : "q4", block },
+    sourceSha256: sha256(fields, "source_sha256"),
+    weightsSha256: sha256(fields, "weights_sha256"),
+  };
+}
+
+function sha256(fields: Fields, key: string): string {
+  const value = fields.json[key];
+  if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
+  throw fields.error(key, "64 hexadecimal digits");
+}
+
+/** What `config.json` says about weights of this scheme. */
+export function quantizationJson(scheme: QuantizationScheme): JsonObject {
+  const { format: { kind, block }, sourceSha256, weightsSha256 } = scheme;
+  return {
+    quant_method: METHOD,
+    version: VERSION,
+    bits: kind === "q8" ? 8 : 4,
+    block_size: block,
+    source_sha256: sourceSha256,
+    weights_sha256: weightsSha256,
+  };
+}
+
+/** Throws that something needs weights with all their bits. */
+export function requireFullPrecision(
+  directory: string,
+  { format }: QuantizationScheme,
+  purpose = "this",
+): never {
+  throw new DataError(
+    `${purpose} needs full-precision weights: "${directory}" is ${format.kind}`,
+    { hints: ["use the checkpoint that it was quantized from"] },
+  );
+}
+
+/** Names of the tensors of a matrix. */
+export function partNames(parameter: string): { codes: string; scales: string } {
+  const name = parameter.replace(/\.weight$/, "");
+  return { codes: `${name}.codes`, scales: `${name}.scales` };
+}
+
+/** Shapes of the tensors of a matrix. */
+export function partShapes(
+  shape: readonly number[],
+  format: QuantizedFormat,
+): { codes: number[]; scales: number[] } {
+  const { rows, blocks, rowBytes } = packing(shape, format);
+  return { codes: [rows, blocks, rowBytes / blocks], scales: [rows, blocks] };
+}
+
+/** Picks codes and scales of every matrix of the model, checking shape and type of each. */
+export function findMatrices(
+  directory: string,
+  config: ModelConfig,
+  scheme: QuantizationScheme,
+  found: ReadonlyMap<string, FoundTensor>,
+): QuantizedMatrices {
+  const specs = linearSpecs(config);
+  const names = specs.flatMap(({ name }) => Object.values(partNames(name)));
+  const missing = names.filter((name) => !found.has(name));
+  if (missing.length > 0) {
+    throw new DataError(
+      `"${directory}" lacks ${missing.length} of ${names.length} tensors of quantized weights: ${
+        listSome(missing)
+      }`,
+      { hints: ["check that config.json and the weights belong to the same model"] },
+    );
+  }
+  const part = (name: string, shape: readonly number[], dtype: string): StoredRange => {
+    const tensor = found.get(name)!;
+    if (tensor.dtype !== dtype || tensor.shape.join() !== shape.join()) {
+      throw new DataError(
+        `tensor ${name} in "${directory}" is ${tensor.dtype} [${tensor.shape}], expected ${dtype} [${shape}] from config.json`,
+        { hints: ["check that config.json and the weights belong to the same model"] },
+      );
+    }
+    const { path, offset, byteLength } = tensor;
+    return { path, offset, byteLength };
+  };
+  const matrices = new Map(specs.map(({ name, shape }) => {
+    const shapes = partShapes(shape, scheme.format);
+    const parts = partNames(name);
+    const codes = part(parts.codes, shapes.codes, "U8");
+    const scales = part(parts.scales, shapes.scales, "F32");
+    return [name, { name, shape, codes, scales }];
+  }));
+  return { ...scheme, matrices, names: new Set(names) };
+}

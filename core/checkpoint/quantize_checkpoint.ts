@@ -1,0 +1,240 @@
+/**
+ * Writes a checkpoint in 8 or 4 bits, which opens by mapping its file.
+ *
+ * Codes and scales are those that `--quantize` makes of the same checkpoint at run time, so results are
+ * equal bit for bit. Matrices are quantized a few rows at a time, beside the hash of the source.
+ */
+import { createHash, type Hash } from "node:crypto";
+import { DataError } from "../base/errors.ts";
+import { readExactlySync } from "../base/files.ts";
+import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
+import { type QuantizedFormat, quantizeStored } from "../base/quantize.ts";
+import { elementCount, EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
+import { startBackboneHash } from "./backbone.ts";
+import type { ConversionReport } from "./convert.ts";
+import { writeFolder } from "./folder.ts";
+import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
+import { checkTarget, companionFiles } from "./plan_conversion.ts";
+import { partNames, partShapes, QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
+import { openFile, requireFinite } from "./read.ts";
+import {
+  copyFile,
+  DEFAULT_SHARD_BYTES,
+  type OutputTensor,
+  streamTensors,
+  writeJson,
+  writeWeights,
+} from "./write.ts";
+
+/** What to quantize and how. */
+export interface QuantizationOptions {
+  readonly model: string;
+  readonly out: string;
+  readonly format: QuantizedFormat;
+  /** Bytes. */
+  readonly maxShardSize?: number;
+  readonly overwrite?: boolean;
+}
+
+/** A quantization that has been checked and only needs to be carried out. */
+export interface QuantizationPlan {
+  readonly options: QuantizationOptions;
+  readonly source: Checkpoint;
+  /** Tensors written, in file order. */
+  readonly tensors: readonly OutputTensor[];
+  readonly bytes: number;
+}
+
+/** Checks what is asked for; writes nothing and reads no weights. */
+export async function planQuantization(options: QuantizationOptions): Promise<QuantizationPlan> {
+  const source = await openCheckpoint(options.model, { purpose: "`convert`" });
+  await checkTarget(options);
+  const tensors = outputTensors(source, options.format);
+  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  return { options, source, tensors, bytes };
+}
+
+/** Carries out a plan. The new folder appears complete or not at all. */
+export function quantizeCheckpoint(
+  { options, source, tensors, bytes }: QuantizationPlan,
+  run: {
+    onProgress?: (bytesDone: number, bytesTotal: number) => void;
+    signal?: AbortSignal;
+    /** Read the result back in full and compare its hash. */
+    verify?: boolean;
+  } = {},
+): Promise<ConversionReport> {
+  const { signal } = run;
+  const replaces = options.overwrite ? "checkpoint" : undefined;
+  return writeFolder(options.out, { replaces, signal }, async (folder) => {
+    await using sourceHash = startBackboneHash(source, signal);
+    const failed = new AbortController();
+    sourceHash.digest.catch((error) => failed.abort(error));
+    const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+    const files = [CONFIG_FILE];
+    for (const path of await companionFiles(source.directory)) {
+      const name = path.slice(path.lastIndexOf("/") + 1);
+      await copyFile(path, `${folder}/${name}`);
+      files.push(name);
+    }
+    const hash = createHash("sha256");
+    let done = 0;
+    const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
+      hash.update(piece);
+      run.onProgress?.(done += piece.length, bytes);
+    };
+    const { maxShardSize: maxShardBytes = DEFAULT_SHARD_BYTES } = options;
+    files.push(
+      ...await writeWeights(folder, tensors, { inspect, signal: either, maxShardBytes }),
+    );
+    const sourceSha256 = await sourceHash.digest;
+    const weightsSha256 = hash.digest("hex");
+    const scheme = { format: options.format, sourceSha256, weightsSha256 };
+    await writeJson(`${folder}/${CONFIG_FILE}`, {
+      ...source.configJson,
+      [QUANTIZATION_KEY]: quantizationJson(scheme),
+    });
+    if (run.verify) await checkQuantized(folder, signal);
+    const introduced = parameterSpecs(source.config).filter((spec) => spec.introduced);
+    return {
+      introducedParams: introduced.reduce((sum, { shape }) => sum + elementCount(shape), 0),
+      backboneSha256: sourceSha256,
+      tensors: tensors.length,
+      bytes,
+      files,
+    };
+  });
+}
+
+/**
+ * Reads all of a quantized folder.
+ * @throws {DataError} when it is not what was written
+ */
+export async function checkQuantized(directory: string, signal?: AbortSignal): Promise<void> {
+  const { tensors, quantization } = await openCheckpoint(directory, { quantized: true });
+  const { matrices, weightsSha256 } = quantization!;
+  const stored = (tensor: StoredTensor): OutputTensor => ({ ...tensor, source: tensor });
+  const parts = [...matrices.values()].flatMap(({ name, codes, scales }) => [
+    { name, dtype: "u8" as const, shape: [], byteLength: codes.byteLength, source: codes },
+    { name, dtype: "u8" as const, shape: [], byteLength: scales.byteLength, source: scales },
+  ]);
+  const others = [...tensors.values()].filter(({ name }) => name !== EMBEDDING);
+  const all = [...parts, ...[...others, tensors.get(EMBEDDING)!].map(stored)];
+  const hash: Hash = createHash("sha256");
+  await streamTensors(all, { inspect: (_, __, piece) => hash.update(piece), signal });
+  const found = hash.digest("hex");
+  if (found === weightsSha256) return;
+  throw new DataError(
+    `the weights in "${directory}" were changed: their SHA-256 is ${found}, expected ${weightsSha256}`,
+    { hints: ["copy the folder again, or write it again with `convert --quantize`"] },
+  );
+}
+
+/** Codes and scales of every matrix, then vectors in f32, then the embedding table as it is. */
+function outputTensors(source: Checkpoint, format: QuantizedFormat): OutputTensor[] {
+  const { config, tensors } = source;
+  const matrices = linearSpecs(config);
+  const known = new Set([EMBEDDING, ...matrices.map(({ name }) => name)]);
+  const table = tensors.get(EMBEDDING)!;
+  return [
+    ...matrices.flatMap(({ name }) => matrixTensors(tensors.get(name)!, format)),
+    ...[...tensors.values()].filter(({ name }) => !known.has(name)).map(widened),
+    { ...table, source: table },
+  ];
+}
+
+function matrixTensors(tensor: StoredTensor, format: QuantizedFormat): OutputTensor[] {
+  const names = partNames(tensor.name);
+  const shapes = partShapes(tensor.shape, format);
+  const rows = new QuantizedRows(tensor, format);
+  const bytes = (name: "codes" | "scales", size: number) => elementCount(shapes[name]) * size;
+  return [
+    {
+      name: names.codes,
+      dtype: "u8",
+      shape: shapes.codes,
+      byteLength: bytes("codes", 1),
+      source: rows.codes,
+    },
+    {
+      name: names.scales,
+      dtype: "f32",
+      shape: shapes.scales,
+      byteLength: bytes("scales", 4),
+      source: rows.scales,
+    },
+  ];
+}
+
+function widened(tensor: StoredTensor): OutputTensor {
+  let bytes: Uint8Array<ArrayBuffer> | undefined;
+  const source = (start: number, length: number) => {
+    bytes ??= narrow(widen(readPart(tensor, 0, tensor.byteLength), tensor.dtype), "f32");
+    return bytes.subarray(start, start + length);
+  };
+  return { ...tensor, dtype: "f32", byteLength: elementCount(tensor.shape) * 4, source };
+}
+
+/** Finite bytes of a tensor. */
+function readPart(tensor: StoredTensor, start: number, length: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length);
+  using file = openFile(tensor.path);
+  readExactlySync(file, tensor.path, tensor.offset + start, bytes);
+  requireFinite(tensor, start, bytes);
+  return bytes;
+}
+
+/** Elements quantized at a time: some milliseconds. */
+const BATCH_ELEMENTS = 1 << 20;
+
+/** Codes of a matrix, made as they are asked for from the first to the last, and then its scales. */
+class QuantizedRows {
+  readonly #tensor: StoredTensor;
+  readonly #format: QuantizedFormat;
+  readonly #rowCodes: number;
+  readonly #rowScales: number;
+  #batch = { first: 0, codes: new Uint8Array(0) };
+  #scales: Float32Array<ArrayBuffer> | undefined;
+
+  constructor(tensor: StoredTensor, format: QuantizedFormat) {
+    const { codes: [, blocks, blockBytes] } = partShapes(tensor.shape, format);
+    [this.#tensor, this.#format] = [tensor, format];
+    [this.#rowCodes, this.#rowScales] = [blocks! * blockBytes!, blocks!];
+  }
+
+  readonly codes = (start: number, length: number): Uint8Array<ArrayBuffer> => {
+    const piece = new Uint8Array(length);
+    for (let at = 0; at < length;) {
+      const row = Math.floor((start + at) / this.#rowCodes);
+      const { first, codes } = this.#rowsFrom(row);
+      const from = start + at - first * this.#rowCodes;
+      const part = codes.subarray(from, from + length - at);
+      piece.set(part, at);
+      at += part.length;
+    }
+    return piece;
+  };
+
+  readonly scales = (start: number, length: number): Uint8Array<ArrayBuffer> => {
+    const scales = this.#scales!;
+    if (start + length === scales.byteLength) this.#scales = undefined; // given once, in order
+    return new Uint8Array(scales.buffer, start, length);
+  };
+
+  /** The batch that holds a row. */
+  #rowsFrom(row: number) {
+    const { first, codes } = this.#batch;
+    if (row >= first && row < first + codes.length / this.#rowCodes) return this.#batch;
+    const [rows, columns] = this.#tensor.shape as [number, number];
+    const count = Math.min(rows - row, Math.max(1, Math.floor(BATCH_ELEMENTS / columns)));
+    const rowBytes = columns * ELEMENT_BYTES[this.#tensor.dtype];
+    const bytes = readPart(this.#tensor, row * rowBytes, count * rowBytes);
+    const made = new Uint8Array(count * this.#rowCodes);
+    this.#scales ??= new Float32Array(rows * this.#rowScales);
+    quantizeStored(bytes, this.#tensor.dtype, [count, columns], this.#format, {
+      codes: made,
+      scales: this.#scales.subarray(row * this.#rowScales),
+    });
+    return this.#batch = { first: row, codes: made };
+  }
+}

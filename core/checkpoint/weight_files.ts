@@ -1,0 +1,97 @@
+/**
+ * The tensors in the weight files of a folder: one file, or shards with an index. Only headers are read.
+ */
+import { DataError } from "../base/errors.ts";
+import { isObject, readError, readJsonObject, show, statIfExists } from "../base/files.ts";
+import { type HeaderEntry, readHeader } from "./safetensors.ts";
+
+/** File names that the format fixes. */
+export const CONFIG_FILE = "config.json";
+export const WEIGHTS_FILE = "model.safetensors";
+export const INDEX_FILE = "model.safetensors.index.json";
+export const ADAPTER_FILE = "introduced.safetensors";
+
+/** A header entry and the file it is from. */
+export type FoundTensor = HeaderEntry & { readonly path: string };
+
+/** All tensors in the folder's weight files by name. A single file wins over an index. */
+export async function findTensors(directory: string): Promise<Map<string, FoundTensor>> {
+  if (await statIfExists(`${directory}/${WEIGHTS_FILE}`)) {
+    return readTensorFile(`${directory}/${WEIGHTS_FILE}`);
+  }
+  if (await statIfExists(`${directory}/${INDEX_FILE}`)) return readShards(directory);
+  const hints = await statIfExists(`${directory}/${ADAPTER_FILE}`)
+    ? ["this is an adapter folder: pass it with `--adapter`, and its backbone with `--model`"]
+    : await statIfExists(`${directory}/pytorch_model.bin`)
+    ? ["save the model as safetensors first; pickled weights are not read"]
+    : ["copy or download the weights into the folder"];
+  throw new DataError(
+    `"${directory}" has no weights: neither ${WEIGHTS_FILE} nor ${INDEX_FILE}`,
+    { hints },
+  );
+}
+
+export async function readTensorFile(path: string): Promise<Map<string, FoundTensor>> {
+  let realPath: string;
+  try {
+    realPath = await Deno.realPath(path);
+  } catch (error) {
+    throw readError(path, error);
+  }
+  const { entries } = await readHeader(path);
+  return new Map(entries.map((entry) => [entry.name, { ...entry, path: realPath }]));
+}
+
+async function readShards(directory: string): Promise<Map<string, FoundTensor>> {
+  const indexPath = `${directory}/${INDEX_FILE}`;
+  const { weight_map: weightMap } = await readJsonObject(indexPath);
+  if (!isObject(weightMap)) {
+    throw new DataError(
+      `weight_map in "${indexPath}" must map tensors to files, not be ${show(weightMap)}`,
+    );
+  }
+  for (const [tensor, file] of Object.entries(weightMap)) {
+    // A shard lies beside its index; anything else would read files outside the folder.
+    if (typeof file !== "string" || !/^[^/\\\0]+\.safetensors$/.test(file)) {
+      throw new DataError(
+        `"${indexPath}" maps tensor ${show(tensor)} to ${
+          show(file)
+        }, which is not the name of a .safetensors file`,
+      );
+    }
+  }
+  const files = [...new Set(Object.values(weightMap) as string[])].sort();
+  const missing: string[] = [];
+  for (const file of files) {
+    if (!await statIfExists(`${directory}/${file}`)) missing.push(file);
+  }
+  if (missing.length > 0) {
+    throw new DataError(
+      `"${directory}" is incomplete: ${missing.length} of ${files.length} shards listed in ${INDEX_FILE} ${
+        missing.length === 1 ? "is" : "are"
+      } missing`,
+      { hints: [`copy ${listSome(missing)} into the folder`] },
+    );
+  }
+  const shards = new Map<string, Map<string, FoundTensor>>();
+  for (const file of files) shards.set(file, await readTensorFile(`${directory}/${file}`));
+
+  const found = new Map<string, FoundTensor>();
+  for (const shard of shards.values()) for (const [name, entry] of shard) found.set(name, entry);
+  for (const [name, file] of Object.entries(weightMap)) {
+    const entry = shards.get(file as string)!.get(name);
+    if (entry === undefined) {
+      throw new DataError(
+        `"${directory}/${file}" has no tensor ${show(name)}, which ${INDEX_FILE} lists there`,
+      );
+    }
+    found.set(name, entry);
+  }
+  return found;
+}
+
+/** The first few names and how many more there are. */
+export function listSome(names: readonly string[]): string {
+  const shown = names.slice(0, 3).join(", ");
+  return names.length > 3 ? `${shown} and ${names.length - 3} more` : shown;
+}

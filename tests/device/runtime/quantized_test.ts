@@ -1,0 +1,178 @@
+/** Quantized checkpoints on the cpu device give what `--quantize` gives at run time. */
+import { assert, assertEquals } from "@std/assert";
+import { convert } from "../../../core/checkpoint/convert.ts";
+import { type Checkpoint, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import {
+  planQuantization,
+  quantizeCheckpoint,
+} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import type { QuantizedFormat } from "../../../core/base/quantize.ts";
+import { prepare } from "../../../core/graph/rewrite.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import { linearSpecs, parameterSpecs } from "../../../core/model/parameters.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { lower, lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
+import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
+import { withScratch } from "../../cli/run.ts";
+import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
+
+const FORMATS: readonly QuantizedFormat[] = [
+  { kind: "q4", block: 32 },
+  { kind: "q8", block: 64 },
+];
+
+async function quantize(model: string, out: string, format: QuantizedFormat): Promise<void> {
+  await quantizeCheckpoint(await planQuantization({ model, out, format }));
+}
+
+/** The engine of a checkpoint; tensors of an adapter are bound, as commands do. */
+function engineOf(checkpoint: Checkpoint, device: CpuDevice): Engine {
+  const { config, adapter: hasAdapter } = checkpoint;
+  const introduced = hasAdapter ? parameterSpecs(config).filter((spec) => spec.introduced) : [];
+  const adapter = new Map(introduced.map(({ name }) => [name, checkpoint.tensors.get(name)!]));
+  const weights = new Map([...weightsOf(checkpoint)].filter(([name]) => !adapter.has(name)));
+  return new Engine(device, config, weights, { adapter });
+}
+
+/** Logits of a prompt, and of greedy tokens after it. */
+async function outputs(checkpoint: Checkpoint, matrices: QuantizedFormat): Promise<number[]> {
+  const device = new CpuDevice({ threads: 1, matrices });
+  try {
+    const engine = engineOf(checkpoint, device);
+    const cache = engine.createCache(1, 16);
+    const all: number[] = [];
+    let ids = [3, 100, 7, 250, 11];
+    let start = 0;
+    for (let step = 0; step < 6; step++) {
+      const input = { ids: [ids], start: [start], select: [ids.length - 1] };
+      const logits = (await engine.forward(cache, input)).get("logits")!;
+      all.push(...logits);
+      start += ids.length;
+      ids = [logits.indexOf(Math.max(...logits))];
+      all.push(ids[0]!);
+    }
+    return all;
+  } finally {
+    device.close();
+  }
+}
+
+for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untied-f32"]) {
+  Deno.test(`${name}: a quantized folder gives the logits of quantizing at run time`, () =>
+    withScratch(async (folder) => {
+      for (const format of FORMATS) {
+        const out = `${folder}/${format.kind}`;
+        await quantize(modelFolder(name), out, format);
+        const expected = await outputs(await openCheckpoint(modelFolder(name)), format);
+        const actual = await outputs(await openCheckpoint(out, { quantized: true }), format);
+        assertEquals(actual, expected, format.kind);
+      }
+    }));
+}
+
+for (const streams of [1, 2, 4]) {
+  Deno.test(`an adapter of ${streams} streams over a quantized backbone gives equal logits`, () =>
+    withScratch(async (folder) => {
+      const model = modelFolder("qwen2-p1-tied-f32");
+      const adapter = `${folder}/adapter`;
+      if (streams > 1) {
+        await convert(
+          await planConversion({ model, out: adapter, streams, introducedOnly: true }),
+        );
+      }
+      const over = streams > 1 ? { adapter } : {};
+      for (const format of FORMATS) {
+        const out = `${folder}/${format.kind}`;
+        await quantize(model, out, format);
+        const expected = await outputs(await openCheckpoint(model, over), format);
+        const opened = await openCheckpoint(out, { ...over, quantized: true });
+        assertEquals(opened.config.streams, streams);
+        assertEquals(await outputs(opened, format), expected, format.kind);
+      }
+    }));
+}
+
+Deno.test("linearSpecs names the matrices that are lowered to codes", async () => {
+  for (const name of [...GOLDEN_NAMES, "llama-p1-untied-bias-f32"]) {
+    const { config, tensors } = await openCheckpoint(modelFolder(name));
+    const variants = [config, { ...config, loraRank: 2, bitfit: true }];
+    if (config.streams > 1) variants.push({ ...config, aggregator: "linear" as const });
+    for (const variant of variants) {
+      const sizes = { batch: 1, tokens: 2, capacity: 4, selected: 1 };
+      const program = buildForward(variant, sizes, { head: "logits" });
+      const { weights } = lower(prepare(program, (op) => lowers(op, CPU_TARGET)), {
+        matrices: { kind: "q4", block: 32 },
+        target: CPU_TARGET,
+        storedType: (parameter) => tensors.get(parameter)?.dtype ?? "f32",
+      });
+      const lowered = [...weights.values()].filter(({ form }) => form === "blocks");
+      assertEquals(
+        lowered.map(({ parameter }) => parameter).sort(),
+        linearSpecs(variant).map((spec) => spec.name).sort(),
+      );
+    }
+  }
+});
+
+Deno.test("a quantized folder of links, and one whose shards lie in two folders", () =>
+  withScratch(async (folder) => {
+    const [format] = FORMATS as [QuantizedFormat];
+    const model = modelFolder("qwen2-p2-untied-bf16");
+    const plan = await planQuantization({
+      model,
+      out: `${folder}/made`,
+      format,
+      maxShardSize: 30_000,
+    });
+    const { files } = await quantizeCheckpoint(plan);
+    const expected = await outputs(await openCheckpoint(model), format);
+    const open = (name: string) => openCheckpoint(`${folder}/${name}`, { quantized: true });
+    for (const blobs of [["blobs"], ["blobs", "more"]]) {
+      const links = `${folder}/links-${blobs.length}`;
+      Deno.mkdirSync(links);
+      files.forEach((file, i) => {
+        const blob = `${folder}/${blobs[i % blobs.length]}-${blobs.length}`;
+        Deno.mkdirSync(blob, { recursive: true });
+        Deno.copyFileSync(`${folder}/made/${file}`, `${blob}/${i}.blob`);
+        Deno.symlinkSync(`${blob}/${i}.blob`, `${links}/${file}`);
+      });
+      const opened = await open(`links-${blobs.length}`);
+      const paths = [...opened.quantization!.matrices.values()].map(({ codes }) => codes.path);
+      assertEquals(new Set(paths.map((path) => path.replace(/\/[^/]*$/, ""))).size, blobs.length);
+      assertEquals(await outputs(opened, format), expected);
+    }
+  }));
+
+Deno.test("full-precision weights in files are cast as exactly as in memory", async () => {
+  const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-untied-bf16"));
+  const inMemory = new Map(
+    [...tensors].map(([name, { dtype, shape, path, offset, byteLength }]) => {
+      const bytes = Deno.readFileSync(path).slice(offset, offset + byteLength);
+      return [name, { dtype, shape, data: new Uint16Array(bytes.buffer) }];
+    }),
+  );
+  const results: number[][] = [];
+  for (const weights of [tensors, inMemory]) {
+    const device = new CpuDevice({ threads: 1 });
+    const engine = new Engine(device, config, weights);
+    const input = { ids: [[1, 2, 3]], start: [0], select: [2] };
+    const made = await engine.forward(engine.createCache(1, 4), input);
+    results.push(Array.from(made.get("logits")!));
+    device.close();
+  }
+  assertEquals(results[0], results[1]);
+});
+
+Deno.test("a device closed while a session is made frees it, and says so", async () => {
+  const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p1-untied-bf16"));
+  const device = new CpuDevice({ threads: 1 });
+  const engine = new Engine(device, config, tensors);
+  const cache = engine.createCache(1, 4);
+  const pending = engine.forward(cache, { ids: [[1]], start: [0], select: [0] });
+  while (device.sessionCount === 0) await Promise.resolve();
+  device.close();
+  const error = await pending.then(() => undefined, (error) => error);
+  assert(/closed/.test(error?.message), String(error));
+});
