@@ -15,6 +15,7 @@ import { suggestionHint } from "./framework/suggest.ts";
 import type { FlagTable } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
+import { nativeCallsOver } from "../core/base/native_calls.ts";
 import { exitCode } from "./output/exit_codes.ts";
 import {
   ClosedPipeError,
@@ -229,9 +230,13 @@ export async function runProcess(
   const io = new Io(processSystem());
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();
-    Deno.exit(await tell(error, openFrame(args, io, registry)));
+    const code = await tell(error, openFrame(args, io, registry));
+    await nativeCallsOver();
+    Deno.exit(code);
   };
   globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
   globalThis.addEventListener("error", (event) => void end(event, event.error));
-  Deno.exit(await main(args, io, registry));
+  const code = await main(args, io, registry);
+  await nativeCallsOver();
+  Deno.exit(code);
 }

@@ -99,6 +99,16 @@ export class Engine {
     });
   }
 
+  /**
+   * Begins to load the weights for steps with this head while the caller goes on: on most devices one
+   * program of any sizes loads them for all. What fails here fails again at the first step.
+   */
+  preload(options: ForwardOptions = { head: "logits" }): void {
+    if (this.device.traits.staticShapes) return;
+    const sizes = { batch: 2, tokens: 3, capacity: 32, selected: 5 };
+    this.#prepare(sizes, options).catch(() => {});
+  }
+
   /** An empty KV cache for `batch` sequences of up to `slots` tokens. */
   createCache(batch: number, slots: number): KvCache {
     return new KvCache(this.device, this.config, batch, slots);

@@ -25,7 +25,7 @@ Deno.test("a quantized folder generates and scores as --quantize does at run tim
       const how = ["--quantize", kind, "--block-size", block];
       const made = await results(cwd, "convert", "--model", MODEL, "--out", kind, ...how);
       assertEquals([made.quantization, made.block_size, made.streams], [kind, Number(block), 2]);
-      assertEquals(names(`${cwd}/${kind}`), made.files.split(", ").sort());
+      assertEquals(names(`${cwd}/${kind}`), made.files.toSorted());
       const run = async (command: string, ...args: string[]) =>
         await rowsOf([command, ...args, ...(command === "generate" ? ["--max-tokens", "8"] : [])], {
           cwd,
@@ -56,7 +56,7 @@ Deno.test("inspect, bench, visualize and eval take a quantized folder and name i
   withScratch(async (cwd) => {
     const { tensors, bytes } = await quantized(cwd, "--verify");
     const found = await results(cwd, "inspect", "--model", "q4", "--check");
-    assertEquals([found.dtypes, found.block_size], ["q4, f32", 32]);
+    assertEquals([found.dtypes, found.block_size], [["q4", "f32"], 32]);
     assertEquals([found.tensors, found.stored_bytes], [tensors, bytes]);
     const short = ["--context", "8", "--rounds", "1", "--steps", "2", "--what", "decode"];
     for (const streams of [[], ["--streams", "1,3"]]) {

@@ -40,7 +40,7 @@ export async function runQuantize(
 ): Promise<void> {
   const plan = await planOf(values, io);
   const { config } = plan.source;
-  using report = openReport(io, invocation, { schema: "parscale.convert/1", seed: values.seed });
+  using report = openReport(io, invocation, { schema: "parscale.convert/2", seed: values.seed });
   using progress = startProgress(io, { label: "Quantizing", unit: "MB", total: plan.bytes / 1e6 });
   const result = await quantizeCheckpoint(plan, {
     onProgress: (done) => progress.update(done / 1e6),
@@ -57,7 +57,7 @@ export async function runQuantize(
     tensors: result.tensors,
     bytes: result.bytes,
     backbone_sha256: result.backboneSha256,
-    files: result.files.join(", "),
+    files: result.files,
   });
 }
 

@@ -5,6 +5,7 @@ import { Builder } from "../../../core/graph/builder.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
+import { usableCores } from "../../../core/runtime/threads.ts";
 
 /** What one check found. */
 export interface Finding {
@@ -38,7 +39,7 @@ export const CHECKS: readonly Check[] = [
   {
     name: "cores",
     required: false,
-    run: () => Promise.resolve({ ok: true, found: `${navigator.hardwareConcurrency} usable` }),
+    run: () => Promise.resolve({ ok: true, found: `${usableCores()} usable` }),
   },
   {
     name: "memory",

@@ -31,6 +31,7 @@ export async function runGenerate(
   checkReturned(values);
   using models = await openGenerateModels(values, io);
   const { opened: model } = models;
+  if (!values.resume) model.engine.preload(); // beside the tokenizer
   const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
   checkEndTokens(values.eos, vocabSize);
   if (values.maxTokens >= context) {

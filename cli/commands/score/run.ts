@@ -41,6 +41,7 @@ export async function runScore(
   using model = await openModel(values, io);
   if (values.streamWeights) requireStreamWeights(model.engine.config);
   const { device, checkpoint } = model;
+  if (!values.resume) model.engine.preload({ head: "score" }); // beside the tokenizer
   const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",

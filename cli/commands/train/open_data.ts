@@ -7,6 +7,7 @@ import type { HubData } from "../../../core/data/hub_data.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
+import { usableCores } from "../../../core/runtime/threads.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import type { Io } from "../../output/io.ts";
@@ -177,7 +178,7 @@ async function openSources(
   const options = {
     cacheFolder: folder,
     vocabSize: context.config.vocabSize,
-    threads: values.threads ?? navigator.hardwareConcurrency,
+    threads: values.threads ?? usableCores(),
     signal: io.interruption,
     ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
     ...(endToken === undefined ? {} : { endToken }),

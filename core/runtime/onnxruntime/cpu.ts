@@ -17,6 +17,7 @@ import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session } from "./session/session.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { WeightMemory } from "./session/weight_memory.ts";
+import { usableCores } from "../threads.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
 /** Choices of the cpu device. */
@@ -61,7 +62,7 @@ export class CpuDevice extends HostDevice implements Device {
 
   /** Loads ONNX Runtime. Throws `EnvironmentError` when that is not possible. */
   constructor(
-    { threads = navigator.hardwareConcurrency, matrices = { kind: "f32" } }: CpuOptions = {},
+    { threads = usableCores(), matrices = { kind: "f32" } }: CpuOptions = {},
   ) {
     super();
     const api = onnxApi();

@@ -141,6 +141,22 @@ for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untie
   });
 }
 
+Deno.test("weights loaded ahead of the first step are those of every step", async () => {
+  const device = new CpuDevice({ threads: 1 });
+  const engine = await openGolden("qwen2-p2-tied-f32", device);
+  engine.preload();
+  assertEquals(device.sessionCount, 1, "the session is being made");
+  const input = { ids: [[1, 2, 3, 4]], start: [0], select: [3] };
+  const ahead = await engine.forward(engine.createCache(1, 8), input);
+  assertEquals(device.sessionCount, 1);
+  const other = new CpuDevice({ threads: 1 });
+  const fresh = await openGolden("qwen2-p2-tied-f32", other);
+  const expected = await fresh.forward(fresh.createCache(1, 8), input);
+  assertEquals(ahead.get("logits"), expected.get("logits"));
+  device.close();
+  other.close();
+});
+
 Deno.test("a cache updated where it lies equals one copied into a new tensor", async () => {
   const device = new CpuDevice();
   const [B, P, K, H, S, T, D, M] = [2, 3, 2, 4, 9, 2, 4, 5];

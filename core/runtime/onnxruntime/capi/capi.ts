@@ -6,6 +6,7 @@
  * and `Deno.UnsafePointer.of` keeps nothing alive, so the caller that makes a tensor from memory must hold
  * that memory for as long as the tensor is used.
  */
+import { duringNativeCall } from "../../../base/native_calls.ts";
 import { openOnnxRuntime } from "./library.ts";
 
 /** Version of the API table asked for; any version up to the library's own is served. */
@@ -256,7 +257,9 @@ export class OnnxApi {
     const [environment, size] = [this.#environment, BigInt(model.length)];
     // The call holds addresses, so both arrays must be reachable until it is over.
     const arrays = [model, out];
-    const status = await this.#createSession(environment, model, size, options, out);
+    const status = await duringNativeCall(
+      this.#createSession(environment, model, size, options, out),
+    );
     this.#throwIfSet("CreateSessionFromArray", status);
     return Deno.UnsafePointer.create((arrays[1] as typeof out)[0]!)!;
   }
@@ -300,7 +303,7 @@ export class OnnxApi {
 
   /** Runs on another thread, so timers and signals go on. */
   async run(session: Handle, binding: Handle): Promise<void> {
-    this.#throwIfSet("RunWithBinding", await this.#run(session, null, binding));
+    this.#throwIfSet("RunWithBinding", await duringNativeCall(this.#run(session, null, binding)));
   }
 
   /** Runs and waits, for what is short. */
