@@ -1,0 +1,183 @@
+/**
+ * From the start of the command to its first token, and the peak memory on the way, for the Qwen2.5-0.5B
+ * shape with random weights and a prompt of five tokens.
+ *
+ *   deno run -A tests/bench/cold_start.ts [--rounds 3] [--quantize q4,q8,none] [--max-tokens 1]
+ *       [--against OTHER_TREE] [--llama FOLDER_WITH_node-llama-cpp]
+ *
+ * Every row is a process of its own; they take turns, round by round, so that a busy machine slows them
+ * alike. `run time` quantizes while it loads, `folder` is what `convert --quantize` wrote, `before` is
+ * another tree of this project. Of llama.cpp only loading and the first token count, not the start of its
+ * process. Peaks include mapped pages of files. Files are made once, in the system's temporary folder.
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { type GgufType, writeGguf } from "./gguf.ts";
+import { qwen05b, randomWeights } from "./random_model.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
+const DENO = ["run", "-A", "--node-modules-dir=manual"];
+const SHAPE = "qwen2.5-0.5b";
+
+const flags = parseArgs(Deno.args, {
+  string: ["rounds", "quantize", "against", "llama", "max-tokens"],
+  default: { rounds: "3", quantize: "q4,q8,none", "max-tokens": "1" },
+});
+
+/** One way to start. */
+interface Row {
+  readonly name: string;
+  readonly group: string;
+  start(): Promise<Start>;
+}
+
+interface Start {
+  readonly seconds: number;
+  readonly peakBytes: number;
+}
+
+const isThere = (path: string) => {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+};
+
+/** A checkpoint folder whose weights are links to the random ones. */
+function modelFolder(): string {
+  const config = qwen05b(1);
+  randomWeights(config, SHAPE);
+  const folder = `${TEMPORARY}/parscale-bench-cold`;
+  Deno.mkdirSync(folder, { recursive: true });
+  const link = `${folder}/model.safetensors`;
+  if (!isThere(link)) Deno.symlinkSync(`${TEMPORARY}/parscale-bench-${SHAPE}.safetensors`, link);
+  const json = {
+    model_type: config.family,
+    vocab_size: config.vocabSize,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_hidden_layers: config.numHiddenLayers,
+    num_attention_heads: config.numAttentionHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    max_position_embeddings: config.maxPositionEmbeddings,
+    rope_theta: config.ropeTheta,
+    rms_norm_eps: config.rmsNormEps,
+    tie_word_embeddings: true,
+    torch_dtype: "bfloat16",
+  };
+  Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
+  Deno.writeTextFileSync(`${folder}.jsonl`, '{"tokens":[5,6,7,8,9]}\n');
+  return folder;
+}
+
+/** The folder in 8 or 4 bits; tells what writing it took. */
+async function quantizedFolder(model: string, kind: string): Promise<string> {
+  const out = `${model}-${kind}`;
+  if (isThere(`${out}/config.json`)) return out;
+  const args = ["convert", "--model", model, "--quantize", kind, "--out", out, "--json"];
+  const { seconds, peakBytes } = await timed([...DENO, `${ROOT}mod.ts`, ...args]);
+  console.log(`convert --quantize ${kind}: ${seconds.toFixed(1)} s, ${megabytes(peakBytes)}`);
+  return out;
+}
+
+const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(0)} MB`;
+
+/**
+ * Starts a process and waits for its first output. A line of JSON with `seconds` is a time that the
+ * process took itself.
+ */
+async function timed(args: readonly string[], cwd?: string): Promise<Start> {
+  const started = performance.now();
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    env: { DENO_NO_UPDATE_CHECK: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+    ...(cwd === undefined ? {} : { cwd }),
+  }).spawn();
+  let peakBytes = 0;
+  const look = () => {
+    try {
+      const status = Deno.readTextFileSync(`/proc/${child.pid}/status`);
+      peakBytes = Math.max(peakBytes, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) * 1024);
+    } catch {
+      // It has ended.
+    }
+  };
+  const timer = setInterval(look, 20);
+  const reader = child.stdout.getReader();
+  const { value } = await reader.read();
+  const elapsed = (performance.now() - started) / 1000;
+  look();
+  clearInterval(timer);
+  while (!(await reader.read()).done);
+  if (!(await child.status).success || !value) throw new Error(`${args.join(" ")} failed`);
+  const first = new TextDecoder().decode(value);
+  return {
+    seconds: /^\{"seconds":([\d.]+)/.exec(first) ? JSON.parse(first).seconds : elapsed,
+    peakBytes,
+  };
+}
+
+/** The command on a tree of this project. */
+function ours(tree: string, model: string, quantize: string) {
+  return () =>
+    timed([
+      ...DENO,
+      `${tree}/mod.ts`,
+      ...["generate", "--model", model, "--quantize", quantize, "--jsonl"],
+      ...["--max-tokens", flags["max-tokens"], `${TEMPORARY}/parscale-bench-cold.jsonl`],
+    ]);
+}
+
+function llama(kind: string, folder: string): Row {
+  const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
+  const path = `${TEMPORARY}/parscale-bench-${type}.gguf`;
+  if (!isThere(path)) writeGguf(path, qwen05b(1), type);
+  const script = new URL("./llama_start.ts", import.meta.url).pathname;
+  const args = [...DENO.slice(0, 2), "--no-lock", DENO[2]!, script, folder, path];
+  return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, folder) };
+}
+
+const model = modelFolder();
+const rows: Row[] = [];
+for (const kind of flags.quantize.split(",")) {
+  const label = kind === "none" ? "f32" : kind;
+  if (flags.against) {
+    rows.push({ name: `${label} before`, group: kind, start: ours(flags.against, model, kind) });
+  }
+  const here = ROOT.replace(/\/$/, "");
+  rows.push({
+    name: kind === "none" ? label : `${label} run time`,
+    group: kind,
+    start: ours(here, model, kind),
+  });
+  if (kind !== "none") {
+    const folder = await quantizedFolder(model, kind);
+    rows.push({ name: `${label} folder`, group: kind, start: ours(here, folder, kind) });
+  }
+  if (flags.llama) rows.push(llama(kind, flags.llama));
+}
+
+const results = rows.map((): Start[] => []);
+for (let round = 0; round < Number(flags.rounds); round++) {
+  for (const [i, row] of rows.entries()) results[i]!.push(await row.start());
+}
+
+const median = (values: readonly number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+const firstOf = (group: string) => rows.findIndex((row) => row.group === group);
+console.log(`${flags.rounds} rounds; the ratio is that of medians to the first row of a kind`);
+for (const [i, { name, group }] of rows.entries()) {
+  const seconds = results[i]!.map((start) => start.seconds);
+  const ratio = median(seconds) / median(results[firstOf(group)]!.map((start) => start.seconds));
+  const peak = Math.max(...results[i]!.map(({ peakBytes }) => peakBytes));
+  console.log(
+    `${name.padEnd(16)} ${median(seconds).toFixed(2).padStart(6)} s ` +
+      `(least ${Math.min(...seconds).toFixed(2)})  ${ratio.toFixed(2)}x  ${
+        megabytes(peak).padStart(8)
+      }`,
+  );
+}
