@@ -14,7 +14,8 @@ import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.t
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
-import { Session } from "./session/session.ts";
+import { Session, weightBytes } from "./session/session.ts";
+import type { WeightUse } from "./lowering/lower.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { WeightMemory } from "./session/weight_memory.ts";
 import { usableCores } from "../threads.ts";
@@ -69,7 +70,7 @@ export class CpuDevice extends HostDevice implements Device {
     this.#api = api;
     this.threads = threads;
     this.#pool = new SessionPool(
-      { matrices, target: CPU_TARGET, readsFiles: true },
+      { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
       ({ lowered, weights }, folder) => {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);
@@ -110,6 +111,18 @@ export class CpuDevice extends HostDevice implements Device {
   close(): void {
     this.#pool.close();
   }
+}
+
+/**
+ * What stays in memory of a weight. Matrices are packed: of quantized ones there are then a copy of the
+ * codes and, as measured, three of the scales, beside what was packed. That stays too, but for codes in a
+ * file. Of a table in a file only the rows that are read come into memory.
+ */
+function heldBytes(use: WeightUse, isInFile: boolean): number {
+  const bytes = weightBytes(use);
+  if (use.form === "blocks") return isInFile ? bytes : 2 * bytes;
+  if (use.form === "scales") return 4 * bytes;
+  return use.form === "stored" && isInFile ? 0 : bytes;
 }
 
 /**

@@ -66,7 +66,67 @@ const gradientPeak = (recompute: boolean) => `
   for (let i = 0; i < 2; i++) await executable.run(tensors);
   console.log(JSON.stringify({ plan, grown: bytes("VmHWM") - before }));`;
 
+/**
+ * Bytes that one matrix takes once it is packed, beside the plan, when it is read from a file: in full
+ * precision, quantized while it is loaded, or quantized in the file.
+ */
+const heldMatrix = (folder: string, kind: string, stored: boolean) => `
+  import { packing } from ${moduleAt("core/base/quantize.ts")};
+  import { Builder } from ${moduleAt("core/graph/builder.ts")};
+  import { linear } from ${moduleAt("core/ops/linear.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
+
+  const matrices = { kind: "${kind}", block: 32 };
+  const path = "${folder}/weights";
+  const run = async (device, shape) => {
+    let weight = { dtype: "bf16", shape, path, offset: 0 };
+    if (${stored}) {
+      const { rows, blocks, rowBytes } = packing(shape, matrices);
+      const codes = { path, offset: 0, byteLength: rows * rowBytes };
+      const scales = { path, offset: codes.byteLength, byteLength: rows * blocks * 4 };
+      weight = { dtype: "f32", shape, format: matrices, codes, scales };
+    }
+    const weights = new Map([["weight", weight]]);
+    const g = new Builder("matrix");
+    const x = g.input("x", { dtype: "f32", shape: [1, shape[1]] });
+    g.output("y", linear({ x, weight: g.parameter("weight", { dtype: "f32", shape }) }));
+    const program = g.build();
+    const types = [...program.inputs, ...program.outputs];
+    const bindings = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
+    const plan = device.plan(program, weights).totalBytes;
+    await (await device.compile(program, weights)).run(bindings);
+    return plan;
+  };
+  const status = () => Deno.readTextFileSync("/proc/self/status");
+  const resident = () => {
+    gc();
+    return Number(/VmRSS:\\s+(\\d+)/.exec(status())[1]) * 1024;
+  };
+  const device = new CpuDevice({ threads: 1, matrices });
+  await run(device, [64, 64]);
+  const before = resident();
+  const plan = await run(device, [16384, 8192]);
+  console.log(JSON.stringify({ plan, held: resident() - before }));`;
+
 if (Deno.build.os === "linux") {
+  for (
+    const [kind, stored] of [["f32", false], ["q8", false], ["q4", false], ["q8", true], [
+      "q4",
+      true,
+    ]] as const
+  ) {
+    Deno.test(`the plan of a ${kind} matrix ${stored ? "quantized in its file" : "of bf16"} is what is held`, () =>
+      withScratch(async (folder) => {
+        Deno.writeFileSync(`${folder}/weights`, new Uint8Array());
+        Deno.truncateSync(`${folder}/weights`, 16384 * 8192 * 2);
+        const output = await runChild(heldMatrix(folder, kind, stored), {
+          DENO_V8_FLAGS: "--expose-gc",
+        });
+        const { plan, held } = JSON.parse(output);
+        assert(Math.abs(held / plan - 1) < 0.05, `held ${held}, planned ${plan}`);
+      }));
+  }
+
   Deno.test("recomputing activations lowers the peak of the process, not only of the plan", async () => {
     const measure = async (recompute: boolean) =>
       JSON.parse(await runChild(gradientPeak(recompute)));

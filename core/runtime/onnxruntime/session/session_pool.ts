@@ -11,7 +11,13 @@ import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
 import type { Weights } from "../../device.ts";
 import type { OnnxType } from "../capi/capi.ts";
-import { lower, type Lowered, type LoweringOptions, lowers } from "../lowering/lower.ts";
+import {
+  lower,
+  type Lowered,
+  type LoweringOptions,
+  lowers,
+  type WeightUse,
+} from "../lowering/lower.ts";
 import { type Session, weightBytes } from "./session.ts";
 import { WeightPlaces } from "./weight_places.ts";
 
@@ -26,6 +32,8 @@ export interface Ready {
 export interface PoolOptions extends Pick<LoweringOptions, "matrices" | "target"> {
   /** Whether the library reads weights from files where it can. */
   readonly readsFiles?: boolean;
+  /** What stays in memory of a weight, in a file or given; its bytes unless told. */
+  readonly heldBytes?: (use: WeightUse, isInFile: boolean) => number;
 }
 
 /** Makes a session; `folder` is that of the weights in files. */
@@ -78,9 +86,9 @@ export class SessionPool {
     const { lowered } = this.lower(program, weights);
     const plan = planMemory(program, { reuseInputs: false });
     let parameters = 0;
-    for (const use of [...lowered.weights.values(), ...lowered.fileWeights.values()]) {
-      parameters += weightBytes(use);
-    }
+    const { heldBytes = weightBytes } = this.#options;
+    for (const use of lowered.weights.values()) parameters += heldBytes(use, false);
+    for (const use of lowered.fileWeights.values()) parameters += heldBytes(use, true);
     for (const [name, type] of program.parameters) {
       if (!weights.has(name)) parameters += tensorBytes(type);
     }
