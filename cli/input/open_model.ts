@@ -214,8 +214,9 @@ export async function openModel(options: OpenOptions, io: Io): Promise<OpenedMod
   const names = checkpoint.adapter || options.bindsIntroduced
     ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
     : [];
-  const adapter = new Map(names.map((name) => [name, checkpoint.tensors.get(name)!]));
-  const weights = new Map([...weightsOf(checkpoint)].filter(([name]) => !adapter.has(name)));
+  const stored = weightsOf(checkpoint);
+  const adapter = new Map(names.map((name) => [name, stored.get(name)!]));
+  const weights = new Map([...stored].filter(([name]) => !adapter.has(name)));
   const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });
   return new OpenedModel(checkpoint, engine, choice.matrices);
 }

@@ -1,9 +1,10 @@
 /** Weights as float32 in host memory, wherever and however they are stored. */
 import { elementCount, tensorBytes, type TensorType } from "../graph/types.ts";
 import { type WeightType, widenInto } from "../base/dtype.ts";
+import { dequantize, packing } from "../base/quantize.ts";
 import { readExactlySync } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import type { FileRange, FileTensor, HostTensor, Weight } from "./device.ts";
+import type { FileRange, FileTensor, HostTensor, QuantizedTensor, Weight } from "./device.ts";
 
 /** The stored type of a weight, which must be a floating-point one. */
 export function storedType({ dtype }: TensorType): WeightType {
@@ -13,12 +14,22 @@ export function storedType({ dtype }: TensorType): WeightType {
   return dtype;
 }
 
-/** The elements of a weight, widened to f32. Throws what the file system throws. */
+/** The elements of a weight in f32, or what its codes stand for. Throws what the file system throws. */
 export function weightValues(stored: Weight): Float32Array {
+  if ("codes" in stored && !stored.stored) return codedValues(stored);
   const weight = fullPrecision(stored);
   const values = new Float32Array(elementCount(weight.shape));
   widenInto(values, storedBytes(weight), storedType(weight));
   return values;
+}
+
+function codedValues({ shape, format, codes, scales }: QuantizedTensor): Float32Array {
+  const { rows, columns, bits } = packing(shape, format);
+  const parts = {
+    codes: readRange(codes),
+    scales: new Float32Array(readRange(scales).buffer),
+  };
+  return dequantize(parts, rows, columns, bits, format.block);
 }
 
 /** The bytes of a weight as they are stored. Throws what the file system throws. */

@@ -52,6 +52,24 @@ Deno.test("an adapter over a quantized backbone scores as over the quantized ori
     assertEquals((await results(cwd, ...checked)).streams, 4);
   }));
 
+Deno.test("several adapters over a quantized ParScale folder, each as over it alone", () =>
+  withScratch(async (cwd) => {
+    await quantized(cwd);
+    const source = ["convert", "--model", PLAIN_MODEL, "--introduced-only", "--streams"];
+    await results(cwd, ...source, "2", "--out", "a");
+    await results(cwd, ...source, "3", "--seed", "4", "--out", "b");
+    const generate = (adapters: string[], ...names: string[]) =>
+      rowsOf(
+        ["generate", "--model", "q4", "--max-tokens", "6"].concat(
+          adapters.flatMap((name) => ["--adapter", `${name}=${name}`]),
+        ),
+        { cwd, stdin: jsonLines(...names.map((adapter) => ({ tokens: [1, 2, 3], adapter }))) },
+      );
+    const [first, second] = await generate(["a", "b"], "a", "b");
+    assertEquals(first.tokens, (await generate(["a"], "a"))[0].tokens);
+    assertEquals(second.tokens, (await generate(["b"], "b"))[0].tokens);
+  }));
+
 Deno.test("inspect, bench, visualize and eval take a quantized folder and name its kind", () =>
   withScratch(async (cwd) => {
     const { tensors, bytes } = await quantized(cwd, "--verify");

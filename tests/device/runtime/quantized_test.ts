@@ -15,6 +15,8 @@ import { linearSpecs, parameterSpecs } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { lower, lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
+import { WeightContents } from "../../../core/runtime/onnxruntime/session/weight_contents.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../cli/run.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 
@@ -142,6 +144,30 @@ Deno.test("a quantized folder of links, and one whose shards lie in two folders"
       const paths = [...opened.quantization!.matrices.values()].map(({ codes }) => codes.path);
       assertEquals(new Set(paths.map((path) => path.replace(/\/[^/]*$/, ""))).size, blobs.length);
       assertEquals(await outputs(opened, format), expected);
+    }
+  }));
+
+Deno.test("parts of a quantized matrix for other devices: codes, scales in f32 and f16, values", () =>
+  withScratch(async (folder) => {
+    const [format] = FORMATS as [QuantizedFormat];
+    const model = modelFolder("qwen2-p2-tied-f32");
+    await quantize(model, `${folder}/q4`, format);
+    const opened = await openCheckpoint(`${folder}/q4`, { quantized: true });
+    const { tensors } = await openCheckpoint(model);
+    const inFile = new WeightContents(weightsOf(opened), format);
+    const made = new WeightContents(tensors, format);
+    for (const { name: parameter, shape } of linearSpecs(opened.config)) {
+      for (
+        const [form, type] of [["blocks", "u8"], ["scales", "f32"], ["scales", "f16"]] as const
+      ) {
+        const use = { parameter, form, type, shape };
+        assertEquals(inFile.bytes(use), made.bytes(use), `${parameter} ${form}`);
+      }
+      if (parameter === "model.embed_tokens.weight") continue;
+      const values = weightValues(weightsOf(opened).get(parameter)!);
+      const exact = weightValues(tensors.get(parameter)!);
+      const largest = exact.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      assert(values.every((value, i) => Math.abs(value - exact[i]!) <= largest / 8), parameter);
     }
   }));
 
