@@ -144,7 +144,7 @@ export class Model implements Disposable {
       throw new UsageError("`withAdapter` needs a model opened with `sharesBackbone: true`");
     }
     const paths = await resolveRuns(model, adapter);
-    const { config, tensors } = await openCheckpoint(paths.model, paths);
+    const { config, tensors } = await openCheckpoint(paths.model, { ...paths, quantized: true });
     const own = new Map(introducedNames(config).map((name) => [name, tensors.get(name)!]));
     return new Model(this.#engine.withAdapter(config, own), this.tokenizer, this.#paths, false);
   }

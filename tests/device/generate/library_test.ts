@@ -129,6 +129,33 @@ Deno.test("adapters share one backbone, each with its own number of streams", as
   });
 });
 
+Deno.test("a quantized folder completes as its source with the same weights, adapters over it too", async () => {
+  await withScratch(async (folder) => {
+    const [out, adapter] = [`${folder}/q8`, `${folder}/p2`];
+    const convert = ["convert", "--model", PLAIN_MODEL, "-qq", "--out"];
+    assertEquals(await run([...convert, out, "--quantize", "q8"]), 0);
+    assertEquals(await run([...convert, adapter, "--streams", "2", "--introduced-only"]), 0);
+    const options = { maxTokens: 6 };
+    using source = await openModel(PLAIN_MODEL, { threads: 1, weights: "q8", adapter });
+    using model = await openModel(out, { threads: 1, sharesBackbone: true });
+    using over = await model.withAdapter(adapter);
+    assertEquals(
+      await over.complete("a cat", options),
+      await source.complete("a cat", options),
+    );
+    await assertRejects(
+      () => openModel(out, { weights: "q4" }),
+      UsageError,
+      `weights "q4" needs full-precision weights: "${out}" is q8`,
+    );
+    await assertRejects(
+      () => openModel(out, { device: "reference" }),
+      UsageError,
+      "the reference device needs full-precision weights",
+    );
+  });
+});
+
 Deno.test("what cannot be opened or continued is said, and a command line can be run", async () => {
   await assertRejects(() => openModel("/nowhere"), DataError);
   using model = await openModel(MODEL, { threads: 1 });
