@@ -31,7 +31,8 @@ export async function runGenerate(
   checkReturned(values);
   using models = await openGenerateModels(values, io);
   const { opened: model } = models;
-  if (!values.resume) model.engine.preload(); // beside the tokenizer
+  // Beside the tokenizer; of several adapters the rows say which engine is needed.
+  if (!values.resume && models.names.length <= 1) model.engine.preload();
   const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
   checkEndTokens(values.eos, vocabSize);
   if (values.maxTokens >= context) {
