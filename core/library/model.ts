@@ -8,7 +8,6 @@ import { openCheckpoint, weightsOf } from "../checkpoint/open.ts";
 import { resolveModel } from "../hub/model.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
-import type { SamplingOptions } from "../base/sampling.ts";
 import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
 import { type FinishReason, generate } from "../generate/generate.ts";
@@ -26,7 +25,9 @@ import {
 } from "../runtime/mod.ts";
 import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
 import { type EncodeOptions, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
-import { checkGenerateOptions } from "./options.ts";
+import { type BatchOptions, checkGenerateOptions, type GenerateOptions } from "./options.ts";
+
+export type { BatchOptions, GenerateOptions };
 
 /** How to open a model; every default is the command line's. */
 export interface ModelOptions {
@@ -46,24 +47,6 @@ export interface ModelOptions {
 
 /** A text, token ids, or messages for the chat template. */
 export type Prompt = string | readonly number[] | readonly ChatMessage[];
-
-/** How to continue a prompt; greedy unless told. */
-export interface GenerateOptions extends Partial<SamplingOptions> {
-  /** At most this many new tokens; 128 unless told. */
-  readonly maxTokens?: number;
-  /** Strings that end the text and are not part of it. */
-  readonly stop?: readonly string[];
-  /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
-  readonly seed?: number;
-  /** Ends the generation between two tokens; its reason is thrown. */
-  readonly signal?: AbortSignal;
-}
-
-/** How to continue several prompts. */
-export interface BatchOptions extends GenerateOptions {
-  /** Prompts computed together; 8 unless told. */
-  readonly batch?: number;
-}
 
 /** A finished continuation. */
 export interface Completion {

@@ -1,6 +1,24 @@
-/** Checks of options that come from programs, where no flag table has seen them. */
+/** Options that come from programs, and their checks, where no flag table has seen them. */
 import { UsageError } from "../base/errors.ts";
-import type { BatchOptions } from "./model.ts";
+import type { SamplingOptions } from "../base/sampling.ts";
+
+/** How to continue a prompt; greedy unless told. */
+export interface GenerateOptions extends Partial<SamplingOptions> {
+  /** At most this many new tokens; 128 unless told. */
+  readonly maxTokens?: number;
+  /** Strings that end the text and are not part of it. */
+  readonly stop?: readonly string[];
+  /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
+  readonly seed?: number;
+  /** Ends the generation between two tokens; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+/** How to continue several prompts. */
+export interface BatchOptions extends GenerateOptions {
+  /** Prompts computed together; 8 unless told. */
+  readonly batch?: number;
+}
 
 /** What an option must be: the test and its words. */
 type Rule = readonly [holds: (value: unknown) => boolean, words: string];
