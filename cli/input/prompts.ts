@@ -2,7 +2,8 @@
  * Where `generate` gets its prompts: flags, a text, or JSON lines.
  */
 import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { DataError } from "../../core/base/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
+import { formatFlag } from "../framework/table.ts";
 import { show } from "../../core/base/files.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
@@ -41,6 +42,7 @@ export async function* readPrompts(
     return;
   }
   const path = source.arguments[0] ?? "-";
+  await requireFile(path);
   const name = path === "-" ? "stdin" : `"${path}"`;
   const lines = peekable(io.readLines(path));
   const isJson = source.input === "jsonl" ||
@@ -64,6 +66,16 @@ function adapterOf(row: InputRow, name: string, adapters: readonly string[]) {
   if (typeof adapter === "string" && adapters.includes(adapter)) return { adapter };
   throw new DataError(`line ${row.line} of ${name} names no adapter: ${show(adapter)}`, {
     hints: [`known: ${adapters.join(", ")}`],
+  });
+}
+
+/** A prompt that was given as an argument is no file. */
+async function requireFile(path: string): Promise<void> {
+  if (path === "-" || !/\s/.test(path)) return;
+  const { statIfExists } = await import("../../core/base/files.ts");
+  if (await statIfExists(path)) return;
+  throw new UsageError(`no such file: ${JSON.stringify(path)}`, {
+    hints: [`did you mean ${formatFlag("prompt", path)}?`],
   });
 }
 

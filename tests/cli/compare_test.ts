@@ -81,7 +81,7 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     assertEquals(bad.code, 1);
     assertStringIncludes(bad.stderr, "P=2 is worse than P=1 on gsm8k");
     const table = await runParscale(["compare", "p1", "p4", "beams"], { cwd });
-    assertStringIncludes(table.stdout, "75.0 (+25.0 ± 14.");
+    assertStringIncludes(table.stdout, "0.750 (+0.250 ± 0.14");
     assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
   });
 });

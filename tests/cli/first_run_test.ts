@@ -52,7 +52,7 @@ Deno.test("first-run reports every step, and goes on after one that fails", () =
       "fetch sciq: failed",
       "log-probabilities equal those of transformers: skipped",
       "evaluate 2 rows: ok",
-      "answer one prompt: ok",
+      "serve one answer: ok",
     ]);
     assertStringIncludes(report, "the hub has no dataset");
     assert(/to pin: allenai\/winogrande winogrande_xl\/validation.* [0-9a-f]{64}/.test(report));

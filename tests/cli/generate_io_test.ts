@@ -297,3 +297,13 @@ Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file
     }
   }
 });
+
+Deno.test("a prompt given as an argument is told which flag was meant", async () => {
+  const { code, stderr } = await runParscale(["generate", "--model", MODEL, "the sky is"]);
+  assertEquals(code, 2);
+  assertStringIncludes(stderr, 'error: no such file: "the sky is"');
+  assertStringIncludes(stderr, 'hint: did you mean `--prompt "the sky is"`?');
+  const inspect = await runParscale(["inspect", MODEL]);
+  assertEquals(inspect.code, 2);
+  assertStringIncludes(inspect.stderr, `hint: did you mean \`--model ${MODEL}\`?`);
+});

@@ -5,7 +5,7 @@
  *       [--rows 20] [--python PYTHON]
  *
  * Fetches the model and every pinned benchmark, compares log-probabilities with transformers where
- * PYTHON has it, evaluates some rows, answers one prompt, and prints one report in Markdown. Steps are
+ * PYTHON has it, evaluates some rows, serves one answer, and prints one report in Markdown. Steps are
  * independent: a failed one is reported, and the rest still runs.
  */
 import { parseArgs } from "@std/cli/parse-args";
@@ -126,9 +126,32 @@ await step(`evaluate ${rows} rows`, async () => {
   ) => `${task} ${metric} ${value.toFixed(3)}`).join(", ");
 });
 
-await step("answer one prompt", async () => {
-  const args = ["generate", "--model", model, "--prompt", PROMPT, "--max-tokens", "16"];
-  return JSON.stringify((await parscale(args)).trim());
+await step("serve one answer", async () => {
+  const server = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--node-modules-dir=manual", ENTRY, "serve", "--model", model]
+      .concat("--port", "0", "--json"),
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const stderr = new Response(server.stderr).text();
+  const lines = server.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    const { value, done } = await lines.read();
+    if (done) throw new Error((await stderr).trim());
+    const response = await fetch(`${JSON.parse(value).url}/v1/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ prompt: PROMPT, max_tokens: 16, temperature: 0 }),
+    });
+    const document = await response.json();
+    if (!response.ok) throw new Error(document.error.message);
+    return JSON.stringify(document.choices[0].text.trim());
+  } finally {
+    lines.releaseLock();
+    server.kill("SIGTERM");
+    await server.status;
+  }
 });
 
 const { os, arch } = Deno.build;

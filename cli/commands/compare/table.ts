@@ -139,7 +139,7 @@ function requireSameRows(
   );
 }
 
-/** Rows of the table: streams or beams down, tasks and costs across; scores in percent. */
+/** Rows of the table: streams or beams down, tasks and costs across; scores from 0 to 1. */
 export function paperRows(comparisons: readonly Comparison[]): Row[] {
   const sorted = comparisons.map(({ method }) => method).sort((a, b) => a.scale - b.scale);
   const rows = new Set(sorted.map(rowName));
@@ -169,15 +169,15 @@ function rowName({ scale, quantize }: Method): string {
   return quantize === undefined ? String(scale) : `${scale}, ${quantize}`;
 }
 
-/** `41.2 (+3.1 ± 2.0)`: the score, and its difference with the reach of the interval. */
+/** `0.412 (+0.031 ± 0.020)`: the score, and its difference with the reach of the interval. */
 function score(comparison: Comparison | undefined): string | null {
   if (!comparison) return null;
   const { mean, against } = comparison;
-  const value = (100 * mean.value).toFixed(1);
+  const value = mean.value.toFixed(3);
   if (!against) return value;
   const sign = against.difference < 0 ? "−" : "+";
-  const size = Math.abs(100 * against.difference).toFixed(1);
-  return `${value} (${sign}${size} ± ${(50 * (against.high - against.low)).toFixed(1)})`;
+  const size = Math.abs(against.difference).toFixed(3);
+  return `${value} (${sign}${size} ± ${((against.high - against.low) / 2).toFixed(3)})`;
 }
 
 /** What can be said of each task, in words. */
