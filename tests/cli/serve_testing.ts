@@ -29,9 +29,11 @@ export class TestServer implements AsyncDisposable {
   static async start(
     args: readonly string[],
     env: Readonly<Record<string, string>> = {},
+    options: { readonly cwd?: string } = {},
   ): Promise<TestServer> {
     const process = parscale(["serve", "--port", "0", "--json", ...args], {
       env: { ...env },
+      ...options,
       stdin: "null",
       stdout: "piped",
       stderr: "piped",

@@ -143,10 +143,10 @@ Deno.test("train --text-column --where picks rows, and both flags need data on t
     assertStringIncludes(stderr, "HF_HUB_OFFLINE is set");
   }));
 
-Deno.test("the README's lines for corpora of the hub plan a run", () =>
+Deno.test("documented lines for corpora of the hub plan a run", () =>
   withWorkplace(async (place) => {
-    const readme = Deno.readTextFileSync(new URL("../../README.md", import.meta.url));
-    const [, block] = /```sh network\n([\s\S]*?)```/.exec(readme)!;
+    const page = Deno.readTextFileSync(new URL("../../docs/training.md", import.meta.url));
+    const [, block] = /```sh network\n([\s\S]*?)```/.exec(page)!;
     const lines = block!.trim().split("\n");
     assertEquals(lines.length, 4);
     const code = (key: string) =>

@@ -31,7 +31,7 @@ export class WeightPlaces {
   readonly find = (use: WeightUse): WeightPlace | undefined => {
     const weight = this.#weights.get(use.parameter);
     const range = weight && rangeOf(weight, use);
-    if (!range) return undefined;
+    if (!range?.path) return undefined;
     const path = this.#realPath(range.path);
     if (dirname(path) !== this.folder) return undefined;
     const at = { location: basename(path), offset: range.offset, length: range.byteLength };
@@ -45,9 +45,10 @@ export class WeightPlaces {
   }
 }
 
+/** Path of a weight in a file; a plan may have weights without one, which are types alone. */
 function fileOf(weight: Weight): string | undefined {
   if ("codes" in weight) return weight.codes.path;
-  return "path" in weight ? weight.path : undefined;
+  return "path" in weight && weight.path !== "" ? weight.path : undefined;
 }
 
 /** Bytes that are in this form, or in one that a cast makes of it. */

@@ -1,0 +1,102 @@
+/** What documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
+import { assert, assertEquals } from "@std/assert";
+import { commands, loadAll } from "../../cli/commands/mod.ts";
+import { commonFlags } from "../../cli/framework/common.ts";
+import { EXIT_CODES } from "../../cli/output/exit_codes.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const read = (path: string) => Deno.readTextFileSync(`${ROOT}${path}`);
+
+const DOCS = [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => `docs/${name}`)
+  .filter((path) => path.endsWith(".md")).sort();
+const PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ...DOCS];
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(ROOT + path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Text outside fenced blocks. */
+const prose = (page: string) => read(page).replace(/^```[\s\S]*?^```$/gm, "");
+
+/** Anchors of a page, as they are made from headings. */
+function anchors(page: string): string[] {
+  return [...prose(page).matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")
+  );
+}
+
+Deno.test("links of the documents lead to files and headings that exist", () => {
+  const broken = PAGES.flatMap((page) =>
+    [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target!)
+      .filter((target) => !/^https?:/.test(target))
+      .filter((target) => {
+        const [path, anchor] = target.split("#") as [string, string | undefined];
+        const file = path === "" ? page : new URL(path, `file:///${page}`).pathname.slice(1);
+        return !exists(file) || (anchor !== undefined && !anchors(file).includes(anchor));
+      }).map((target) => `${page}: ${target}`)
+  );
+  assertEquals(broken, []);
+});
+
+Deno.test("files that the documents name exist", () => {
+  const named = /`((?:core|cli|tests|kernels|fixtures|docs|\.ci|\.github)\/[\w./-]+)`/g;
+  const missing = PAGES.flatMap((page) =>
+    [...prose(page).matchAll(named)].map(([, path]) => path!)
+      .filter((path) => !exists(path)).map((path) => `${page}: ${path}`)
+  );
+  assertEquals(missing, []);
+});
+
+Deno.test("tasks that the documents name are in deno.json", () => {
+  const { tasks } = JSON.parse(read("deno.json")) as { tasks: Record<string, string> };
+  const unknown = PAGES.flatMap((page) =>
+    [...read(page).matchAll(/(?:deno|deno@2\.9\.6) task ([\w:-]+)/g)].map(([, name]) => name!)
+      .filter((name) => !Object.hasOwn(tasks, name)).map((name) => `${page}: ${name}`)
+  );
+  assertEquals(unknown, []);
+});
+
+/** Flags of other programs that appear in prose. */
+const OTHER_FLAGS = ["--emulated", "--peer"];
+
+Deno.test("flags that README and docs name are flags of a command", async () => {
+  const all = (await loadAll()).flatMap(({ flags }) => Object.keys(flags));
+  const known = [...all, ...Object.keys(commonFlags), "help", "version"].map((name) => `--${name}`);
+  const unknown = ["README.md", ...DOCS].flatMap((page) =>
+    [...prose(page).matchAll(/(?<![\w-])--[a-z][\w-]*/g)].map(([flag]) => flag)
+      .filter((flag) => !known.includes(flag) && !known.includes(flag.replace("--no-", "--")))
+      .filter((flag) => !OTHER_FLAGS.includes(flag)).map((flag) => `${page}: ${flag}`)
+  );
+  assertEquals(unknown, []);
+});
+
+Deno.test("README has the commands of the registry and at most 180 lines", () => {
+  const rows = [...read("README.md").matchAll(/^\| `([\w-]+)` \| (.*) \|$/gm)]
+    .map(([, name, summary]) => [name, summary]);
+  assertEquals(rows, commands.map(({ name, summary }) => [name, summary]));
+  assert(read("README.md").split("\n").length <= 181);
+});
+
+Deno.test("docs/formats.md has the exit codes and the schemas of the code", () => {
+  const page = read("docs/formats.md");
+  const codes = [...page.matchAll(/^\| (\d+) +\| (.*?) +\|$/gm)]
+    .map(([, code, meaning]) => [Number(code), meaning!.replaceAll("`", "")]);
+  assertEquals(codes, EXIT_CODES.map(({ code, meaning }) => [code, meaning]));
+  const sources = (folder: string): string =>
+    [...Deno.readDirSync(ROOT + folder)].map(({ name, isDirectory }) =>
+      isDirectory
+        ? sources(`${folder}/${name}`)
+        : name.endsWith(".ts")
+        ? read(`${folder}/${name}`)
+        : ""
+    ).join("");
+  const code = sources("cli") + sources("core");
+  const missing = [...page.matchAll(/`(parscale\.[\w-]+\/\d+)`/g)].map(([, schema]) => schema!)
+    .filter((schema) => !code.includes(`"${schema}"`));
+  assertEquals(missing, []);
+});
