@@ -15,7 +15,6 @@ import { suggestionHint } from "./framework/suggest.ts";
 import type { FlagTable } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
-import { nativeCallsOver } from "../core/base/native_calls.ts";
 import { exitCode } from "./output/exit_codes.ts";
 import {
   ClosedPipeError,
@@ -206,7 +205,14 @@ async function runCommand(
     return code ?? exitCode("done");
   } finally {
     release();
+    await endNativeCalls();
   }
+}
+
+/** A thread inside a library must not be there when the process ends. */
+async function endNativeCalls(): Promise<void> {
+  const { nativeCallsOver } = await import("../core/base/native_calls.ts");
+  await nativeCallsOver();
 }
 
 /** The first signal lets the command save; the second ends the program at once. */
@@ -231,12 +237,10 @@ export async function runProcess(
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();
     const code = await tell(error, openFrame(args, io, registry));
-    await nativeCallsOver();
+    await endNativeCalls();
     Deno.exit(code);
   };
   globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
   globalThis.addEventListener("error", (event) => void end(event, event.error));
-  const code = await main(args, io, registry);
-  await nativeCallsOver();
-  Deno.exit(code);
+  Deno.exit(await main(args, io, registry));
 }

@@ -39,7 +39,7 @@ function split(condition: string): [name: string, value: string | undefined] {
 }
 
 /** `--name`, `--name value`, or the name of an argument, in backticks. */
-export function conditionText(condition: string): string {
+function conditionText(condition: string): string {
   const [name, value] = split(condition);
   return formatFlag(name, value);
 }
@@ -123,23 +123,4 @@ export function idleFlags(
     if (onlyWith.some((condition) => isSet(condition, settings, table))) return [];
     return [{ flag: formatFlag(name), needed: oneOf(onlyWith) }];
   });
-}
-
-/** What help says of a flag's constraints: "requires --out". */
-export function constraintNotes(
-  { requires = [], conflictsWith = [], onlyWith = [] }: {
-    readonly requires?: readonly string[];
-    readonly conflictsWith?: readonly string[];
-    readonly onlyWith?: readonly string[];
-  },
-): string[] {
-  const list = (word: string, names: readonly string[]) =>
-    names.length === 0
-      ? []
-      : [`${word} ${names.map(conditionText).join(", ").replaceAll("`", "")}`];
-  return [
-    ...list("requires", requires),
-    ...list("conflicts with", conflictsWith),
-    ...list("only with", onlyWith),
-  ];
 }

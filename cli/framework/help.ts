@@ -6,9 +6,8 @@
  */
 import { type Command, type CommandEntry, flagsOf } from "./command.ts";
 import type { Palette } from "../output/color.ts";
-import { wrap } from "../output/table.ts";
+import { wrap } from "../output/wrap.ts";
 import { commonFlags } from "./common.ts";
-import { constraintNotes } from "./constraints.ts";
 import {
   type ConfigValue,
   environmentName,
@@ -183,4 +182,23 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
       width,
     ),
   ].join("\n\n") + "\n";
+}
+
+/** What help says of a flag's constraints: "requires --out". */
+export function constraintNotes(
+  { requires = [], conflictsWith = [], onlyWith = [] }: {
+    readonly requires?: readonly string[];
+    readonly conflictsWith?: readonly string[];
+    readonly onlyWith?: readonly string[];
+  },
+): string[] {
+  const typed = (condition: string) =>
+    /^[A-Z]/.test(condition) ? condition : `--${condition.replace("=", " ")}`;
+  const list = (word: string, names: readonly string[]) =>
+    names.length === 0 ? [] : [`${word} ${names.map(typed).join(", ")}`];
+  return [
+    ...list("requires", requires),
+    ...list("conflicts with", conflictsWith),
+    ...list("only with", onlyWith),
+  ];
 }

@@ -7,7 +7,7 @@
  * tells curves apart by colour alone, and neither knows a logarithm. Where curves lie on each
  * other, their letters or colours take turns from column to column.
  */
-import { displayWidth } from "./table.ts";
+import { displayWidth } from "./wrap.ts";
 import { type Axis, linearAxis, logAxis } from "./ticks.ts";
 
 /** One curve. Points go in order of x; a y that is not finite leaves a gap. */

@@ -18,8 +18,8 @@ import {
   plainTable,
   type Row,
   terminalTable,
-  wrap,
 } from "./table.ts";
+import { wrap } from "./wrap.ts";
 
 /** What a command says about its result. */
 export interface ReportOptions extends DocumentHead {

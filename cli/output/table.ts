@@ -7,6 +7,7 @@
  */
 import { visible } from "./clean.ts";
 import type { Palette } from "./color.ts";
+import { displayWidth, wrap } from "./wrap.ts";
 
 /** One result row by `snake_case` key. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -62,18 +63,6 @@ function formatCells(columns: readonly Column[], rows: readonly Row[]): Cells {
     numeric,
     rows: rows.map((row) => columns.map((column) => formatCell(row, column))),
   };
-}
-
-/** Columns a text takes on screen: wide East Asian characters and emoji count twice. */
-export function displayWidth(text: string): number {
-  let width = 0;
-  for (const character of text) {
-    if (/\p{Mark}/u.test(character)) continue;
-    const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]/
-      .test(character) || /\p{Emoji_Presentation}/u.test(character);
-    width += wide ? 2 : 1;
-  }
-  return width;
 }
 
 function pad(text: string, width: number, right: boolean): string {
@@ -185,20 +174,6 @@ function blocks({ titles, rows }: Cells, width: number, paint: Palette): string 
       }\n`;
     }).join("")
   ).join("\n");
-}
-
-/** Wraps text at spaces; all lines are indented alike. A word that is too long stays whole. */
-export function wrap(text: string, width: number, indent = ""): string {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(/\s+/)) {
-    if (line !== "" && indent.length + displayWidth(line) + 1 + displayWidth(word) > width) {
-      lines.push(indent + line);
-      line = word;
-    } else line += (line === "" ? "" : " ") + word;
-  }
-  lines.push(indent + line);
-  return lines.join("\n");
 }
 
 function oneLine(text: string): string {

@@ -8,7 +8,7 @@
  * stream's name, so that names never run into each other.
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
-import { displayWidth } from "../../output/table.ts";
+import { displayWidth } from "../../output/wrap.ts";
 import { paintStream } from "./look.ts";
 import type { MeasuredText } from "./measure.ts";
 import { endsLine, visibleText } from "./token_text.ts";

@@ -2,7 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";
-import { constraintNotes } from "../../../cli/framework/constraints.ts";
+import { constraintNotes } from "../../../cli/framework/help.ts";
 import { MisuseError } from "../../../cli/framework/misuse.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";

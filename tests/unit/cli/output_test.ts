@@ -15,12 +15,12 @@ import { openReport } from "../../../cli/output/report.ts";
 import { openSink, writeText } from "../../../cli/output/sink.ts";
 import {
   csvLine,
-  displayWidth,
   formatNumber,
   markdownTable,
   plainTable,
   terminalTable,
 } from "../../../cli/output/table.ts";
+import { displayWidth } from "../../../cli/output/wrap.ts";
 import { captureIo } from "./capture_io.ts";
 
 const invocation: Invocation = {
