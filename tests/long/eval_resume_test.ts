@@ -46,7 +46,7 @@ Deno.test("kill -9 again and again: finished rows are not run twice, results are
       Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`).replace(/[^\n]*$/, ""),
     );
     const { stderr } = await runEval([...WORK, "--out", "killed", "--resume"], cwd);
-    assertStringIncludes(stderr, `going on after ${before.length} samples in killed`);
+    assertStringIncludes(stderr, `resuming "killed": ${before.length} samples done`);
     const after = parseLines(Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`));
     assertEquals(after.slice(0, before.length), before);
     assertEquals(
