@@ -2,6 +2,7 @@
 
 /** Columns a text takes on screen: wide East Asian characters and emoji count twice. */
 export function displayWidth(text: string): number {
+  if (/^[ -~]*$/.test(text)) return text.length; // most text by far
   let width = 0;
   for (const character of text) {
     if (/\p{Mark}/u.test(character)) continue;
