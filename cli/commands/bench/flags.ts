@@ -2,7 +2,7 @@
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 
 const workFlags = {
   model: {

@@ -1,7 +1,7 @@
 /** `parscale chat`: a conversation in the terminal. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 

@@ -1,8 +1,5 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
-import { UsageError } from "../../../core/base/errors.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
-import { requireContext } from "../../input/context.ts";
-import { checkQuantize, openNamedCheckpoint, quantizeFlags } from "../../input/open_model.ts";
+import { quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 
@@ -91,59 +88,11 @@ export const command = defineCommand({
   },
   atLeastOneOf: [["onnx"]],
   async plan(values, io) {
-    await checkQuantize({ ...values, device: values.target });
-    const { config } = await openNamedCheckpoint(values, io, "`export`");
-    const { tokens, capacity } = fittingSizes(values, config);
-    const { streams } = config;
-    const lines = [
-      `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${values.out}`,
-      `streams: ${streams}`,
-    ];
-    return { lines, values: { tokens, capacity }, results: { streams } };
+    const { planExport } = await import("./run.ts");
+    return await planExport(values, io);
   },
   async run(values, io, invocation) {
-    await checkQuantize({ ...values, device: values.target });
-    const { writeExport } = await import("./parts.ts");
-    const { startProgress } = await import("../../output/progress.ts");
-    const { openReport } = await import("../../output/report.ts");
-    const opened = await openNamedCheckpoint(values, io, "`export`");
-    const sizes = fittingSizes(values, opened.config);
-    using report = openReport(io, invocation, { schema: "parscale.export/2" });
-    using progress = startProgress(io, { label: "Writing", unit: "MB" });
-    const bytes = await writeExport(
-      { ...values, ...sizes },
-      opened,
-      (done) => progress.update(done / 1e6),
-    );
-    await report.finish({
-      out: values.out,
-      streams: opened.config.streams,
-      ...sizes,
-      target: values.target,
-      weights: values.quantize === "none" ? values.dtype : values.quantize,
-      weight_bytes: bytes,
-      files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
-    });
+    const { runExport } = await import("./run.ts");
+    await runExport(values, io, invocation);
   },
 });
-
-/** Sizes of the programs, which fit each other and the model's context. */
-function fittingSizes(
-  values: { tokens: number; capacity: number | undefined },
-  config: ModelConfig,
-): { tokens: number; capacity: number } {
-  const limit = config.maxPositionEmbeddings;
-  const { tokens, capacity = Math.min(1024, limit) } = values;
-  requireContext(
-    config,
-    capacity,
-    `\`--capacity ${capacity}\``,
-    `pass --capacity ${limit} or less`,
-  );
-  if (tokens > capacity) {
-    throw new UsageError(`\`--tokens ${tokens}\` exceeds the capacity of ${capacity}`, {
-      hints: ["give a larger --capacity, or fewer --tokens"],
-    });
-  }
-  return { tokens, capacity };
-}

@@ -1,6 +1,6 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({

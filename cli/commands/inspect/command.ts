@@ -1,6 +1,6 @@
 /** `parscale inspect`: what is in a checkpoint, and what it takes to run it. */
 import { engineFlags } from "../../framework/common.ts";
-import { modelFlags } from "../../input/open_model.ts";
+import { modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({

@@ -1,7 +1,7 @@
 /** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { modelFlags, quantizeFlags } from "../../input/open_model.ts";
+import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 

@@ -1,0 +1,56 @@
+/** Flags of commands that open a model. */
+import type { FlagTable } from "../framework/table.ts";
+
+/** The checkpoint to run; for commands that need one. */
+export const modelFlags = {
+  model: {
+    type: "path",
+    letter: "m",
+    required: true,
+    group: "Model",
+    summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
+    details: "A Qwen2, Qwen2.5, Qwen3, Llama (SmolLM and SmolLM2 too) or ParScale checkpoint as " +
+      "Hugging Face lays it out. A path that exists is never looked up on the hub.",
+  },
+  batch: {
+    type: "int",
+    min: 1,
+    max: 1024,
+    default: 8,
+    group: "Engine",
+    unit: "sequences",
+    summary: "Batch size",
+    details: "More is faster per sequence and takes more memory; a row's result does not depend " +
+      "on the others beyond rounding.",
+  },
+} as const satisfies FlagTable;
+
+const QUANTIZATIONS = ["none", "q8", "q4"] as const;
+
+/** Bits of weights, as the flag says them. */
+export type Quantization = typeof QUANTIZATIONS[number];
+
+/** Quantization of weights, for commands that run or export a model. */
+export const quantizeFlags = {
+  quantize: {
+    type: "choice",
+    choices: QUANTIZATIONS,
+    default: "none",
+    group: "Engine",
+    formerly: ["weights"],
+    summary: "Quantize weights to 8 or 4 bits",
+    details:
+      "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
+      "loading, by block of columns; convert --quantize does it once. On cpu and webgpu.",
+  },
+  "block-size": {
+    type: "int",
+    min: 16,
+    max: 256,
+    group: "Engine",
+    defaultText: "32",
+    summary: "Columns that share one scale with --quantize",
+    details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
+      "processors faster.",
+  },
+} as const satisfies FlagTable;
