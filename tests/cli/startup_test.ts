@@ -1,6 +1,6 @@
 /**
  * The start-up budget: help, version and misuse take at most twice the time of an empty program run
- * beside them. Completions read the table of every command and come close, so that noise is allowed for.
+ * beside them. Completions read the table of every command, which takes a little more.
  * `tests/bench/startup_bench.ts` measures the same at leisure.
  */
 import { assert } from "@std/assert";
@@ -43,7 +43,7 @@ const BUDGETS: readonly (readonly [line: string, times: number])[] = [
   ["train --help", 2],
   ["nonsense", 2],
   ["train --nonsense", 2],
-  ["completions bash", 2.2],
+  ["completions bash", 2.5],
 ];
 
 for (const [line, times] of BUDGETS) {
