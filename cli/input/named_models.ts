@@ -4,7 +4,7 @@ import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { Engine } from "../../core/generate/engine.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { readJsonObject, statIfExists } from "../../core/base/files.ts";
-import { parameterSpecs } from "../../core/model/parameters.ts";
+import { introducedTensors } from "../../core/model/parameters.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
 import { requireContext } from "./context.ts";
 import {
@@ -101,11 +101,9 @@ export async function layAdapters(
   const laid: LaidAdapter[] = [];
   for (const { name, path } of adapters) {
     const checkpoint = await openNamedCheckpoint({ model, adapter: path }, io);
-    const introduced = parameterSpecs(checkpoint.config).filter((spec) => spec.introduced);
-    const tensors = new Map(
-      introduced.map((spec) => [spec.name, checkpoint.tensors.get(spec.name)!]),
-    );
-    laid.push({ name, engine: engine.withAdapter(checkpoint.config, tensors), checkpoint });
+    const { config, tensors } = checkpoint;
+    const own = introducedTensors(config, tensors);
+    laid.push({ name, engine: engine.withAdapter(config, own), checkpoint });
   }
   return laid;
 }

@@ -150,18 +150,16 @@ export async function openNamedCheckpoint(
 export async function openModel(options: OpenOptions, io: Io): Promise<OpenedModel> {
   const { openDevice } = await import("../../core/runtime/mod.ts");
   const { Engine } = await import("../../core/generate/engine.ts");
-  const { parameterSpecs } = await import("../../core/model/parameters.ts");
+  const { introducedTensors } = await import("../../core/model/parameters.ts");
   const { weightsOf } = await import("../../core/checkpoint/open.ts");
   await checkQuantize(options);
   const checkpoint = await openNamedCheckpoint(options, io);
   const choice = await matrixChoice(checkpoint, options);
   const device = await openDevice(options.device, { ...options, ...choice });
   // An adapter is bound, not built in, so that another one can take its place.
-  const names = checkpoint.adapter || options.bindsIntroduced
-    ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
-    : [];
+  const binds = checkpoint.adapter || options.bindsIntroduced;
   const stored = weightsOf(checkpoint);
-  const adapter = new Map(names.map((name) => [name, stored.get(name)!]));
+  const adapter = binds ? introducedTensors(checkpoint.config, stored) : new Map<string, never>();
   const weights = new Map([...stored].filter(([name]) => !adapter.has(name)));
   const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });
   return new OpenedModel(checkpoint, engine, choice.matrices);

@@ -9,7 +9,7 @@ import { DataError } from "../base/errors.ts";
 import { readExactlySync } from "../base/files.ts";
 import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
 import { type QuantizedFormat, quantizeStored } from "../base/quantize.ts";
-import { elementCount, EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
+import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "./backbone.ts";
 import type { ConversionReport } from "./convert.ts";
 import { writeFolder } from "./folder.ts";
@@ -95,9 +95,8 @@ export function quantizeCheckpoint(
       [QUANTIZATION_KEY]: quantizationJson(scheme),
     });
     if (run.verify) await checkQuantized(folder, signal);
-    const introduced = parameterSpecs(source.config).filter((spec) => spec.introduced);
     return {
-      introducedParams: introduced.reduce((sum, { shape }) => sum + elementCount(shape), 0),
+      introducedParams: countParameters(source.config).introduced,
       backboneSha256: sourceSha256,
       tensors: tensors.length,
       bytes,

@@ -15,7 +15,7 @@ import type { GenerationEvent, GenerationRequest } from "../generate/request.ts"
 import { type Score, scoreBatch } from "../generate/score.ts";
 import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { parameterSpecs } from "../model/parameters.ts";
+import { introducedTensors } from "../model/parameters.ts";
 import {
   type DeviceChoice,
   type ElementChoice,
@@ -105,8 +105,8 @@ export class Model implements Disposable {
     try {
       const { config } = checkpoint;
       const tensors = weightsOf(checkpoint);
-      const names = sharesBackbone || checkpoint.adapter ? introducedNames(config) : [];
-      const adapter = new Map(names.map((name) => [name, tensors.get(name)!]));
+      const binds = sharesBackbone || checkpoint.adapter;
+      const adapter = binds ? introducedTensors(config, tensors) : new Map<string, never>();
       const backbone = new Map([...tensors].filter(([name]) => !adapter.has(name)));
       const engine = new Engine(opened, config, backbone, { adapter });
       return new Model(engine, tokenizer, { model: paths.model, sharesBackbone }, true);
@@ -128,8 +128,8 @@ export class Model implements Disposable {
     }
     const paths = await resolveRuns(model, adapter);
     const { config, tensors } = await openCheckpoint(paths.model, { ...paths, quantized: true });
-    const own = new Map(introducedNames(config).map((name) => [name, tensors.get(name)!]));
-    return new Model(this.#engine.withAdapter(config, own), this.tokenizer, this.#paths, false);
+    const engine = this.#engine.withAdapter(config, introducedTensors(config, tensors));
+    return new Model(engine, this.tokenizer, this.#paths, false);
   }
 
   /**
@@ -216,11 +216,6 @@ function isMessages(
   prompt: readonly number[] | readonly ChatMessage[],
 ): prompt is readonly ChatMessage[] {
   return typeof prompt[0] === "object";
-}
-
-/** Parameters that ParScale adds to a backbone. */
-function introducedNames(config: ModelConfig): string[] {
-  return parameterSpecs(config).filter(({ introduced }) => introduced).map(({ name }) => name);
 }
 
 /** One prompt under way. */

@@ -84,6 +84,15 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   return specs;
 }
 
+/** The introduced tensors of the model, out of a map that holds all of them. */
+export function introducedTensors<T>(
+  config: ModelConfig,
+  tensors: ReadonlyMap<string, T>,
+): Map<string, T> {
+  const introduced = parameterSpecs(config).filter((spec) => spec.introduced);
+  return new Map(introduced.map(({ name }) => [name, tensors.get(name)!]));
+}
+
 /** Matrices that activations are multiplied by: those that can be kept in 8 or 4 bits. */
 export function linearSpecs(config: ModelConfig): ParameterSpec[] {
   return parameterSpecs(config).filter(({ name, shape }) =>
