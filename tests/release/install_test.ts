@@ -1,7 +1,8 @@
 /**
- * Installed as a command: by `deno install` from a clone, and as a package of npm by its archive.
+ * Installed as a command, by `deno install` from a clone and as a package of npm by its archive, and
+ * imported by a program in another folder.
  *
- * Both in an empty HOME. They fetch packages from the npm registry, as an installation does.
+ * All in an empty HOME. They fetch packages from the npm registry, as an installation does.
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { VERSION } from "../../cli/framework/version.ts";
@@ -57,4 +58,23 @@ Deno.test("the npm package starts the deno it depends on", () =>
     const { code, stderr } = await runAt(home, install);
     assertEquals(code, 0, stderr);
     await requireWorking(home, `${home}/node_modules/.bin/parscale`);
+  }));
+
+Deno.test("a program in another folder checks and runs with a link to the clone", () =>
+  withScratch(async (home) => {
+    const config = { links: [ROOT], unstable: ["worker-options"] };
+    await Deno.writeTextFile(`${home}/deno.json`, JSON.stringify(config));
+    await Deno.writeTextFile(
+      `${home}/main.ts`,
+      `import { type Completion, openModel } from ${JSON.stringify(`${ROOT}mod.ts`)};
+using model = await openModel(${JSON.stringify(`${ROOT}fixtures/models/tiny-qwen2`)});
+const messages = [{ role: "user", content: "a" }];
+const { tokens }: Completion = await model.complete(messages, { maxTokens: 4 });
+console.log(tokens.length);
+`,
+    );
+    const checked = await runAt(home, [Deno.execPath(), "check", "main.ts"]);
+    assertEquals(checked.code, 0, checked.stderr);
+    const { stdout, stderr } = await runAt(home, [Deno.execPath(), "run", "-A", "main.ts"]);
+    assertEquals(stdout, "4\n", stderr);
   }));
