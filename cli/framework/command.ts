@@ -18,9 +18,12 @@ export interface Example {
   readonly line: string;
 }
 
-/** A command's own flags over the common ones, with the positional arguments. */
+/** Common flags that commands read; the frame resolves the others into `Io` and `Invocation`. */
+type OutputFlags = Pick<typeof commonFlags, "out" | "overwrite" | "preset">;
+
+/** A command's own flags over those of its output, with the positional arguments. */
 export type CommandValues<F extends FlagTable> =
-  & Values<Omit<typeof commonFlags, keyof F>>
+  & Values<Omit<OutputFlags, keyof F>>
   & Values<F>
   & { readonly arguments: readonly string[] };
 
