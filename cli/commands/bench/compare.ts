@@ -1,5 +1,6 @@
 /**
- * `--compare`: rows timed now against rows of an earlier file, median by median.
+ * `--compare`: rows timed now against rows of an earlier file, median by median. Other work on the machine
+ * slows all rows, some of them evenly, so the widest spread of any row bounds what can be told apart.
  *
  * Takes two lists of rows, as `--jsonl` or `--json` print them; returns a row per pair, and one for
  * every row without a partner. Partners need not be of the same model or machine, since neither has
@@ -38,8 +39,8 @@ interface Timing {
   readonly medianMs: number;
   /** Fastest sample, which other work on the machine disturbs least. */
   readonly leastMs: number;
-  /** Between the quartiles of the samples. */
-  readonly spreadMs: number;
+  /** Distance between the quartiles of the samples over their median. */
+  readonly spread: number;
 }
 
 const COLUMNS: readonly Column[] = [
@@ -66,7 +67,9 @@ export async function compareTimings(
   // The earlier file first: what is wrong with it shows before the pipe has run for minutes.
   const before = await readTimings(paths.against, io);
   const now = await readTimings(paths.compare, io);
-  const rows = pair(now, before, values.tolerance);
+  const noise = Math.max(...[...now, ...before].map(({ spread }) => spread));
+  const least = 1 + Math.max(values.tolerance, noise);
+  const rows = pair(now, before, least);
   const paired = rows.filter(({ ratio }) => ratio !== null);
   if (paired.length === 0) {
     throw new DataError(
@@ -80,8 +83,12 @@ export async function compareTimings(
   });
   for (const row of rows) report.row(row);
   const slower = paired.filter(({ verdict }) => verdict === "slower").length;
-  const allowed = Number((values.tolerance * 100).toPrecision(6));
-  report.remark(`${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%`);
+  const isBusy = noise > values.tolerance;
+  const allowed = isBusy ? Math.ceil(noise * 100) : Number((values.tolerance * 100).toPrecision(6));
+  report.remark(
+    `${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%` +
+      (isBusy ? ", the spread of the samples" : ""),
+  );
   await report.finish();
   const alone = rows.length - paired.length;
   if (alone > 0) io.warn(`${counted(alone, "row")} without a partner decided nothing`);
@@ -95,12 +102,12 @@ function nameOf(path: string): string {
 type Verdict = "slower" | "same" | "faster" | "new" | "gone";
 
 /** Rows of now in their order, then those that only the earlier file has. */
-function pair(now: readonly Timing[], before: readonly Timing[], tolerance: number) {
+function pair(now: readonly Timing[], before: readonly Timing[], least: number) {
   const partners = new Map(before.map((timing) => [keyOf(timing), timing]));
   const rows = now.map((timing) => {
     const partner = partners.get(keyOf(timing));
     partners.delete(keyOf(timing));
-    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, tolerance);
+    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, least);
     return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdict);
   });
   const gone = [...partners.values()].map(({ key, medianMs }) =>
@@ -109,16 +116,14 @@ function pair(now: readonly Timing[], before: readonly Timing[], tolerance: numb
   return [...rows, ...gone];
 }
 
-function verdictOf(now: Timing, before: Timing, tolerance: number): Verdict {
-  if (isSlower(now, before, tolerance)) return "slower";
-  return isSlower(before, now, tolerance) ? "faster" : "same";
+function verdictOf(now: Timing, before: Timing, least: number): Verdict {
+  if (isSlower(now, before, least)) return "slower";
+  return isSlower(before, now, least) ? "faster" : "same";
 }
 
-/** Beyond the tolerance in median and in fastest sample, and by more than the samples spread. */
-function isSlower(one: Timing, other: Timing, tolerance: number): boolean {
-  const least = 1 + tolerance;
-  return one.medianMs > least * other.medianMs && one.leastMs > least * other.leastMs &&
-    one.medianMs - other.medianMs > Math.max(one.spreadMs, other.spreadMs);
+/** By at least this ratio in median and in fastest sample. */
+function isSlower(one: Timing, other: Timing, least: number): boolean {
+  return one.medianMs > least * other.medianMs && one.leastMs > least * other.leastMs;
 }
 
 function rowOf(
@@ -187,7 +192,7 @@ function parsed(text: string): unknown {
 
 function timingOf(value: unknown, name: string, line: number): Timing {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw rowError(name, line, "no JSON object", "a row of parscale bench");
+    throw new DataError(`line ${line} of ${name} is not a JSON object`);
   }
   const row = value as Record<string, unknown>;
   const missing = KEYS.find((key) => !(key in row));
@@ -205,6 +210,6 @@ function timingOf(value: unknown, name: string, line: number): Timing {
     key,
     medianMs,
     leastMs: times.length > 0 ? Math.min(...times) : medianMs,
-    spreadMs: typeof spread === "number" ? spread : 0,
+    spread: typeof spread === "number" ? spread / medianMs : 0,
   };
 }
