@@ -54,3 +54,27 @@ export const quantizeFlags = {
       "processors faster.",
   },
 } as const satisfies FlagTable;
+
+/** Quantization, for commands that load a model at every start. */
+export const keptQuantizeFlags = {
+  ...quantizeFlags,
+  "weight-cache": {
+    type: "switch",
+    default: true,
+    group: "Engine",
+    onlyWith: ["quantize"],
+    summary: "Keep quantized weights for the next start",
+    details: "In the cache folder, unless the model is small. The next start maps them; `doctor` " +
+      "shows how much there is.",
+  },
+  "cache-limit": {
+    type: "size",
+    min: 0,
+    default: 10 * 2 ** 30,
+    group: "Engine",
+    unit: "bytes",
+    onlyWith: ["quantize"],
+    summary: "Maximum size of the cache of quantized weights",
+    details: "Weights that were not used for longest are removed.",
+  },
+} as const satisfies FlagTable;

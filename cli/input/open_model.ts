@@ -90,6 +90,9 @@ export interface OpenOptions {
   readonly quantize?: Quantization;
   readonly blockSize?: number | undefined;
   readonly memoryLimit?: number | undefined;
+  /** Whether quantized weights are kept for the next start (default false), and how many bytes. */
+  readonly weightCache?: boolean;
+  readonly cacheLimit?: number;
   /** Binds the introduced tensors of a ParScale checkpoint, so that adapters can take their place. */
   readonly bindsIntroduced?: boolean;
 }
@@ -155,10 +158,12 @@ export async function openModel(options: OpenOptions, io: Io): Promise<OpenedMod
   await checkQuantize(options);
   const checkpoint = await openNamedCheckpoint(options, io);
   const choice = await matrixChoice(checkpoint, options);
+  const { keepQuantized } = await import("./quantized_cache.ts");
+  const source = await keepQuantized(checkpoint, choice, options, io);
   const device = await openDevice(options.device, { ...options, ...choice });
   // An adapter is bound, not built in, so that another one can take its place.
   const binds = checkpoint.adapter || options.bindsIntroduced;
-  const stored = weightsOf(checkpoint);
+  const stored = weightsOf(source);
   const adapter = binds ? introducedTensors(checkpoint.config, stored) : new Map<string, never>();
   const weights = new Map([...stored].filter(([name]) => !adapter.has(name)));
   const engine = new Engine(device, checkpoint.config, weights, { ...options, adapter });

@@ -6,7 +6,7 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { readExactlySync } from "../base/files.ts";
+import { type JsonObject, readExactlySync } from "../base/files.ts";
 import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
 import { type QuantizedFormat, quantizeStored } from "../base/quantize.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
@@ -67,32 +67,17 @@ export function quantizeCheckpoint(
   const { signal } = run;
   const replaces = options.overwrite ? "checkpoint" : undefined;
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
-    await using sourceHash = startBackboneHash(source, signal);
-    const failed = new AbortController();
-    sourceHash.digest.catch((error) => failed.abort(error));
-    const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-    const files = [CONFIG_FILE];
+    const companions: string[] = [];
     for (const path of await companionFiles(source.directory)) {
       const name = path.slice(path.lastIndexOf("/") + 1);
       await copyFile(path, `${folder}/${name}`);
-      files.push(name);
+      companions.push(name);
     }
-    const hash = createHash("sha256");
-    let done = 0;
-    const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
-      hash.update(piece);
-      run.onProgress?.(done += piece.length, bytes);
-    };
-    const { maxShardSize: maxShardBytes = DEFAULT_SHARD_BYTES } = options;
-    files.push(
-      ...await writeWeights(folder, tensors, { inspect, signal: either, maxShardBytes }),
-    );
-    const sourceSha256 = await sourceHash.digest;
-    const weightsSha256 = hash.digest("hex");
-    const scheme = { format: options.format, sourceSha256, weightsSha256 };
-    await writeJson(`${folder}/${CONFIG_FILE}`, {
-      ...source.configJson,
-      [QUANTIZATION_KEY]: quantizationJson(scheme),
+    const { maxShardSize: maxShardBytes = DEFAULT_SHARD_BYTES, format } = options;
+    const { files, sourceSha256 } = await writeQuantized(folder, source, format, tensors, {
+      ...run,
+      maxShardBytes,
+      json: source.configJson,
     });
     if (run.verify) await checkQuantized(folder, signal);
     return {
@@ -100,9 +85,44 @@ export function quantizeCheckpoint(
       backboneSha256: sourceSha256,
       tensors: tensors.length,
       bytes,
-      files,
+      files: [CONFIG_FILE, ...companions, ...files],
     };
   });
+}
+
+/** Writes weights, and a `config.json` of `json` with their scheme; hashes the source meanwhile. */
+export async function writeQuantized(
+  folder: string,
+  source: Checkpoint,
+  format: QuantizedFormat,
+  tensors: readonly OutputTensor[],
+  run: {
+    readonly json: JsonObject;
+    readonly maxShardBytes: number;
+    onProgress?(bytesDone: number, bytesTotal: number): void;
+    readonly signal?: AbortSignal | undefined;
+  },
+): Promise<{ files: string[]; sourceSha256: string }> {
+  const { json, maxShardBytes, signal } = run;
+  await using sourceHash = startBackboneHash(source, signal);
+  const failed = new AbortController();
+  sourceHash.digest.catch((error) => failed.abort(error));
+  const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const hash = createHash("sha256");
+  let done = 0;
+  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
+    hash.update(piece);
+    run.onProgress?.(done += piece.length, bytes);
+  };
+  const files = await writeWeights(folder, tensors, { inspect, signal: either, maxShardBytes });
+  const sourceSha256 = await sourceHash.digest;
+  const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
+  await writeJson(`${folder}/${CONFIG_FILE}`, {
+    ...json,
+    [QUANTIZATION_KEY]: quantizationJson(scheme),
+  });
+  return { files, sourceSha256 };
 }
 
 /**
@@ -142,7 +162,8 @@ function outputTensors(source: Checkpoint, format: QuantizedFormat): OutputTenso
   ];
 }
 
-function matrixTensors(tensor: StoredTensor, format: QuantizedFormat): OutputTensor[] {
+/** Codes and scales of one matrix, made as they are read. */
+export function matrixTensors(tensor: StoredTensor, format: QuantizedFormat): OutputTensor[] {
   const names = partNames(tensor.name);
   const shapes = partShapes(tensor.shape, format);
   const rows = new QuantizedRows(tensor, format);

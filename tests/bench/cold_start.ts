@@ -6,8 +6,8 @@
  *       [--against OTHER_TREE] [--llama FOLDER_WITH_node-llama-cpp]
  *
  * Every row is a process of its own; they take turns, round by round, so that a busy machine slows them
- * alike. `run time` quantizes while it loads, `folder` is what `convert --quantize` wrote, `before` is
- * another tree of this project. Of llama.cpp only loading and the first token count, not the start of its
+ * alike. `run time` quantizes while it loads, `first start` keeps the weights it quantizes, `second start`
+ * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project. Of llama.cpp only loading and the first token count, not the start of its
  * process. Peaks include mapped pages of files. Files are made once, in the system's temporary folder.
  */
 import { parseArgs } from "@std/cli/parse-args";
@@ -18,6 +18,9 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
 const DENO = ["run", "-A", "--node-modules-dir=manual"];
 const SHAPE = "qwen2.5-0.5b";
+const HERE = ROOT.replace(/\/$/, "");
+/** The program's cache, emptied before every first start. */
+const CACHE = `${TEMPORARY}/parscale-bench-cache`;
 
 const flags = parseArgs(Deno.args, {
   string: ["rounds", "quantize", "against", "llama", "max-tokens"],
@@ -87,11 +90,14 @@ const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(0)} MB`;
  * Starts a process and waits for its first output. A line of JSON with `seconds` is a time that the
  * process took itself.
  */
-async function timed(args: readonly string[], cwd?: string): Promise<Start> {
+async function timed(
+  args: readonly string[],
+  { cwd, env = {} }: { cwd?: string; env?: Record<string, string> } = {},
+): Promise<Start> {
   const started = performance.now();
   const child = new Deno.Command(Deno.execPath(), {
     args: [...args],
-    env: { DENO_NO_UPDATE_CHECK: "1" },
+    env: { DENO_NO_UPDATE_CHECK: "1", ...env },
     stdin: "null",
     stdout: "piped",
     stderr: "null",
@@ -122,14 +128,36 @@ async function timed(args: readonly string[], cwd?: string): Promise<Start> {
 }
 
 /** The command on a tree of this project. */
-function ours(tree: string, model: string, quantize: string) {
+function ours(tree: string, model: string, quantize: string, more: readonly string[] = []) {
+  const env = { PARSCALE_CACHE: CACHE };
   return () =>
     timed([
       ...DENO,
       `${tree}/mod.ts`,
-      ...["generate", "--model", model, "--quantize", quantize, "--jsonl"],
+      ...["generate", "--model", model, "--quantize", quantize, "--jsonl", ...more],
       ...["--max-tokens", flags["max-tokens"], `${TEMPORARY}/parscale-bench-cold.jsonl`],
-    ]);
+    ], { env });
+}
+
+/** The start that fills the cache, and one that finds it filled. */
+function cachedRows(label: string, model: string, kind: string): Row[] {
+  const start = ours(HERE, model, kind);
+  const first = () => {
+    clearCache();
+    return start();
+  };
+  return [
+    { name: `${label} first start`, group: kind, start: first },
+    { name: `${label} second start`, group: kind, start },
+  ];
+}
+
+function clearCache(): void {
+  try {
+    Deno.removeSync(CACHE, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
 }
 
 function llama(kind: string, folder: string): Row {
@@ -138,7 +166,7 @@ function llama(kind: string, folder: string): Row {
   if (!isThere(path)) writeGguf(path, qwen05b(1), type);
   const script = new URL("./llama_start.ts", import.meta.url).pathname;
   const args = [...DENO.slice(0, 2), "--no-lock", DENO[2]!, script, folder, path];
-  return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, folder) };
+  return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, { cwd: folder }) };
 }
 
 const model = modelFolder();
@@ -148,15 +176,13 @@ for (const kind of flags.quantize.split(",")) {
   if (flags.against) {
     rows.push({ name: `${label} before`, group: kind, start: ours(flags.against, model, kind) });
   }
-  const here = ROOT.replace(/\/$/, "");
-  rows.push({
-    name: kind === "none" ? label : `${label} run time`,
-    group: kind,
-    start: ours(here, model, kind),
-  });
-  if (kind !== "none") {
+  if (kind === "none") rows.push({ name: label, group: kind, start: ours(HERE, model, kind) });
+  else {
+    const start = ours(HERE, model, kind, ["--no-weight-cache"]);
+    rows.push({ name: `${label} run time`, group: kind, start });
+    rows.push(...cachedRows(label, model, kind));
     const folder = await quantizedFolder(model, kind);
-    rows.push({ name: `${label} folder`, group: kind, start: ours(here, folder, kind) });
+    rows.push({ name: `${label} folder`, group: kind, start: ours(HERE, folder, kind) });
   }
   if (flags.llama) rows.push(llama(kind, flags.llama));
 }

@@ -1,7 +1,7 @@
 /** `parscale chat`: a conversation in the terminal. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -76,7 +76,7 @@ export const command = defineCommand({
       summary: "Sample from the likeliest tokens of this total probability",
       details: "The smallest set that reaches it is kept.",
     },
-    ...quantizeFlags,
+    ...keptQuantizeFlags,
     ...deviceFlags,
   },
   async run(values, io) {

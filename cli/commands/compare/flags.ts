@@ -3,7 +3,7 @@ import type { CommandValues } from "../../framework/command.ts";
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags } from "../../input/model_flags.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
 const { threads, device, dtype, seed, deterministic } = engineFlags;
@@ -66,7 +66,7 @@ export const compareFlags = {
   batch: evalFlags.batch,
   device,
   dtype,
-  ...quantizeFlags,
+  ...keptQuantizeFlags,
   threads,
   seed,
   deterministic,

@@ -6,6 +6,9 @@ import { linear } from "../../../core/ops/linear.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
 import { usableCores } from "../../../core/runtime/threads.ts";
+import { quantizedFolder } from "../../input/quantized_cache.ts";
+import type { Io } from "../../output/io.ts";
+import { bytesText } from "../../output/units.ts";
 
 /** What one check found. */
 export interface Finding {
@@ -18,7 +21,7 @@ export interface Finding {
 export interface Check {
   readonly name: string;
   readonly required: boolean;
-  run(): Promise<Finding>;
+  run(io: Pick<Io, "env">): Promise<Finding>;
 }
 
 /** Version that the project is tested with. */
@@ -49,6 +52,17 @@ export const CHECKS: readonly Check[] = [
       const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
       const found = `${gib(available)} GiB free of ${gib(total)} GiB`;
       return Promise.resolve({ ok: available > 2 ** 30, found, remedy: "close other programs" });
+    },
+  },
+  {
+    name: "weight cache",
+    required: false,
+    async run(io) {
+      const { cacheEntries } = await import("../../../core/checkpoint/quantized_cache.ts");
+      const folder = quantizedFolder(io);
+      const entries = await cacheEntries(folder);
+      const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
+      return { ok: true, found: `${size} of quantized weights in ${folder}` };
     },
   },
   {

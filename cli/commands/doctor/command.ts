@@ -9,7 +9,7 @@ export const command = defineCommand({
   description:
     "Runs every check and shows what was found, with a remedy where something is missing. A " +
     "required check that fails gives exit code 4. Nothing is written and nothing leaves the " +
-    "machine.",
+    "machine; --clear-cache removes the quantized weights that were kept.",
   examples: [
     { text: "Check everything", line: "parscale doctor" },
     { text: "Compare the devices", line: "parscale doctor --traits" },
@@ -25,9 +25,18 @@ export const command = defineCommand({
       summary: "Show what each device can do instead",
       details: "One row per device, whether it is present or not.",
     },
+    "clear-cache": {
+      type: "switch",
+      group: "Result",
+      configurable: false,
+      conflictsWith: ["traits"],
+      summary: "Remove kept quantized weights instead",
+      details: "`--quantize` quantizes anew at the next start.",
+    },
   },
-  async run({ traits }, io, invocation) {
+  async run({ traits, clearCache }, io, invocation) {
     if (traits) return await showTraits(io, invocation);
+    if (clearCache) return await clearWeights(io, invocation);
     const { CHECKS } = await import("./checks.ts");
     const { openReport } = await import("../../output/report.ts");
     using report = openReport(io, invocation, {
@@ -36,7 +45,7 @@ export const command = defineCommand({
     });
     let failed = false;
     for (const check of CHECKS) {
-      const { ok, found, remedy } = await check.run();
+      const { ok, found, remedy } = await check.run(io);
       failed ||= !ok && check.required;
       const status = ok ? "ok" : check.required ? "fail" : "missing";
       report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
@@ -66,6 +75,20 @@ async function showTraits(io: Io, invocation: Invocation): Promise<number> {
       optimizer_chunk: traits.optimizerChunk,
     });
   }
+  await report.finish();
+  return 0;
+}
+
+/** Removes the cache of quantized weights; a row per entry. */
+async function clearWeights(io: Io, invocation: Invocation): Promise<number> {
+  const { clearCache } = await import("../../../core/checkpoint/quantized_cache.ts");
+  const { quantizedFolder } = await import("../../input/quantized_cache.ts");
+  const { openReport } = await import("../../output/report.ts");
+  const { bytesText } = await import("../../output/units.ts");
+  using report = openReport(io, invocation, { schema: "parscale.weight_cache/1" });
+  const entries = await clearCache(quantizedFolder(io));
+  for (const { model, format, bytes } of entries) report.row({ removed: model, format, bytes });
+  report.remark(`${bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0))} removed`);
   await report.finish();
   return 0;
 }

@@ -3,7 +3,7 @@ import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const taskFlags = {
   tasks: {
@@ -223,7 +223,7 @@ export const evalFlags = {
   ...resultFlags,
   batch: { ...modelFlags.batch, default: 16 },
   ...engineFlags,
-  ...quantizeFlags,
+  ...keptQuantizeFlags,
 } as const satisfies FlagTable;
 
 /** Everything `run` gets. */

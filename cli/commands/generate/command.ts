@@ -1,6 +1,6 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
@@ -174,7 +174,7 @@ export const command = defineCommand({
         "As in transformers: divides their positive scores and multiplies negative ones, of " +
         "logits in sampling, of log-probabilities in beam search.",
     },
-    ...quantizeFlags,
+    ...keptQuantizeFlags,
     ...engineFlags,
     adapter: {
       ...engineFlags.adapter,

@@ -1,6 +1,6 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
@@ -28,7 +28,7 @@ export const command = defineCommand({
   flags: {
     ...modelFlags,
     ...engineFlags,
-    ...quantizeFlags,
+    ...keptQuantizeFlags,
     ...resumeFlags,
     "stream-weights": {
       type: "switch",

@@ -1,7 +1,7 @@
 /** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -115,7 +115,7 @@ export const command = defineCommand({
       summary: "Time for running requests after SIGTERM",
       details: "Those that are not finished then end with an error, and the exit code is 143.",
     },
-    ...quantizeFlags,
+    ...keptQuantizeFlags,
     ...deviceFlags,
   },
   async run(values, io, invocation) {

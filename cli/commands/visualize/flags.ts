@@ -3,7 +3,7 @@ import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const inputFlags = {
   text: {
@@ -114,7 +114,7 @@ export const visualizeFlags = {
       "end of the row. The terminal then has statistics only.",
   },
   ...engineFlags,
-  ...quantizeFlags,
+  ...keptQuantizeFlags,
 } as const satisfies FlagTable;
 
 /** Everything `run` gets. */

@@ -1,0 +1,206 @@
+/**
+ * Quantized matrices kept between starts, so that `--quantize` computes them once per model.
+ *
+ * An entry is a folder with the codes and scales of every matrix, named by a hash of what they were made
+ * from: the scheme, and path, size, time, inode and tensors of every weight file. Contents are not hashed,
+ * which would take longer than reading the entry. Everything else is read from the checkpoint itself. An
+ * entry appears complete or not at all, and one that cannot be opened is made again.
+ */
+import { createHash } from "node:crypto";
+import { DataError, EnvironmentError } from "../base/errors.ts";
+import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
+import type { QuantizedFormat } from "../base/quantize.ts";
+import { EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
+import { removeFolder } from "./leftovers.ts";
+import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
+import { findMatrices, parseQuantization, type QuantizedMatrices } from "./quantization.ts";
+import { findTensors } from "./weight_files.ts";
+
+/** Changes whenever an entry would no longer be made with the same bytes. */
+const VERSION = 1;
+
+const LEAST_BYTES = 64 << 20;
+
+/** Where entries are kept, and how many bytes of them. */
+export interface QuantizedCache {
+  readonly folder: string;
+  /** Entries that were not used for longest are removed above this. */
+  readonly limitBytes: number;
+  /** Models with matrices of fewer bytes are quantized sooner than an entry is opened (default 64 MiB). */
+  readonly leastBytes?: number;
+  /** Reports that an entry of so many bytes is being made. */
+  onMake?(bytes: number): void;
+  onProgress?(bytesDone: number, bytesTotal: number): void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One entry. */
+export interface CacheEntry {
+  readonly path: string;
+  /** Folder of the checkpoint, and its scheme; unknown where the entry is damaged. */
+  readonly model: string | null;
+  readonly format: string | null;
+  readonly bytes: number;
+  /** Milliseconds since 1970. */
+  readonly usedMs: number;
+}
+
+/**
+ * The checkpoint with matrices from the cache, which makes them if they are not there. Undefined for a
+ * model too small or too large for the cache.
+ * @throws {EnvironmentError} when the entry cannot be written
+ */
+export async function openFromCache(
+  checkpoint: Checkpoint,
+  format: QuantizedFormat,
+  cache: QuantizedCache,
+): Promise<Checkpoint | undefined> {
+  const { adapter, directory } = checkpoint;
+  const base = adapter ? await openCheckpoint(directory) : checkpoint;
+  const stored = linearSpecs(base.config).map(({ name }) => base.tensors.get(name)!);
+  const storedBytes = stored.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  if (storedBytes < (cache.leastBytes ?? LEAST_BYTES)) return undefined;
+  const path = `${cache.folder}/${await keyOf(base, format)}`;
+  let quantization = await openEntry(path, base);
+  if (!quantization) {
+    if (!await makeEntry(path, base, format, stored, cache)) return undefined;
+    quantization = await openEntry(path, base);
+    if (!quantization) throw new DataError(`"${path}" was damaged while it was written`);
+  }
+  const now = new Date();
+  await Deno.utime(`${path}/${CONFIG_FILE}`, now, now).catch(() => {}); // a read-only cache stays as it is
+  return laidOver(checkpoint, quantization);
+}
+
+/** Writes an entry; false when it would pass the limit on its own. */
+async function makeEntry(
+  path: string,
+  base: Checkpoint,
+  format: QuantizedFormat,
+  matrices: readonly StoredTensor[],
+  cache: QuantizedCache,
+): Promise<boolean> {
+  const { writeFolder } = await import("./folder.ts");
+  const { matrixTensors, writeQuantized } = await import("./quantize_checkpoint.ts");
+  const tensors = matrices.flatMap((tensor) => matrixTensors(tensor, format));
+  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  if (bytes > cache.limitBytes) return false;
+  try {
+    await Deno.mkdir(cache.folder, { recursive: true });
+  } catch (error) {
+    const { message } = ioError("write folder", cache.folder, error);
+    throw new EnvironmentError(message, { cause: error });
+  }
+  cache.onMake?.(bytes);
+  if (await statIfExists(path)) await removeFolder(path);
+  await evict(cache.folder, cache.limitBytes - bytes);
+  const json = { model: base.directory };
+  try {
+    await writeFolder(
+      path,
+      { signal: cache.signal },
+      (folder) =>
+        writeQuantized(folder, base, format, tensors, { ...cache, maxShardBytes: Infinity, json }),
+    );
+  } catch (error) {
+    // Another process may have made the same entry meanwhile.
+    if (!await statIfExists(path)) throw error;
+  }
+  return true;
+}
+
+/** Name of the entry for a checkpoint without an adapter. */
+async function keyOf({ tensors }: Checkpoint, format: QuantizedFormat): Promise<string> {
+  const paths = [...new Set([...tensors.values()].map(({ path }) => path))].sort();
+  const files = await Promise.all(paths.map(async (path) => {
+    const { size, mtime, ino } = await Deno.stat(path);
+    return [path, size, mtime?.getTime(), ino];
+  }));
+  const parts = [VERSION, format.kind, format.block, files, [...tensors.values()]];
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+/** The matrices of an entry; undefined where there is none or it is damaged. */
+async function openEntry(path: string, base: Checkpoint): Promise<QuantizedMatrices | undefined> {
+  try {
+    const scheme = parseQuantization(await readJsonObject(`${path}/${CONFIG_FILE}`), path);
+    return scheme && findMatrices(path, base.config, scheme, await findTensors(path));
+  } catch (error) {
+    if (error instanceof DataError) return undefined;
+    throw error;
+  }
+}
+
+/** Takes the matrices of a checkpoint from an entry, except those of its adapter. */
+function laidOver(checkpoint: Checkpoint, quantization: QuantizedMatrices): Checkpoint {
+  const own = new Set(
+    checkpoint.adapter
+      ? parameterSpecs(checkpoint.config).filter((spec) => spec.introduced).map(({ name }) => name)
+      : [],
+  );
+  const matrices = new Map([...quantization.matrices].filter(([name]) => !own.has(name)));
+  const tensors = new Map(
+    [...checkpoint.tensors].filter(([name]) => name === EMBEDDING || !matrices.has(name)),
+  );
+  return { ...checkpoint, tensors, quantization: { ...quantization, matrices } };
+}
+
+/** All entries, the one not used for longest first. */
+export async function cacheEntries(folder: string): Promise<CacheEntry[]> {
+  const entries: CacheEntry[] = [];
+  try {
+    for await (const { name } of Deno.readDir(folder)) {
+      const path = `${folder}/${name}`;
+      if (/^[0-9a-f]{64}$/.test(name)) entries.push(await entryAt(path));
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw ioError("read folder", folder, error);
+  }
+  return entries.sort((a, b) => a.usedMs - b.usedMs);
+}
+
+async function entryAt(path: string): Promise<CacheEntry> {
+  const config = `${path}/${CONFIG_FILE}`;
+  const bytes = await bytesIn(path);
+  const usedMs = (await statIfExists(config))?.mtime?.getTime() ?? 0;
+  try {
+    const json = await readJsonObject(config);
+    const format = parseQuantization(json, config)?.format;
+    return {
+      path,
+      model: typeof json.model === "string" ? json.model : null,
+      format: format ? `${format.kind}, block size ${format.block}` : null,
+      bytes,
+      usedMs,
+    };
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    return { path, model: null, format: null, bytes, usedMs };
+  }
+}
+
+async function bytesIn(folder: string): Promise<number> {
+  let bytes = 0;
+  for await (const { name } of Deno.readDir(folder)) {
+    bytes += (await statIfExists(`${folder}/${name}`))?.size ?? 0;
+  }
+  return bytes;
+}
+
+/** Removes the entries not used for longest until at most `limitBytes` are left. */
+async function evict(folder: string, limitBytes: number): Promise<void> {
+  const entries = await cacheEntries(folder);
+  let bytes = entries.reduce((sum, entry) => sum + entry.bytes, 0);
+  for (const entry of entries) {
+    if (bytes <= limitBytes) return;
+    await removeFolder(entry.path);
+    bytes -= entry.bytes;
+  }
+}
+
+/** Removes all entries and returns them. */
+export async function clearCache(folder: string): Promise<CacheEntry[]> {
+  const entries = await cacheEntries(folder);
+  for (const { path } of entries) await removeFolder(path);
+  return entries;
+}
