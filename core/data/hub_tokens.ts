@@ -5,7 +5,6 @@
  * fetched. Each unit becomes a token store of its own, so an interrupted run continues at the first
  * unit that is not complete, and a complete one needs no request.
  */
-import type { AsyncBuffer } from "hyparquet";
 import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
@@ -15,6 +14,7 @@ import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
+import { AheadBuffer, AheadChunks, type Range } from "./hub_ahead.ts";
 import { type HubData, repositoryOf } from "./hub_data.ts";
 import { hashJson } from "./hash.ts";
 import { readJsonRows } from "./jsonl.ts";
@@ -33,6 +33,9 @@ import {
 
 /** Row groups are taken together up to this many compressed bytes. */
 const UNIT_BYTES = 8 << 20;
+
+/** Files whose first unit is fetched while another file is tokenized. */
+const FILES_AHEAD = 2;
 
 /** How to tokenize files of the hub. */
 export interface HubTokensOptions extends Omit<OpenTokensOptions, "stdin" | "onProgress"> {
@@ -55,6 +58,11 @@ interface Groups {
   readonly to: number;
 }
 
+/** Name of a unit in the key of its store. */
+function groupsText({ from, to }: Groups): string {
+  return `groups ${from} ${to}`;
+}
+
 /** Tokens of the files, unit by unit; what was tokenized before is opened from the cache. */
 export async function* openHubTokens(
   client: HubClient,
@@ -63,20 +71,32 @@ export async function* openHubTokens(
 ): AsyncGenerator<HubTokens> {
   const { tokenizerFolder } = options;
   const tokenizer = tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder);
+  const readers: FileTokenizer[] = [];
   try {
-    for (const file of data.files) {
-      const remote = new RemoteFile(client, repositoryOf(data), data.commit, file);
-      using reader = new FileTokenizer(remote, `${data.spec}: ${file.path}`, tokenizer, options);
-      for await (const store of reader.stores()) yield { file, store };
+    for (const [index, file] of data.files.entries()) {
+      for (const next of data.files.slice(index + readers.length, index + 1 + FILES_AHEAD)) {
+        const remote = new RemoteFile(client, repositoryOf(data), data.commit, next);
+        readers.push(new FileTokenizer(remote, `${data.spec}: ${next.path}`, tokenizer, options));
+      }
+      for (const reader of readers) reader.start();
+      for await (const store of readers[0]!.stores()) yield { file, store };
+      await readers.shift()![Symbol.asyncDispose]();
     }
   } catch (error) {
     options.signal?.throwIfAborted(); // on its way here the reason may have been taken for bad data
     throw error;
+  } finally {
+    for (const reader of readers) await reader[Symbol.asyncDispose]();
   }
 }
 
-class FileTokenizer implements Disposable {
+class FileTokenizer implements AsyncDisposable {
   readonly #pool: EncodePool;
+  readonly #buffer: AheadBuffer;
+  readonly #chunks: AheadChunks;
+  #opened: Promise<Table> | undefined;
+  #divided: Promise<Groups[]> | undefined;
+  #started: Promise<void> | undefined;
   #tokens = 0;
   #kind: Document["kind"] | undefined;
 
@@ -95,58 +115,72 @@ class FileTokenizer implements Disposable {
       ...(vocabSize === undefined ? {} : { vocabSize }),
     };
     this.#pool = new EncodePool(settings, threads);
+    this.#buffer = new AheadBuffer(remote);
+    this.#chunks = new AheadChunks(remote);
   }
 
-  [Symbol.dispose](): void {
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#started;
+    await Promise.all([this.#buffer.settle(), this.#chunks.settle()]);
     this.#pool[Symbol.dispose]();
   }
 
-  stores(): AsyncGenerator<TokenStore> {
-    return formatOf(this.remote.file.path).format === "parquet"
-      ? this.#tableStores()
-      : this.#lineStores();
+  /** Begins to fetch what is read first. A failure shows when it is read. */
+  start(): void {
+    this.#started ??= this.#fetchFirst().catch(() => {});
   }
 
-  async *#lineStores(): AsyncGenerator<TokenStore> {
-    yield await this.#open("lines", () => this.#lines());
+  async #fetchFirst(): Promise<void> {
+    const first = this.#isTable ? (await this.#units())[0]! : undefined;
+    using cached = await openIfWhole(
+      this.options.cacheFolder,
+      this.#key(first ? groupsText(first) : "lines"),
+      this.name,
+    );
+    if (cached) return;
+    if (first) this.#buffer.hold(this.#rangesOf(await this.#table(), first));
+    else this.#chunks.start();
+  }
+
+  get #isTable(): boolean {
+    return formatOf(this.remote.file.path).format === "parquet";
+  }
+
+  async *stores(): AsyncGenerator<TokenStore> {
+    await this.#started;
+    if (!this.#isTable) return yield await this.#open("lines", () => this.#lines());
+    const units = await this.#units();
+    for (const [index, unit] of units.entries()) {
+      yield await this.#open(groupsText(unit), () => this.#unit(unit, units[index + 1]));
+    }
   }
 
   async *#lines(): AsyncGenerator<Document> {
     const { compression } = formatOf(this.remote.file.path);
-    const raw = this.remote.chunks();
+    const raw = this.#chunks.read();
     const plain = compression ? decompress(raw, compression, this.name) : raw;
     for await (const { row, value } of readJsonRows(plain, this.name)) {
       yield* this.#select(value, row);
     }
   }
 
-  async *#tableStores(): AsyncGenerator<TokenStore> {
-    const buffer = new AheadBuffer(this.remote);
-    let table: Promise<Table> | undefined;
-    const open = () => table ??= Table.open(buffer, this.name);
-    const units = await this.#recordedUnits() ?? await this.#recordUnits(await open());
-    try {
-      for (const [index, unit] of units.entries()) {
-        const documents = () => this.#unit(open(), buffer, unit, units[index + 1]);
-        yield await this.#open(`groups ${unit.from} ${unit.to}`, documents);
-      }
-    } finally {
-      await buffer.settle();
-    }
+  #table(): Promise<Table> {
+    return this.#opened ??= Table.open(this.#buffer, this.name);
+  }
+
+  /** How the table is divided: as an earlier run did, or by its footer. */
+  #units(): Promise<Groups[]> {
+    return this.#divided ??= this.#recordedUnits()
+      .then(async (recorded) => recorded ?? await this.#recordUnits(await this.#table()));
   }
 
   /** Rows of a unit, while the columns of the next one are on their way. */
-  async *#unit(
-    opened: Promise<Table>,
-    buffer: AheadBuffer,
-    unit: Groups,
-    next: Groups | undefined,
-  ): AsyncGenerator<Document> {
-    const table = await opened;
-    buffer.hold(this.#rangesOf(table, unit));
-    if (next) buffer.hold(this.#rangesOf(table, next));
+  async *#unit(unit: Groups, next: Groups | undefined): AsyncGenerator<Document> {
+    const table = await this.#table();
+    this.#buffer.hold(this.#rangesOf(table, unit));
+    if (next) this.#buffer.hold(this.#rangesOf(table, next));
     yield* this.#rows(table, unit);
-    buffer.release(this.#rangesOf(table, unit));
+    this.#buffer.release(this.#rangesOf(table, unit));
   }
 
   async *#rows(table: Table, { from, to }: Groups): AsyncGenerator<Document> {
@@ -253,48 +287,5 @@ class FileTokenizer implements Disposable {
     await Deno.writeTextFile(partial, JSON.stringify({ units }));
     await Deno.rename(partial, path);
     return units;
-  }
-}
-
-interface Range {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** A remote table, whose next columns are fetched while the ones before are tokenized. */
-class AheadBuffer implements AsyncBuffer {
-  readonly byteLength: number;
-  readonly #held = new Map<number, Range & { readonly bytes: Promise<Uint8Array<ArrayBuffer>> }>();
-
-  constructor(readonly remote: RemoteFile) {
-    this.byteLength = remote.file.size;
-  }
-
-  /** Begins to fetch ranges, which are kept until they are released. */
-  hold(ranges: readonly Range[]): void {
-    for (const { start, end } of ranges) {
-      if (this.#held.has(start)) continue;
-      const bytes = this.remote.read(start, end);
-      bytes.catch(() => {}); // thrown when they are read
-      this.#held.set(start, { start, end, bytes });
-    }
-  }
-
-  release(ranges: readonly Range[]): void {
-    for (const { start } of ranges) this.#held.delete(start);
-  }
-
-  /** Waits for requests that no reader came for. */
-  async settle(): Promise<void> {
-    await Promise.allSettled([...this.#held.values()].map(({ bytes }) => bytes));
-    this.#held.clear();
-  }
-
-  async slice(start: number, end = this.byteLength): Promise<ArrayBuffer> {
-    for (const held of this.#held.values()) {
-      if (held.start > start || held.end < end) continue;
-      return (await held.bytes).slice(start - held.start, end - held.start).buffer;
-    }
-    return (await this.remote.read(start, end)).buffer;
   }
 }

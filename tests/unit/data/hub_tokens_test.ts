@@ -197,3 +197,46 @@ Deno.test("a recorded commit stands, and a recorded path outside the repository 
   const error = await userError(() => Promise.resolve().then(() => recordedHubData(bad, spec)));
   assertStringIncludes(error.message, "gives the path");
 });
+
+Deno.test("the first units of two more files are fetched while one is tokenized", () => {
+  const line = (text: string) => bytesOf(jsonLines([{ text }]));
+  const files = new Map<string, Uint8Array>([
+    ["0.jsonl", line("one")],
+    ["1.parquet", TABLE],
+    ["2.jsonl", line("three")],
+    ["3.jsonl", line("four")],
+  ]);
+  return withHub(async ({ hub, client, folder }) => {
+    const data = await findHubData(client, `hf://datasets/${NAME}/*`);
+    const options = { cacheFolder: `${folder}/cache`, tokenizerFolder: TOKENIZER, endToken: 1 };
+    const tokens = openHubTokens(client, data, { ...options, selection: { where: [] } });
+    const names = () =>
+      [...new Set(fetched(hub).map((line) => /[^/]+(?= |$)/.exec(line.split(" ")[1]!)![0]))].sort();
+    // 404 for the file after the next two is seen only where that file is read.
+    hub.answer = (path) =>
+      path.endsWith("3.jsonl") && path.includes("/resolve/")
+        ? new Response("", { status: 404, headers: { "x-error-code": "EntryNotFound" } })
+        : undefined;
+    (await tokens.next()).value!.store.close();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    assertEquals(names(), ["0.jsonl", "1.parquet", "2.jsonl"]);
+    for (const file of ["1.parquet", "2.jsonl"]) {
+      const { file: { path }, store } = (await tokens.next()).value!;
+      store.close();
+      assertEquals(path, file);
+    }
+    assertStringIncludes((await userError(() => tokens.next())).message, "is gone at");
+  }, files);
+});
+
+Deno.test("a run that has enough tokens leaves no request behind", () =>
+  withHub(async ({ client, folder }) => {
+    const data = await findHubData(client, `hf://datasets/${NAME}/data/**`);
+    const options = { cacheFolder: `${folder}/cache`, tokenizerFolder: TOKENIZER, endToken: 1 };
+    for await (
+      const { store } of openHubTokens(client, data, { ...options, selection: { where: [] } })
+    ) {
+      store.close();
+      break; // the test runner fails on requests and workers that go on
+    }
+  }));
