@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import type { HubClient } from "../hub/client.ts";
+import { HubClient } from "../hub/client.ts";
 import { RemoteFile } from "../hub/remote_file.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
@@ -72,20 +72,24 @@ export async function* openHubTokens(
   const { tokenizerFolder } = options;
   const tokenizer = tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder);
   const readers: FileTokenizer[] = [];
+  const over = new AbortController();
+  const signal = AbortSignal.any([over.signal, ...client.signal ? [client.signal] : []]);
+  const ahead = new HubClient(client.access, signal, client.patience);
   try {
     for (const [index, file] of data.files.entries()) {
       for (const next of data.files.slice(index + readers.length, index + 1 + FILES_AHEAD)) {
-        const remote = new RemoteFile(client, repositoryOf(data), data.commit, next);
+        const remote = new RemoteFile(ahead, repositoryOf(data), data.commit, next);
         readers.push(new FileTokenizer(remote, `${data.spec}: ${next.path}`, tokenizer, options));
       }
-      for (const reader of readers) reader.start();
-      for await (const store of readers[0]!.stores()) yield { file, store };
+      const startAll = () => readers.forEach((reader) => reader.start());
+      for await (const store of readers[0]!.stores(startAll)) yield { file, store };
       await readers.shift()![Symbol.asyncDispose]();
     }
   } catch (error) {
     options.signal?.throwIfAborted(); // on its way here the reason may have been taken for bad data
     throw error;
   } finally {
+    over.abort(); // enough was read: the files ahead are of no use
     for (const reader of readers) await reader[Symbol.asyncDispose]();
   }
 }
@@ -146,12 +150,17 @@ class FileTokenizer implements AsyncDisposable {
     return formatOf(this.remote.file.path).format === "parquet";
   }
 
-  async *stores(): AsyncGenerator<TokenStore> {
+  /** Stores of all units; `onMissing` is called before one is read from the hub. */
+  async *stores(onMissing: () => void): AsyncGenerator<TokenStore> {
     await this.#started;
-    if (!this.#isTable) return yield await this.#open("lines", () => this.#lines());
+    const read = (rows: AsyncGenerator<Document>) => {
+      onMissing();
+      return rows;
+    };
+    if (!this.#isTable) return yield await this.#open("lines", () => read(this.#lines()));
     const units = await this.#units();
     for (const [index, unit] of units.entries()) {
-      yield await this.#open(groupsText(unit), () => this.#unit(unit, units[index + 1]));
+      yield await this.#open(groupsText(unit), () => read(this.#unit(unit, units[index + 1])));
     }
   }
 
