@@ -11,6 +11,7 @@ import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
 import { VERSION } from "../framework/version.ts";
 import launcher from "./launcher.sh" with { type: "text" };
+import { NOTICES_FILE } from "./notices.ts";
 import { platformOf } from "./platforms.ts";
 import { DATE, filesIn, ROOT, stage } from "./stage.ts";
 import { replaceWith, runProgram, runTool } from "./tool.ts";
@@ -52,7 +53,7 @@ export const command = defineCommand({
       for (const part of await stage(`${root}/app`, platform)) report.row({ ...part });
       await Deno.copyFile(Deno.execPath(), `${root}/bin/deno`);
       await Deno.writeTextFile(`${root}/bin/parscale`, launcher);
-      await Deno.rename(`${root}/app/LICENSES.md`, `${root}/LICENSES.md`);
+      await Deno.rename(`${root}/app/${NOTICES_FILE}`, `${root}/${NOTICES_FILE}`);
       for (const file of ["LICENSE", "README.md"]) {
         await Deno.copyFile(ROOT + file, `${root}/${file}`);
       }

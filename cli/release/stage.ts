@@ -7,6 +7,7 @@
  * Windows handle worst. All files carry one date, so equal sources give equal archives.
  */
 import { DataError, EnvironmentError } from "../../core/base/errors.ts";
+import { notices, NOTICES_FILE } from "./notices.ts";
 import { npmPackages, type Package } from "./packages.ts";
 import type { Platform } from "./platforms.ts";
 import { isImported, isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_files.ts";
@@ -38,7 +39,7 @@ export async function stage(target: string, platform: Platform): Promise<readonl
     parts.set(part, { files: sum.files + 1, bytes: sum.bytes + (await Deno.stat(path)).size });
   }
   await Deno.writeTextFile(`${target}/deno.json`, await configuration());
-  await Deno.writeTextFile(`${target}/LICENSES.md`, licences(packages));
+  await Deno.writeTextFile(`${target}/${NOTICES_FILE}`, await notices(packages));
   const paths = [...filesIn(target)];
   for (const path of paths) {
     await Deno.chmod(`${target}/${path}`, 0o644);
@@ -120,20 +121,4 @@ async function configuration(): Promise<string> {
   const kept = { name, version, license, exports, unstable, imports };
   // A lock file would be written beside the sources, which may be read-only.
   return JSON.stringify({ ...kept, nodeModulesDir: "manual", lock: false }, null, 2) + "\n";
-}
-
-function licences(packages: readonly Package[]): string {
-  const lines = packages.map(({ name, version, license }) =>
-    `| ${name} | ${version} | ${license} |`
-  );
-  return [
-    "# Packages in this release",
-    "",
-    "Their licence texts, where they bring one, lie in their folders below `node_modules`.",
-    "",
-    "| package | version | licence |",
-    "|---|---|---|",
-    ...lines,
-    "",
-  ].join("\n");
 }

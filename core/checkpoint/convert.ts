@@ -2,8 +2,9 @@
  * Converts a plain folder into a ParScale folder, or back.
  *
  * Backbone tensors are copied byte for byte and introduced ones are added; stripping leaves them out
- * again, and merging adds to them what a single stream changes. `planConversion` settles everything without writing, `convert` carries it out in one pass
- * over the weights, while the backbone is hashed and searched for NaN beside it.
+ * again, and merging adds to them what a single stream changes. `planConversion` settles everything
+ * without writing, `convert` carries it out in one pass over the weights, while the backbone is hashed and
+ * searched for NaN beside it.
  */
 import { NumericalError } from "../base/errors.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
@@ -12,6 +13,7 @@ import { backboneHash, startBackboneHash } from "./backbone.ts";
 import { BACKBONE_KEY } from "./config.ts";
 import { writeFolder } from "./folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "./open.ts";
+import { CARD_FILE, modelCard } from "./model_card.ts";
 import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite } from "./read.ts";
 import {
@@ -20,6 +22,7 @@ import {
   type OutputTensor,
   writeJson,
   writeSafetensors,
+  writeText,
   writeWeights,
 } from "./write.ts";
 
@@ -74,6 +77,9 @@ export function convert(
     const sourceSha256 = await hash.digest;
     const owner = options.introducedOnly ? { [BACKBONE_KEY]: sourceSha256 } : {};
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
+    const backbone = plan.folds ? undefined : sourceSha256;
+    await writeText(`${folder}/${CARD_FILE}`, cardOf(plan, backbone));
+    files.push(CARD_FILE);
     const expected = run.verify && !plan.folds ? sourceSha256 : undefined;
     await verifyResult(plan, folder, expected, signal);
     const backboneSha256 = plan.folds
@@ -86,6 +92,17 @@ export function convert(
       bytes: plan.bytes,
       files,
     };
+  });
+}
+
+function cardOf({ options, config }: ConversionPlan, backboneSha256: string | undefined): string {
+  return modelCard({
+    folder: options.out,
+    config,
+    source: options.model,
+    backboneSha256,
+    isAdapter: options.introducedOnly ?? false,
+    hasCode: options.hfCode !== undefined,
   });
 }
 

@@ -14,6 +14,7 @@ import { startBackboneHash } from "./backbone.ts";
 import type { ConversionReport } from "./convert.ts";
 import { writeFolder } from "./folder.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
+import { CARD_FILE, modelCard } from "./model_card.ts";
 import { checkTarget, companionFiles } from "./plan_conversion.ts";
 import { partNames, partShapes, QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
 import { openFile, requireFinite } from "./read.ts";
@@ -23,6 +24,7 @@ import {
   type OutputTensor,
   streamTensors,
   writeJson,
+  writeText,
   writeWeights,
 } from "./write.ts";
 
@@ -79,13 +81,16 @@ export function quantizeCheckpoint(
       maxShardBytes,
       json: source.configJson,
     });
+    const facts = { folder: options.out, config: source.config, source: options.model };
+    const card = modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
+    await writeText(`${folder}/${CARD_FILE}`, card);
     if (run.verify) await checkQuantized(folder, signal);
     return {
       introducedParams: countParameters(source.config).introduced,
       backboneSha256: sourceSha256,
       tensors: tensors.length,
       bytes,
-      files: [CONFIG_FILE, ...companions, ...files],
+      files: [CONFIG_FILE, ...companions, ...files, CARD_FILE],
     };
   });
 }

@@ -55,8 +55,8 @@ async function holdsWhatRuns({ scratch, root }: Bundle): Promise<void> {
   assert(size <= BUNDLE_LIMIT, `${size} bytes`);
   requireComplete([...filesIn(`${root}/app`)], platformOf()!);
   const names = [...Deno.readDirSync(root)].map(({ name }) => name).sort();
-  assertEquals(names, ["LICENSE", "LICENSES.md", "README.md", "app", "bin"]);
-  assertStringIncludes(await Deno.readTextFile(`${root}/LICENSES.md`), "| pyodide | ");
+  assertEquals(names, ["LICENSE", "README.md", "THIRD_PARTY_NOTICES.md", "app", "bin"]);
+  assertStringIncludes(await Deno.readTextFile(`${root}/THIRD_PARTY_NOTICES.md`), "| pyodide | ");
 }
 
 async function runsCutOff(bundle: Bundle): Promise<void> {

@@ -89,7 +89,7 @@ function checkListing(paths: readonly string[]): void {
   const folders = new Set(paths.map((path) => path.split("/")[0]));
   assertEquals([...folders].sort(), [
     "LICENSE",
-    "LICENSES.md",
+    "THIRD_PARTY_NOTICES.md",
     "cli",
     "core",
     "deno.json",

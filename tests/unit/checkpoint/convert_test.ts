@@ -163,7 +163,7 @@ Deno.test("an adapter holds the same tensors as a full conversion with that seed
     const options = { model, out: adapter, streams: 2, introducedOnly: true };
     const report = await run(options, { verify: true });
     assertEquals(report.backboneSha256, full.backboneSha256);
-    assertEquals(names(adapter), ["config.json", "introduced.safetensors"]);
+    assertEquals(names(adapter), ["README.md", "config.json", "introduced.safetensors"]);
     const one = await openCheckpoint(`${folder}/full`);
     const two = await openCheckpoint(model, { adapter });
     assertEquals(two.config, one.config);

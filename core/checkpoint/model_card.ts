@@ -1,0 +1,133 @@
+/**
+ * The README.md of a folder that `convert` or `train` writes: what the model is, how it was made, and how
+ * to run it here, in transformers and in ONNX Runtime.
+ */
+import { basename } from "node:path";
+import type { QuantizedFormat } from "../base/quantize.ts";
+import { isParScale, type ModelConfig } from "../model/config.ts";
+import { countParameters } from "../model/parameters.ts";
+
+export const CARD_FILE = "README.md";
+
+/** What a card tells. */
+export interface ModelCard {
+  /** Folder that the card is for. */
+  readonly folder: string;
+  readonly config: ModelConfig;
+  /** Checkpoint folder it was made from; undefined for weights from a random start. */
+  readonly source: string | undefined;
+  /** Hash of the backbone's weights, where it is known. */
+  readonly backboneSha256?: string | undefined;
+  /** Whether the folder has ParScale parameters alone. */
+  readonly isAdapter?: boolean;
+  readonly quantization?: QuantizedFormat;
+  /** Whether the authors' Python files are in the folder. */
+  readonly hasCode?: boolean;
+  /** How it was trained; a line each. */
+  readonly training?: readonly string[];
+  /** Results; a line each. */
+  readonly evaluation?: readonly string[];
+}
+
+/** Text of the card, in Markdown with the front matter of the hub. */
+export function modelCard(card: ModelCard): string {
+  const name = basename(card.folder);
+  const base = card.source === undefined ? undefined : nameOf(card.source);
+  return [
+    frontMatter(base),
+    `# ${name}`,
+    summary(card, base),
+    ...section("Training", card.training),
+    ...section("Evaluation", card.evaluation),
+    "## How to run it",
+    runHere(card, base),
+    ...inTransformers(card),
+    ...inOnnxRuntime(card),
+  ].join("\n\n") + "\n";
+}
+
+/** `OWNER/NAME` for a folder of the hub's cache, else the folder's own name: a path says who made it. */
+function nameOf(folder: string): string {
+  const [, owner, name] = /models--([^/\\]+?)--([^/\\]+)[/\\]snapshots[/\\]/.exec(folder) ?? [];
+  return owner === undefined ? basename(folder) : `${owner}/${name}`;
+}
+
+function frontMatter(base: string | undefined): string {
+  const known = base?.includes("/") ? [`base_model: ${base}`] : [];
+  return ["---", ...known, "tags:", "  - parscale", "---"].join("\n");
+}
+
+function summary(card: ModelCard, base: string | undefined): string {
+  const { config, quantization, backboneSha256 } = card;
+  const { total, introduced } = countParameters(config);
+  const what = card.isAdapter ? `ParScale parameters for \`${base}\`` : `A ${config.family} model`;
+  const rows = [
+    ["parallel streams (P)", config.streams],
+    ...(config.prefix ? [["prefix tokens per stream and layer", config.prefixTokens]] : []),
+    ...(config.streams > 1
+      ? [["aggregation", `${config.aggregator}, smoothing ${config.smoothing}`]]
+      : []),
+    ...(config.loraRank > 0 ? [["LoRA rank per stream", config.loraRank]] : []),
+    ...(card.isAdapter ? [] : [["parameters", total]]),
+    ...(isParScale(config) ? [["ParScale parameters", introduced]] : []),
+    ["context", `${config.maxPositionEmbeddings} tokens`],
+    ["weights", quantization ? formatText(quantization) : config.dtype],
+    ...(base && !card.isAdapter ? [["made from", `\`${base}\``]] : []),
+    ...(backboneSha256 ? [["SHA-256 of the backbone", `\`${backboneSha256}\``]] : []),
+  ];
+  return [
+    `${what}, written by parscale ([ParScale paper](https://arxiv.org/abs/2505.10475)).`,
+    "",
+    "| | |",
+    "|---|---|",
+    ...rows.map(([name, value]) => `| ${name} | ${value} |`),
+  ].join("\n");
+}
+
+function formatText({ kind, block }: QuantizedFormat): string {
+  return `${kind === "q8" ? 8 : 4} bits, block size ${block}`;
+}
+
+function section(title: string, lines: readonly string[] = []): string[] {
+  return lines.length === 0 ? [] : [`## ${title}`, lines.map((line) => `- ${line}`).join("\n")];
+}
+
+function runHere({ isAdapter, folder }: ModelCard, base: string | undefined): string {
+  const name = basename(folder);
+  const model = isAdapter ? `--model ${base} --adapter ${name}` : `--model ${name}`;
+  return code("sh", [
+    `parscale generate ${model} --prompt "The capital of France is"`,
+    `parscale serve ${isAdapter ? `--model ${base} --adapter p=${name}` : model}`,
+  ]);
+}
+
+function inTransformers(card: ModelCard): string[] {
+  if (card.isAdapter || card.quantization) return [];
+  const name = basename(card.folder);
+  const isPlain = !isParScale(card.config);
+  const needs = isPlain || card.hasCode
+    ? "In transformers" + (isPlain ? ":" : ", with the authors' code in this folder:")
+    : "In transformers, with the authors' code: write the folder with `convert --hf-code FOLDER`, " +
+      "then";
+  const trust = isPlain ? "" : ", trust_remote_code=True";
+  return [
+    needs,
+    code("python", [
+      "from transformers import AutoModelForCausalLM, AutoTokenizer",
+      `model = AutoModelForCausalLM.from_pretrained("${name}"${trust})`,
+      `tokenizer = AutoTokenizer.from_pretrained("${name}")`,
+    ]),
+  ];
+}
+
+function inOnnxRuntime({ isAdapter, quantization, folder }: ModelCard): string[] {
+  if (isAdapter || quantization) return [];
+  return [
+    "As ONNX models for ONNX Runtime:",
+    code("sh", [`parscale export --model ${basename(folder)} --out onnx`]),
+  ];
+}
+
+function code(language: string, lines: readonly string[]): string {
+  return ["```" + language, ...lines, "```"].join("\n");
+}
