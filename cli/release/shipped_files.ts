@@ -48,9 +48,9 @@ const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
 
 /**
  * Imported only for their types and by tests: the tfjs device runs on a package that a user installs
- * beside the sources.
+ * beside the sources, and documents are spelled before they are released.
  */
-const UNUSED_IMPORTS = /^@tensorflow\//;
+const UNUSED_IMPORTS = /^(@tensorflow\/|dictionary-en$|nspell$)/;
 
 /** Whether a release needs a package that `deno.json` imports, by its name. */
 export function isImported(name: string): boolean {

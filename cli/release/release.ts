@@ -1,0 +1,84 @@
+/**
+ * `deno task release`: all files of a release in one folder, with their SHA-256.
+ *
+ * The npm package, the archive for this machine, and a program for every platform whose base can be had.
+ * Each tool checks what it makes; a platform that fails is reported and the rest is made.
+ */
+import { createHash } from "node:crypto";
+import { defineCommand } from "../framework/command.ts";
+import { VERSION } from "../framework/version.ts";
+import { openReport } from "../output/report.ts";
+import { platformOf, TARGET_NAMES } from "./platforms.ts";
+import { ROOT } from "./stage.ts";
+import { runProgram, runTool } from "./tool.ts";
+
+/** One file of a release, and the tool that makes it. */
+interface Piece {
+  readonly file: string;
+  readonly tool: string;
+  readonly args: readonly string[];
+}
+
+/** All files for this version; archives can be made for the machine's own platform alone. */
+export function pieces(): Piece[] {
+  const name = `parscale-${VERSION}`, own = platformOf();
+  const archive = `${name}-${own?.name}.tar.xz`;
+  return [
+    { file: `${name}.tgz`, tool: "npm", args: [] },
+    ...(own && Deno.build.os === "linux" ? [{ file: archive, tool: "bundle", args: [] }] : []),
+    ...TARGET_NAMES.map((target) => {
+      const { name: platform } = platformOf(target)!;
+      const ending = platform.startsWith("windows") ? ".exe" : "";
+      return { file: `${name}-${platform}${ending}`, tool: "compile", args: ["--target", target] };
+    }),
+  ];
+}
+
+export const command = defineCommand({
+  name: "release",
+  summary: "Make all files of a release",
+  description:
+    "Runs `npm`, `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
+    "version with `deno task bump` first. Exit code 1 tells that a file could not be made.",
+  examples: [{ text: "Everything for the version in deno.json", line: "deno task release" }],
+  flags: {
+    out: {
+      type: "path",
+      letter: "o",
+      group: "Release",
+      configurable: false,
+      defaultText: "dist/VERSION",
+      summary: "Folder of the files",
+      details: "Files of an earlier build are replaced.",
+    },
+  },
+  async run(values, io, invocation) {
+    const out = values.out ?? `${ROOT}dist/${VERSION}`;
+    await Deno.mkdir(out, { recursive: true });
+    using report = openReport(io, invocation, { schema: "parscale.release/1" });
+    const sums: string[] = [];
+    let failed = false;
+    for (const { file, tool, args } of pieces()) {
+      const script = `${ROOT}cli/release/${tool}.ts`, path = `${out}/${file}`;
+      const all = ["run", "-A", script, ...args, "--out", path, "--quiet"];
+      const { ok, text } = await runProgram(Deno.execPath(), all);
+      const sha256 = ok ? await hashOf(path) : null;
+      if (ok) sums.push(`${sha256}  ${file}\n`);
+      else io.warn(`${file} was not made: ${text.trim().split("\n")[0]}`);
+      failed ||= !ok;
+      report.row({ file, bytes: ok ? (await Deno.stat(path)).size : null, sha256 });
+    }
+    await Deno.writeTextFile(`${out}/SHA256SUMS`, sums.join(""));
+    await report.finish();
+    return failed ? 1 : 0;
+  },
+});
+
+async function hashOf(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  using file = await Deno.open(path);
+  for await (const chunk of file.readable) hash.update(chunk);
+  return hash.digest("hex");
+}
+
+if (import.meta.main) await runTool(command);
