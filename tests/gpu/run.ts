@@ -91,7 +91,7 @@ async function conformance(suites: readonly string[], before: readonly string[] 
     const [program, ...args] = [...before, Deno.execPath(), ...test];
     const { code, stdout } = await new Deno.Command(program!, {
       args,
-      env: { NO_COLOR: "1", ...(emulated ? {} : { PARSCALE_TEST_GPU: "1" }) },
+      env: { NO_COLOR: "1", [emulated ? "PARSCALE_TEST_EMULATED" : "PARSCALE_TEST_GPU"]: "1" },
       stderr: "inherit",
     }).output();
     const text = new TextDecoder().decode(stdout);

@@ -69,7 +69,7 @@ for (const { name, device } of devices) {
 
 Deno.test("the cache of layer 0 has a row per sequence, the others one per stream too", async () => {
   for (const name of GOLDEN_NAMES) {
-    const { config } = await openGolden(name, devices[1]!.device);
+    const { config } = await openGolden(name, devices[0]!.device);
     const { streams, numKeyValueHeads, headDim } = config;
     const sizes = { batch: 3, tokens: 2, capacity: 128, selected: 1 };
     const { state } = buildForward(config, sizes, { head: "logits" });
