@@ -1,0 +1,246 @@
+/**
+ * MPI by foreign function calls: a group of hosts in a job that an MPI launcher started.
+ *
+ * Large exchanges block, with the event loop and its signal listeners; they come after a `sum`, which
+ * polls, so that all ranks are there and none waits long. The count of an MPI call has 31 bits, so long
+ * arrays go in chunks.
+ */
+import { EnvironmentError } from "../base/errors.ts";
+import type { HostArray } from "../runtime/device.ts";
+import type { Env, Launch } from "./environment.ts";
+import type { FloatArray, HostGroup } from "./host_group.ts";
+import {
+  MPI_LIBRARIES,
+  MPI_SYMBOLS,
+  MPICH_HANDLES,
+  type MpiFamily,
+  type MpiHandles,
+  OPEN_MPI_SYMBOLS,
+  openMpiHandles,
+} from "./mpi_abi.ts";
+import { chunksOf } from "./slices.ts";
+
+type MpiFunctions = Deno.DynamicLibrary<typeof MPI_SYMBOLS>["symbols"];
+
+/** A library that was opened. */
+export interface MpiLibrary {
+  readonly family: MpiFamily;
+  readonly path: string;
+  readonly symbols: MpiFunctions;
+  readonly handles: MpiHandles;
+}
+
+/** Elements of one call, and of the buffer that slices are packed into. */
+const MOST_ELEMENTS = 2 ** 28, PACKED_ELEMENTS = 2 ** 22;
+
+/** A wait is a loop at first; then the event loop gets its turns. */
+const SPIN_MS = 10;
+
+const THREAD_MULTIPLE = 3;
+
+/** Longest text of MPI_Get_library_version, of either kind. */
+const VERSION_BYTES = 8192;
+
+/** Which library the launcher is likely to serve. */
+export function familiesFor(launch: Pick<Launch, "launcher"> | undefined): MpiFamily[] {
+  return launch?.launcher === "PMI" ? ["MPICH", "Open MPI"] : ["Open MPI", "MPICH"];
+}
+
+/**
+ * Opens the MPI library of PARSCALE_MPI, or the first that is installed; nothing is initialized.
+ * @throws {EnvironmentError} with everything that was tried
+ */
+export function openMpiLibrary(env: Env, families: readonly MpiFamily[]): MpiLibrary {
+  const named = env("PARSCALE_MPI");
+  const paths = named ? [named] : families.flatMap((family) => MPI_LIBRARIES[family]);
+  const tried: string[] = [];
+  for (const path of paths) {
+    try {
+      const { symbols } = Deno.dlopen(path, MPI_SYMBOLS);
+      const variables = openMpiVariables(path);
+      return variables
+        ? { family: "Open MPI", path, symbols, handles: openMpiHandles(variables) }
+        : { family: "MPICH", path, symbols, handles: MPICH_HANDLES };
+    } catch (error) {
+      tried.push(`${path} (${loaderWords(error, path)})`);
+    }
+  }
+  throw new EnvironmentError(`cannot load an MPI library: tried ${tried.join(", ")}`, {
+    hints: [
+      "install the library of the launcher (Debian: libopenmpi3 for Open MPI, libmpich12 for " +
+      "MPICH), or name it in PARSCALE_MPI",
+    ],
+  });
+}
+
+function openMpiVariables(path: string) {
+  try {
+    return Deno.dlopen(path, OPEN_MPI_SYMBOLS).symbols;
+  } catch {
+    return undefined; // a library of the other kind
+  }
+}
+
+function loaderWords(error: unknown, path: string): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return /No such file|cannot open shared object/.test(text)
+    ? "not found"
+    : text.replaceAll(path, "it").replace(/^Could not open library: /, "");
+}
+
+/** First line of what a library says of itself; may be called before MPI is initialized. */
+export function mpiVersion({ symbols }: MpiLibrary): string {
+  const text = new Uint8Array(VERSION_BYTES), length = new Int32Array(1);
+  symbols.MPI_Get_library_version(text, length);
+  const line = new TextDecoder().decode(text.subarray(0, length[0])).split("\n")[0]!;
+  return line.replace(/\0.*/, "").replace(/[,\s]+/g, " ").trim();
+}
+
+export class MpiGroup implements HostGroup {
+  readonly transport = "mpi";
+  readonly rank: number;
+  readonly world: number;
+  readonly localRank: number;
+  readonly #mpi: MpiFunctions;
+  readonly #handles: MpiHandles;
+  readonly #timeoutMs: number;
+
+  /**
+   * Initializes MPI, which waits for the other ranks to do the same.
+   * @throws {EnvironmentError} when the library and the launcher do not agree on the number of ranks
+   */
+  constructor(
+    { symbols, handles, path, family }: MpiLibrary,
+    launch: Launch | undefined,
+    { timeoutMs = Infinity }: { timeoutMs?: number } = {},
+  ) {
+    [this.#mpi, this.#handles, this.#timeoutMs] = [symbols, handles, timeoutMs];
+    const granted = new Int32Array(1);
+    check(symbols.MPI_Init_thread(0n, 0n, THREAD_MULTIPLE, granted), "initialize MPI");
+    this.rank = this.#number((out) => symbols.MPI_Comm_rank(handles.world, out));
+    this.world = this.#number((out) => symbols.MPI_Comm_size(handles.world, out));
+    this.localRank = launch?.localRank ?? 0;
+    const expected = launch?.world ?? 1;
+    if (this.world === expected) return;
+    // Several jobs of one rank each would all write to the same folder.
+    throw new EnvironmentError(
+      `${launch?.launcher ?? "no launcher"} started ${expected} ranks, but ${family} sees ` +
+        `${this.world}: "${path}" is not the library of this launcher`,
+      {
+        hints: [
+          "with srun, pass --mpi=pmix for Open MPI or --mpi=pmi2 for MPICH",
+          "name the launcher's library in PARSCALE_MPI, such as libmpi.so.40 or libmpich.so.12",
+        ],
+      },
+    );
+  }
+
+  allReduce(data: FloatArray): Promise<void> {
+    const { world, inPlace, sum } = this.#handles;
+    for (const { start, count } of chunksOf(data.length, MOST_ELEMENTS)) {
+      const part = data.subarray(start, start + count);
+      const code = this.#mpi.MPI_Allreduce(inPlace, part, count, this.#typeOf(data), sum, world);
+      check(code, "add up over all ranks");
+    }
+    return Promise.resolve();
+  }
+
+  reduceScatter(data: FloatArray): Promise<void> {
+    const size = data.length / this.world;
+    const most = Math.max(1, Math.floor(PACKED_ELEMENTS / this.world));
+    const Kind = data.constructor as Float32ArrayConstructor;
+    const packed = new Kind(this.world * Math.min(most, size)) as FloatArray;
+    for (const { start, count } of chunksOf(size, most)) {
+      for (let rank = 0; rank < this.world; rank++) {
+        const from = rank * size + start;
+        packed.set(data.subarray(from, from + count), rank * count);
+      }
+      const own = this.rank * size + start;
+      const { world, sum } = this.#handles;
+      const code = this.#mpi.MPI_Reduce_scatter_block(
+        packed,
+        data.subarray(own, own + count),
+        count,
+        this.#typeOf(data),
+        sum,
+        world,
+      );
+      check(code, "add up slices over all ranks");
+    }
+    return Promise.resolve();
+  }
+
+  async allGather(data: FloatArray): Promise<void> {
+    const size = data.length / this.world;
+    if (data.length > MOST_ELEMENTS) {
+      for (let root = 0; root < this.world; root++) {
+        await this.broadcast(data.subarray(root * size, (root + 1) * size), root);
+      }
+      return;
+    }
+    const { world, inPlace } = this.#handles;
+    const type = this.#typeOf(data);
+    check(this.#mpi.MPI_Allgather(inPlace, 0, type, data, size, type, world), "collect slices");
+  }
+
+  broadcast(data: HostArray, root: number): Promise<void> {
+    const bytes = new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
+    const { world, byte } = this.#handles;
+    for (const { start, count } of chunksOf(bytes.length, MOST_ELEMENTS)) {
+      const part = bytes.subarray(start, start + count);
+      check(this.#mpi.MPI_Bcast(part, count, byte, root, world), "broadcast");
+    }
+    return Promise.resolve();
+  }
+
+  async sum(values: readonly number[]): Promise<number[]> {
+    const data = Float64Array.from(values);
+    const { world, double, inPlace, sum, ignoreStatus } = this.#handles;
+    const request = new BigUint64Array(1), done = new Int32Array(1);
+    const start = this.#mpi.MPI_Iallreduce;
+    check(start(inPlace, data, data.length, double, sum, world, request), "add up over all ranks");
+    const began = performance.now();
+    for (;;) {
+      check(this.#mpi.MPI_Test(request, done, ignoreStatus), "add up over all ranks");
+      if (done[0]) return Array.from(data);
+      const waited = performance.now() - began;
+      if (waited > this.#timeoutMs) throw noAnswer(this.rank, this.world, waited);
+      if (waited > SPIN_MS) await new Promise((resolve) => setTimeout(resolve));
+    }
+  }
+
+  async barrier(): Promise<void> {
+    await this.sum([0]);
+  }
+
+  abort(code: number): void {
+    this.#mpi.MPI_Abort(this.#handles.world, code);
+  }
+
+  close(): void {
+    check(this.#mpi.MPI_Finalize(), "end MPI");
+  }
+
+  #typeOf(data: FloatArray): bigint {
+    return data instanceof Float64Array ? this.#handles.double : this.#handles.float;
+  }
+
+  #number(call: (out: Int32Array<ArrayBuffer>) => number): number {
+    const out = new Int32Array(1);
+    check(call(out), "ask MPI for its ranks");
+    return out[0]!;
+  }
+}
+
+/** By default MPI ends the job at an error; this is for libraries that are told not to. */
+function check(code: number, doing: string): void {
+  if (code !== 0) throw new EnvironmentError(`cannot ${doing}: MPI error ${code}`);
+}
+
+/** The error of a wait that took too long. */
+export function noAnswer(rank: number, world: number, waitedMs: number): EnvironmentError {
+  return new EnvironmentError(
+    `rank ${rank} of ${world} got no answer from the others for ${Math.round(waitedMs / 1000)} s`,
+    { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
+  );
+}
