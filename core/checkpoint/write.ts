@@ -31,8 +31,14 @@ const FLUSH_BYTES = 128 << 20;
 /** The usual limit of a shard. */
 export const DEFAULT_SHARD_BYTES = 5e9;
 
-/** Produces the bytes of a tensor from byte `start` on; `start` and length are whole elements. */
-export type ByteGenerator = (start: number, length: number) => Uint8Array<ArrayBuffer>;
+/**
+ * Produces the bytes of a tensor from byte `start` on; `start` and length are whole elements. It is
+ * called once for every piece, in order.
+ */
+export type ByteGenerator = (
+  start: number,
+  length: number,
+) => Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer>>;
 
 /** A tensor to be written. */
 export interface OutputTensor {
@@ -203,7 +209,8 @@ export async function streamTensors(
       if (unbroken++ % PIECES_PER_TURN === 0) await setImmediate();
       options.signal?.throwIfAborted();
       const length = Math.min(PIECE_BYTES, tensor.byteLength - start);
-      const piece = readPiece(tensor, start, buffer.subarray(0, length), files);
+      const made = readPiece(tensor, start, buffer.subarray(0, length), files);
+      const piece = made instanceof Promise ? await made : made;
       options.inspect?.(tensor, start, piece);
       options.write?.(piece);
     }
@@ -215,7 +222,7 @@ function readPiece(
   start: number,
   into: Uint8Array<ArrayBuffer>,
   files: OpenFiles,
-): Uint8Array<ArrayBuffer> {
+): ReturnType<ByteGenerator> {
   if (typeof source === "function") return source(start, into.length);
   if (source instanceof Uint8Array) return source.subarray(start, start + into.length);
   readExactlySync(files.get(source.path), source.path, source.offset + start, into);

@@ -104,6 +104,17 @@ export class BatchStream {
     return builder.finish();
   }
 
+  /** Goes past the next batch without reading its tokens; false after the last. */
+  skip(): boolean {
+    if (this.#isOver) return false;
+    for (let row = 0; row < this.#options.batch && !this.#isOver; row++) {
+      const { rows, index } = this.#pickSource();
+      rows.next();
+      this.#taken[index]!++;
+    }
+    return true;
+  }
+
   /** Where the next batch begins. */
   get cursor(): BatchCursor {
     return {

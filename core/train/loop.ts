@@ -4,6 +4,9 @@
  * It owns the order of things (accumulate, update, validate, report, save) and nothing else: numbers
  * are the trainer's, rows are `core/data`'s, and files and progress lines are the caller's. An abort
  * takes effect between steps, after a save.
+ *
+ * With several ranks, micro-batch i of a step belongs to rank i mod N. All ranks walk the same batches
+ * and decide by sums over all ranks, so that they stay in step; an abort of one stops all.
  */
 import type { Batch } from "../data/batches.ts";
 import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
@@ -17,6 +20,8 @@ const EMA = 0.95;
 /** Where batches come from; `core/data`'s `BatchStream` is one. */
 export interface BatchFeed {
   next(): Batch | undefined;
+  /** Passes over the next batch; false where there is none. */
+  skip(): boolean;
   readonly cursor: unknown;
 }
 
@@ -25,7 +30,7 @@ export interface LoopOptions {
   readonly schedule: ScheduleOptions;
   /** Peak learning rates. */
   readonly rates: Readonly<Record<RateKind, number>>;
-  /** Micro-batches per step. */
+  /** Micro-batches per step, of all ranks together. */
   readonly microBatches: number;
   /** Steps between validations, and between checkpoints. */
   readonly evalEvery: number;
@@ -78,11 +83,15 @@ export async function train(
 ): Promise<TrainingState> {
   const state = { ...start };
   const { steps } = options.schedule;
+  const { world } = trainer.collective;
   let saved = start.step;
-  while (state.step < steps && !hooks.signal.aborted) {
+  let stopped = false; // by any rank
+  while (state.step < steps && !(world === 1 ? hooks.signal.aborted : stopped)) {
     const began = performance.now();
     const read = await accumulate(trainer, feed, options.microBatches);
-    if (read.used === 0) break;
+    const [used, stops] = await trainer.exchangeSums([read.used, Number(hooks.signal.aborted)]);
+    stopped = stops! > 0;
+    if (used === 0) break;
     const { loss: sum, predicted, streamWeights } = trainer.sums;
     const loss = sum / predicted;
     const step = state.step + 1;
@@ -91,7 +100,7 @@ export async function train(
     const seconds = (performance.now() - began) / 1000;
 
     state.step = step;
-    state.tokens += read.used;
+    state.tokens += used!;
     state.lossEma = EMA * (state.lossEma ?? loss) + (1 - EMA) * loss;
     state.cursor = feed.cursor;
     const due = step % options.evalEvery === 0 || step === steps;
@@ -104,7 +113,7 @@ export async function train(
       clipScale,
       rates,
       streamWeights: streamWeights.length ? streamWeights.map((w) => w / predicted) : undefined,
-      tokensPerSecond: read.used / seconds,
+      tokensPerSecond: used! / seconds,
       seconds,
       dataWait: read.waited / seconds,
       evalLoss: due && options.evalFeed ? await validate(trainer, options.evalFeed()) : undefined,
@@ -119,23 +128,35 @@ export async function train(
 
 /** Mean loss over all batches of a feed, in nats per predicted token. */
 export async function validate(trainer: Trainer, feed: BatchFeed): Promise<number> {
-  let loss = 0, predicted = 0;
-  for (let batch; (batch = feed.next());) {
+  const { rank, world } = trainer.collective;
+  let own = { loss: 0, predicted: 0 };
+  for (let i = 0;; i++) {
+    if (i % world !== rank) {
+      if (!feed.skip()) break;
+      continue;
+    }
+    const batch = feed.next();
+    if (!batch) break;
     const sums = await trainer.evaluate(batch);
-    loss += sums.loss;
-    predicted += sums.predicted;
+    own = { loss: own.loss + sums.loss, predicted: own.predicted + sums.predicted };
   }
-  return loss / predicted;
+  const [loss, predicted] = await trainer.collective.sum([own.loss, own.predicted]);
+  return loss! / predicted!;
 }
 
-/** One step's gradients; `waited` in seconds. */
+/** This rank's gradients of one step; `waited` in seconds. */
 async function accumulate(
   trainer: Trainer,
   feed: BatchFeed,
   microBatches: number,
 ): Promise<{ used: number; waited: number }> {
+  const { rank, world } = trainer.collective;
   let used = 0, waited = 0;
   for (let i = 0; i < microBatches; i++) {
+    if (i % world !== rank) {
+      if (!feed.skip()) break;
+      continue;
+    }
     const asked = performance.now();
     const batch = feed.next();
     waited += (performance.now() - asked) / 1000;

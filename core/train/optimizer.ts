@@ -12,12 +12,10 @@ import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
+import type { Collective } from "../dist/collective.ts";
+import type { Slice } from "../dist/slices.ts";
+import { SOLO } from "../dist/solo.ts";
 import type { Group, RateKind } from "./trainable.ts";
-
-/**
- * Elements worked on at a time unless the device says otherwise: few enough for the processor's cache.
- * See `tests/bench/train.ts`.
- */
 
 /** Pieces per program, which saves starting one for each. */
 const PIECES_PER_RUN = 16;
@@ -25,12 +23,18 @@ const PIECES_PER_RUN = 16;
 /** Programs that run at the same time, rather than every small operation on all threads. */
 const LANES = 2;
 
-/** The arrays of one group, each [count] f32. */
+/** The arrays of one group, each flat f32. */
 export interface GroupTensors {
   readonly group: Group;
+  /** [padded] All parameters of the group. */
   readonly values: DeviceTensor;
+  /** [padded] */
   readonly gradients: DeviceTensor;
+  /** The part of both that this rank updates: all of it, or its slice. */
+  readonly slice: Slice;
+  /** [slice.count] */
   readonly m: DeviceTensor;
+  /** [slice.count] */
   readonly v: DeviceTensor;
 }
 
@@ -132,43 +136,58 @@ export class Optimizer {
   readonly #scalars: ReadonlyMap<string, DeviceTensor>;
   readonly #updates: ReadonlyMap<Group, readonly Job[]>;
   readonly #norms: readonly Job[];
+  /** Adds up the norms of slices. */
+  readonly #collective: Collective;
 
   private constructor(
     device: Device,
     options: OptimizerOptions,
+    collective: Collective,
     jobs: { updates: readonly Job[]; norms: readonly Job[]; scalars: Map<string, DeviceTensor> },
   ) {
     this.#device = device;
     this.#options = options;
+    this.#collective = collective;
     this.#updates = Map.groupBy(jobs.updates, ({ group }) => group);
     this.#norms = jobs.norms;
     this.#scalars = jobs.scalars;
   }
 
-  /** Compiles the programs and binds every piece. */
+  /**
+   * Compiles the programs and binds every piece of the slices; `collective` is given where those of all
+   * ranks make up the whole.
+   */
   static async create(
     device: Device,
     groups: readonly GroupTensors[],
     options: OptimizerOptions,
+    collective = SOLO,
   ): Promise<Optimizer> {
     const scalars = new Map(SCALARS.map((name) => [name, device.allocate(scalar)]));
     const { beta1, beta2, epsilon } = options;
+    const own = (array: DeviceTensor, { start, count }: Slice) =>
+      device.view(array, start, vector(count));
     const updates = await overPieces(
       device,
-      groups,
+      groups.map(({ group, slice, values, gradients, m, v }) => ({
+        group,
+        count: slice.count,
+        arrays: { values: own(values, slice), m, v, gradients: own(gradients, slice) },
+      })),
       (counts) => buildUpdate(counts, { beta1, beta2, epsilon }),
-      ({ values, m, v, gradients }) =>
-        new Map([["values", values], ["m", m], ["v", v], ["gradients", gradients]]),
       () => scalars,
     );
     const norms = await overPieces(
       device,
-      groups,
+      groups.map(({ group, slice, gradients }) => ({
+        group,
+        count: slice.count,
+        arrays: { gradients: own(gradients, slice) },
+      })),
       buildSquaredNorm,
-      ({ gradients }) => new Map([["gradients", gradients]]),
       () => new Map([["total", device.allocate(scalar)]]),
     );
-    return new Optimizer(device, options, { updates, norms, scalars });
+    return new Optimizer(device, options, collective, { updates, norms, scalars });
   }
 
   /**
@@ -200,7 +219,8 @@ export class Optimizer {
     const squares = this.#norms.map(({ bindings }) =>
       this.#device.read(bindings.get("total")!)[0]!
     );
-    return squares.reduce((sum, square) => sum + square, 0);
+    const [total] = await this.#collective.sum([squares.reduce((sum, square) => sum + square, 0)]);
+    return total!;
   }
 
   #write(name: string, value: number): void {
@@ -222,9 +242,12 @@ export class Accumulator {
     groups: readonly GroupTensors[],
     more: ReadonlyMap<Group, DeviceTensor>,
   ): Promise<Accumulator> {
-    const tensors = ({ group, gradients }: GroupTensors) =>
-      new Map([["gradients", gradients], ["more", more.get(group)!]]);
-    return new Accumulator(await overPieces(device, groups, buildAccumulate, tensors));
+    const flat = groups.map(({ group, gradients }) => ({
+      group,
+      count: group.count,
+      arrays: { gradients, more: more.get(group)! },
+    }));
+    return new Accumulator(await overPieces(device, flat, buildAccumulate));
   }
 
   /** Adds all of it. */
@@ -233,30 +256,35 @@ export class Accumulator {
   }
 }
 
-/** Programs for all pieces of every group, bound to views of the group's arrays. */
+/** Arrays of equal length that a program works on, by the name it has for them. */
+interface FlatArrays {
+  readonly group: Group;
+  readonly count: number;
+  readonly arrays: Readonly<Record<string, DeviceTensor>>;
+}
+
+/** Programs for all pieces of the arrays, bound to views of them. */
 async function overPieces(
   device: Device,
-  groups: readonly GroupTensors[],
+  flat: readonly FlatArrays[],
   build: (counts: readonly number[]) => Program,
-  tensors: (group: GroupTensors) => ReadonlyMap<string, DeviceTensor>,
   others: () => ReadonlyMap<string, DeviceTensor> = () => new Map(),
 ): Promise<Job[]> {
   const jobs: Job[] = [];
   const executables = new Map<string, Executable>();
   const weights = new Map();
-  for (const arrays of groups) {
-    const { group } = arrays;
-    for (let start = 0; start < group.count;) {
-      const counts = piecesOf(device, group.count - start);
+  for (const { group, count, arrays } of flat) {
+    for (let start = 0; start < count;) {
+      const counts = piecesOf(device, count - start);
       const key = `${jobs.length % LANES}: ${counts}`;
       const executable = executables.get(key) ?? await device.compile(build(counts), weights);
       executables.set(key, executable);
       const bindings = new Map(others());
-      counts.forEach((count, i) => {
-        for (const [name, tensor] of tensors(arrays)) {
-          bindings.set(`${name}.${i}`, device.view(tensor, start, vector(count)));
+      counts.forEach((size, i) => {
+        for (const [name, tensor] of Object.entries(arrays)) {
+          bindings.set(`${name}.${i}`, device.view(tensor, start, vector(size)));
         }
-        start += count;
+        start += size;
       });
       jobs.push({ group, executable, bindings });
     }

@@ -1,13 +1,18 @@
 /**
  * The device side of training: parameters, gradients and moments, and the programs that work on them.
  *
- * One step is: `accumulate` for each micro-batch (forward and backward pass; gradients are sums over
- * tokens, so micro-batches add up), then `update`. Nothing here knows files, schedules or data.
+ * One step is: `accumulate` for each micro-batch of this rank (forward and backward pass; gradients are
+ * sums over tokens, so micro-batches and ranks add up), `exchangeSums`, then `update`. Nothing here knows
+ * files, schedules or data.
  */
 import { NumericalError } from "../base/errors.ts";
+import type { Collective } from "../dist/collective.ts";
+import { chunksOf, paddedCount, sliceOf } from "../dist/slices.ts";
+import { SOLO } from "../dist/solo.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
+import { elementCount } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";
@@ -29,6 +34,9 @@ import {
   type Update,
 } from "./optimizer.ts";
 import { type Group, groupTensors, type RateKind } from "./trainable.ts";
+
+/** Elements zeroed at a time. */
+const ZEROS = 2 ** 20;
 
 /** Rows of tokens as `core/data` makes them; see `buildLoss` for the meaning of each array. */
 export interface TrainingBatch {
@@ -57,9 +65,13 @@ export interface TrainerOptions {
   readonly recompute: boolean;
   /** Computes some parameters from others, such as reparameterised prefixes. */
   readonly substitute?: Substitute | undefined;
+  /** The ranks that train together; this process alone if left out. */
+  readonly collective?: Collective;
+  /** Whether every rank keeps moments of its slice only (ZeRO-1). */
+  readonly shardsOptimizer?: boolean;
 }
 
-/** Sums over the micro-batches since the last update. */
+/** Sums over the micro-batches since the last update: of this rank, then of all ranks. */
 export interface StepSums {
   /** Negative log-likelihood of the predicted tokens, in nats. */
   loss: number;
@@ -87,19 +99,28 @@ export function buildPrograms(
   return { loss, gradients: differentiate(loss, { of: "loss", by, recompute: options.recompute }) };
 }
 
-/** What training will need on a device. */
-export function planTraining(device: Device, options: TrainerOptions): TrainingMemory {
+/** What training will need on the device of each rank; `world` replaces the number of ranks. */
+export function planTraining(
+  device: Device,
+  options: TrainerOptions,
+  world = options.collective?.world ?? 1,
+): TrainingMemory {
   const { gradients: program } = buildPrograms(options);
   const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
-  const count = groupTensors(options.trained).reduce((total, group) => total + group.count, 0);
-  const trained = count * 4;
-  const run = largestRun(device, groupTensors(options.trained).map(({ count }) => count));
-  const update = device.plan(buildUpdate(run, options.optimizer), new Map());
-  const gradients = trained * (options.accumulates ? 2 : 1);
+  const shards = options.shardsOptimizer ? world : 1;
+  const counts = groupTensors(options.trained).map(({ count }) => count);
+  const padded = counts.map((count) => paddedCount(count, shards));
+  const bytes = (sizes: readonly number[]) => 4 * sizes.reduce((total, size) => total + size, 0);
+  const slices = padded.map((count) => count / shards);
+  const update = device.plan(
+    buildUpdate(largestRun(device, slices), options.optimizer),
+    new Map(),
+  );
+  const gradients = bytes(padded) + (options.accumulates ? bytes(counts) : 0);
   const activations = Math.max(sections.temporaries, update.sections.temporaries) +
     sections.inputs;
-  const { parameters } = sections;
-  const moments = 2 * trained;
+  const parameters = sections.parameters + bytes(padded) - bytes(counts);
+  const moments = 2 * bytes(slices);
   const total = parameters + gradients + moments + activations;
   return { parameters, gradients, moments, activations, total };
 }
@@ -122,6 +143,9 @@ export class Trainer {
   readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
   /** What does not learn, where the device keeps it in a type of its own; else among the tensors. */
   readonly #frozen: ReadonlyMap<string, HostTensor>;
+  /** The ranks that train together. */
+  readonly collective: Collective;
+  readonly #shards: boolean;
   readonly #optimizer: Optimizer;
   readonly #accumulator: Accumulator | undefined;
   readonly #tensors: ReadonlyMap<string, DeviceTensor>;
@@ -133,6 +157,8 @@ export class Trainer {
 
   private constructor(fields: TrainerFields) {
     this.device = fields.device;
+    this.collective = fields.collective;
+    this.#shards = fields.shards;
     this.#frozen = fields.frozen;
     this.groups = fields.groups;
     this.#optimizer = fields.optimizer;
@@ -146,9 +172,16 @@ export class Trainer {
 
   /** Allocates everything, reads the first values and compiles the programs. */
   static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
+    const collective = options.collective ?? SOLO;
+    const shards = (options.shardsOptimizer ?? false) && collective.world > 1;
     const groups = groupTensors(options.trained).map((group): GroupTensors => {
-      const array = () => device.allocate({ dtype: "f32", shape: [group.count] });
-      return { group, values: array(), gradients: array(), m: array(), v: array() };
+      const padded = shards ? paddedCount(group.count, collective.world) : group.count;
+      const slice = shards
+        ? sliceOf(padded, collective.world, collective.rank)
+        : { start: 0, count: padded };
+      const array = (count: number) => device.allocate({ dtype: "f32", shape: [count] });
+      const [values, gradients] = [array(padded), array(padded)];
+      return { group, values, gradients, slice, m: array(slice.count), v: array(slice.count) };
     });
     const { loss, gradients } = buildPrograms(options);
     const tensors = new Map<string, DeviceTensor>();
@@ -177,12 +210,19 @@ export class Trainer {
     }
     return new Trainer({
       device,
+      collective,
+      shards,
       frozen,
       groups,
       tensors,
       first,
       more,
-      optimizer: await Optimizer.create(device, groups, options.optimizer),
+      optimizer: await Optimizer.create(
+        device,
+        groups,
+        options.optimizer,
+        shards ? collective : SOLO,
+      ),
       accumulator: options.accumulates
         ? await Accumulator.create(device, groups, others)
         : undefined,
@@ -201,15 +241,39 @@ export class Trainer {
   }
 
   /**
+   * Makes `sums` those of all ranks; numbers of the caller travel along and come back added up. A rank
+   * without a counted micro-batch contributes zeros.
+   */
+  async exchangeSums(more: readonly number[] = []): Promise<number[]> {
+    const { sums, collective } = this;
+    if (collective.world === 1) return [...more];
+    if (sums.predicted === 0) this.#clearGradients();
+    const streams = this.#tensors.get("weight_sums");
+    const weights = Array.from(
+      { length: streams ? elementCount(streams.shape) : 0 },
+      (_, p) => sums.streamWeights[p] ?? 0,
+    );
+    const own = [sums.loss, sums.predicted, ...weights, ...more];
+    const all = await collective.sum(own);
+    [sums.loss, sums.predicted] = [all[0]!, all[1]!];
+    sums.streamWeights = all.slice(2, 2 + weights.length);
+    return all.slice(2 + weights.length);
+  }
+
+  /**
    * Updates the parameters and starts a new step.
    * @throws {NumericalError} when loss or gradient are not finite; the parameters are as before
    */
   async update(step: number, rates: Readonly<Record<RateKind, number>>): Promise<Update> {
     const { loss, predicted } = this.sums;
     if (!Number.isFinite(loss)) throw notFinite("loss", loss, step);
+    await this.#exchangeGradients();
     const update = await this.#optimizer.step(step, predicted, rates);
     if (!Number.isFinite(update.gradNorm)) throw notFinite("gradient norm", update.gradNorm, step);
     Object.assign(this.sums, { loss: 0, predicted: 0, streamWeights: [] });
+    if (this.#shards) {
+      for (const { values } of this.groups) await this.collective.allGather(values);
+    }
     return update;
   }
 
@@ -225,6 +289,24 @@ export class Trainer {
   /** Values of a parameter, trained or frozen; a view that the next update changes. */
   values(name: string): HostArray {
     return this.#frozen.get(name)?.data ?? this.device.read(this.#tensors.get(name)!);
+  }
+
+  async #exchangeGradients(): Promise<void> {
+    for (const { gradients } of this.groups) {
+      if (this.#shards) await this.collective.reduceScatter(gradients);
+      else await this.collective.allReduce(gradients);
+    }
+  }
+
+  /** Gradients still hold those of an earlier step where no micro-batch has overwritten them. */
+  #clearGradients(): void {
+    const zeros = new Float32Array(ZEROS);
+    for (const { group, gradients } of this.groups) {
+      for (const { start, count } of chunksOf(group.count, ZEROS)) {
+        const view = this.device.view(gradients, start, { dtype: "f32", shape: [count] });
+        this.device.write(view, zeros.subarray(0, count));
+      }
+    }
   }
 
   #write(batch: TrainingBatch): void {
@@ -248,6 +330,8 @@ export class Trainer {
 
 interface TrainerFields {
   readonly device: Device;
+  readonly collective: Collective;
+  readonly shards: boolean;
   readonly frozen: ReadonlyMap<string, HostTensor>;
   readonly groups: readonly GroupTensors[];
   readonly optimizer: Optimizer;

@@ -12,12 +12,11 @@ import { readHeader } from "../checkpoint/safetensors.ts";
 import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
 import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
-import type { GroupTensors } from "./optimizer.ts";
+import { KINDS, StateReader } from "./state_reader.ts";
 import type { Trainer } from "./trainer.ts";
 
 const TENSORS = "training_state.safetensors", STATE = "training_state.json";
 const SCHEMA = "parscale.training_state/1";
-const KINDS = ["values", "m", "v"] as const;
 
 /** Where a run stands. */
 export interface TrainingState {
@@ -31,45 +30,38 @@ export interface TrainingState {
   cursor: unknown;
 }
 
-/** Writes both files into a checkpoint folder. */
+/** Writes both files into a checkpoint folder; while rank 0 does, all others call `sendState`. */
 export async function saveState(
   folder: string,
   trainer: Trainer,
   state: TrainingState,
 ): Promise<void> {
+  const reader = new StateReader(trainer);
   const tensors = trainer.groups.flatMap((arrays) =>
     KINDS.flatMap((kind) =>
-      arrays.group.tensors.map((one) => storedPart(trainer, arrays, kind, one))
+      arrays.group.tensors.map(({ name, shape, start }): OutputTensor => ({
+        name: `${kind}.${name}`,
+        dtype: "f32",
+        shape,
+        byteLength: elementCount(shape) * 4,
+        source: async (first, length) => {
+          const from = start + first / 4, to = from + length / 4;
+          const part = await reader.read(arrays, kind, from, to);
+          return new Uint8Array(part.buffer);
+        },
+      }))
     )
   );
   await writeSafetensors(`${folder}/${TENSORS}`, tensors);
+  reader.close();
   const { step, tokens, lossEma, cursor } = state;
   const json = { schema: SCHEMA, step, tokens, loss_ema: lossEma ?? null, cursor };
   await writeJson(`${folder}/${STATE}`, json);
 }
 
-function storedPart(
-  trainer: Trainer,
-  arrays: GroupTensors,
-  kind: typeof KINDS[number],
-  { name, shape, start }: { name: string; shape: readonly number[]; start: number },
-): OutputTensor {
-  const array = trainer.device.read(arrays[kind]);
-  const part = array.subarray(start, start + elementCount(shape));
-  return {
-    name: `${kind}.${name}`,
-    dtype: "f32",
-    shape,
-    byteLength: part.length * 4,
-    source: (first, length) => {
-      const values = Float32Array.from(part.subarray(first / 4, (first + length) / 4));
-      return new Uint8Array(values.buffer);
-    },
-  };
-}
-
 /**
- * Puts the tensors of a checkpoint folder back into a trainer.
+ * Puts the tensors of a checkpoint folder back into a trainer: all values, and of the moments this rank's
+ * slice.
  * @throws {DataError} when the folder is damaged or other tensors were trained
  */
 export async function loadState(folder: string, trainer: Trainer): Promise<TrainingState> {
@@ -78,16 +70,29 @@ export async function loadState(folder: string, trainer: Trainer): Promise<Train
   const { entries } = await readHeader(path);
   const stored = new Map(entries.map((entry) => [entry.name, entry]));
   using file = openFile(path);
+  const { device } = trainer;
   for (const arrays of trainer.groups) {
     for (const kind of KINDS) {
-      const array = trainer.device.read(arrays[kind]);
+      // The range of the group that the array holds.
+      const { start: low, count } = kind === "values"
+        ? { start: 0, count: arrays.group.count }
+        : arrays.slice;
       for (const { name, shape, start } of arrays.group.tensors) {
         const entry = stored.get(`${kind}.${name}`);
         if (entry?.shape.join() !== shape.join()) throw otherTensors(path, name);
         stored.delete(`${kind}.${name}`);
-        const values = new Float32Array(elementCount(shape));
-        readExactlySync(file, path, entry.offset, new Uint8Array(values.buffer));
-        array.set(values, start);
+        const from = Math.max(start, low);
+        const to = Math.min(start + elementCount(shape), low + count);
+        if (from >= to) continue;
+        const values = new Float32Array(to - from);
+        readExactlySync(
+          file,
+          path,
+          entry.offset + 4 * (from - start),
+          new Uint8Array(values.buffer),
+        );
+        const type = { dtype: "f32", shape: [to - from] } as const;
+        device.write(device.view(arrays[kind], from - low, type), values);
       }
     }
   }

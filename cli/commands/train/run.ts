@@ -177,7 +177,11 @@ function sameBatches(run: PreparedRun): BatchFeed {
   const batches = Array.from({ length: count }, () => run.data.stream.next())
     .filter((batch) => batch !== undefined);
   let next = 0;
-  return { next: () => batches[next++ % Math.min(count, batches.length)], cursor };
+  return {
+    next: () => batches[next++ % Math.min(count, batches.length)],
+    skip: () => next++ >= 0,
+    cursor,
+  };
 }
 
 async function openEvents(folder: string) {

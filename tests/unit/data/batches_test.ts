@@ -334,3 +334,43 @@ Deno.test("more files than may be open at once are read all the same", () =>
     });
     assertEquals(open, []);
   }));
+
+Deno.test("skip leaves a stream where next does, and reads no tokens", () => {
+  const documents = [uniqueDocuments(40), uniqueDocuments(25, 5000, 2)];
+  const open = (stores: BatchSource["stores"][]) =>
+    new BatchStream(
+      stores.map((each, i) => ({ stores: each, weight: i + 1 })),
+      { ...OPTIONS, batch: 3, epochs: 2 },
+    );
+  const read = documents.map((each) => [tokensInMemory(each, "text")]);
+  const unread = read.map(([store]) => [{
+    ...store!,
+    read: () => {
+      throw new Error("tokens of a skipped batch were read");
+    },
+  }]);
+  const [walked, skipped] = [open(read), open(unread)];
+  assertEquals(walked.fingerprint, skipped.fingerprint);
+  while (walked.next()) {
+    assert(skipped.skip());
+    assertEquals(skipped.cursor, walked.cursor);
+  }
+  assertEquals(skipped.skip(), false);
+});
+
+Deno.test("the micro-batches of all ranks together are those of one", () => {
+  const sources = [sourceOf(uniqueDocuments(50))];
+  const options = { ...OPTIONS, epochs: 1 };
+  const all = [...batchesOf(new BatchStream(sources, options))];
+  for (const world of [2, 3, 4]) {
+    for (let rank = 0; rank < world; rank++) {
+      const stream = new BatchStream(sources, options);
+      const own: (Batch | undefined)[] = [];
+      for (let i = 0; i < all.length; i++) {
+        if (i % world === rank) own.push(stream.next());
+        else assert(stream.skip());
+      }
+      assertEquals(own, all.filter((_, i) => i % world === rank));
+    }
+  }
+});

@@ -1,0 +1,246 @@
+/** Several ranks train as one process does: losses, norms, weights, moments and the place in the data. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { NumericalError } from "../../../core/base/errors.ts";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { BatchStream } from "../../../core/data/batches.ts";
+import type { Collective } from "../../../core/dist/collective.ts";
+import { SOLO } from "../../../core/dist/solo.ts";
+import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { type LoopOptions, type StepReport, train } from "../../../core/train/loop.ts";
+import { sendState, StateReader } from "../../../core/train/state_reader.ts";
+import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { Trainer } from "../../../core/train/trainer.ts";
+import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
+import { withScratch } from "../../cli/run.ts";
+import { asRanks } from "../../unit/dist/memory_group.ts";
+import { tokensInMemory } from "../../unit/data/testing.ts";
+import { modelFolder } from "../goldens.ts";
+
+const device = new ReferenceDevice("f32");
+
+/** Rows of a step, of which every micro-batch has one; all of 1 to 4 ranks divide it. */
+const BATCH = 12;
+
+/** 38 rows, so that the fourth step has two: with four ranks, two have none. */
+const DOCUMENTS = Array.from({ length: 38 }, (_, i) =>
+  Array.from({ length: 3 + i % 6 }, (_, t) => {
+    const id = (i * 31 + t * 7) % 400;
+    return t > 1 && i % 3 === 0 ? ~id : id; // of every third, one token alone is trained
+  }));
+
+interface Options {
+  readonly shards?: boolean;
+  readonly params?: "all" | "introduced";
+  readonly steps?: number;
+  /** Folder of a checkpoint to continue from, and one to write at the end. */
+  readonly resume?: string;
+  readonly save?: string;
+  readonly abortAt?: { rank: number; step: number };
+}
+
+interface Result {
+  readonly reports: StepReport[];
+  readonly state: TrainingState;
+  readonly trainer: Trainer;
+  /** Values of all trained tensors. */
+  readonly weights: Float32Array[];
+}
+
+const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
+
+async function openTrainer(ranks: Collective, { shards = true, params = "all" }: Options) {
+  return await Trainer.create(device, {
+    config,
+    trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
+    initial: (parameter) => weightValues(tensors.get(parameter)!),
+    sizes: { batch: 1, tokens: 8 },
+    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 0.5 },
+    accumulates: true,
+    recompute: false,
+    collective: ranks,
+    shardsOptimizer: shards,
+  });
+}
+
+async function trainAs(ranks: Collective, options: Options = {}): Promise<Result> {
+  const trainer = await openTrainer(ranks, options);
+  const stores = [tokensInMemory(DOCUMENTS, "tokens")];
+  const held = [tokensInMemory(DOCUMENTS.slice(0, 5), "tokens")];
+  const rows = { tokens: 8, batch: 1, seed: 3, pack: false, epochs: 1 };
+  const stream = new BatchStream([{ stores }], rows);
+  let start: TrainingState = { step: 0, tokens: 0, lossEma: undefined, cursor: stream.cursor };
+  if (options.resume) {
+    start = await loadState(options.resume, trainer);
+    stream.seek(start.cursor as typeof stream.cursor);
+  }
+  const reports: StepReport[] = [];
+  const abort = new AbortController();
+  const loop: LoopOptions = {
+    schedule: { kind: "constant", steps: options.steps ?? 4, warmup: 0, decay: 1, minFactor: 1 },
+    rates: { backbone: 1e-3, prefix: 1e-2, aggregator: 1e-3 },
+    microBatches: BATCH,
+    evalEvery: 3,
+    saveEvery: 100,
+    evalFeed: () => new BatchStream([{ stores: held }], { ...rows, shuffle: false }),
+  };
+  const state = await train(trainer, stream, start, loop, {
+    signal: abort.signal,
+    onStep: (report) => {
+      reports.push(report);
+      const { abortAt } = options;
+      if (ranks.rank === abortAt?.rank && report.step === abortAt.step) abort.abort();
+    },
+    async save(state) {
+      if (options.save === undefined) return;
+      if (ranks.rank === 0) await saveState(options.save, trainer, state);
+      else await sendState(trainer);
+    },
+  });
+  const weights = trainer.groups.map(({ group, values }) =>
+    device.read(values).slice(0, group.count) as Float32Array
+  );
+  return { reports, state, trainer, weights };
+}
+
+/** Relative difference of two arrays in L2. */
+function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let difference = 0, size = 0;
+  for (let i = 0; i < a.length; i++) {
+    difference += (a[i]! - b[i]!) ** 2;
+    size += b[i]! ** 2;
+  }
+  return Math.sqrt(difference / size);
+}
+
+function assertClose(found: Result, expected: Result): void {
+  assertEquals(found.reports.length, expected.reports.length);
+  found.reports.forEach((report, i) => {
+    const other = expected.reports[i]!;
+    const relative = (key: "loss" | "gradNorm" | "evalLoss") =>
+      Math.abs(report[key]! / other[key]! - 1);
+    assertEquals([report.step, report.tokens], [other.step, other.tokens]);
+    assert(relative("loss") < 1e-6, `step ${report.step}: loss ${report.loss}, ${other.loss}`);
+    assert(relative("gradNorm") < 1e-5, `step ${report.step}: norm ${report.gradNorm}`);
+    if (other.evalLoss !== undefined) assert(relative("evalLoss") < 1e-6);
+    report.streamWeights!.forEach((weight, p) =>
+      assert(Math.abs(weight / other.streamWeights![p]! - 1) < 1e-5)
+    );
+  });
+  assertEquals(found.state.cursor, expected.state.cursor);
+  found.weights.forEach((values, i) => assert(distance(values, expected.weights[i]!) < 1e-5));
+}
+
+for (const params of ["all", "introduced"] as const) {
+  const solo = await trainAs(SOLO, { params });
+
+  Deno.test(`one process clips, has uneven masks and a short last step: ${params}`, () => {
+    assert(solo.reports.some(({ clipScale }) => clipScale < 0.9));
+    assertEquals(solo.reports.length, 4);
+    assert(solo.reports[3]!.tokens - solo.reports[2]!.tokens < solo.reports[0]!.tokens / 3);
+  });
+
+  const runs = params === "all"
+    ? [[2, false], [2, true], [3, true], [4, true]] as const
+    : [[2, false], [4, true]] as const;
+  for (const [world, shards] of runs) {
+    const name = `${world} ranks equal one: ${params}, ${shards ? "sharded" : "replicated"}`;
+    Deno.test(name, async () => {
+      const all = await asRanks(world, device, (ranks) => trainAs(ranks, { params, shards }));
+      all.forEach((result) => assertClose(result, solo));
+      for (const { weights, reports, trainer } of all) {
+        assertEquals(weights, all[0]!.weights, "weights are the same bits on every rank");
+        assertEquals(reports.map(({ loss }) => loss), all[0]!.reports.map(({ loss }) => loss));
+        for (const { group, slice, m } of trainer.groups) {
+          assertEquals(m.shape, [slice.count]);
+          assert(shards ? slice.count <= group.count / world + 64 : slice.count === group.count);
+        }
+      }
+    });
+  }
+}
+
+Deno.test("a repeated run of two ranks has the same bits", async () => {
+  const [first, second] = [await asRanks(2, device, trainAs), await asRanks(2, device, trainAs)];
+  assertEquals(first[0]!.weights, second[0]!.weights);
+});
+
+Deno.test("a state is sent in chunks that cross tensors and slices", async () => {
+  const [whole] = await asRanks(3, device, async (ranks) => {
+    const trainer = await openTrainer(ranks, { params: "introduced" });
+    for (const { group, slice, m } of trainer.groups) {
+      const numbers = Float32Array.from({ length: slice.count }, (_, i) => slice.start + i);
+      device.write(m, numbers.map((number) => number < group.count ? number : -1));
+    }
+    if (ranks.rank > 0) return void await sendState(trainer, 100);
+    const reader = new StateReader(trainer, 100);
+    const moments: Float32Array[] = [];
+    for (const arrays of trainer.groups) {
+      const { count } = arrays.group;
+      await reader.read(arrays, "values", 0, count);
+      const half = count >> 1;
+      const first = await reader.read(arrays, "m", 0, half);
+      moments.push(Float32Array.of(...first, ...await reader.read(arrays, "m", half, count)));
+      await reader.read(arrays, "v", 0, count);
+    }
+    return moments;
+  });
+  for (const numbers of whole!) numbers.forEach((number, i) => assertEquals(number, i));
+});
+
+Deno.test("a state of any number of ranks is read by any other", async () => {
+  const solo = await trainAs(SOLO, { steps: 4 });
+  await withScratch(async (folder) => {
+    const at = (name: string) => `${folder}/${name}`;
+    for (const name of ["one", "two", "three", "whole"]) await Deno.mkdir(at(name));
+    await asRanks(3, device, (ranks) => trainAs(ranks, { steps: 1, save: at("one") }));
+    await trainAs(SOLO, { steps: 2, resume: at("one"), save: at("two") });
+    const parts = await asRanks(
+      4,
+      device,
+      (ranks) => trainAs(ranks, { steps: 4, resume: at("two"), save: at("three") }),
+    );
+    for (const { reports, weights, state } of parts) {
+      assertEquals(reports.map(({ step }) => step), [3, 4]);
+      assert(Math.abs(reports[1]!.loss / solo.reports[3]!.loss - 1) < 1e-6);
+      assertEquals(state.cursor, solo.state.cursor);
+      weights.forEach((values, i) => assert(distance(values, solo.weights[i]!) < 1e-5));
+    }
+    // What was gathered from slices is what replicas hold.
+    const name = "training_state.safetensors";
+    const whole = { steps: 1, shards: false, save: at("whole") };
+    await asRanks(3, device, (ranks) => trainAs(ranks, whole));
+    const [sliced, replicated] = await Promise.all(
+      ["one", "whole"].map((each) => Deno.readFile(`${at(each)}/${name}`)),
+    );
+    assertEquals(sliced, replicated);
+  });
+});
+
+Deno.test("an abort of one rank stops all after the same step", async () => {
+  const all = await asRanks(
+    3,
+    device,
+    (ranks) => trainAs(ranks, { abortAt: { rank: 2, step: 1 } }),
+  );
+  assertEquals(all.map(({ state }) => state.step), [2, 2, 2]);
+});
+
+Deno.test("a loss that is not finite on one rank ends all with the same error", async () => {
+  await asRanks(2, device, async (ranks) => {
+    const trainer = await openTrainer(ranks, {});
+    const weights = [1, 1, ranks.rank ? NaN : 1, 0, 0, 0, 0, 0];
+    const zeros = new Array(8).fill(0);
+    await trainer.accumulate({
+      ids: zeros,
+      positions: zeros,
+      targets: zeros,
+      weights,
+      predicted: 3,
+    });
+    await trainer.exchangeSums();
+    const rates = { backbone: 1, prefix: 1, aggregator: 1 };
+    const message = "training diverged at step 1: loss is NaN";
+    await assertRejects(() => trainer.update(1, rates), NumericalError, message);
+  });
+});
