@@ -28,7 +28,7 @@ export interface Collective {
   broadcast(tensor: DeviceTensor, root: number): Promise<void>;
   /** Sums of numbers over all ranks, in f64 and in the same order everywhere; lets signals through. */
   sum(values: readonly number[]): Promise<number[]>;
-  /** Resolves once every rank has called it. */
+  /** Resolves once every rank has called it, without a limit of time. */
   barrier(): Promise<void>;
   /** Ends all ranks with an exit code; called by a rank that fails while the others may wait for it. */
   abort(code: number): void;

@@ -193,7 +193,16 @@ export class MpiGroup implements HostGroup {
     return Promise.resolve();
   }
 
-  async sum(values: readonly number[]): Promise<number[]> {
+  sum(values: readonly number[]): Promise<number[]> {
+    return this.#sum(values, this.#timeoutMs);
+  }
+
+  /** However long it takes: the first rank of a machine may tokenize data meanwhile. */
+  async barrier(): Promise<void> {
+    await this.#sum([0], Infinity);
+  }
+
+  async #sum(values: readonly number[], timeoutMs: number): Promise<number[]> {
     const data = Float64Array.from(values);
     const { world, double, inPlace, sum, ignoreStatus } = this.#handles;
     const request = new BigUint64Array(1), done = new Int32Array(1);
@@ -204,13 +213,9 @@ export class MpiGroup implements HostGroup {
       check(this.#mpi.MPI_Test(request, done, ignoreStatus), "add up over all ranks");
       if (done[0]) return Array.from(data);
       const waited = performance.now() - began;
-      if (waited > this.#timeoutMs) throw noAnswer(this.rank, this.world, waited);
+      if (waited > timeoutMs) throw noAnswer(this.rank, this.world, waited);
       if (waited > SPIN_MS) await new Promise((resolve) => setTimeout(resolve));
     }
-  }
-
-  async barrier(): Promise<void> {
-    await this.sum([0]);
   }
 
   abort(code: number): void {

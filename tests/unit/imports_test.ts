@@ -24,7 +24,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/checkpoint",
     "core/base",
   ],
-  "core/dist": ["core/runtime", "core/base"],
+  "core/dist": ["core/runtime", "core/graph", "core/base"],
   "core/train": [
     "core/data",
     "core/dist",

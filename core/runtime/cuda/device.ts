@@ -36,6 +36,7 @@ import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
 import { lower, lowers } from "./lowering/lower.ts";
 import type { Choices, Lowered } from "./lowering/types.ts";
 import { architectureOf } from "./nvrtc.ts";
+import { NcclCommunicator, type NcclSymbols } from "./nccl.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
 import { Staging } from "./staging.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./symbols.ts";
@@ -170,6 +171,14 @@ export class CudaDevice implements Device {
       this.#driver.download(data, tensor.address);
     }
     return data;
+  }
+
+  /** Joins this device with those of other ranks; blocks until all have. */
+  connect(
+    symbols: NcclSymbols,
+    options: ConstructorParameters<typeof NcclCommunicator>[2],
+  ): NcclCommunicator {
+    return new NcclCommunicator(symbols, this.#context, options);
   }
 
   readLater(tensor: CudaTensor): () => HostArray {

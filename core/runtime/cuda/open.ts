@@ -53,6 +53,18 @@ export function openMachine(): { machine: CudaMachine; cache: CubinCache } {
   return { machine, cache };
 }
 
+/**
+ * Devices that the driver shows to this process.
+ * @throws {EnvironmentError} when there is no driver
+ */
+export function countCudaDevices(): number {
+  const { symbols } = openLibrary("libcuda", DRIVER_SYMBOLS);
+  const count = new Int32Array(1);
+  checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
+  checkDriver(symbols.cuDeviceGetCount(count), "count devices");
+  return count[0]!;
+}
+
 /** A newer major version than the driver's may compile what it refuses. Opens no device. */
 function driverMajor({ cuInit, cuDriverGetVersion }: CudaMachine["driver"]): number {
   const version = new Int32Array(1);

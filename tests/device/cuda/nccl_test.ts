@@ -1,0 +1,87 @@
+/** Two emulated GPUs train together over an emulated NCCL, and follow the golden run of one process. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { NcclCollective } from "../../../core/dist/nccl.ts";
+import { ID_BYTES } from "../../../core/runtime/cuda/nccl.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { Trainer } from "../../../core/train/trainer.ts";
+import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { EmulatedNccl } from "../../emulator/nccl.ts";
+import { openEmulated } from "../devices.ts";
+import { modelFolder, readExpected } from "../goldens.ts";
+
+const NAME = "qwen2-p2-tied-f32";
+const WORLD = 2;
+
+/** One rank's part of a batch: every second row, from its own on. */
+function rowsOf(rows: readonly number[][], rank: number) {
+  const own = rows.filter((_, row) => row % WORLD === rank);
+  const weights = own.flatMap((row) => row.map((_, t) => Number(t < row.length - 1)));
+  return {
+    ids: own.flat(),
+    positions: own.flatMap((row) => row.map((_, t) => t)),
+    targets: own.flatMap((row) => row.map((_, t) => row[t + 1] ?? 0)),
+    weights,
+    predicted: weights.filter((weight) => weight > 0).length,
+  };
+}
+
+for (const shardsOptimizer of [true, false]) {
+  Deno.test({
+    name: `two emulated GPUs follow the golden run, ${shardsOptimizer ? "sharded" : "replicated"}`,
+    ignore: !emulatorPresent(),
+    async fn() {
+      const { config, tensors } = await openCheckpoint(modelFolder(NAME));
+      const { train } = await readExpected(NAME);
+      const run = train!.find(({ mode, repeat }) => mode === "full" && repeat === 1)!;
+      const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
+      assertEquals(rows % WORLD, 0);
+      const machines = Array.from({ length: WORLD }, () => emulatedMachine());
+      const nccl = new EmulatedNccl(machines);
+      const weights = await Promise.all(machines.map(async (machine, rank) => {
+        const device = openEmulated("f32", machine);
+        const collective = new NcclCollective(
+          nccl.symbols(rank),
+          device,
+          new Uint8Array(ID_BYTES),
+          {
+            rank,
+            world: WORLD,
+            localRank: rank,
+            timeoutMs: 60_000,
+          },
+        );
+        const trainer = await Trainer.create(device, {
+          config,
+          trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
+          initial: (parameter) => weightValues(tensors.get(parameter)!),
+          sizes: { batch: rows / WORLD, tokens },
+          optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+          accumulates: false,
+          recompute: false,
+          collective,
+          shardsOptimizer,
+        });
+        const rates = { backbone: run.lr, prefix: run.lr, aggregator: run.lr };
+        for (const [i, expected] of run.steps.entries()) {
+          await trainer.accumulate(rowsOf(run.batches[i]!, rank));
+          await trainer.exchangeSums();
+          const loss = trainer.sums.loss / trainer.sums.predicted;
+          const { gradNorm, clipScale } = await trainer.update(i + 1, rates);
+          const tolerance = Math.max(2e-5, 20 * run.loss_noise);
+          assert(Math.abs(loss - expected.loss) < tolerance, `step ${i + 1}: loss ${loss}`);
+          assert(Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3, `step ${i + 1}: ${gradNorm}`);
+          assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `step ${i + 1}: ${clipScale}`);
+        }
+        await collective.barrier();
+        const values = trainer.groups.map((arrays) => trainer.device.read(arrays.values));
+        collective.close();
+        device.close();
+        return values;
+      }));
+      assertEquals(weights[1], weights[0], "both ranks hold the same bits");
+      for (const machine of machines) assertEquals(machine.usedBytes(), 0);
+    },
+  });
+}

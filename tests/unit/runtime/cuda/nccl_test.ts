@@ -1,0 +1,138 @@
+/** The calls of NCCL against a library in C that records them: values, order, errors and aborts. */
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../../../core/base/errors.ts";
+import { Driver } from "../../../../core/runtime/cuda/driver.ts";
+import { CudaError, NOT_READY } from "../../../../core/runtime/cuda/errors.ts";
+import { SYSTEM } from "../../../../core/runtime/cuda/libraries.ts";
+import { NcclCommunicator, openNccl, uniqueId } from "../../../../core/runtime/cuda/nccl.ts";
+import { fakeDriver } from "./testing.ts";
+
+const STUB = {
+  stubCalls: { parameters: ["buffer"], result: "i32" },
+  stubSet: { parameters: ["i32", "i32"], result: "void" },
+  stubAborted: { parameters: [], result: "i32" },
+} as const;
+
+/** Compiles the library; undefined where there is no compiler. */
+function compileStub(): string | undefined {
+  const source = new URL("nccl_stub.c", import.meta.url).pathname;
+  const path = Deno.makeTempFileSync({ prefix: "parscale-nccl-", suffix: ".so" });
+  try {
+    const args = ["-shared", "-fPIC", "-o", path, source];
+    if (new Deno.Command("gcc", { args, stderr: "null" }).outputSync().success) return path;
+  } catch {
+    // no gcc
+  }
+  Deno.removeSync(path);
+  return undefined;
+}
+
+const path = compileStub();
+const ignore = path === undefined;
+const missing = ignore ? " (skipped: no gcc)" : "";
+
+function open() {
+  const stub = Deno.dlopen(path!, STUB).symbols;
+  const host = { ...SYSTEM, env: (name: string) => name === "PARSCALE_NCCL" ? path : undefined };
+  const nccl = openNccl(host);
+  const fake = fakeDriver();
+  const driver = new Driver(fake.symbols);
+  const connect = ({ rank = 2, world = 4, timeoutMs = 1000, id = uniqueId(nccl.symbols) } = {}) =>
+    new NcclCommunicator(nccl.symbols, { driver, stream: 0x57n }, { id, rank, world, timeoutMs });
+  const calls = () => {
+    const out = new BigInt64Array(64 * 8);
+    const count = stub.stubCalls(out);
+    return Array.from(
+      { length: count },
+      (_, i) => Array.from(out.subarray(8 * i, 8 * i + 8), Number),
+    );
+  };
+  stub.stubSet(0, 0);
+  return { stub, nccl, fake, connect, calls };
+}
+
+const COMMUNICATOR = 0xc0ffee, STREAM = 0x57;
+
+Deno.test({
+  name: `all 128 bytes of an id arrive by value, and a shorter one is refused${missing}`,
+  ignore,
+  fn() {
+    const { nccl, connect, calls } = open();
+    assertEquals(nccl.version, "2.30.7");
+    connect();
+    const sum = Array.from({ length: 128 }, (_, i) => (i * 7 + 3) % 256 * (i + 1))
+      .reduce((a, b) => a + b);
+    assertEquals(calls(), [[1, 4, sum, 2, 0, 0, 0, 0]]);
+    assertThrows(() => connect({ id: new Uint8Array(127) }), RangeError, "128 bytes, not 127");
+  },
+});
+
+Deno.test({
+  name: `arguments come in the order of the header, and slices are in place${missing}`,
+  ignore,
+  async fn() {
+    const { stub, connect, calls } = open();
+    const ranks = connect();
+    stub.stubSet(0, 0);
+    const array = { address: 0x10000n, count: 256, type: "f32" } as const;
+    await ranks.allReduce({ ...array, type: "f64" });
+    await ranks.reduceScatter(array);
+    await ranks.allGather(array);
+    await ranks.broadcast(array, 3);
+    ranks.close();
+    ranks.close();
+    const [whole, slice] = [0x10000, 0x10000 + 2 * 256 * 4]; // of rank 2
+    assertEquals(calls(), [
+      [2, whole, whole, 256, 8, 0, COMMUNICATOR, STREAM],
+      [3, whole, slice, 256, 7, 0, COMMUNICATOR, STREAM],
+      [4, slice, whole, 256, 7, COMMUNICATOR, STREAM, 0],
+      [5, whole, whole, 256, 7, 3, COMMUNICATOR, STREAM],
+      [6, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
+      [7, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
+    ]);
+  },
+});
+
+Deno.test({
+  name: `an error of a call or in the background aborts and is named${missing}`,
+  ignore,
+  async fn() {
+    const array = { address: 0x10000n, count: 1, type: "f32" } as const;
+    for (const [result, background] of [[6, 0], [0, 6], [7, 6]] as const) {
+      const { stub, connect } = open();
+      const ranks = connect();
+      const before = stub.stubAborted();
+      stub.stubSet(result, background);
+      const error = await assertRejects(() => ranks.allReduce(array), CudaError);
+      assertEquals(
+        error.message,
+        "cannot add up over all ranks: NCCL error 6, remote process exited: " +
+          "connection closed by peer",
+      );
+      assertEquals(stub.stubAborted(), before + 1);
+      ranks.close(); // there is nothing left to close
+    }
+    const { stub, connect } = open();
+    stub.stubSet(2, 0);
+    assertThrows(() => connect(), CudaError, "cannot connect 4 ranks: NCCL error 2, other");
+  },
+});
+
+Deno.test({
+  name: `an operation that never ends is aborted after the timeout${missing}`,
+  ignore,
+  async fn() {
+    const { stub, fake, connect } = open();
+    const ranks = connect({ timeoutMs: 30 });
+    const before = stub.stubAborted();
+    fake.codes.set("cuEventQuery", NOT_READY);
+    await assertRejects(
+      () => ranks.allReduce({ address: 1n, count: 1, type: "f32" }),
+      EnvironmentError,
+      "rank 2 got no answer from the others",
+    );
+    assertEquals(stub.stubAborted(), before + 1);
+  },
+});
+
+globalThis.addEventListener("unload", () => path && Deno.removeSync(path));
