@@ -23,7 +23,7 @@ import {
   processSystem,
   type Settings,
 } from "./output/io.ts";
-import { onEndingSignals, respectNohup, SIGNALS } from "./output/signals.ts";
+import { endsAtSecondSignal, onEndingSignals, respectNohup, SIGNALS } from "./output/signals.ts";
 import { VERSION } from "./framework/version.ts";
 
 /** What the top-level catch must know before, and possibly without, a resolved command line. */
@@ -51,7 +51,8 @@ export async function main(
 /** Says what went wrong as the user asked to be told; the number is the exit code. */
 async function tell(error: unknown, frame: Frame): Promise<number> {
   if (error instanceof ClosedPipeError) return exitCode("done");
-  const { renderError, reportOf } = await import("./output/errors.ts");
+  const { renderError, reportOf, ReportedError } = await import("./output/errors.ts");
+  if (error instanceof ReportedError) return error.code;
   const { io, command, json } = frame;
   const paint = io.palette("stderr");
   const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
@@ -219,6 +220,7 @@ async function endNativeCalls(): Promise<void> {
 async function interruptOnSignals(controller: AbortController): Promise<() => void> {
   const { Interrupted } = await import("./output/errors.ts");
   return onEndingSignals((signal) => {
+    if (controller.signal.aborted && !endsAtSecondSignal()) return;
     if (controller.signal.aborted) Deno.exit(exitCode(SIGNALS[signal].kind));
     controller.abort(new Interrupted(signal));
   });

@@ -22,6 +22,13 @@ export class Interrupted extends Error {
   }
 }
 
+/** Ends the program with a code; the reason is written already, or another process writes it. */
+export class ReportedError extends Error {
+  constructor(readonly code: number) {
+    super(`ended with code ${code}`);
+  }
+}
+
 /** An exception in the user's terms. */
 export interface ErrorReport {
   readonly code: number;

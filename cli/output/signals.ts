@@ -11,6 +11,21 @@ export const SIGNALS: Readonly<Record<EndingSignal, { word: string; kind: ExitKi
   SIGHUP: { word: "Terminated", kind: "terminated" }, // the terminal has gone
 };
 
+let savesFirst = false;
+
+/**
+ * From now on a repeated signal does not end the program while it saves. A launcher sends its ranks what
+ * the terminal has sent them already, and kills those that take too long.
+ */
+export function saveBeforeEnding(): void {
+  savesFirst = true;
+}
+
+/** Whether a second signal ends the program at once. */
+export function endsAtSecondSignal(): boolean {
+  return !savesFirst;
+}
+
 /** Calls `listener` for every signal that ends a program; returns what stops that. */
 export function onEndingSignals(listener: (signal: EndingSignal) => void): () => void {
   const listeners = endingSignals().map((signal) => {

@@ -58,19 +58,10 @@ export class RunFolder implements Disposable {
    * @throws {DataError} when there is none
    */
   static async open(path: string): Promise<RunFolder> {
-    if (!await statIfExists(join(path, CONFIG))) {
-      throw new DataError(`"${path}" holds no training run: it has no ${CONFIG}`, {
-        hints: ["leave out `--resume` to start a new run"],
-      });
-    }
+    await requireRun(path);
     const run = new RunFolder(path, await lockFolder(path));
     await clearLeftovers(path, true);
     return run;
-  }
-
-  /** The run's configuration, as `writeConfig` left it. */
-  readConfig(): Promise<JsonObject> {
-    return readJsonObject(join(this.path, CONFIG));
   }
 
   /** Records what the run was asked to do. */
@@ -146,6 +137,22 @@ export class RunFolder implements Disposable {
     this.#metrics?.close();
     this.#lock.close();
   }
+}
+
+/**
+ * The configuration of a run, as `writeConfig` left it.
+ * @throws {DataError} when there is none
+ */
+export async function readRunConfig(path: string): Promise<JsonObject> {
+  await requireRun(path);
+  return await readJsonObject(join(path, CONFIG));
+}
+
+async function requireRun(path: string): Promise<void> {
+  if (await statIfExists(join(path, CONFIG))) return;
+  throw new DataError(`"${path}" holds no training run: it has no ${CONFIG}`, {
+    hints: ["leave out `--resume` to start a new run"],
+  });
 }
 
 /** Throws unless a new run may be put at `path`; for a look before anything is opened. */

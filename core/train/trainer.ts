@@ -286,6 +286,11 @@ export class Trainer {
     return sums;
   }
 
+  /** Whether the loss reads a parameter of this name. */
+  has(name: string): boolean {
+    return this.#frozen.has(name) || this.#tensors.has(name);
+  }
+
   /** Values of a parameter, trained or frozen; a view that the next update changes. */
   values(name: string): HostArray {
     return this.#frozen.get(name)?.data ?? this.device.read(this.#tensors.get(name)!);

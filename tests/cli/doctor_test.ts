@@ -20,6 +20,8 @@ Deno.test("a healthy machine passes every required check", async () => {
     "memory",
     "device cpu",
     "cuda libraries",
+    "mpi",
+    "nccl",
     "device cuda",
     "device webgpu",
     "device tfjs",

@@ -69,7 +69,13 @@ export function parscale(
   });
 }
 
-async function runCommand(
+/** The words that run the program with `args`, for launchers. */
+export function programLine(args: readonly string[]): string[] {
+  return [...PROGRAM, ...args];
+}
+
+/** Runs a command line to its end in the environment of the tests. */
+export async function runCommand(
   [program, ...args]: readonly string[],
   options: RunOptions,
 ): Promise<RunResult> {

@@ -94,6 +94,30 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
+    name: "mpi",
+    required: false,
+    run: () =>
+      findLibrary(async () => {
+        const { familiesFor, mpiVersion, openMpiLibrary } = await import(
+          "../../../core/dist/mpi.ts"
+        );
+        const { detectLaunch } = await import("../../../core/dist/environment.ts");
+        const env = (name: string) => Deno.env.get(name);
+        const library = openMpiLibrary(env, familiesFor(detectLaunch(env)));
+        return `${library.path}: ${mpiVersion(library)}`;
+      }),
+  },
+  {
+    name: "nccl",
+    required: false,
+    run: () =>
+      findLibrary(async () => {
+        const { openNccl } = await import("../../../core/runtime/cuda/nccl.ts");
+        const { path, version } = openNccl();
+        return `${path}: NCCL ${version}`;
+      }),
+  },
+  {
     name: "device cuda",
     required: false,
     run: () =>
@@ -116,6 +140,16 @@ export const CHECKS: readonly Check[] = [
       }),
   },
 ];
+
+/** Whether a library can be opened. */
+async function findLibrary(about: () => Promise<string>): Promise<Finding> {
+  try {
+    return { ok: true, found: await about() };
+  } catch (error) {
+    const { message, hints = [] } = error as Error & { hints?: readonly string[] };
+    return { ok: false, found: message, remedy: hints.join("; ") };
+  }
+}
 
 /** Runs a tiny program on a device. */
 async function checkDevice(

@@ -2,7 +2,7 @@
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { runFlags, trainingFlags } from "./loop_flags.ts";
+import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
 
 const model = {
   model: {
@@ -239,6 +239,7 @@ export const trainFlags = {
   ...data,
   ...trainingFlags,
   ...runFlags,
+  ...rankFlags,
   ...engineFlags,
   device: {
     ...engineFlags.device,

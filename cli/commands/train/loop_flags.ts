@@ -223,3 +223,45 @@ export const runFlags = {
     details: "Into the folder tensorboard of the run.",
   },
 } as const satisfies FlagTable;
+
+export const rankFlags = {
+  dist: {
+    type: "choice",
+    choices: ["auto", "solo", "mpi", "nccl"],
+    default: "auto",
+    group: "Ranks",
+    summary: "How the processes of a launcher train together",
+    details:
+      "auto: those that mpirun, srun or torchrun started train together, on GPUs by NCCL and on " +
+      "processors by MPI; a process without a launcher trains alone. --batch is that of all " +
+      "together, and the result is that of one process but for rounding.",
+  },
+  "shard-optimizer": {
+    type: "switch",
+    default: true,
+    group: "Ranks",
+    summary: "Keep the moments of one slice per rank (ZeRO-1)",
+    details: "Without it every rank keeps all of them. Nothing changes for a single process.",
+  },
+  "dist-timeout": {
+    type: "duration",
+    min: 1,
+    default: 600,
+    group: "Ranks",
+    summary: "How long to wait for the other ranks in a step",
+    details:
+      "Longer than a step and the saving of a checkpoint take. A launcher that ends the job " +
+      "when one of its processes dies is faster.",
+  },
+  ranks: {
+    type: "int",
+    min: 1,
+    max: 1_000_000,
+    group: "Ranks",
+    configurable: false,
+    requires: ["dry-run"],
+    summary: "With --dry-run: plan for this many ranks",
+    defaultText: "those of the launcher",
+    details: "Shows the memory of each rank on a machine that has none of them.",
+  },
+} as const satisfies FlagTable;

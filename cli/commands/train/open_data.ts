@@ -6,6 +6,7 @@ import type { BatchOptions, BatchSource, BatchStream } from "../../../core/data/
 import type { HubData } from "../../../core/data/hub_data.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
 import { UsageError } from "../../../core/base/errors.ts";
+import { gatherNumbers } from "../../../core/dist/agreement.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { usableCores } from "../../../core/runtime/threads.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -14,6 +15,7 @@ import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { openHubStores, requireHubForSelection } from "./hub_stores.ts";
 import type { TrainValues } from "./flags.ts";
+import type { Ranks } from "./ranks.ts";
 
 /** The data of a run. */
 export interface OpenedData extends Disposable {
@@ -37,6 +39,7 @@ export interface DataContext {
   readonly microBatch: number;
   /** Recorded by the run that is resumed. */
   readonly recorded: RecordedData | undefined;
+  readonly ranks: Ranks;
 }
 
 /** What the config of a run records of its data; not checked yet. */
@@ -61,6 +64,52 @@ export async function openData(
   context: DataContext,
 ): Promise<OpenedData> {
   requireHubForSelection(values);
+  const { ranks } = context;
+  if (ranks.world === 1) return await openAlone(values, io, context);
+  const stdin = [...values.data, ...values.evalData].find(isStdin);
+  if (stdin !== undefined) {
+    throw new UsageError(`${ranks.world} ranks cannot all read standard input`, {
+      hints: ["write the data to a file that all ranks can read"],
+    });
+  }
+  // The first rank of every machine tokenizes; the others find the tokens in the cache.
+  const machines = await gatherNumbers(ranks.collective, [Number(ranks.isFirstHere)]);
+  const before = machines.slice(0, ranks.rank).filter(([isFirst]) => isFirst === 1);
+  const count = machines.filter(([isFirst]) => isFirst === 1).length;
+  if (ranks.isFirstHere && count > 1) {
+    await tokenizePart(values, io, context, { index: before.length, count });
+  }
+  await ranks.collective.barrier();
+  if (!ranks.isFirstHere) await ranks.collective.barrier();
+  const data = await openAlone(values, io, context);
+  if (ranks.isFirstHere) await ranks.collective.barrier();
+  return data;
+}
+
+/**
+ * Tokenizes every `count`-th local file, so that machines with a shared cache do not do the same work; what
+ * they do not share, each tokenizes afterwards.
+ */
+async function tokenizePart(
+  values: TrainValues,
+  io: Io,
+  context: DataContext,
+  { index, count }: { index: number; count: number },
+): Promise<void> {
+  const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
+  const sources = await resolveSources([...values.data, ...values.evalData]);
+  const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
+    !isHubData(file)
+  );
+  const open = await tokenOpener(values, io, context);
+  for (let i = index; i < files.length; i += count) (await open(files[i]!)).close();
+}
+
+async function openAlone(
+  values: TrainValues,
+  io: Io,
+  context: DataContext,
+): Promise<OpenedData> {
   const opened: Opened = { stores: [], hubData: [] };
   try {
     return await buildStreams(values, io, context, opened);
@@ -170,19 +219,9 @@ async function openSources(
   neededTokens?: number,
 ): Promise<BatchSource[]> {
   const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
-  const { openCachedTokens, openTokens } = await import("../../../core/data/tokenize.ts");
-  const folder = `${cacheFolder((name) => io.env(name))}/tokens`;
-  const endToken = values.endToken ?? context.tokenizer?.idOf("<|endoftext|>") ??
-    context.config.eosTokenIds[0];
+  const options = tokenOptions(values, io, context);
+  const open = await tokenOpener(values, io, context);
   const result: BatchSource[] = [];
-  const options = {
-    cacheFolder: folder,
-    vocabSize: context.config.vocabSize,
-    threads: values.threads ?? usableCores(),
-    signal: io.interruption,
-    ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
-    ...(endToken === undefined ? {} : { endToken }),
-  };
   const found = await resolveSources(specs);
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
   for (const { files, weight } of found) {
@@ -202,21 +241,44 @@ async function openSources(
         continue;
       }
       const known = file === "-" ? context.recorded?.keys?.[opened.stores.length] : undefined;
-      if (known === undefined && file === "-") io.requireInput();
-      using progress = startProgress(io, { label: `Tokenizing ${file}`, unit: "tokens" });
-      const store = known !== undefined
-        ? await openCachedTokens(known, folder)
-        : await openTokens(file, {
-          ...options,
-          onProgress: ({ tokens, bytes, totalBytes }) =>
-            progress.update(tokens, totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : ""),
-          ...(file === "-" ? { stdin: io.system.stdin() } : {}),
-        });
-      progress.update(store.tokens);
+      const store = await open(file, known);
       opened.stores.push(store);
       stores.push(store);
     }
     result.push(weight === undefined ? { stores } : { stores, weight });
   }
   return result;
+}
+
+function tokenOptions(values: TrainValues, io: Io, context: DataContext) {
+  const endToken = values.endToken ?? context.tokenizer?.idOf("<|endoftext|>") ??
+    context.config.eosTokenIds[0];
+  return {
+    cacheFolder: `${cacheFolder((name) => io.env(name))}/tokens`,
+    vocabSize: context.config.vocabSize,
+    threads: values.threads ?? usableCores(),
+    signal: io.interruption,
+    ...(context.tokenizerFolder ? { tokenizerFolder: context.tokenizerFolder } : {}),
+    ...(endToken === undefined ? {} : { endToken }),
+  };
+}
+
+/** Opens the tokens of a file, or those of a known key, with a progress line. */
+async function tokenOpener(values: TrainValues, io: Io, context: DataContext) {
+  const { openCachedTokens, openTokens } = await import("../../../core/data/tokenize.ts");
+  const options = tokenOptions(values, io, context);
+  return async (file: string, known?: string): Promise<TokenStore> => {
+    if (known === undefined && file === "-") io.requireInput();
+    using progress = startProgress(io, { label: `Tokenizing ${file}`, unit: "tokens" });
+    const store = known !== undefined
+      ? await openCachedTokens(known, options.cacheFolder)
+      : await openTokens(file, {
+        ...options,
+        onProgress: ({ tokens, bytes, totalBytes }) =>
+          progress.update(tokens, totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : ""),
+        ...(file === "-" ? { stdin: io.system.stdin() } : {}),
+      });
+    progress.update(store.tokens);
+    return store;
+  };
 }

@@ -10,6 +10,7 @@ import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
 import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
 import type { TrainValues } from "./flags.ts";
+import type { Ranks } from "./ranks.ts";
 import { microBatchOf, stepsOf } from "./values.ts";
 
 /** A run ready to begin; nothing large is allocated yet. */
@@ -23,26 +24,33 @@ export interface PreparedRun extends Disposable {
   readonly loop: LoopOptions;
 }
 
-/** Opens model, data and device, and plans the memory. */
+/**
+ * Opens model, device and data, joins the other ranks, and plans the memory; `planned` is the number of
+ * ranks to plan for, if not those there are.
+ */
 export async function prepareRun(
   values: TrainValues,
   io: Io,
+  ranks: Ranks,
   recorded: RecordedData | undefined,
+  planned = ranks.world,
 ): Promise<PreparedRun> {
+  const microBatch = microBatchOf(values, planned);
   const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
-  const microBatch = microBatchOf(values);
-  const data = await openData(values, io, {
-    config: source.config,
-    tokenizer,
-    tokenizerFolder: tokenizer && source.directory,
-    microBatch,
-    recorded,
-  });
+  const device = await openRankDevice(values, ranks);
+  let data: OpenedData | undefined;
   try {
-    const { openDevice } = await import("../../../core/runtime/mod.ts");
+    const collective = await ranks.join(device);
+    data = await openData(values, io, {
+      config: source.config,
+      tokenizer,
+      tokenizerFolder: tokenizer && source.directory,
+      microBatch,
+      recorded,
+      ranks,
+    });
     const { planTraining } = await import("../../../core/train/trainer.ts");
-    const device = await openDevice(values.device, values);
     const trainer: TrainerOptions = {
       config: source.config,
       trained: source.trained,
@@ -55,22 +63,35 @@ export async function prepareRun(
         weightDecay: values.weightDecay,
         clip: values.clip === 0 ? Infinity : values.clip,
       },
-      accumulates: microBatch < values.batch,
+      accumulates: microBatch * planned < values.batch,
       recompute: values.checkpointActivations,
       substitute: source.substitute,
+      collective,
+      shardsOptimizer: values.shardOptimizer,
     };
-    const memory = planTraining(device, trainer);
+    const memory = planTraining(device, trainer, planned);
     refuseIfTooLarge(memory, values.memoryLimit);
     const dispose = () => {
-      data[Symbol.dispose]();
+      data?.[Symbol.dispose]();
       device.close();
     };
-    const loop = loopOptions(values, data);
+    const loop = loopOptions(values, microBatch, data);
     return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
   } catch (error) {
-    data[Symbol.dispose]();
+    data?.[Symbol.dispose]();
+    device.close();
     throw error;
   }
+}
+
+async function openRankDevice(values: TrainValues, ranks: Ranks): Promise<Device> {
+  const { openDevice } = await import("../../../core/runtime/mod.ts");
+  const threads = values.threads ?? ranks.threads;
+  const { dtype } = values;
+  return await openDevice(
+    await ranks.deviceChoice(),
+    threads === undefined ? { dtype } : { dtype, threads },
+  );
 }
 
 async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
@@ -125,9 +146,9 @@ async function hasTokenizer(directory: string): Promise<boolean> {
   return found.some((info) => info !== undefined);
 }
 
-function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
+function loopOptions(values: TrainValues, microBatch: number, data: OpenedData): LoopOptions {
   const { lr, lrPrefix = lr, lrAggregator = lr, batch } = values;
-  const steps = stepsOf(values, data.tokens, data.stream.countBatches());
+  const steps = stepsOf(values, data.tokens, microBatch, data.stream.countBatches());
   const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
   const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
   if (warmup > steps) {
@@ -142,7 +163,7 @@ function loopOptions(values: TrainValues, data: OpenedData): LoopOptions {
   return {
     schedule,
     rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
-    microBatches: batch / microBatchOf(values),
+    microBatches: batch / microBatch,
     evalEvery: values.evalEvery,
     saveEvery: values.saveEvery,
     evalFeed: data.evalStream,

@@ -5,7 +5,9 @@ import type { Plan } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { prepareRun } from "./open_run.ts";
-import { microBatchOf } from "./values.ts";
+import { exitCode } from "../../output/exit_codes.ts";
+import { ReportedError } from "../../output/errors.ts";
+import { Ranks } from "./ranks.ts";
 import type { TrainValues } from "./flags.ts";
 
 /** Opens everything but allocates nothing. */
@@ -20,8 +22,14 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
       },
     );
   }
-  using run = await prepareRun(values, io, undefined);
+  // The plan is that of any number of ranks, so it joins none and one process prints it.
+  const launched = new Ranks(values, (name) => io.env(name));
+  if (!launched.isFirst) throw new ReportedError(exitCode("done"));
+  const world = values.ranks ?? launched.world;
+  const ranks = new Ranks({ ...values, dist: "solo" }, (name) => io.env(name));
+  using run = await prepareRun(values, io, ranks, undefined, world);
   const { source, data, memory, loop, trainer, tokenizer } = run;
+  const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>
     specs.reduce((total, { shape }) => total + elementCount(shape), 0);
   const perStep = values.batch * data.tokens;
@@ -44,7 +52,13 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
     `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
       Math.round(100 * used)
     }% full`,
-    `memory: ${bytesText(memory.total)}, that is`,
+    ...(world === 1 ? [] : [
+      `ranks: ${grouped(world)}, each with ${
+        counted(loop.microBatches / world, "micro-batch")
+          .replace("micro-batchs", "micro-batches")
+      } of ${counted(microBatch, "row")} a step`,
+    ]),
+    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memory.total)}, that is`,
     `  parameters ${bytesText(memory.parameters)} (${memory.parameters} bytes)`,
     `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
     `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
@@ -59,7 +73,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
       steps,
       warmup,
       "seq-len": data.tokens,
-      "micro-batch": microBatchOf(values),
+      "micro-batch": microBatch,
       "lr-prefix": loop.rates.prefix,
       "lr-aggregator": loop.rates.aggregator,
       ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
@@ -68,6 +82,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
       trained_params: count(trainer.trained),
       params: count(parameterSpecs(source.config)),
       steps,
+      ranks: world,
       tokens_per_step: perStep,
       rows_per_epoch: data.stream.rowsPerEpoch,
       memory_bytes: memory.total,

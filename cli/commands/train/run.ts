@@ -1,68 +1,113 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
-import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
+import { NumericalError } from "../../../core/base/errors.ts";
+import type { JsonObject } from "../../../core/base/files.ts";
+import { gatherNumbers } from "../../../core/dist/agreement.ts";
 import { countFlops } from "../../../core/graph/flops.ts";
-import { elementCount } from "../../../core/model/parameters.ts";
 import type { BatchFeed, StepReport } from "../../../core/train/loop.ts";
 import type { RunFolder } from "../../../core/train/run_folder.ts";
 import type { Trainer } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
-import { VERSION } from "../../framework/version.ts";
-import { configKeys, type Invocation, toJson } from "../../output/document.ts";
+import { type Invocation, toJson } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { formatDuration, startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
+import type { EndingSignal } from "../../output/signals.ts";
+import { compareRanks } from "./compare_ranks.ts";
 import { trainFlags } from "./flags.ts";
 import { type PreparedRun, prepareRun } from "./open_run.ts";
+import { Ranks } from "./ranks.ts";
+import {
+  configOf,
+  requireOutside,
+  requireSameBackbone,
+  requireSameRun,
+  withFolder,
+} from "./run_config.ts";
 import { metricsRow, progressLine, StreamWatch } from "./show_step.ts";
 import type { TrainValues } from "./flags.ts";
 import { resumedValues } from "./values.ts";
 
-const SCHEMA = "parscale.run/1";
+/** What a rank is to do. */
+interface Task {
+  readonly values: TrainValues;
+  /** Configuration of the run that is resumed. */
+  readonly saved: JsonObject | undefined;
+  readonly ranks: Ranks;
+  readonly io: Io;
+  readonly invocation: Invocation;
+}
 
 export async function runTrain(
   given: TrainValues,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const { requireNoRun, RunFolder } = await import("../../../core/train/run_folder.ts");
-  if (given.resume) {
-    using folder = await RunFolder.open(given.out);
-    const saved = await folder.readConfig();
-    const values = resumedValues(given, invocation, saved, trainFlags);
-    const keys = saved.data_keys as string[] | undefined;
-    using run = await prepareRun(values, io, { keys, hubData: saved.hub_data })
-      .catch((error) => {
-        throw withFolder(error, saved.folder);
-      });
-    requireSameRun(saved, run, given.out);
-    await requireSameBackbone(await folder.lastCheckpoint(), run, given.out);
-    return await train(run, values, folder, io, invocation);
+  const { readRunConfig } = await import("../../../core/train/run_folder.ts");
+  const saved = given.resume ? await readRunConfig(given.out) : undefined;
+  const { dist, distTimeout } = given; // of this launch, whatever the run began with
+  const values = saved === undefined
+    ? given
+    : { ...resumedValues(given, invocation, saved, trainFlags), dist, distTimeout };
+  const ranks = new Ranks(values, (name) => io.env(name));
+  const task = { values, saved, ranks, io: ranks.ioOf(io), invocation };
+  if (ranks.world === 1) return await runRank(task);
+  try {
+    await runRank(task);
+  } catch (error) {
+    await ranks.fail(error, task.io, invocation.format.startsWith("json"));
   }
-  await requireNoRun(given.out, given.overwrite);
-  using run = await prepareRun(given, io, undefined);
-  await requireOutside(run, given);
-  using folder = await RunFolder.create(given.out, given.overwrite);
-  await folder.writeConfig(await configOf(run, given, invocation));
-  await train(run, given, folder, io, invocation);
+}
+
+/** Trains as one of the ranks; rank 0 alone touches the run folder. */
+async function runRank(task: Task): Promise<void> {
+  const { values, saved, ranks, io, invocation } = task;
+  const { out, overwrite } = values;
+  const { requireNoRun, RunFolder } = await import("../../../core/train/run_folder.ts");
+  using opened = new DisposableStack();
+  let folder: RunFolder | undefined;
+  if (ranks.isFirst && saved) folder = opened.use(await RunFolder.open(out));
+  else if (ranks.isFirst) await requireNoRun(out, overwrite);
+  const recorded = saved &&
+    { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
+  const run = opened.use(
+    await prepareRun(values, io, ranks, recorded)
+      .catch((error) => {
+        throw withFolder(error, saved?.folder);
+      }),
+  );
+  if (saved) requireSameRun(saved, run, out);
+  if (folder) await requireSameBackbone(await folder.lastCheckpoint(), run, out);
+  else if (ranks.isFirst) {
+    await requireOutside(run, values);
+    folder = opened.use(await RunFolder.create(out, overwrite));
+    await folder.writeConfig(await configOf(run, values, invocation));
+  }
+  await train(run, folder, task);
+  ranks.leave();
 }
 
 async function train(
   run: PreparedRun,
-  values: TrainValues,
-  folder: RunFolder,
-  io: Io,
-  invocation: Invocation,
+  folder: RunFolder | undefined,
+  { values, ranks, io, invocation }: Task,
 ): Promise<void> {
   const { Trainer, buildPrograms } = await import("../../../core/train/trainer.ts");
   const { train } = await import("../../../core/train/loop.ts");
   const { saveModel } = await import("../../../core/train/save_model.ts");
+  const { sendState } = await import("../../../core/train/state_reader.ts");
   const { saveState } = await import("../../../core/train/training_state.ts");
+  const { lastCheckpoint } = await import("../../../core/checkpoint/run.ts");
   const { measurePeak } = await import("../../../core/train/peak.ts");
   const trainer = await Trainer.create(run.device, run.trainer);
-  const start = await begin(run, trainer, folder, values.resume);
+  const { collective } = trainer;
+  let newest = values.resume ? await lastCheckpoint(values.out) : undefined;
+  const start = await begin(run, trainer, newest);
+  await folder?.truncateMetrics(start.step);
+  await compareRanks(run, trainer, values);
   const feed = values.overfitOneBatch ? sameBatches(run) : run.data.stream;
-  const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches;
+  const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches /
+    ranks.world;
   // Only the progress line compares with it.
   const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 
@@ -71,7 +116,7 @@ async function train(
     seed: values.seed,
     device: run.device.name,
   });
-  using events = values.tensorboard ? await openEvents(folder.path) : undefined;
+  using events = values.tensorboard && folder ? await openEvents(folder.path) : undefined;
   const total = run.loop.schedule.steps;
   if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
   const watch = new StreamWatch(io, run.source.config);
@@ -83,24 +128,28 @@ async function train(
     everyItems: values.logEvery,
     line: (count) => progressLine(count, last, evalLoss, flops / peak),
   });
-  let newest = await folder.lastCheckpoint();
   const hooks = {
     signal: io.interruption,
     onStep(step: StepReport) {
       last = step;
       evalLoss = step.evalLoss ?? evalLoss;
-      const row = metricsRow(step);
-      folder.appendMetrics(toJson(row) + "\n");
+      const row = metricsRow(step, ranks.world);
+      folder?.appendMetrics(toJson(row) + "\n");
       if (invocation.format === "jsonl") report.row(row);
       events?.step(row);
       progress.update(step.step);
       watch.look(step);
     },
     async save(state: TrainingState) {
+      if (!folder) {
+        await collective.barrier(); // the model is written
+        return await sendState(trainer);
+      }
       newest = await folder.saveCheckpoint(state.step, async (path) => {
         const introducedOnly = values.trainParams === "introduced";
         const { reparameterize } = values;
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
+        await collective.barrier();
         await saveState(path, trainer, state);
       });
       if (values.keep !== undefined) await folder.keepNewest(values.keep, state.step);
@@ -114,7 +163,8 @@ async function train(
   } catch (error) {
     throw withLastCheckpoint(error, newest);
   }
-  if (io.interruption.aborted) throw interrupted(io, values.out, end);
+  const signal = await signalOfAny(ranks, io);
+  if (signal) throw interrupted(signal, values.out, end);
   const results = {
     out: values.out,
     checkpoint: newest ?? null,
@@ -130,43 +180,17 @@ async function train(
   if (last) io.detail(`a step took ${formatDuration(last.seconds)}`);
 }
 
-/** What the run starts from must not lie in the folder that is about to be replaced. */
-async function requireOutside({ source }: PreparedRun, values: TrainValues): Promise<void> {
-  const { out, configFrom } = values;
-  const target = await realPath(out);
-  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
-    if (path === undefined) continue;
-    const start = await realPath(path);
-    if (start !== target && !start.startsWith(`${target}/`)) continue;
-    throw new UsageError(
-      `"${out}" holds the model to start from`,
-      { hints: ["pass another --out"] },
-    );
-  }
-}
-
-/** The path as the system knows it; one that leads nowhere stays as it is. */
-function realPath(path: string): Promise<string> {
-  return Deno.realPath(path).catch(() => path);
-}
-
-/** The state to begin with: nothing done, or the newest checkpoint. */
+/** The state to begin with: nothing done, or that of a checkpoint. */
 async function begin(
   run: PreparedRun,
   trainer: Trainer,
-  folder: RunFolder,
-  resume: boolean,
+  checkpoint: string | undefined,
 ): Promise<TrainingState> {
   const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.data.stream.cursor };
-  const last = resume ? await folder.lastCheckpoint() : undefined;
-  if (last === undefined) {
-    await folder.truncateMetrics(0);
-    return fresh;
-  }
+  if (checkpoint === undefined) return fresh;
   const { loadState } = await import("../../../core/train/training_state.ts");
-  const state = await loadState(last, trainer);
+  const state = await loadState(checkpoint, trainer);
   run.data.stream.seek(state.cursor as typeof fresh.cursor);
-  await folder.truncateMetrics(state.step);
   return state;
 }
 
@@ -198,75 +222,6 @@ async function openEvents(folder: string) {
   };
 }
 
-/** What `config.json` of the run records. */
-async function configOf(run: PreparedRun, values: TrainValues, invocation: Invocation) {
-  const { directory, checkpoint } = run.source;
-  return {
-    schema: SCHEMA,
-    version: VERSION,
-    command: invocation.command, // makes the file a valid --config
-    started_at: invocation.startedAt.toISOString(),
-    device: run.device.name,
-    folder: Deno.cwd(),
-    backbone: checkpoint && directory ? await realPath(directory) : null,
-    steps: run.loop.schedule.steps,
-    data_fingerprint: run.data.stream.fingerprint,
-    data_keys: run.data.keys,
-    hub_data: run.data.hubData,
-    eval_fingerprint: run.data.evalFingerprint ?? null,
-    trained: run.source.trained.map(({ name }) => name),
-    trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
-    overfit_one_batch: values.overfitOneBatch,
-    config: configKeys(invocation.config),
-  };
-}
-
-/** Data and trained parameters must be those the run was begun with. */
-function requireSameRun(
-  saved: Readonly<Record<string, unknown>>,
-  run: PreparedRun,
-  out: string,
-): void {
-  const trained = run.source.trained.map(({ name }) => name).join();
-  const changed = saved.data_fingerprint !== run.data.stream.fingerprint
-    ? "data"
-    : saved.eval_fingerprint !== (run.data.evalFingerprint ?? null)
-    ? "validation data"
-    : (saved.trained as string[] | undefined)?.join() !== trained
-    ? "trained parameters"
-    : undefined;
-  if (changed !== undefined) throw otherThanBefore(changed, out);
-}
-
-/** Of an adapter, the checkpoint does not hold the frozen part. */
-async function requireSameBackbone(
-  checkpoint: string | undefined,
-  { source }: PreparedRun,
-  out: string,
-): Promise<void> {
-  if (checkpoint === undefined) return;
-  const { readJsonObject } = await import("../../../core/base/files.ts");
-  const { BACKBONE_KEY } = await import("../../../core/checkpoint/config.ts");
-  const before = (await readJsonObject(`${checkpoint}/config.json`))[BACKBONE_KEY];
-  if (before === undefined || before === await source.backboneSha256()) return;
-  throw otherThanBefore("backbone", out);
-}
-
-function otherThanBefore(what: string, out: string): DataError {
-  return new DataError(
-    `cannot resume "${out}": the ${what} changed since the run began`,
-    { hints: ["start a new run from its last checkpoint with --model and another --out"] },
-  );
-}
-
-/** Relative paths of a run lead somewhere else when it is resumed in another folder. */
-function withFolder(error: unknown, folder: unknown): unknown {
-  if (!(error instanceof DataError) || typeof folder !== "string") return error;
-  if (folder === Deno.cwd()) return error;
-  const hint = `relative paths of this run start at "${folder}"; resume it there`;
-  return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
-}
-
 function withLastCheckpoint(error: unknown, newest: string | undefined): unknown {
   if (!(error instanceof NumericalError)) return error;
   const saved = newest === undefined
@@ -275,8 +230,19 @@ function withLastCheckpoint(error: unknown, newest: string | undefined): unknown
   return new NumericalError(error.message, { hints: [saved, ...error.hints] });
 }
 
-function interrupted(io: Io, out: string, state: TrainingState): Interrupted {
-  const { signal } = io.interruption.reason as Interrupted;
+const SIGNALS: readonly (EndingSignal | undefined)[] = [undefined, "SIGINT", "SIGTERM", "SIGHUP"];
+
+/** The signal that reached a rank, the first of them that got one; the same on every rank. */
+async function signalOfAny(
+  { collective }: Ranks,
+  { interruption }: Io,
+): Promise<EndingSignal | undefined> {
+  const own = interruption.aborted ? (interruption.reason as Interrupted).signal : undefined;
+  const all = await gatherNumbers(collective, [SIGNALS.indexOf(own)]);
+  return SIGNALS[all.flat().find((signal) => signal > 0) ?? 0];
+}
+
+function interrupted(signal: EndingSignal, out: string, state: TrainingState): Interrupted {
   return new Interrupted(signal, [
     `step ${state.step} is saved; resume with \`parscale train --resume --out ${out}\``,
   ]);

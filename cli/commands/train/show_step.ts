@@ -5,8 +5,8 @@ import type { Io } from "../../output/io.ts";
 import type { Count } from "../../output/progress.ts";
 import { formatNumber } from "../../output/table.ts";
 
-/** A line of `metrics.jsonl`. */
-export function metricsRow(step: StepReport): Record<string, unknown> {
+/** A line of `metrics.jsonl`; `world` is the number of ranks. */
+export function metricsRow(step: StepReport, world: number): Record<string, unknown> {
   return {
     step: step.step,
     tokens: step.tokens,
@@ -22,6 +22,7 @@ export function metricsRow(step: StepReport): Record<string, unknown> {
     data_wait: step.dataWait,
     eval_loss: step.evalLoss ?? null,
     stream_weights: step.streamWeights ?? null,
+    world,
   };
 }
 

@@ -19,6 +19,9 @@ const FREE = new Set([
   "log-every",
   "tensorboard",
   "deterministic",
+  "dist",
+  "dist-timeout",
+  "shard-optimizer",
 ]);
 
 /**
@@ -60,22 +63,39 @@ export function resumedValues(
   return values as TrainValues;
 }
 
-/** Resolved micro-batch, which must divide the batch. */
-export function microBatchOf({ batch, microBatch = batch }: TrainValues): number {
-  if (batch % microBatch === 0) return microBatch;
+/** Resolved micro-batch, which must divide the batch into as many for each of `world` ranks. */
+export function microBatchOf({ batch, microBatch }: TrainValues, world: number): number {
+  const size = microBatch ?? (batch % world === 0 ? batch / world : batch);
+  if (batch % size !== 0) {
+    throw new UsageError(`\`--micro-batch ${size}\` does not divide \`--batch ${batch}\``);
+  }
+  const count = batch / size;
+  if (count % world === 0) return size;
+  const larger = Math.ceil(batch / world) * world;
   throw new UsageError(
-    `\`--micro-batch ${microBatch}\` does not divide \`--batch ${batch}\``,
+    `${world} ranks cannot share the ${count} micro-${
+      count === 1 ? "batch" : "batches"
+    } of a step: ` +
+      `\`--batch ${batch}\`, \`--micro-batch ${size}\``,
+    {
+      hints: [
+        batch % world === 0
+          ? `pass --micro-batch ${batch / world}, or a divisor of it`
+          : `pass --batch ${larger} --micro-batch ${larger / world}`,
+      ],
+    },
   );
 }
 
-/** Steps of the run: the shortest of the lengths given. */
+/** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
 export function stepsOf(
   values: TrainValues,
   rowTokens: number,
+  microBatch: number,
   microBatches: number | undefined,
 ): number {
   const { steps = Infinity, tokens = Infinity, batch, epochs } = values;
-  const perStep = batch / microBatchOf(values);
+  const perStep = batch / microBatch;
   const ends = [
     steps,
     Math.ceil(tokens / (batch * rowTokens)),

@@ -1,11 +1,12 @@
 /** The presets of `parscale train` hold the numbers of the paper, and the flags' defaults agree. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
 import { command } from "../../../cli/commands/train/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import type { TrainValues } from "../../../cli/commands/train/flags.ts";
-import { stepsOf } from "../../../cli/commands/train/values.ts";
+import { microBatchOf, stepsOf } from "../../../cli/commands/train/values.ts";
+import { UsageError } from "../../../core/base/errors.ts";
 import { learningRateFactor } from "../../../core/train/schedule.ts";
 
 function resolved(line: string): Promise<Resolution> {
@@ -165,11 +166,26 @@ Deno.test("the paper's cosine: up over 2,000 steps to 3e-4, down to 1e-5", async
 Deno.test("the shortest length counts, in whole steps", async () => {
   const steps = async (line: string, microBatches?: number) => {
     const { values } = await resolved(`--model m --batch 8 --micro-batch 2 ${line}`);
-    return stepsOf(values as unknown as TrainValues, 100, microBatches);
+    return stepsOf(values as unknown as TrainValues, 100, 2, microBatches);
   };
   assertEquals(await steps("--steps 7"), 7);
   assertEquals(await steps("--tokens 1601"), 3);
   assertEquals(await steps("--tokens 1.6k --steps 5"), 2);
   assertEquals(await steps("--epochs 1 --steps 5", 13), 4);
   assertEquals(await steps("--epochs 1 --steps 3", 13), 3);
+});
+
+Deno.test("ranks share the micro-batches of a step evenly, or are refused", () => {
+  const of = (batch: number, microBatch: number | undefined, world: number) =>
+    microBatchOf({ batch, microBatch } as TrainValues, world);
+  assertEquals([of(8, undefined, 1), of(8, undefined, 4), of(8, 2, 4), of(8, 2, 2)], [8, 2, 2, 2]);
+  const refused = [
+    [8, 3, 1, "`--micro-batch 3` does not divide `--batch 8`"],
+    [8, 8, 2, "2 ranks cannot share the 1 micro-batch of a step"],
+    [8, 2, 3, "3 ranks cannot share the 4 micro-batches of a step"],
+    [10, undefined, 4, "4 ranks cannot share the 1 micro-batch of a step"],
+  ] as const;
+  for (const [batch, micro, world, message] of refused) {
+    assertThrows(() => of(batch, micro, world), UsageError, message);
+  }
 });

@@ -1,0 +1,96 @@
+/** MPI launchers of this machine, for tests that start several ranks of the program. */
+import { environment, programLine, runCommand, type RunResult } from "../cli/run.ts";
+import type { Workplace } from "../cli/train_testing.ts";
+
+/** A kind of MPI and its launcher. */
+export interface Mpi {
+  readonly name: "Open MPI" | "MPICH";
+  /** Program that starts ranks; undefined where it is not installed. */
+  readonly launcher: string | undefined;
+  readonly options: readonly string[];
+  /** Variable that tells a process its rank. */
+  readonly rankVariable: string;
+}
+
+function find(names: readonly string[], words: RegExp): string | undefined {
+  return names.find((name) => {
+    try {
+      const { stdout, stderr } = new Deno.Command(name, { args: ["--version"] }).outputSync();
+      const text = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+      return words.test(text);
+    } catch {
+      return false; // no such program
+    }
+  });
+}
+
+/** Both kinds, installed or not. */
+export const MPIS: readonly Mpi[] = [
+  {
+    name: "Open MPI",
+    launcher: find(["mpirun.openmpi", "mpirun"], /Open MPI|OpenRTE/),
+    options: ["--oversubscribe", "--bind-to", "none"],
+    rankVariable: "OMPI_COMM_WORLD_RANK",
+  },
+  {
+    name: "MPICH",
+    launcher: find(["mpirun.mpich", "mpirun"], /HYDRA/),
+    options: [],
+    rankVariable: "PMI_RANK",
+  },
+];
+
+/** What Open MPI asks of root. */
+export const AS_ROOT = { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" };
+
+/** The words that start `world` ranks of a command line of the program. */
+export function mpiLine({ launcher, options }: Mpi, world: number, args: readonly string[]) {
+  return [launcher!, ...options, "-n", String(world), ...programLine(args)];
+}
+
+/** Runs `parscale train` as several ranks to its end. */
+export function trainRanks(
+  mpi: Mpi,
+  world: number,
+  place: Workplace,
+  line: string,
+): Promise<RunResult> {
+  const env = { ...place.env, ...AS_ROOT };
+  return runCommand(mpiLine(mpi, world, place.args(line)), { cwd: place.cwd, env });
+}
+
+/** Starts `parscale train` as several ranks without waiting for it. */
+export function startRanks(
+  mpi: Mpi,
+  world: number,
+  place: Workplace,
+  line: string,
+): Deno.ChildProcess {
+  const [program, ...args] = mpiLine(mpi, world, place.args(line));
+  return new Deno.Command(program!, {
+    args,
+    cwd: place.cwd,
+    env: environment({ ...place.env, ...AS_ROOT }),
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+}
+
+/** Processes of the ranks that work in a place, by rank. */
+export function ranksIn({ rankVariable }: Mpi, place: Workplace): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const { name } of Deno.readDirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const variables = Deno.readTextFileSync(`/proc/${name}/environ`).split("\0");
+      const rank = variables.find((each) => each.startsWith(`${rankVariable}=`))?.split("=")[1];
+      const isHere = variables.includes(`PARSCALE_CACHE=${place.cwd}/cache`);
+      if (rank !== undefined && isHere) found.set(Number(rank), Number(name));
+    } catch {
+      // it has ended meanwhile
+    }
+  }
+  return found;
+}

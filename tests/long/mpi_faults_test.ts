@@ -1,0 +1,124 @@
+/** Signals and deaths of ranks under mpirun: all save or all end, and the last checkpoint loads. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
+import { type Mpi, MPIS, ranksIn, startRanks, trainRanks } from "./mpi.ts";
+
+const LINE = `--model p2 ${ROWS} --micro-batch 2 --steps 100000 --save-every 5 --keep 2 --out run`;
+
+/** Longest time that a rank may live after another was killed. */
+const SURVIVAL_MS = 15_000;
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Starts two ranks and waits until they have saved. */
+async function startAndSave(mpi: Mpi, place: Workplace): Promise<Deno.ChildProcess> {
+  const child = startRanks(mpi, 2, place, `${LINE} -q`);
+  for (let i = 0; i < 600 && !place.exists("run/last"); i++) await delay(100);
+  assert(place.exists("run/last"), "the run never saved");
+  return child;
+}
+
+/** Waits until no rank is left. */
+async function assertAllEnd(mpi: Mpi, place: Workplace): Promise<void> {
+  const began = performance.now();
+  while (ranksIn(mpi, place).size > 0) {
+    assert(performance.now() - began < SURVIVAL_MS, "a rank is still alive");
+    await delay(100);
+  }
+}
+
+/** Resumes the run as one process and ends it after a step. */
+async function assertResumes(place: Workplace): Promise<void> {
+  const { step } = JSON.parse(
+    Deno.readTextFileSync(`${place.last("run")}/training_state.json`),
+  );
+  const child = place.start("--resume --out run -q --jsonl");
+  const stderr = new Response(child.stderr).text();
+  let text = "";
+  for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
+    if (text === "") child.kill("SIGTERM");
+    text += part;
+  }
+  const { code } = await child.status;
+  assertEquals([JSON.parse(text.split("\n")[0]!).step, code], [step + 1, 143], await stderr);
+}
+
+for (const mpi of MPIS) {
+  const ignore = mpi.launcher === undefined;
+  const missing = ignore ? ` (skipped: no mpirun of ${mpi.name})` : "";
+  // Open MPI kills its ranks a second after SIGTERM; SIGUSR2 it only passes on.
+  const stop = mpi.name === "Open MPI" ? "SIGUSR2" : "SIGTERM";
+
+  Deno.test({
+    name: `${mpi.name}: ${stop} to mpirun makes all ranks save${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        const child = await startAndSave(mpi, place);
+        child.kill(stop);
+        const { code, stderr } = await child.output();
+        const text = new TextDecoder().decode(stderr);
+        // MPICH's launcher may return 0 after a signal, whatever its ranks return.
+        assert(code === 143 || mpi.name === "MPICH" && code === 0, `code ${code}: ${text}`);
+        assertMatch(text, /error: Terminated\n\nhint: step \d+ is saved; resume with/);
+        assertEquals(text.match(/is saved/g)!.length, 1, "one rank reports");
+        const { step } = place.metrics("run").at(-1);
+        const saved = Number(place.last("run").split("-").at(-1));
+        assertEquals(saved, step, "the last step is saved");
+        await assertResumes(place);
+      }),
+  });
+
+  for (const victim of [0, 1]) {
+    Deno.test({
+      name: `${mpi.name}: no rank lives long after rank ${victim} was killed${missing}`,
+      ignore,
+      fn: () =>
+        withWorkplace(async (place) => {
+          const child = await startAndSave(mpi, place);
+          const ranks = ranksIn(mpi, place);
+          assertEquals(ranks.size, 2);
+          Deno.kill(ranks.get(victim)!, "SIGKILL");
+          const end = assertAllEnd(mpi, place);
+          const { code } = await child.output();
+          await end;
+          assert(code !== 0, "mpirun reports the loss");
+          await assertResumes(place);
+        }),
+    });
+  }
+
+  Deno.test({
+    name: `${mpi.name}: a rank that fails alone ends the job with its code and its name${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        const child = await startAndSave(mpi, place);
+        await child.stdout.cancel();
+        child.kill(stop);
+        await child.stderr.cancel();
+        await child.status;
+        // Only rank 0 writes, so it alone meets a folder that cannot be written.
+        await Deno.remove(`${place.cwd}/run/metrics.jsonl`);
+        await Deno.mkdir(`${place.cwd}/run/metrics.jsonl`);
+        const { code, stderr } = await trainRanks(mpi, 2, place, "--resume --out run -q");
+        assertStringIncludes(stderr, "metrics.jsonl");
+        assert(![0, 143].includes(code), `code ${code}`);
+        assert(!stderr.includes("[rank 1]"), stderr);
+        await assertAllEnd(mpi, place);
+      }),
+  });
+
+  Deno.test({
+    name: `${mpi.name}: a loss that is not finite ends all ranks with code 5${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        const line =
+          `--model p2 ${ROWS} --micro-batch 2 --steps 50 --lr 1e30 --warmup 0 --clip 0 -q`;
+        const { code, stderr } = await trainRanks(mpi, 2, place, `${line} --out run`);
+        assertEquals(code, 5, stderr);
+        assertEquals(stderr.match(/error: training diverged at step/g)?.length, 1, stderr);
+      }),
+  });
+}
