@@ -40,6 +40,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./score/command.ts"),
   },
   {
+    name: "merge",
+    summary: "Merge the parts of a sharded generate or score",
+    load: () => import("./merge/command.ts"),
+  },
+  {
     name: "eval",
     summary: "Run benchmarks",
     load: () => import("./eval/command.ts"),

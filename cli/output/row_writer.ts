@@ -67,6 +67,11 @@ export class RowWriter implements Disposable {
     return this.#journal?.has(at, input) ?? false;
   }
 
+  /** Leaves out the row at a position of the input, which another process computes. */
+  skip(at: number): void {
+    if (this.#journal === undefined) this.add(at, undefined, []);
+  }
+
   /** Takes the results of the row at a position of the input; positions come in any order. */
   add(at: number, input: unknown, rows: readonly Row[]): void {
     if (this.#journal !== undefined) return this.#journal.add(at, input, rows);

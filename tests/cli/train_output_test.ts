@@ -93,7 +93,7 @@ Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a tab
     assertEquals(lines!.stdout, place.read("lines/metrics.jsonl"));
     const rows = parseLines(lines!.stdout);
     const keys = "step tokens loss loss_ema grad_norm clip_scale lr lr_prefix lr_aggregator " +
-      "tokens_per_s step_s data_wait eval_loss stream_weights";
+      "tokens_per_s step_s data_wait eval_loss stream_weights world";
     for (const row of rows) {
       assertEquals(Object.keys(row), keys.split(" "));
       for (const key of TIMES) assert(row[key] >= 0);

@@ -31,6 +31,10 @@ export const command = defineCommand({
       line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
     },
     {
+      text: "The same as the tasks of a Slurm array, or the ranks of mpirun",
+      line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
+    },
+    {
       text: "Score answers made elsewhere",
       line: "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
         "--allow-code-execution",

@@ -4,6 +4,7 @@ import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { shardFlag } from "../../input/shard_flag.ts";
 
 const taskFlags = {
   tasks: {
@@ -76,13 +77,11 @@ const taskFlags = {
       "itself, so scores with this flag cannot be compared with published ones.",
   },
   shard: {
-    type: "string",
-    placeholder: "I/N",
+    ...shardFlag,
     group: "Tasks",
-    summary: "Only part I of N, to be merged with the others",
-    details: "Parts are counted from 1. In a Slurm array: --shard $SLURM_ARRAY_TASK_ID/8 with " +
-      "--array=1-8; in a Kubernetes indexed job: --shard $((JOB_COMPLETION_INDEX+1))/8. " +
-      "`parscale eval merge` puts the folders together; the result is that of a single run.",
+    details:
+      `${shardFlag.details} \`parscale eval merge\` puts the folders together; the result is ` +
+      "that of a single run.",
   },
 } as const satisfies FlagTable;
 

@@ -12,7 +12,8 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
 import { report, verdict } from "./report.ts";
-import { parseShard, selectTasks } from "./select.ts";
+import { parseShard } from "../../input/shard.ts";
+import { selectTasks } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** One shard's folder. */

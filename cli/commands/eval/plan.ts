@@ -4,12 +4,14 @@
  */
 import type { Plan } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
+import { resolveShard } from "../../input/shard.ts";
 import { type PreparedTask, prepareTasks } from "./prepare.ts";
 import { selectTasks, shotsByTask, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** One line per task or source; listing, showing and merging have no plan. */
-export async function planEval(values: EvalValues, io: Io): Promise<Plan> {
+export async function planEval(given: EvalValues, io: Io): Promise<Plan> {
+  const values = resolveShard(given, io);
   if (values.arguments[0] === "fetch") {
     return { lines: await (await import("./fetch.ts")).planFetchCommand(values, io) };
   }

@@ -10,7 +10,8 @@ import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
 import type { Task } from "../../../core/eval/harness/task.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { parseShard, selectTasks, type Shard, shotsByTask } from "./select.ts";
+import { parseShard, type Shard } from "../../input/shard.ts";
+import { selectTasks, shotsByTask } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** A task with what is evaluated of it. */

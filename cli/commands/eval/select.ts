@@ -54,22 +54,6 @@ export async function shotsByTask(
     own.get(name) ?? (all !== undefined && shots.count > 0 ? all : undefined);
 }
 
-/** A part of the rows: every `of`-th from `part` on, counted from 1. */
-export interface Shard {
-  readonly part: number;
-  readonly of: number;
-}
-
-/** Reads `I/N`. */
-export function parseShard(text: string | undefined): Shard | undefined {
-  if (text === undefined) return undefined;
-  const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
-  if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
-  throw new UsageError(`invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N`, {
-    hints: ["the second of four parts is --shard 2/4"],
-  });
-}
-
 /**
  * Temperatures of the samples of a task's rows, in their order; 0 is greedy. Without --temperature
  * several samples are for code tasks, which then have a greedy one before them.

@@ -1,6 +1,7 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
@@ -184,6 +185,14 @@ export const command = defineCommand({
       details: engineFlags.adapter.details +
         " With several, rows choose one by `adapter`, its NAME or else PATH as given, and those " +
         "without run on the backbone, which is loaded once.",
+    },
+    shard: {
+      ...shardFlag,
+      group: "Input",
+      conflictsWith: ["prompt"],
+      details:
+        `${shardFlag.details} Rows are dealt in turn, each with the random stream that it has ` +
+        "in a single run; `parscale merge` puts the JSON documents of all parts together.",
     },
     ...resumeFlags,
   },

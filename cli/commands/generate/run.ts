@@ -9,6 +9,13 @@ import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
 import { Speed } from "./speed.ts";
 import { type GenerateModels, type GenerateModelValues, openGenerateModels } from "./models.ts";
 import { visibleLines } from "../../output/clean.ts";
+import {
+  invocationOf,
+  isOfShard,
+  parseShard,
+  requireFileForShard,
+  resolveShard,
+} from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
@@ -20,14 +27,20 @@ import { failureOf } from "../../input/rows.ts";
 /** Flags of `generate` that matter here. */
 export interface GenerateValues extends GenerateModelValues, PromptSource, DecodingValues {
   readonly resume: boolean;
+  readonly shard?: string | undefined;
+  readonly out?: string | undefined;
 }
 
 /** Runs the command; the number is its exit code. */
 export async function runGenerate(
-  values: GenerateValues,
+  given: GenerateValues,
   io: Io,
-  invocation: Invocation,
+  asked: Invocation,
 ): Promise<number> {
+  const values = resolveShard(given, io);
+  const invocation = invocationOf(asked, values);
+  const shard = parseShard(values.shard);
+  requireFileForShard(shard, values.arguments[0]);
   checkReturned(values);
   using models = await openGenerateModels(values, io);
   const { opened: model } = models;
@@ -64,18 +77,19 @@ async function answer(
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
     using rows = await openRows(values, io, invocation, models);
-    return await writeRows(decoding, read, values.numReturn > 1, undefined, io, rows, speed);
+    return await writeRows(decoding, read, values, undefined, io, rows, speed);
   }
   const prompts = await Array.fromAsync(read);
   const all = async function* () {
     yield* prompts;
   };
-  const isText = format === "table" && prompts.length === 1 && values.numReturn === 1;
+  const isText = format === "table" && prompts.length === 1 && values.numReturn === 1 &&
+    values.shard === undefined;
   if (isText && decoding.hasText && !values.resume) {
     return await streamText(decoding, all(), io, invocation, speed);
   }
   using rows = await openRows(values, io, invocation, models);
-  return await writeRows(decoding, all(), values.numReturn > 1, prompts.length, io, rows, speed);
+  return await writeRows(decoding, all(), values, prompts.length, io, rows, speed);
 }
 
 async function openRows(
@@ -138,20 +152,25 @@ async function streamText(
   return 0;
 }
 
-/** Writes prompts, which may have `several` sequences each; the number is the exit code. */
+/** Writes the prompts of this part; the number is the exit code. */
 async function writeRows(
   decoding: Decoding,
   prompts: AsyncIterable<Prompt>,
-  several: boolean,
+  { numReturn, shard: shardText }: GenerateValues,
   total: number | undefined,
   io: Io,
   rows: RowWriter,
   speed: Speed,
 ): Promise<number> {
   using progress = startProgress(io, { label: "Generating", unit: "rows", total });
-  const nested = several && ["json", "jsonl"].includes(rows.invocation.format);
+  const shard = parseShard(shardText);
+  const nested = numReturn > 1 && ["json", "jsonl"].includes(rows.invocation.format);
   const turns = new Turns();
-  const isDone = (at: number, prompt: Prompt) => rows.has(at, prompt);
+  const isDone = (at: number, prompt: Prompt) => {
+    if (isOfShard(shard, at)) return rows.has(at, prompt);
+    rows.skip(at);
+    return true;
+  };
   const events = decoding.run(rows.untilInterrupted(prompts), isDone);
   for await (const event of speed.watch(events)) {
     const { kind, at, prompt } = event;

@@ -35,6 +35,16 @@ const VARIABLES: readonly Row[] = [
   { variable: "PARSCALE_CUBLASLT", meaning: "file of NVIDIA's products, where it is not found" },
   { variable: "PARSCALE_NCCL", meaning: "file of NVIDIA's communication, where it is not found" },
   {
+    variable: "PARSCALE_MPI",
+    meaning: "file of the MPI library, where it is another's or not found",
+  },
+  {
+    variable: "PARSCALE_DIST_PORT",
+    meaning: "port of rank 0, instead of the one after MASTER_PORT",
+  },
+  { variable: "MASTER_ADDR", meaning: "machine of rank 0; set by torchrun, with MASTER_PORT" },
+  { variable: "MASTER_PORT", meaning: "port of the launcher on it" },
+  {
     variable: "VK_ICD_FILENAMES",
     meaning: "file of a Vulkan driver, for --device webgpu on Linux",
   },

@@ -1,6 +1,7 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
@@ -20,6 +21,10 @@ export const command = defineCommand({
       line: `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
     },
     {
+      text: "One part each, as the tasks of a Slurm array or the ranks of mpirun",
+      line: "parscale score rows.jsonl --model qwen-p4 --shard auto --json -o scores.json",
+    },
+    {
       text: "Add the weight of every stream at every token",
       line: "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
     },
@@ -29,6 +34,12 @@ export const command = defineCommand({
     ...modelFlags,
     ...engineFlags,
     ...keptQuantizeFlags,
+    shard: {
+      ...shardFlag,
+      group: "Input",
+      details: `${shardFlag.details} Batches are dealt in turn, so that every score is that of a ` +
+        "single run; `parscale merge` puts the JSON documents of all parts together.",
+    },
     ...resumeFlags,
     "stream-weights": {
       type: "switch",

@@ -9,6 +9,13 @@ import {
 } from "../../../core/generate/score.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { type OpenedModel, openModel, type OpenOptions } from "../../input/open_model.ts";
+import {
+  invocationOf,
+  isOfShard,
+  parseShard,
+  requireFileForShard,
+  resolveShard,
+} from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
@@ -30,14 +37,20 @@ type ScoreValues = OpenOptions & {
   /** Whether rows get the weights of the streams. */
   readonly streamWeights: boolean;
   readonly resume: boolean;
+  readonly shard?: string | undefined;
+  readonly out?: string | undefined;
 };
 
 /** Runs the command; the number is its exit code. */
 export async function runScore(
-  values: ScoreValues,
+  given: ScoreValues,
   io: Io,
-  invocation: Invocation,
+  asked: Invocation,
 ): Promise<number> {
+  const values = resolveShard(given, io);
+  const invocation = invocationOf(asked, values);
+  const shard = parseShard(values.shard);
+  requireFileForShard(shard, values.arguments[0]);
   using model = await openModel(values, io);
   if (values.streamWeights) requireStreamWeights(model.engine.config);
   const { device, checkpoint } = model;
@@ -61,6 +74,11 @@ export async function runScore(
   let at = 0;
   const turns = new Turns();
   const flush = async (rows: readonly InputRow[]) => {
+    if (!isOfShard(shard, at / values.batch)) {
+      rows.forEach((_, i) => results.skip(at + i));
+      at += rows.length;
+      return;
+    }
     // Batches are the same as in an unbroken run, and with them all roundings.
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
     const scored = isDone ? [] : await scoreRows(model, rows, name, values.streamWeights);

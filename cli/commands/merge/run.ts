@@ -1,0 +1,119 @@
+/** Carries out `parscale merge`: proves that the parts are all there, then deals their rows back. */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { isObject, type JsonObject, readJsonObject } from "../../../core/base/files.ts";
+import type { ConfigValue } from "../../framework/table.ts";
+import { parseShard, type Shard } from "../../input/shard.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
+import type { Row } from "../../output/table.ts";
+
+/** The commands whose rows are dealt to parts, and how many at a time. */
+const UNITS: Readonly<Record<string, (config: JsonObject) => number>> = {
+  generate: () => 1,
+  score: ({ batch }) => Number(batch),
+};
+
+/** Keys of a config that differ from part to part without a difference in the rows. */
+const FREE = new Set(["shard", "out", "threads", "quiet", "verbose", "color", "progress"]);
+
+/** One document. */
+interface Part extends Shard {
+  readonly path: string;
+  readonly document: JsonObject;
+  readonly command: string;
+  readonly config: JsonObject;
+  readonly rows: readonly Row[];
+}
+
+/** Merges documents; the number is the exit code, 1 when rows failed. */
+export async function mergeParts(
+  paths: readonly string[],
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  if (paths.length === 0) {
+    throw new UsageError("`merge` needs the documents of all parts", {
+      hints: ["parscale merge scores-1.json scores-2.json --jsonl -o scores.jsonl"],
+    });
+  }
+  const parts = await Promise.all(paths.map(readPart));
+  const first = requireWhole(parts);
+  const { schema, seed, device } = first.document;
+  const config = { ...first.config, shard: null } as Record<string, ConfigValue>;
+  using report = openReport(io, { ...invocation, command: first.command, config }, {
+    schema: String(schema),
+    seed: typeof seed === "number" ? seed : undefined,
+    device: String(device),
+  });
+  let failed = false;
+  for (const row of dealtBack(parts, UNITS[first.command]!(first.config))) {
+    failed ||= "error" in row;
+    report.row(row);
+  }
+  await report.finish();
+  return failed ? 1 : 0;
+}
+
+async function readPart(path: string): Promise<Part> {
+  const document = await readJsonObject(path);
+  const { command, config, results } = document;
+  if (typeof command !== "string" || !(command in UNITS) || !isObject(config)) {
+    throw new DataError(`"${path}" is not a document of ${Object.keys(UNITS).join(" or ")}`, {
+      hints: ["make the parts with --shard and --json"],
+    });
+  }
+  if (typeof config.shard !== "string" || !Array.isArray(results)) {
+    throw new DataError(`"${path}" is not a part: it was made without \`--shard\``);
+  }
+  return { path, document, command, config, rows: results, ...parseShard(config.shard)! };
+}
+
+/** The parts in order, of which there must be all; returns the first. */
+function requireWhole(parts: Part[]): Part {
+  parts.sort((a, b) => a.part - b.part);
+  const [first] = parts as [Part];
+  const identity = ({ document, command, config }: Part) => {
+    const { schema, version, seed, device } = document;
+    const flags = Object.entries(config).filter(([name]) => !FREE.has(name)).sort();
+    return { schema, version, command, seed, device, flags: Object.fromEntries(flags) };
+  };
+  for (const part of parts) {
+    const [a, b] = [identity(first), identity(part)].map((each) => JSON.stringify(each));
+    if (part.of === first.of && a === b) continue;
+    throw new DataError(`"${part.path}" and "${first.path}" are parts of different runs`, {
+      hints: ["parts have the same flags, input and version"],
+    });
+  }
+  const there = new Set(parts.map(({ part }) => part));
+  const missing = Array.from({ length: first.of }, (_, i) => i + 1).filter((i) => !there.has(i));
+  if (missing.length > 0) {
+    throw new DataError(`${first.of} parts make a whole, and ${missing.join(", ")} is missing`, {
+      hints: [`run the command again with --shard ${missing[0]}/${first.of}`],
+    });
+  }
+  if (parts.length > first.of) {
+    const twice = parts.find(({ part }, i) => parts[i + 1]?.part === part)!;
+    throw new DataError(`part ${twice.part} is there twice: "${twice.path}"`);
+  }
+  return first;
+}
+
+/** Rows in the order of the input, `unit` at a time from every part in turn. */
+function* dealtBack(parts: readonly Part[], unit: number): Generator<Row> {
+  const total = parts.reduce((sum, { rows }) => sum + rows.length, 0);
+  const taken = parts.map(() => 0);
+  for (let done = 0, turn = 0; done < total; turn++) {
+    const at = turn % parts.length, part = parts[at]!;
+    const expected = Math.min(unit, total - done);
+    const rows = part.rows.slice(taken[at], taken[at]! + expected);
+    if (rows.length < expected) {
+      throw new DataError(`"${part.path}" has ${part.rows.length} rows, too few for its part`, {
+        hints: ["all parts must have read the same input with the same `--batch`"],
+      });
+    }
+    yield* rows;
+    taken[at]! += expected;
+    done += expected;
+  }
+}

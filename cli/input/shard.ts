@@ -1,0 +1,68 @@
+/** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
+import { UsageError } from "../../core/base/errors.ts";
+import { detectPart } from "../../core/dist/part.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
+
+/** A part of the rows, counted from 1. */
+export interface Shard {
+  readonly part: number;
+  readonly of: number;
+}
+
+/** Reads `I/N`. */
+export function parseShard(text: string | undefined): Shard | undefined {
+  if (text === undefined) return undefined;
+  const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
+  if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
+  throw new UsageError(
+    `invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N, or auto`,
+    { hints: ["the second of four parts is --shard 2/4"] },
+  );
+}
+
+/** Values with `auto` replaced by the part of this process, which gets an `--out` of its own. */
+export function resolveShard<
+  T extends { readonly shard?: string | undefined; readonly out?: string | undefined },
+>(values: T, io: Io): T {
+  if (values.shard !== "auto") return values;
+  const found = detectPart((name) => io.env(name));
+  if (found === undefined) {
+    throw new UsageError("`--shard auto` needs a job array or a launcher, and there is neither", {
+      hints: [
+        "name the part: --shard 2/4",
+        "start the command with mpirun, srun or sbatch --array",
+      ],
+    });
+  }
+  const { out } = values;
+  if (out === undefined || out === "-") throw new UsageError("`--shard auto` needs `--out`");
+  return { ...values, shard: `${found.part}/${found.of}`, out: partName(out, found.part) };
+}
+
+/** The invocation of a part, which records the values that `resolveShard` found. */
+export function invocationOf(
+  invocation: Invocation,
+  { shard, out }: { readonly shard?: string | undefined; readonly out?: string | undefined },
+): Invocation {
+  if (shard === undefined) return invocation;
+  const config = { ...invocation.config, shard, out: out ?? null };
+  return { ...invocation, config, out: invocation.out === undefined ? undefined : out };
+}
+
+/** `scores.json` of part 2 is `scores-2.json`; the folder `res` is `res-2`. */
+export function partName(path: string, part: number): string {
+  const [, stem, extension = ""] = /^(.*?[^/])(\.\w+)?$/s.exec(path.replace(/\/+$/, "")) ?? [];
+  return `${stem}-${part}${extension}`;
+}
+
+/** Whether a unit of work, counted from 0, belongs to a part; all does where there are none. */
+export function isOfShard(shard: Shard | undefined, index: number): boolean {
+  return shard === undefined || index % shard.of === shard.part - 1;
+}
+
+/** Parts read the same input, which stdin cannot be. */
+export function requireFileForShard(shard: Shard | undefined, path: string | undefined): void {
+  if (shard === undefined || path !== undefined && path !== "-") return;
+  throw new UsageError("`--shard` needs FILE: every part reads all of the input");
+}

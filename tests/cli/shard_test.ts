@@ -1,0 +1,123 @@
+/** `--shard` of `generate`, `score` and `eval`: parts put together are the single run, bit for bit. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { runParscale, type RunResult, withScratch } from "./run.ts";
+import { jsonLines } from "./models.ts";
+import { comparable, EVAL, sortedLines } from "./eval_testing.ts";
+
+const MODEL = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
+const ENGINE = ["--model", MODEL, "--threads", "1", "-q"];
+
+/** Rows of unequal length. */
+const ROWS = jsonLines(
+  ...Array.from({ length: 11 }, (_, i) => ({
+    id: `row-${i}`,
+    tokens: Array.from({ length: 3 + i * 3 % 7 }, (_, t) => 1 + (i * 41 + t * 7) % 380),
+  })),
+);
+
+const TASK = (id: number, count: number) => ({
+  SLURM_ARRAY_TASK_ID: `${id}`,
+  SLURM_ARRAY_TASK_COUNT: `${count}`,
+  SLURM_ARRAY_TASK_MIN: "1",
+  SLURM_ARRAY_TASK_MAX: `${count}`,
+  SLURM_ARRAY_TASK_STEP: "1",
+});
+
+function done({ code, stderr }: RunResult): void {
+  assertEquals([code, stderr], [0, ""]);
+}
+
+const COMMANDS = {
+  score: ["score", "rows.jsonl", ...ENGINE, "--batch", "2"],
+  generate: ["generate", "rows.jsonl", ...ENGINE, "--max-tokens", "5", "--temperature", "1"]
+    .concat("--seed", "3"),
+};
+
+for (const [name, args] of Object.entries(COMMANDS)) {
+  Deno.test(`${name}: parts of ranks and of an array merge into the single run, bit for bit`, () =>
+    withScratch(async (cwd) => {
+      await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
+      done(await runParscale([...args, "--jsonl", "-o", "single.jsonl"], { cwd }));
+      const single = await Deno.readTextFile(`${cwd}/single.jsonl`);
+      assertEquals(single.split("\n").length, 12);
+      for (const count of [2, 3]) {
+        const paths: string[] = [];
+        for (let part = 1; part <= count; part++) {
+          const env = count === 2
+            ? TASK(part, count)
+            : { PMI_RANK: `${part - 1}`, PMI_SIZE: `${count}` };
+          const out = ["--shard", "auto", "--json", "-o", `of${count}.json`];
+          done(await runParscale([...args, ...out], { cwd, env }));
+          paths.unshift(`of${count}-${part}.json`);
+        }
+        const merged = await runParscale(["merge", ...paths, "--jsonl"], { cwd });
+        done(merged);
+        assertEquals(merged.stdout, single);
+        const document = await runParscale(["merge", ...paths, "--json"], { cwd });
+        const { command, config, schema } = JSON.parse(document.stdout);
+        assertEquals([command, config.shard, schema], [name, null, `parscale.${name}/1`]);
+      }
+    }));
+}
+
+Deno.test("merge refuses parts that are missing, double or of other runs", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
+    for (const shard of ["1/3", "2/3", "3/3"]) {
+      const out = ["--shard", shard, "--json", "-o", `p${shard[0]}.json`];
+      done(await runParscale([...COMMANDS.score, ...out], { cwd }));
+    }
+    const other = ["--shard", "2/3", "--batch", "1", "--json", "-o", "other.json"];
+    done(await runParscale([...COMMANDS.score, ...other], { cwd }));
+    done(await runParscale([...COMMANDS.score, "--json", "-o", "whole.json"], { cwd }));
+    const short = JSON.parse(await Deno.readTextFile(`${cwd}/p1.json`));
+    short.results.pop();
+    await Deno.writeTextFile(`${cwd}/short.json`, JSON.stringify(short));
+    const refusals = [
+      ["p1.json p3.json", "3 parts make a whole, and 2 is missing", "--shard 2/3"],
+      ["p1.json p2.json p2.json p3.json", 'part 2 is there twice: "p2.json"', ""],
+      ["p1.json other.json p3.json", "are parts of different runs", ""],
+      ["short.json p2.json p3.json", "rows, too few for its part", ""],
+      ["whole.json", '"whole.json" is not a part', ""],
+    ];
+    for (const [files, message, hint] of refusals) {
+      const { code, stdout, stderr } = await runParscale(["merge", ...files!.split(" ")], { cwd });
+      assertEquals([code, stdout], [3, ""], files);
+      assertStringIncludes(stderr, message!);
+      assertStringIncludes(stderr, hint!);
+    }
+    assertEquals((await runParscale(["merge"], { cwd })).code, 2);
+  }));
+
+Deno.test("--shard auto needs a launcher, an output and a file", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
+    const auto = [...COMMANDS.score, "--shard", "auto"];
+    const out = ["--json", "-o", "x.json"];
+    const cases = [
+      [[...auto, ...out], {}, "`--shard auto` needs a job array or a launcher"],
+      [auto, TASK(1, 2), "`--shard auto` needs `--out`"],
+      [["score", ...auto.slice(2), ...out], TASK(1, 2), "`--shard` needs FILE"],
+    ] as const;
+    for (const [args, env, message] of cases) {
+      const { code, stderr } = await runParscale(args, { cwd, env, stdin: "" });
+      assertEquals(code, 2, stderr);
+      assertStringIncludes(stderr, message);
+    }
+  }));
+
+Deno.test("eval: folders of --shard auto merge into the single run", () =>
+  withScratch(async (cwd) => {
+    const args = [...EVAL, "--tasks", "gsm8k", "--limit", "5", "--max-tokens", "16", "-q"];
+    const run = (more: string[], env = {}) => runParscale([...args, ...more], { cwd, env });
+    assertEquals((await run(["--out", "single"])).code, 0);
+    for (const part of [2, 1]) {
+      assertEquals((await run(["--shard", "auto", "--out", "part"], TASK(part, 2))).code, 0);
+    }
+    assert(!(await Deno.stat(`${cwd}/part`).catch(() => undefined)));
+    const merge = ["eval", "merge", "part-1", "part-2", "--out", "all"];
+    assertEquals((await runParscale(merge, { cwd })).code, 0);
+    assertEquals(comparable(`${cwd}/all`), comparable(`${cwd}/single`));
+    const samples = ["all", "single"].map((name) => sortedLines(`${cwd}/${name}/samples.jsonl`));
+    assertEquals(samples[0], samples[1]);
+  }));
