@@ -1,0 +1,158 @@
+/** `parscale` under Slurm: ranks of srun, signals of scancel and of a time limit, parts of a job array. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { programLine, withScratch } from "../cli/run.ts";
+import { jsonLines } from "../cli/models.ts";
+import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
+import { MPIS, ranksIn } from "./mpi.ts";
+import { hasPmix, Slurm, whyNoSlurm } from "./slurm.ts";
+
+const reason = whyNoSlurm();
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const RUN = `--model p2 ${ROWS} --micro-batch 2`;
+const LONG = `${RUN} --steps 100000 --save-every 5 --keep 2 --out run -q`;
+
+/** How srun starts each kind of MPI. */
+const KINDS = MPIS.map((mpi) => ({
+  ...mpi,
+  plugin: mpi.name === "Open MPI" ? "pmix" : "pmi2",
+  rankVariable: mpi.name === "Open MPI" ? "PMIX_RANK" : "PMI_RANK",
+  missing: mpi.launcher === undefined
+    ? `no ${mpi.name}`
+    : mpi.name === "Open MPI" && !hasPmix()
+    ? "no libpmix.so"
+    : undefined,
+}));
+
+function test(
+  name: string,
+  missing: string | undefined,
+  fn: (slurm: Slurm, place: Workplace) => Promise<void>,
+): void {
+  const why = reason ?? missing;
+  Deno.test({
+    name: why === undefined ? name : `${name} (skipped: ${why})`,
+    ignore: why !== undefined,
+    fn: () =>
+      withWorkplace(async (place) => {
+        await using slurm = await Slurm.start();
+        await fn(slurm, place);
+      }),
+  });
+}
+
+async function waitFor(condition: () => boolean, what: string): Promise<void> {
+  for (let i = 0; i < 600; i++) {
+    if (condition()) return;
+    await delay(100);
+  }
+  throw new Error(`waited in vain for ${what}`);
+}
+
+for (const kind of KINDS) {
+  const { missing } = kind;
+  const srun = (
+    place: Workplace,
+    line: string,
+    ...options: string[]
+  ) => ["srun", "-n", "2", `--mpi=${kind.plugin}`, ...options, ...programLine(place.args(line))];
+
+  test(`srun --mpi=${kind.plugin} trains with ${kind.name}`, missing, async (slurm, place) => {
+    await place.trained(`${RUN} --steps 6 --out solo`);
+    const line = srun(place, `${RUN} --steps 6 --out two -q --json`);
+    const { code, stdout, stderr } = await slurm.run(line, place.cwd, place.env);
+    assertEquals(code, 0, stderr);
+    assertEquals(JSON.parse(stdout).results.steps, 6);
+    const [solo, two] = [place.metrics("solo"), place.metrics("two")];
+    assertEquals(two.map(({ world }) => world), [2, 2, 2, 2, 2, 2]);
+    two.forEach(({ loss }, i) => assert(Math.abs(loss / solo[i].loss - 1) < 1e-6));
+  });
+
+  test(`scancel makes ranks of ${kind.name} save`, missing, async (slurm, place) => {
+    const child = slurm.command(srun(place, LONG), place.cwd, place.env).spawn();
+    await waitFor(() => place.exists("run/last"), "a checkpoint");
+    await slurm.run(["scancel", "--signal=TERM", await slurm.job()]);
+    const { code, stderr } = await child.output();
+    const text = new TextDecoder().decode(stderr);
+    assertEquals(code, 143, text);
+    assertMatch(text, /error: Terminated\n\nhint: step \d+ is saved/);
+    const saved = Number(place.last("run").split("-").at(-1));
+    assertEquals(saved, place.metrics("run").at(-1).step);
+  });
+
+  test(
+    `no rank of ${kind.name} lives long after a kill under srun -K1`,
+    missing,
+    async (slurm, place) => {
+      const child = slurm.command(srun(place, LONG, "-K1"), place.cwd, place.env).spawn();
+      await waitFor(() => place.exists("run/last"), "a checkpoint");
+      Deno.kill(ranksIn(kind, place).get(1)!, "SIGKILL");
+      const began = performance.now();
+      await waitFor(() => ranksIn(kind, place).size === 0, "the end of all ranks");
+      assert(performance.now() - began < 15_000);
+      const { code } = await child.output();
+      assert(code !== 0);
+      assert(place.exists(`run/${place.read("run/last").trim()}/training_state.json`));
+    },
+  );
+}
+
+test(
+  "ranks that srun starts without their MPI are refused",
+  KINDS[1]!.missing,
+  async (slurm, place) => {
+    const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
+    const env = { ...place.env, PARSCALE_MPI: "libmpich.so.12" };
+    const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
+    assertEquals(code, 4, stderr);
+    assertStringIncludes(stderr, "error: Slurm started 2 ranks, but MPICH sees 1");
+    assertStringIncludes(stderr, "hint: with srun, pass --mpi=pmix for Open MPI or --mpi=pmi2");
+    assert(!place.exists("no"));
+  },
+);
+
+test(
+  "the notice before a time limit makes a batch job save",
+  KINDS[0]!.missing,
+  async (slurm, place) => {
+    const line = ["srun", "-n", "2", "--mpi=pmix", ...programLine(place.args(LONG))].join(" ");
+    const options = ["--wait", "--time=1", "--signal=TERM@50", "--output=job.log", "-n", "2"];
+    const script = `exec ${line}`;
+    await slurm.run(["sbatch", ...options, "--wrap", script], place.cwd, place.env);
+    assertStringIncludes(place.read("job.log"), "is saved; resume with");
+    const saved = Number(place.last("run").split("-").at(-1));
+    assertEquals(saved, place.metrics("run").at(-1).step);
+  },
+);
+
+Deno.test({
+  name: `tasks of a job array score their parts, and a dead one runs again alone${
+    reason ? ` (skipped: ${reason})` : ""
+  }`,
+  ignore: reason !== undefined,
+  fn: () =>
+    withScratch(async (cwd) => {
+      await using slurm = await Slurm.start();
+      const model = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
+      const rows = Array.from({ length: 9 }, (_, i) => ({ tokens: [1, 2 + i, 30, 7 * i, 5] }));
+      await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+      const score = programLine(["score", "rows.jsonl", "--model", model, "-q", "--batch", "2"]);
+      const single = await slurm.run([...score, "--jsonl"], cwd);
+      assertEquals(single.code, 0, single.stderr);
+      const wrap = [...score, "--shard", "auto", "--json", "-o", "part.json"].join(" ");
+      const options = ["--wait", "--output=array-%a.log", "-n", "1"];
+      const array = ["sbatch", ...options, "--array=1-3", "--wrap", wrap];
+      const { code, stderr } = await slurm.run(array, cwd);
+      assertEquals(code, 0, stderr);
+      await Deno.remove(`${cwd}/part-2.json`);
+      const parts = [1, 2, 3].map((part) => `part-${part}.json`);
+      const merge = programLine(["merge", ...parts.filter((_, i) => i !== 1), "--jsonl"]);
+      const incomplete = await slurm.run(merge, cwd);
+      assertEquals(incomplete.code, 3);
+      assertStringIncludes(incomplete.stderr, "--shard 2/3");
+      const again = [...score, "--shard", "2/3", "--json", "-o", "part-2.json"];
+      assertEquals((await slurm.run(again, cwd)).code, 0);
+      const merged = await slurm.run(programLine(["merge", ...parts, "--jsonl"]), cwd);
+      assertEquals([merged.code, merged.stdout], [0, single.stdout]);
+    }),
+});
