@@ -4,6 +4,7 @@ import { NumericalError } from "../../../core/base/errors.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { BatchStream } from "../../../core/data/batches.ts";
 import type { Collective } from "../../../core/dist/collective.ts";
+import { HostCollective } from "../../../core/dist/host_group.ts";
 import { SOLO } from "../../../core/dist/solo.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
@@ -13,7 +14,7 @@ import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import { withScratch } from "../../cli/run.ts";
-import { asRanks } from "../../unit/dist/memory_group.ts";
+import { asRanks, memoryGroups } from "../../unit/dist/memory_group.ts";
 import { tokensInMemory } from "../../unit/data/testing.ts";
 import { modelFolder } from "../goldens.ts";
 
@@ -159,6 +160,18 @@ for (const params of ["all", "introduced"] as const) {
     });
   }
 }
+
+Deno.test("a step exchanges every gradient and every value once", async () => {
+  const groups = memoryGroups(2);
+  const trainers = await Promise.all(groups.map(async (group) => {
+    const { trainer } = await trainAs(new HostCollective(group, device), { steps: 3 });
+    return trainer;
+  }));
+  const padded = trainers[0]!.groups.map(({ gradients }) => gradients.shape[0]!);
+  const values = padded.reduce((sum, count) => sum + count);
+  // What goes into a reduce-scatter is all gradients, into an all-gather the own slice of the values.
+  for (const { bytes } of groups) assertEquals(bytes, 3 * 4 * (values + values / 2));
+});
 
 Deno.test("a repeated run of two ranks has the same bits", async () => {
   const [first, second] = [await asRanks(2, device, trainAs), await asRanks(2, device, trainAs)];

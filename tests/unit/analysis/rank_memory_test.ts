@@ -1,0 +1,39 @@
+/** Memory of every rank for the paper's largest model, which docs/distributed.md prints. */
+import { assert, assertEquals } from "@std/assert";
+import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { readShape } from "../../../core/checkpoint/shape_source.ts";
+import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { planTraining, type TrainerOptions } from "../../../core/train/trainer.ts";
+
+const { json, path } = await readShape("paper-4.4b");
+const config = parseConfig(json, path);
+const device = new ReferenceDevice("f32");
+
+function plan(ranks: number, more: Partial<TrainerOptions> = {}) {
+  const options: TrainerOptions = {
+    config,
+    trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
+    initial: () => [],
+    sizes: { batch: 1, tokens: 8 },
+    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    accumulates: false,
+    recompute: true,
+    shardsOptimizer: true,
+    ...more,
+  };
+  const { parameters, gradients, moments } = planTraining(device, options, ranks);
+  return { parameters, gradients, moments, gb: (parameters + gradients + moments) / 1e9 };
+}
+
+Deno.test("moments shrink with the ranks: 8 + 8/N bytes a value, 12 + 8/N with accumulation", () => {
+  const values = plan(1).parameters / 4;
+  assertEquals(Math.round(values / 1e6), 4742);
+  const rows = [[1, 75.9, 94.8], [8, 42.7, 61.6], [64, 38.5, 57.5]] as const;
+  for (const [ranks, gb, accumulating] of rows) {
+    assert(Math.abs(plan(ranks).gb - gb) < 0.06, `${ranks}: ${plan(ranks).gb}`);
+    assert(Math.abs(plan(ranks, { accumulates: true }).gb - accumulating) < 0.06);
+    const replicated = plan(ranks, { shardsOptimizer: false });
+    assertEquals(replicated.moments, 8 * values, "without sharding every rank keeps all");
+  }
+});
