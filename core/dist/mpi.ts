@@ -30,7 +30,7 @@ export interface MpiLibrary {
   readonly handles: MpiHandles;
 }
 
-/** Elements of one call, and of the buffer that slices are packed into. */
+/** Most elements of one call, and of the buffer that slices are packed into. */
 const MOST_ELEMENTS = 2 ** 28, PACKED_ELEMENTS = 2 ** 22;
 
 /** A wait is a loop at first; then the event loop gets its turns. */
@@ -104,6 +104,7 @@ export class MpiGroup implements HostGroup {
   readonly #mpi: MpiFunctions;
   readonly #handles: MpiHandles;
   readonly #timeoutMs: number;
+  readonly #most: number;
 
   /**
    * Initializes MPI, which waits for the other ranks to do the same.
@@ -112,9 +113,14 @@ export class MpiGroup implements HostGroup {
   constructor(
     { symbols, handles, path, family }: MpiLibrary,
     launch: Launch | undefined,
-    { timeoutMs = Infinity }: { timeoutMs?: number } = {},
+    { timeoutMs = Infinity, mostElements = MOST_ELEMENTS }: {
+      timeoutMs?: number;
+      /** Elements of one call. */
+      mostElements?: number;
+    } = {},
   ) {
     [this.#mpi, this.#handles, this.#timeoutMs] = [symbols, handles, timeoutMs];
+    this.#most = mostElements;
     const granted = new Int32Array(1);
     check(symbols.MPI_Init_thread(0n, 0n, THREAD_MULTIPLE, granted), "initialize MPI");
     this.rank = this.#number((out) => symbols.MPI_Comm_rank(handles.world, out));
@@ -137,7 +143,7 @@ export class MpiGroup implements HostGroup {
 
   allReduce(data: FloatArray): Promise<void> {
     const { world, inPlace, sum } = this.#handles;
-    for (const { start, count } of chunksOf(data.length, MOST_ELEMENTS)) {
+    for (const { start, count } of chunksOf(data.length, this.#most)) {
       const part = data.subarray(start, start + count);
       const code = this.#mpi.MPI_Allreduce(inPlace, part, count, this.#typeOf(data), sum, world);
       check(code, "add up over all ranks");
@@ -147,7 +153,8 @@ export class MpiGroup implements HostGroup {
 
   reduceScatter(data: FloatArray): Promise<void> {
     const size = data.length / this.world;
-    const most = Math.max(1, Math.floor(PACKED_ELEMENTS / this.world));
+    const packing = Math.min(PACKED_ELEMENTS, this.#most);
+    const most = Math.max(1, Math.floor(packing / this.world));
     const Kind = data.constructor as Float32ArrayConstructor;
     const packed = new Kind(this.world * Math.min(most, size)) as FloatArray;
     for (const { start, count } of chunksOf(size, most)) {
@@ -172,7 +179,7 @@ export class MpiGroup implements HostGroup {
 
   async allGather(data: FloatArray): Promise<void> {
     const size = data.length / this.world;
-    if (data.length > MOST_ELEMENTS) {
+    if (data.length > this.#most) {
       for (let root = 0; root < this.world; root++) {
         await this.broadcast(data.subarray(root * size, (root + 1) * size), root);
       }
@@ -186,7 +193,7 @@ export class MpiGroup implements HostGroup {
   broadcast(data: HostArray, root: number): Promise<void> {
     const bytes = new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
     const { world, byte } = this.#handles;
-    for (const { start, count } of chunksOf(bytes.length, MOST_ELEMENTS)) {
+    for (const { start, count } of chunksOf(bytes.length, this.#most)) {
       const part = bytes.subarray(start, start + count);
       check(this.#mpi.MPI_Bcast(part, count, byte, root, world), "broadcast");
     }

@@ -70,7 +70,9 @@ const engines: { name: string; mpi: Mpi | undefined; times: number[] }[] = [
 try {
   for (let round = 0; round < rounds; round++) {
     for (const engine of engines) {
-      engine.times.push(...await run(engine.mpi, engine.mpi ? 1 : 2));
+      const times = await run(engine.mpi, engine.mpi ? 1 : 2);
+      console.error(`${engine.name}: ${times.map((time) => time.toFixed(2)).join(" ")}`);
+      engine.times.push(...times);
     }
   }
 } finally {

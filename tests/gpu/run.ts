@@ -77,6 +77,7 @@ const SUITES = [
   "cuda/device",
   "cuda/attention",
   "cuda/linear",
+  "cuda/nccl",
   "generate/sample",
   "generate/asynchronous",
   "generate/beam_search",

@@ -89,6 +89,20 @@ for (const mpi of MPIS) {
   }
 
   Deno.test({
+    name: `${mpi.name}: a signal that one rank gets makes all save${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        const child = await startAndSave(mpi, place);
+        Deno.kill(ranksIn(mpi, place).get(1)!, "SIGTERM");
+        const { code, stderr } = await child.output();
+        assertEquals(code, 143, new TextDecoder().decode(stderr));
+        const saved = Number(place.last("run").split("-").at(-1));
+        assertEquals(saved, place.metrics("run").at(-1).step);
+      }),
+  });
+
+  Deno.test({
     name: `${mpi.name}: a rank that fails alone ends the job with its code and its name${missing}`,
     ignore,
     fn: () =>

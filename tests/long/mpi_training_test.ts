@@ -125,6 +125,36 @@ for (const mpi of MPIS) {
   });
 
   Deno.test({
+    name: `${mpi.name}: the first ranks of two machines share the tokenizing${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        await Deno.mkdir(`${place.cwd}/corpus`);
+        for (let i = 0; i < 5; i++) {
+          const texts = Array.from(
+            { length: 8 },
+            (_, j) => ({ text: `${i} of ${j} and `.repeat(9) }),
+          );
+          place.write(`corpus/${i}.jsonl`, jsonLines(...texts));
+        }
+        const model = new URL("../../fixtures/models/tiny-qwen2", import.meta.url).pathname;
+        const line = `--model ${model} --streams 2 --data corpus --seq-len 32 --batch 4 --steps 3`;
+        // Every rank takes itself for the first of its machine.
+        const alone = mpi.name === "MPICH"
+          ? ["MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1"]
+          : ["OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1"];
+        const program = ["env", ...alone, ...programLine(place.args(`${line} --out two -q`))];
+        const launch = [mpi.launcher!, ...mpi.options, "-n", "2", ...program];
+        const env = { ...place.env, ...AS_ROOT };
+        const { code, stderr } = await runCommand(launch, { cwd: place.cwd, env });
+        assertEquals([code, stderr], [0, ""]);
+        assertEquals(place.names("cache/tokens").length, 5, "one store for each file");
+        await place.trained(`${line} --out solo`);
+        await assertEqualRuns(place, "two", "solo");
+      }),
+  });
+
+  Deno.test({
     name: `${mpi.name}: ranks of another size or with other flags are refused${missing}`,
     ignore,
     fn: () =>

@@ -62,7 +62,9 @@ Deno.test("tasks that the documents name are in deno.json", () => {
 });
 
 /** Flags of other programs that appear in prose. */
-const OTHER_FLAGS = ["--emulated", "--peer"];
+const OTHER_FLAGS = ["--emulated", "--peer"].concat(
+  ["--mpi", "--no-python", "--bind-to", "--signal", "--mca"], // of launchers
+);
 
 Deno.test("flags that README and docs name are flags of a command", async () => {
   const all = (await loadAll()).flatMap(({ flags }) => Object.keys(flags));

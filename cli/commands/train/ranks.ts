@@ -17,6 +17,11 @@ import type { TrainValues } from "./flags.ts";
 /** How long other ranks let rank 0 report first what may be an error of all. */
 const PRECEDENCE_MS = 2000;
 
+/** How long a launcher may take to pass on what a rank wrote, before it ends the job. */
+const FORWARD_MS = 300;
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** What decides how ranks are found and joined. */
 type RankValues = Pick<TrainValues, "dist" | "device" | "distTimeout" | "deterministic">;
 
@@ -118,10 +123,11 @@ export class Ranks {
       this.leave();
       throw this.isFirst ? error : new ReportedError(code);
     }
-    if (!this.isFirst) await new Promise((resolve) => setTimeout(resolve, PRECEDENCE_MS));
+    if (!this.isFirst) await delay(PRECEDENCE_MS);
     const paint = io.palette("stderr");
     const text = renderError(error, { paint, json, trace: io.settings.verbose >= 2 });
     io.writeError(this.isFirst ? text : `[rank ${this.rank}] ${text}`);
+    await delay(FORWARD_MS);
     this.#collective.abort(code);
     throw new ReportedError(code);
   }

@@ -1,14 +1,17 @@
-/** Two emulated GPUs train together over an emulated NCCL, and follow the golden run of one process. */
+/**
+ * Two emulated GPUs train together over an emulated NCCL, and follow the golden run of one process; one GPU,
+ * a real one where tests are to run on it, is a job of one rank.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NcclCollective } from "../../../core/dist/nccl.ts";
-import { ID_BYTES } from "../../../core/runtime/cuda/nccl.ts";
+import { ID_BYTES, openNccl, uniqueId } from "../../../core/runtime/cuda/nccl.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { EmulatedNccl } from "../../emulator/nccl.ts";
-import { openEmulated } from "../devices.ts";
+import { CUDA, openEmulated, openTestCuda } from "../devices.ts";
 import { modelFolder, readExpected } from "../goldens.ts";
 
 const NAME = "qwen2-p2-tied-f32";
@@ -27,9 +30,36 @@ function rowsOf(rows: readonly number[][], rank: number) {
   };
 }
 
+Deno.test({
+  name: "cuda: NCCL of one rank leaves tensors as they are, and adds up its own numbers",
+  ignore: CUDA === undefined,
+  async fn() {
+    const onGpu = Deno.env.get("PARSCALE_TEST_GPU") === "1";
+    const machine = onGpu ? undefined : emulatedMachine();
+    const device = machine ? openEmulated("f32", machine) : openTestCuda();
+    const symbols = machine ? new EmulatedNccl([machine]).symbols(0) : openNccl().symbols;
+    const place = { rank: 0, world: 1, localRank: 0, timeoutMs: 60_000 };
+    const ranks = new NcclCollective(symbols, device, uniqueId(symbols), place);
+    const tensor = device.allocate({ dtype: "f32", shape: [1000] });
+    const values = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(i));
+    device.write(tensor, values);
+    await ranks.allReduce(tensor);
+    await ranks.reduceScatter(tensor);
+    await ranks.allGather(tensor);
+    await ranks.broadcast(tensor, 0);
+    assertEquals(device.read(tensor), values);
+    assertEquals(await ranks.sum([1e300, -Math.PI, 0, 7]), [1e300, -Math.PI, 0, 7]);
+    await ranks.barrier();
+    ranks.close();
+    device.close();
+  },
+});
+
 for (const shardsOptimizer of [true, false]) {
   Deno.test({
-    name: `two emulated GPUs follow the golden run, ${shardsOptimizer ? "sharded" : "replicated"}`,
+    name: `two emulated cuda devices follow the golden run, ${
+      shardsOptimizer ? "sharded" : "replicated"
+    }`,
     ignore: !emulatorPresent(),
     async fn() {
       const { config, tensors } = await openCheckpoint(modelFolder(NAME));
