@@ -23,7 +23,13 @@ import {
   processSystem,
   type Settings,
 } from "./output/io.ts";
-import { endsAtSecondSignal, onEndingSignals, respectNohup, SIGNALS } from "./output/signals.ts";
+import {
+  endOnSignals,
+  endsAtSecondSignal,
+  onEndingSignals,
+  respectNohup,
+  SIGNALS,
+} from "./output/signals.ts";
 import { VERSION } from "./framework/version.ts";
 
 /** What the top-level catch must know before, and possibly without, a resolved command line. */
@@ -235,6 +241,7 @@ export async function runProcess(
   registry: readonly CommandEntry[] = commands,
 ): Promise<never> {
   respectNohup();
+  endOnSignals();
   const io = new Io(processSystem());
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();

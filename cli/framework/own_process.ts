@@ -5,6 +5,7 @@
  * ends, and the child with it. A signal that reaches this process is passed on as SIGTERM, so that the
  * child can save.
  */
+import { fileURLToPath } from "node:url";
 import type { Io } from "../output/io.ts";
 
 /** First argument of such a child; not part of the command line that users see. */
@@ -32,7 +33,7 @@ export async function runOwn(
   args: readonly string[],
   io: Io,
 ): Promise<{ code: number; stdout: string }> {
-  const program = Deno.build.standalone ? [] : ["run", "-A", modules(), ENTRY.pathname];
+  const program = Deno.build.standalone ? [] : ["run", "-A", modules(), fileURLToPath(ENTRY)];
   const child = new Deno.Command(Deno.execPath(), {
     args: [...program, CHILD_ARGUMENT, ...args],
     env: { DENO_NO_UPDATE_CHECK: "1" },

@@ -1,14 +1,15 @@
 /** The signals that end a program, and what they mean for the exit code. */
-import type { ExitKind } from "./exit_codes.ts";
+import { type EndingSignal, ignoresHangup, PLATFORM } from "../../core/base/platform/mod.ts";
+import { exitCode, type ExitKind } from "./exit_codes.ts";
 
-/** Signals upon which commands save. */
-export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
+export type { EndingSignal };
 
 /** How a signal is called in messages, and its exit code. */
 export const SIGNALS: Readonly<Record<EndingSignal, { word: string; kind: ExitKind }>> = {
   SIGINT: { word: "Interrupted", kind: "interrupted" },
   SIGTERM: { word: "Terminated", kind: "terminated" },
   SIGHUP: { word: "Terminated", kind: "terminated" }, // the terminal has gone
+  SIGBREAK: { word: "Terminated", kind: "terminated" }, // Ctrl-Break
 };
 
 let savesFirst = false;
@@ -26,6 +27,9 @@ export function endsAtSecondSignal(): boolean {
   return !savesFirst;
 }
 
+/** Listeners that `onEndingSignals` has registered. */
+let listening = 0;
+
 /** Calls `listener` for every signal that ends a program; returns what stops that. */
 export function onEndingSignals(listener: (signal: EndingSignal) => void): () => void {
   const listeners = endingSignals().map((signal) => {
@@ -33,14 +37,26 @@ export function onEndingSignals(listener: (signal: EndingSignal) => void): () =>
     Deno.addSignalListener(signal, listen);
     return { signal, listen };
   });
+  listening++;
+  let stopped = false;
   return () => {
+    if (stopped) return;
+    stopped = true;
+    listening--;
     for (const { signal, listen } of listeners) Deno.removeSignalListener(signal, listen);
   };
 }
 
-function endingSignals(): EndingSignal[] {
-  if (Deno.build.os === "windows") return ["SIGINT"];
-  return hangupIsIgnored() ? ["SIGINT", "SIGTERM"] : ["SIGINT", "SIGTERM", "SIGHUP"];
+let ignored: boolean | undefined;
+
+/** Asked once, at the start: a listener changes what the system says. */
+function hangupIsIgnored(): boolean {
+  return ignored ??= ignoresHangup();
+}
+
+function endingSignals(): readonly EndingSignal[] {
+  const { endingSignals: all } = PLATFORM;
+  return hangupIsIgnored() ? all.filter((signal) => signal !== "SIGHUP") : all;
 }
 
 /**
@@ -51,19 +67,23 @@ export function respectNohup(): void {
   if (hangupIsIgnored()) Deno.addSignalListener("SIGHUP", () => {});
 }
 
-let ignoresHangup: boolean | undefined;
-
-/** Whether the process was started with SIGHUP ignored. Only Linux tells. */
-function hangupIsIgnored(): boolean {
-  return ignoresHangup ??= Deno.build.os === "linux" && (ignoredSignals() & 1n) === 1n;
+/** Whether the system ignores signals to this process that nothing listens to, as in a container. */
+function isInit(): boolean {
+  return Deno.pid === 1;
 }
 
-/** One bit per signal, from SIGHUP on. */
-function ignoredSignals(): bigint {
-  try {
-    const status = Deno.readTextFileSync("/proc/self/status");
-    return BigInt(`0x${/^SigIgn:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? 0}`);
-  } catch {
-    return 0n; // without permission to read there is no telling
+/** Lets signals end the first process of a container, also where no command listens to them. */
+export function endOnSignals(): void {
+  if (!isInit()) return;
+  for (const signal of endingSignals()) {
+    Deno.addSignalListener(signal, () => {
+      if (listening === 0) endBy(signal);
+    });
   }
+}
+
+/** Ends this process as the signal would without a listener. */
+export function endBy(signal: EndingSignal): void {
+  if (isInit() || PLATFORM.name === "windows") Deno.exit(exitCode(SIGNALS[signal].kind));
+  Deno.kill(Deno.pid, signal);
 }

@@ -5,11 +5,13 @@
  * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
  * written to as they are.
  */
+import { basename, dirname, join } from "node:path";
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal } from "./clean.ts";
 import type { Io } from "./io.ts";
-import { onEndingSignals } from "./signals.ts";
+import { endBy, onEndingSignals } from "./signals.ts";
 import { writeError } from "./write_error.ts";
 
 /** Takes text; nothing is final before `commit`. */
@@ -66,9 +68,9 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   if (present && Deno.statSync(path).isDirectory) {
     throw new UsageError(`"${path}" is a folder, not a file`);
   }
-  const slash = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1;
-  const temporary = `${path.slice(0, slash)}.${path.slice(slash)}.${Deno.pid}.tmp`;
-  removeLeftovers(path.slice(0, slash) || ".", path.slice(slash));
+  const [folder, name] = [dirname(path), basename(path)];
+  const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
+  removeLeftovers(folder, name);
   const file = create(temporary, path);
   lock(file);
   let open = true;
@@ -82,7 +84,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
       try {
         file.syncSync();
         file.close();
-        Deno.renameSync(temporary, path);
+        renameSync(temporary, path);
       } catch (error) {
         Deno.removeSync(temporary);
         throw writeError(`"${path}"`, error);
@@ -130,7 +132,7 @@ function removeLeftovers(folder: string, name: string): void {
       const isOurs = entry.isFile && entry.name.startsWith(`.${name}.`) &&
         /^\d+\.tmp$/.test(entry.name.slice(name.length + 2));
       if (!isOurs) continue;
-      const path = `${folder}/${entry.name}`;
+      const path = join(folder, entry.name);
       using file = Deno.openSync(path);
       if (file.tryLockSync(true)) Deno.removeSync(path);
     }
@@ -153,7 +155,7 @@ function onSignals(cleanUp: () => void): () => void {
   const release = onEndingSignals((signal) => {
     cleanUp();
     release();
-    Deno.kill(Deno.pid, signal);
+    endBy(signal);
   });
   return release;
 }

@@ -5,6 +5,7 @@
  * dependencies that are known to be unused. Found by reading the installed `node_modules`, in the
  * layout of deno or of npm; nothing is asked of a registry.
  */
+import { dirname } from "node:path";
 import { DataError, EnvironmentError } from "../../core/base/errors.ts";
 import { isImported, isUsed } from "./shipped_files.ts";
 
@@ -87,16 +88,12 @@ function entryOf(about: About): string | undefined {
 
 /** Looks in every `node_modules` from a folder upwards, as the runtime does. */
 async function locate(name: string, from: string): Promise<string | undefined> {
-  for (let folder = from.replace(/\/$/, ""); folder !== ""; folder = parent(folder)) {
+  for (let folder = from;; folder = dirname(folder)) {
     try {
       return await Deno.realPath(`${folder}/node_modules/${name}`);
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     }
+    if (folder === dirname(folder)) return undefined;
   }
-  return undefined;
-}
-
-function parent(folder: string): string {
-  return folder.slice(0, folder.lastIndexOf("/"));
 }

@@ -6,8 +6,10 @@
  * `node_modules`, without the links of the installed layout, since links are what archives and
  * Windows handle worst. All files carry one date, so equal sources give equal archives.
  */
+import { fileURLToPath } from "node:url";
 import { DataError, EnvironmentError } from "../../core/base/errors.ts";
 import { notices, NOTICES_FILE } from "./notices.ts";
+import { setMode } from "../../core/base/platform/mod.ts";
 import { npmPackages, type Package } from "./packages.ts";
 import type { Platform } from "./platforms.ts";
 import { isImported, isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_files.ts";
@@ -16,7 +18,7 @@ import { isImported, isShipped, LEFT_BEHIND, SOURCES, UNSEEN } from "./shipped_f
 export const DATE: Date = new Date(Date.UTC(2000, 0, 1));
 
 /** The project's folder. */
-export const ROOT: string = decodeURIComponent(new URL("../../", import.meta.url).pathname);
+export const ROOT: string = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What went into one part of the release. */
 export interface Part {
@@ -42,7 +44,7 @@ export async function stage(target: string, platform: Platform): Promise<readonl
   await Deno.writeTextFile(`${target}/${NOTICES_FILE}`, await notices(packages));
   const paths = [...filesIn(target)];
   for (const path of paths) {
-    await Deno.chmod(`${target}/${path}`, 0o644);
+    await setMode(`${target}/${path}`, 0o644);
     await Deno.utime(`${target}/${path}`, DATE, DATE);
   }
   requireComplete(paths, platform);

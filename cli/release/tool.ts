@@ -4,6 +4,8 @@
  * They are no subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
  * runs them with a registry of one.
  */
+import { dirname } from "node:path";
+import { rename } from "../../core/base/platform/rename.ts";
 import type { Command } from "../framework/command.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
@@ -32,11 +34,11 @@ export async function replaceWith(
   out: string,
   build: (folder: string) => Promise<string>,
 ): Promise<void> {
-  const parent = out.includes("/") ? out.slice(0, out.lastIndexOf("/")) || "/" : ".";
+  const parent = dirname(out);
   await Deno.mkdir(parent, { recursive: true });
   const folder = await Deno.makeTempDir({ dir: await Deno.realPath(parent), prefix: ".release-" });
   try {
-    await Deno.rename(await build(folder), out);
+    await rename(await build(folder), out);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

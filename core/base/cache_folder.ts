@@ -1,16 +1,20 @@
 /** Where what can be made again is kept between runs. */
 import { EnvironmentError } from "./errors.ts";
+import { PLATFORM, type Platform } from "./platform/mod.ts";
 
 /**
  * `PARSCALE_CACHE`, else the system's cache folder; without a home a private folder among the temporary
  * ones.
  * @throws {EnvironmentError} when another user has a folder of that name there
  */
-export function cacheFolder(env: (name: string) => string | undefined): string {
+export function cacheFolder(
+  env: (name: string) => string | undefined,
+  platform: Platform = PLATFORM,
+): string {
   const own = env("PARSCALE_CACHE");
   if (own) return own;
-  const cache = env("XDG_CACHE_HOME") || (env("HOME") && `${env("HOME")}/.cache`);
-  return cache ? `${cache}/parscale` : privateFolder(`${env("TMPDIR") || "/tmp"}`);
+  const caches = platform.caches(env);
+  return caches ? `${caches}/parscale` : privateFolder(platform.temporary(env));
 }
 
 /** Programs are loaded from the cache, so no other user may be able to put one there. */

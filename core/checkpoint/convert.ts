@@ -6,6 +6,7 @@
  * without writing, `convert` carries it out in one pass over the weights, while the backbone is hashed and
  * searched for NaN beside it.
  */
+import { basename } from "node:path";
 import { NumericalError } from "../base/errors.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
@@ -63,7 +64,7 @@ export function convert(
     const stream = { inspect, signal: either };
     const files = [CONFIG_FILE];
     for (const path of plan.companions) {
-      const name = path.slice(path.lastIndexOf("/") + 1);
+      const name = basename(path);
       await copyFile(path, `${folder}/${name}`);
       files.push(name);
     }

@@ -8,6 +8,7 @@
 import { dirname, join, resolve } from "node:path";
 import { EnvironmentError, UsageError } from "../base/errors.ts";
 import { ioError } from "../base/files.ts";
+import { rename } from "../base/platform/rename.ts";
 import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
 
@@ -81,15 +82,15 @@ async function swap(partial: string, path: string): Promise<void> {
   let moved = true;
   try {
     try {
-      await Deno.rename(path, replaced);
+      await rename(path, replaced);
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
       moved = false;
     }
     try {
-      await Deno.rename(partial, path);
+      await rename(partial, path);
     } catch (error) {
-      if (moved) await Deno.rename(replaced, path);
+      if (moved) await rename(replaced, path);
       throw error;
     }
     if (moved) await removeIfExists(replaced);

@@ -11,7 +11,8 @@
  * everything else is removed, provided it holds nothing but our files.
  */
 import { basename, dirname, join } from "node:path";
-import process from "node:process";
+import { isAlive } from "../base/platform/mod.ts";
+import { rename } from "../base/platform/rename.ts";
 import { holdsOnlyOurs } from "./our_files.ts";
 
 /** Why a hidden folder exists. */
@@ -46,7 +47,7 @@ export async function removeFolder(path: string): Promise<void> {
   const hold = await holdFolder(path);
   try {
     await removeIfExists(hidden); // left by a dead process of the same id
-    await Deno.rename(path, hidden);
+    await rename(path, hidden);
     await Deno.remove(hidden, { recursive: true });
   } finally {
     hold?.close();
@@ -69,7 +70,7 @@ export async function clearLeftovers(parent: string, isOurs = false): Promise<vo
     try {
       if (!await holdsOnlyOurs(path)) continue;
       if (kind === "replaced" && !await exists(join(parent, target))) {
-        await Deno.rename(path, join(parent, target));
+        await rename(path, join(parent, target));
       } else await Deno.remove(path, { recursive: true });
     } catch {
       // It is not what the user asked for: another time, or by a user with the permission.
@@ -98,13 +99,4 @@ async function entriesOf(parent: string): Promise<Deno.DirEntry[]> {
 
 async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as { code?: string }).code === "EPERM";
-  }
 }

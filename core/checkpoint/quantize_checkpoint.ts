@@ -4,6 +4,7 @@
  * Codes and scales are those that `--quantize` makes of the same checkpoint at run time, so results are
  * equal bit for bit. Matrices are quantized a few rows at a time, beside the hash of the source.
  */
+import { basename } from "node:path";
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { type JsonObject, readExactlySync } from "../base/files.ts";
@@ -71,7 +72,7 @@ export function quantizeCheckpoint(
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
     const companions: string[] = [];
     for (const path of await companionFiles(source.directory)) {
-      const name = path.slice(path.lastIndexOf("/") + 1);
+      const name = basename(path);
       await copyFile(path, `${folder}/${name}`);
       companions.push(name);
     }

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { HubClient } from "../hub/client.ts";
+import { rename } from "../base/platform/rename.ts";
 import { RemoteFile } from "../hub/remote_file.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
@@ -294,7 +295,7 @@ class FileTokenizer implements AsyncDisposable {
     const path = this.#unitsFile(), partial = `${path}.${crypto.randomUUID()}`;
     await Deno.mkdir(cacheFolder, { recursive: true });
     await Deno.writeTextFile(partial, JSON.stringify({ units }));
-    await Deno.rename(partial, path);
+    await rename(partial, path);
     return units;
   }
 }

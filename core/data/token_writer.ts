@@ -7,6 +7,8 @@
  */
 import { join } from "node:path";
 import { ioError } from "../base/files.ts";
+import { PLATFORM } from "../base/platform/mod.ts";
+import { rename } from "../base/platform/rename.ts";
 import { writeAll } from "../base/write_all.ts";
 import type { DocumentKind } from "./document.ts";
 import {
@@ -156,15 +158,14 @@ export class TokenWriter implements AsyncDisposable {
   async #publish(target: string, key: string): Promise<void> {
     for (let attempt = 0;; attempt++) {
       try {
-        return await Deno.rename(this.#partial, target);
+        return await rename(this.#partial, target);
       } catch (error) {
-        if (!["EEXIST", "ENOTEMPTY"].includes((error as { code?: string }).code ?? "")) throw error;
-        if (attempt > 9) throw error;
+        if (!PLATFORM.isTaken(error) || attempt > 9) throw error;
       }
       if (await isWhole(target, key)) return;
       // Damaged; it goes under another name first, since removing takes a while.
       const aside = `${this.#partial}-replaced`;
-      await Deno.rename(target, aside).catch(() => {}); // another writer may have been faster
+      await rename(target, aside).catch(() => {}); // another writer may have been faster
       await Deno.remove(aside, { recursive: true }).catch(() => {});
     }
   }

@@ -3,6 +3,7 @@
  */
 import { EnvironmentError } from "../base/errors.ts";
 import { readError } from "../base/files.ts";
+import { homeFolder } from "../base/platform/mod.ts";
 
 /** Where the hub is, who asks, and where downloads are kept. */
 export interface HubAccess {
@@ -27,7 +28,7 @@ type Environment = (name: string) => string | undefined;
 export async function hubAccess(
   env: Environment = (name) => Deno.env.get(name),
 ): Promise<HubAccess> {
-  const home = homeFolder(env);
+  const home = hubFolder(env);
   return {
     endpoint: endpointOf(env),
     token: await tokenOf(env, home),
@@ -36,8 +37,9 @@ export async function hubAccess(
   };
 }
 
-function homeFolder(env: Environment): string {
-  const cache = env("XDG_CACHE_HOME") || `${env("HOME") ?? "."}/.cache`;
+/** Where huggingface_hub keeps what it has, which is below `~/.cache` on every system. */
+function hubFolder(env: Environment): string {
+  const cache = env("XDG_CACHE_HOME") || `${homeFolder(env) ?? "."}/.cache`;
   return env("HF_HOME") || `${cache}/huggingface`;
 }
 

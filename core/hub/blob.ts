@@ -6,6 +6,7 @@
  */
 import type { Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
+import { rename, renameSync } from "../base/platform/rename.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
@@ -194,7 +195,7 @@ class PartialFile implements Disposable {
     const path = `${this.path}.json`;
     try {
       Deno.writeTextFileSync(`${path}.new`, JSON.stringify(this.parts));
-      Deno.renameSync(`${path}.new`, path);
+      renameSync(`${path}.new`, path);
     } catch {
       // The next record may succeed, and a full disk is reported by the content.
     }
@@ -230,7 +231,7 @@ class PartialFile implements Disposable {
     await this.fetching.cache.write(async () => {
       await this.file.truncate(this.fetching.file.size); // what an earlier partial had too much
       await this.file.sync();
-      await Deno.rename(this.path, this.blob);
+      await rename(this.path, this.blob);
     });
     removeIfExists(`${this.path}.json`);
   }

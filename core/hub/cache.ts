@@ -7,6 +7,7 @@ import { statfs } from "node:fs/promises";
 import { dirname, relative } from "node:path";
 import { EnvironmentError } from "../base/errors.ts";
 import { ioError, statIfExists } from "../base/files.ts";
+import { rename } from "../base/platform/rename.ts";
 import { type HubFile, isCommit, type Repository } from "./repository.ts";
 
 /** The part of the cache that belongs to one repository. */
@@ -45,7 +46,7 @@ export class RepositoryCache {
     await this.write(async () => {
       await Deno.mkdir(dirname(path), { recursive: true });
       await Deno.writeTextFile(partial, commit);
-      await Deno.rename(partial, path);
+      await rename(partial, path);
     });
   }
 

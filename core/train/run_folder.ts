@@ -17,6 +17,7 @@ import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/left
 import { requireOurs } from "../checkpoint/our_files.ts";
 import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
+import { rename } from "../base/platform/rename.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";
@@ -68,7 +69,7 @@ export class RunFolder implements Disposable {
   async writeConfig(config: JsonObject): Promise<void> {
     const partial = join(this.path, `.${CONFIG}`);
     await writeJson(partial, config);
-    await Deno.rename(partial, join(this.path, CONFIG));
+    await rename(partial, join(this.path, CONFIG));
   }
 
   /** Folder of the newest checkpoint. */
@@ -86,7 +87,7 @@ export class RunFolder implements Disposable {
       using file = await Deno.open(partial, { write: true, create: true, truncate: true });
       await file.write(new TextEncoder().encode(`${name}\n`));
       await file.sync();
-      await Deno.rename(partial, join(this.path, LAST_FILE));
+      await rename(partial, join(this.path, LAST_FILE));
     } catch (error) {
       throw ioError("write", partial, error);
     }
@@ -130,7 +131,7 @@ export class RunFolder implements Disposable {
     });
     const partial = join(this.path, `.${METRICS}`);
     await Deno.writeTextFile(partial, kept.map((line) => line + "\n").join(""));
-    await Deno.rename(partial, path);
+    await rename(partial, path);
   }
 
   [Symbol.dispose](): void {

@@ -4,6 +4,7 @@
  *
  * Tensors are rounded once to the stored type; training goes on in f32 (see `training_state.ts`).
  */
+import { basename } from "node:path";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
 import { codeFiles, companionFiles } from "../checkpoint/plan_conversion.ts";
@@ -67,7 +68,7 @@ export async function saveModel(
   await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
   if (directory === undefined) return;
   for (const path of [...await companionFiles(directory), ...await codeFiles(directory)]) {
-    await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
+    await copyFile(path, `${folder}/${basename(path)}`);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Programs that tamper, eat memory, or are slowed by others. */
 import { assertEquals } from "@std/assert";
 import { openGrader } from "../../core/eval/grading/code/mod.ts";
-import { pathOf } from "../../core/eval/sandbox/command.ts";
+import { fileURLToPath } from "node:url";
 import type { Job } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";
 import { PROBLEM, withFolder } from "../unit/eval/sandbox_problem.ts";
@@ -26,7 +26,7 @@ Deno.test("programs that tamper with JavaScript change no result of others", () 
 
 Deno.test("a child over its resident memory is replaced, and only its program fails", () =>
   withFolder(async () => {
-    const folder = pathOf(new URL(".", import.meta.resolve("pyodide")));
+    const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
     const settings = { snapshot: null, folder, residentBytes: 450e6 };
     await using pool = new Pool(1, settings, "none");
     const job = (source: string): Job => ({

@@ -129,6 +129,7 @@ Deno.test("core neither prints nor exits, and cli writes through Io alone", () =
   const allowed = [
     "cli/output/io.ts",
     "cli/main.ts",
+    "cli/output/signals.ts",
     "core/eval/sandbox/child.ts",
   ];
   const wrong = ALL.filter(({ path, text }) => printing.test(text) && !allowed.includes(path));

@@ -11,6 +11,7 @@ import { linear } from "../../../core/ops/linear.ts";
 import { type Device, openDevice } from "../../../core/runtime/mod.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
 import type { Io } from "../../output/io.ts";
+import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { THIS_MACHINE } from "./device.ts";
 import type { CostValues } from "./flags.ts";
 
@@ -26,7 +27,7 @@ export async function calibrate(values: CostValues, io: Io): Promise<CostDevice>
     const tflops = await measurePeak(device) / 1e12;
     return {
       name: THIS_MACHINE,
-      capacityGb: Deno.systemMemoryInfo().total / 2 ** 30,
+      capacityGb: memoryInfo().total / 2 ** 30,
       bandwidthGbS: await measureBandwidth(device) / 1e9,
       tflops,
       tflops32: tflops,

@@ -5,10 +5,10 @@ import { Builder } from "../../../core/graph/builder.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
-import { usableCores } from "../../../core/runtime/threads.ts";
 import { quantizedFolder } from "../../input/quantized_cache.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
+import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
 
 /** What one check found. */
 export interface Finding {
@@ -48,7 +48,7 @@ export const CHECKS: readonly Check[] = [
     name: "memory",
     required: false,
     run() {
-      const { total, available } = Deno.systemMemoryInfo();
+      const { total, available } = memoryInfo();
       const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
       const found = `${gib(available)} GiB free of ${gib(total)} GiB`;
       return Promise.resolve({ ok: available > 2 ** 30, found, remedy: "close other programs" });
@@ -73,7 +73,7 @@ export const CHECKS: readonly Check[] = [
         const { onnxRuntimePath } = await import(
           "../../../core/runtime/onnxruntime/capi/library.ts"
         );
-        return `${onnxRuntimePath().split("/").slice(-3).join("/")} `;
+        return `${onnxRuntimePath().split(/[/\\]/).slice(-3).join("/")} `;
       }),
   },
   {

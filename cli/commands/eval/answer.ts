@@ -1,7 +1,7 @@
 /**
  * Lets the model answer what is not answered yet, writing each sample down as it comes.
  */
-import { peakMemory } from "../../framework/memory.ts";
+import { memoryInfo, peakMemory } from "../../../core/base/platform/mod.ts";
 import type { EvalFolder, RunStats } from "../../../core/eval/harness/eval_folder.ts";
 import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
@@ -215,7 +215,7 @@ async function batchSize(
   );
   // Two characters a token is more tokens than any text has.
   const slots = Math.min(maxLength, Math.ceil(lengths.reduce((a, b) => Math.max(a, b), 1)));
-  const limit = memoryLimit ?? Deno.systemMemoryInfo().available * MEMORY_SHARE;
+  const limit = memoryLimit ?? memoryInfo().available * MEMORY_SHARE;
   return largestBatch(engine, batch, slots, limit);
 }
 

@@ -15,6 +15,7 @@ import type { Task } from "../../../core/eval/harness/task.ts";
 import type { PublishedData } from "../../../core/eval/tasks/published.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { ioError, statIfExists } from "../../../core/base/files.ts";
+import { rename } from "../../../core/base/platform/rename.ts";
 import type { HubFile } from "../../../core/hub/repository.ts";
 import { DownloadDisplay } from "../../input/hub.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -178,7 +179,7 @@ async function copyInto(
   try {
     await Deno.mkdir(dirname(target), { recursive: true });
     await Deno.copyFile(local, `${target}.parscale-partial`);
-    await Deno.rename(`${target}.parscale-partial`, target);
+    await rename(`${target}.parscale-partial`, target);
   } catch (error) {
     throw ioError("write", target, error);
   }

@@ -1,4 +1,5 @@
 /** What `parscale export` writes: programs and weights, the tokenizer, what is in them, how to use them. */
+import { basename } from "node:path";
 import { companionFiles } from "../../../core/checkpoint/plan_conversion.ts";
 import { writeFolder } from "../../../core/checkpoint/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
@@ -57,7 +58,7 @@ export async function writeExport(
     });
     await writeText(`${folder}/README.md`, guideFor(values));
     for (const path of await companionFiles(directory)) {
-      await copyFile(path, `${folder}/${path.slice(path.lastIndexOf("/") + 1)}`);
+      await copyFile(path, `${folder}/${basename(path)}`);
     }
     return written.weightBytes;
   });

@@ -1,5 +1,5 @@
 /** What `generate -v` says of its speed: loading, the first token, decoding, and peak memory. */
-import { peakMemory } from "../../framework/memory.ts";
+import { peakMemory } from "../../../core/base/platform/mod.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, grouped } from "../../output/units.ts";
 import type { SequenceEvent } from "./sequences.ts";

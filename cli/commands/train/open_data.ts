@@ -8,7 +8,7 @@ import type { TokenStore } from "../../../core/data/token_store.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { gatherNumbers } from "../../../core/dist/agreement.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
-import { usableCores } from "../../../core/runtime/threads.ts";
+import { usableCores } from "../../../core/base/platform/mod.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import type { Io } from "../../output/io.ts";

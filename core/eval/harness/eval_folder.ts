@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
 import { ioError, type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
+import { rename } from "../../base/platform/rename.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
 import { writeJson, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
@@ -122,7 +123,7 @@ export class EvalFolder implements Disposable {
     const lines = scores.map((score) => JSON.stringify(score) + "\n").join("");
     const partial = join(this.path, `.${SCORES}`);
     await writeText(partial, lines);
-    await Deno.rename(partial, join(this.path, SCORES));
+    await rename(partial, join(this.path, SCORES));
     await this.#write(RESULTS, results);
   }
 
@@ -157,7 +158,7 @@ export class EvalFolder implements Disposable {
   async #write(name: string, value: unknown): Promise<void> {
     const partial = join(this.path, `.${name}`);
     await writeJson(partial, value);
-    await Deno.rename(partial, join(this.path, name));
+    await rename(partial, join(this.path, name));
   }
 
   async #requireSame(identity: JsonObject): Promise<void> {

@@ -9,6 +9,7 @@
  * a process that may write.
  */
 import process from "node:process";
+import { pathToFileURL } from "node:url";
 import { NO_PERMISSIONS } from "../../base/worker_permissions.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
 import { type Ending, type Job, wallLimit } from "./job.ts";
@@ -53,10 +54,6 @@ function newWorker(folder: string): Worker {
   });
 }
 
-function urlOf(folder: string): string {
-  return new URL(`file://${encodeURI(folder)}`).href;
-}
-
 /** Loads an interpreter the slow way and writes its memory, complete or not at all. */
 async function writeSnapshot(folder: string, path: string): Promise<void> {
   const worker = newWorker(folder);
@@ -68,7 +65,9 @@ async function writeSnapshot(folder: string, path: string): Promise<void> {
     event.preventDefault();
     made.reject(new Error(event.message));
   };
-  worker.postMessage({ type: "snapshot", folder: urlOf(folder) } satisfies WorkerRequest);
+  worker.postMessage(
+    { type: "snapshot", folder: pathToFileURL(folder).href } satisfies WorkerRequest,
+  );
   const bytes = await made.promise;
   const temporary = `${path}.${crypto.randomUUID()}`;
   {
@@ -137,7 +136,7 @@ class Supervisor {
       this.#lose(event.message);
     };
     const { buffer: shared } = this.#shared;
-    const folder = urlOf(this.#settings.folder);
+    const folder = pathToFileURL(this.#settings.folder).href;
     this.#post({ type: "open", folder, snapshot: this.#snapshot, shared });
   }
 

@@ -5,7 +5,9 @@
  * bubblewrap is a second wall, for a bug in V8: no network, no capabilities, no other process, a
  * read-only view of the system libraries, of Deno and of the interpreter.
  */
+import { fileURLToPath } from "node:url";
 import { EnvironmentError } from "../../base/errors.ts";
+import { PLATFORM } from "../../base/platform/mod.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
 
 /** What surrounds the child process. */
@@ -25,7 +27,9 @@ const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"];
 
 /** The file that a child starts with, and the folders and files its code is in. */
 const ENTRY = new URL("./child.ts", import.meta.url);
-const CODE = [".", "../../base/worker_permissions.ts"].map((name) => pathOf(new URL(name, ENTRY)));
+const CODE = [".", "../../base/worker_permissions.ts"].map((name) =>
+  fileURLToPath(new URL(name, ENTRY))
+);
 
 /** What a child may do beyond reading its own code. */
 export interface ChildOptions {
@@ -34,10 +38,6 @@ export interface ChildOptions {
   readonly write?: readonly string[];
   /** Arguments of its own. */
   readonly args?: readonly string[];
-}
-
-export function pathOf(url: URL): string {
-  return decodeURIComponent(url.pathname);
 }
 
 /** The command of a child, with stdin, stdout and stderr piped. */
@@ -53,9 +53,7 @@ export function childCommand({ shell, read, write = [], args = [] }: ChildOption
     ...(Deno.build.standalone ? [SANDBOX_ARGUMENT] : run),
     ...args,
   ];
-  const limited = Deno.build.os === "windows"
-    ? program
-    : ["/bin/sh", "-c", HARD_LIMITS, ...program];
+  const limited = PLATFORM.shell ? [PLATFORM.shell, "-c", HARD_LIMITS, ...program] : program;
   const [first, ...rest] = shell === "bwrap"
     ? ["bwrap", ...bubblewrapArguments([...CODE, ...read]), ...limited]
     : limited;
@@ -71,7 +69,7 @@ export function childCommand({ shell, read, write = [], args = [] }: ChildOption
 
 /** Deno's own cache is of use outside bubblewrap only, where it can be read. */
 function environment(shell: Shell): Record<string, string> {
-  const names = shell === "bwrap" ? ["PATH"] : ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"];
+  const names = shell === "bwrap" ? ["PATH"] : PLATFORM.childVariables;
   const kept = names.flatMap((name) => {
     const value = Deno.env.get(name);
     return value ? [[name, value] as const] : [];
@@ -106,7 +104,7 @@ export function bubblewrapArguments(readable: readonly string[]): string[] {
  * @throws {EnvironmentError} when it was asked for by name and does not
  */
 export async function chooseShell(wanted: "auto" | Shell): Promise<Shell> {
-  if (wanted === "none" || (wanted === "auto" && Deno.build.os !== "linux")) return "none";
+  if (wanted === "none" || (wanted === "auto" && PLATFORM.name !== "linux")) return "none";
   const problem = await tryBubblewrap();
   if (problem === undefined) return "bwrap";
   if (wanted === "auto") return "none";

@@ -9,6 +9,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 // deno-lint-ignore-file no-explicit-any
+import { fileURLToPath } from "node:url";
 import { freezeFiles, guardWebAssembly, silence } from "./guard.ts";
 import type { Ending, Job } from "./job.ts";
 import { CALL, SHARED, type WorkerAnswer, type WorkerRequest } from "./protocol.ts";
@@ -103,7 +104,7 @@ async function loadPython(folder: string, options: Record<string, unknown>): Pro
   // Python sees no JavaScript globals.
   return await loadPyodide({
     jsglobals: Object.create(null),
-    indexURL: decodeURIComponent(new URL(folder).pathname),
+    indexURL: fileURLToPath(folder),
     stdout: none,
     stderr: none,
     ...options,

@@ -4,7 +4,8 @@
  * References, checks and sanitising run in the trusted child, so that no program can change what others
  * are measured by.
  */
-import { chooseShell, pathOf, type Shell } from "./command.ts";
+import { fileURLToPath } from "node:url";
+import { chooseShell, type Shell } from "./command.ts";
 import { Pool } from "./pool.ts";
 import { ensureSnapshot } from "./snapshot.ts";
 
@@ -36,7 +37,7 @@ export interface Sandboxes extends AsyncDisposable {
  * @throws {EnvironmentError} when it does not start, or when bubblewrap was asked for and does not work
  */
 export async function openSandboxes(options: SandboxOptions): Promise<Sandboxes> {
-  const folder = pathOf(new URL(".", import.meta.resolve("pyodide")));
+  const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
   const shell = await chooseShell(options.shell);
   const snapshot = await ensureSnapshot(options.cacheFolder, folder);
   const settings = { snapshot, folder, residentBytes: RESIDENT_BYTES };

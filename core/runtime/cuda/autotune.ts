@@ -8,6 +8,7 @@
  */
 import { cacheFolder } from "../../base/cache_folder.ts";
 import { EnvironmentError } from "../../base/errors.ts";
+import { renameSync } from "../../base/platform/rename.ts";
 import { AttentionBenchmark, type BenchmarkContext } from "./attention_benchmark.ts";
 import { hashOf } from "./cubin_cache.ts";
 import { CudaError } from "./errors.ts";
@@ -162,7 +163,7 @@ export class AutotuneRecords {
     Deno.mkdirSync(this.folder, { recursive: true });
     const temporary = `${this.folder}/${key}.${crypto.randomUUID()}`;
     Deno.writeTextFileSync(temporary, `${JSON.stringify(record)}\n`);
-    Deno.renameSync(temporary, `${this.folder}/${key}${SUFFIX}`);
+    renameSync(temporary, `${this.folder}/${key}${SUFFIX}`);
   }
 
   /** All records, in no order that means something. */

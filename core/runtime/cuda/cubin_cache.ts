@@ -9,6 +9,7 @@
  * only when it is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
+import { renameSync } from "../../base/platform/rename.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";
 
@@ -69,7 +70,7 @@ export class CubinCache {
       writeAllSync(target, file);
       target.syncSync();
     }
-    Deno.renameSync(temporary, this.#path(key));
+    renameSync(temporary, this.#path(key));
   }
 
   /** The program from disk, else compiled and kept. */
@@ -93,7 +94,7 @@ export class CubinCache {
     Deno.mkdirSync(this.folder, { recursive: true });
     const temporary = `${this.folder}/${VERSION_FILE}.${crypto.randomUUID()}`;
     Deno.writeTextFileSync(temporary, version);
-    Deno.renameSync(temporary, `${this.folder}/${VERSION_FILE}`);
+    renameSync(temporary, `${this.folder}/${VERSION_FILE}`);
   }
 
   /** The compiler that was here last; undefined when there was none. */

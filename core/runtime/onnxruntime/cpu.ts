@@ -18,7 +18,7 @@ import { Session, weightBytes } from "./session/session.ts";
 import type { WeightUse } from "./lowering/lower.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { WeightMemory } from "./session/weight_memory.ts";
-import { usableCores } from "../threads.ts";
+import { usableCores } from "../../base/platform/mod.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
 /** Choices of the cpu device. */

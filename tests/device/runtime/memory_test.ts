@@ -1,7 +1,7 @@
 /** Memory outside the heap: what is mapped is returned, and errors say what is wrong. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import { MemoryMap } from "../../../core/runtime/memory_map.ts";
+import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { withScratch } from "../../cli/run.ts";
 import { moduleAt, runChild } from "./child.ts";
 import { modelFolder } from "../goldens.ts";

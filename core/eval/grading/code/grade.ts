@@ -11,6 +11,7 @@ import { runAll, totalLimit } from "../../sandbox/job.ts";
 import { openSandboxes, type Sandboxes, type SandboxOptions } from "../../sandbox/open.ts";
 import { CHECK, SANITIZE } from "../../sandbox/runner_text.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
+import { usableCores } from "../../../base/platform/mod.ts";
 import { compareWith } from "./comparison.ts";
 import type { CodeProblem } from "./problems.ts";
 import { missingModule, reasonOf } from "./reasons.ts";
@@ -44,7 +45,7 @@ export interface Grader extends AsyncDisposable {
 
 /** How to open a grader. */
 export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "shell"> {
-  /** Programs run at once; by default one for each processor, at most eight. */
+  /** Programs run at once; by default one for each usable core, at most eight. */
   readonly workers?: number;
 }
 
@@ -52,7 +53,7 @@ export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "she
 export async function openGrader(
   { cacheFolder, shell, ...options }: GraderOptions,
 ): Promise<Grader> {
-  const workers = options.workers ?? Math.min(8, navigator.hardwareConcurrency);
+  const workers = options.workers ?? Math.min(8, usableCores());
   const sandboxes = await openSandboxes({ workers, cacheFolder, shell });
   return new SandboxGrader(sandboxes, new Slots(workers), cacheFolder);
 }

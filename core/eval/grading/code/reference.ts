@@ -7,6 +7,7 @@
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { writeAll } from "../../../base/write_all.ts";
+import { rename } from "../../../base/platform/rename.ts";
 import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
 import { CHECK } from "../../sandbox/runner_text.ts";
 import { sha256 } from "../../sandbox/snapshot.ts";
@@ -235,5 +236,5 @@ async function writeKept(folder: string, path: string, kept: Kept): Promise<void
     await writeAll(file, bytes);
     await file.sync();
   }
-  await Deno.rename(temporary, path);
+  await rename(temporary, path);
 }

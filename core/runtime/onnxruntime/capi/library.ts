@@ -7,6 +7,7 @@
  * loads it, and it sets the variable first.
  */
 import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { EnvironmentError } from "../../../base/errors.ts";
 
 /** Folder and file name of the library inside the package, per platform. */
@@ -31,7 +32,7 @@ export function onnxRuntimePath(): string {
   }
   try {
     const entry = createRequire(import.meta.url).resolve("onnxruntime-node");
-    return `${entry.slice(0, entry.lastIndexOf("/dist/"))}/bin/napi-v6/${file}`;
+    return join(dirname(dirname(entry)), "bin/napi-v6", file); // the entry lies in `dist`
   } catch (cause) {
     throw new EnvironmentError(
       "the npm package onnxruntime-node is not installed",

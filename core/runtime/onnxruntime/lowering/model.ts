@@ -4,6 +4,7 @@
  * Inputs and outputs are declared with their rank but no sizes: a model is written once for all sizes
  * (see `lower.ts`). Field numbers are those of onnx.proto.
  */
+import { basename } from "node:path";
 import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
 import { Message } from "./protobuf.ts";
@@ -29,7 +30,7 @@ export class OnnxModel {
   readonly #nodes: Message[] = [];
 
   /** `placeholder` is a file that exists beside the model; the library's own unless told. */
-  constructor(placeholder: string = onnxRuntimePath().split("/").at(-1)!) {
+  constructor(placeholder: string = basename(onnxRuntimePath())) {
     this.#placeholder = placeholder;
   }
 

@@ -7,7 +7,7 @@
  */
 import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../device.ts";
 import { tensorBytes } from "../../../graph/types.ts";
-import { MemoryMap } from "../../memory_map.ts";
+import { MemoryMap } from "../../memory/memory_map.ts";
 import { widenInto } from "../../../base/dtype.ts";
 import { fullPrecision, hostBytes, storedType } from "../../weights.ts";
 import type { Handle, OnnxApi } from "../capi/capi.ts";

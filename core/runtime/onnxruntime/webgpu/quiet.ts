@@ -4,7 +4,7 @@
  * The GPU layer below the provider prints what it thinks of every driver that it finds, straight to the
  * descriptor. What is wrong comes back as an error as well, and stderr belongs to the command line.
  */
-import { LIBC } from "../../libc.ts";
+import { PLATFORM } from "../../../base/platform/mod.ts";
 
 const SYMBOLS = {
   open: { parameters: ["buffer", "i32"], result: "i32" },
@@ -17,9 +17,8 @@ const [STDERR, WRITE_ONLY] = [2, 1];
 
 /** Calls `work`, during which nothing arrives on stderr; where that cannot be had, just calls it. */
 export function quietly<T>(work: () => T): T {
-  const library = LIBC[Deno.build.os];
-  if (!library) return work();
-  const libc = Deno.dlopen(library, SYMBOLS);
+  if (!PLATFORM.posix) return work();
+  const libc = Deno.dlopen(PLATFORM.posix.libc, SYMBOLS);
   const { open, dup, dup2, close } = libc.symbols;
   const nowhere = open(new TextEncoder().encode("/dev/null\0"), WRITE_ONLY);
   const saved = dup(STDERR);

@@ -1,0 +1,17 @@
+/** macOS, as far as it differs from Linux. */
+import { LINUX } from "./linux.ts";
+import type { Platform } from "./types.ts";
+
+export const MACOS: Platform = {
+  ...LINUX,
+  name: "macos",
+  // Its MADV_DONTNEED keeps the pages, so there is no advice that drops them.
+  posix: { libc: "libSystem.B.dylib", anonymous: 0x1000 },
+  caches(env) {
+    const home = this.home(env);
+    return env("XDG_CACHE_HOME") || (home && `${home}/Library/Caches`);
+  },
+  limits: () => ({}),
+  peakMemory: () => null,
+  ignoresHangup: () => false,
+};

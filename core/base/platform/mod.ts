@@ -1,0 +1,94 @@
+/**
+ * The operating system of this process. Everything that depends on it goes through here, and nothing
+ * here loads native code; `core/runtime` maps memory by the names and constants below.
+ */
+import { LINUX } from "./linux.ts";
+import { MACOS } from "./macos.ts";
+import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
+import { WINDOWS } from "./windows.ts";
+
+export type { EndingSignal, Environment, Platform, PosixNames, ReadFile } from "./types.ts";
+
+/** The implementation for an operating system as Deno calls it; others are taken for Linux. */
+export function platformFor(os: string): Platform {
+  return os === "windows" ? WINDOWS : os === "darwin" ? MACOS : LINUX;
+}
+
+export const PLATFORM: Platform = platformFor(Deno.build.os);
+
+const environment: Environment = (name) => Deno.env.get(name);
+
+function readIfAny(path: string): string | undefined {
+  try {
+    return Deno.readTextFileSync(path);
+  } catch {
+    return undefined; // not there, or no permission to read it
+  }
+}
+
+/** Cores that this process may use, for threads that compute: at least one. */
+export function usableCores(
+  { cores = navigator.hardwareConcurrency, read = readIfAny, platform = PLATFORM }: {
+    cores?: number;
+    read?: ReadFile;
+    platform?: Platform;
+  } = {},
+): number {
+  return Math.max(1, Math.floor(Math.min(cores, platform.limits(read).cores ?? cores)));
+}
+
+/** Bytes of memory. */
+export interface MemoryInfo {
+  readonly total: number;
+  readonly available: number;
+}
+
+/** What Deno says of the machine. On Windows it leaves `available` at 0 and fills in `free`. */
+export interface MachineMemory extends MemoryInfo {
+  readonly free: number;
+}
+
+/** Memory that this process may use: the machine's, or what a control group leaves of it. */
+export function memoryInfo(
+  { machine = Deno.systemMemoryInfo(), read = readIfAny, platform = PLATFORM }: {
+    machine?: MachineMemory;
+    read?: ReadFile;
+    platform?: Platform;
+  } = {},
+): MemoryInfo {
+  const { memory = Infinity, freeMemory = Infinity } = platform.limits(read);
+  return {
+    total: Math.min(machine.total, memory),
+    available: Math.min(machine.available || machine.free, freeMemory),
+  };
+}
+
+/** Most memory this process has held so far, in bytes; null where the system does not say. */
+export function peakMemory(): number | null {
+  return PLATFORM.peakMemory(readIfAny);
+}
+
+/** Whether this process was started with SIGHUP ignored; false where the system does not say. */
+export function ignoresHangup(): boolean {
+  return PLATFORM.ignoresHangup(readIfAny);
+}
+
+/** The user's home; undefined where the environment names none. */
+export function homeFolder(env: Environment = environment): string | undefined {
+  return PLATFORM.home(env);
+}
+
+/** Whether a process of this id lives. */
+export function isAlive(pid: number): boolean {
+  try {
+    Deno.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return codeOf(error) === "EPERM"; // another user's
+  }
+}
+
+/** Sets the permission bits of a file, where files have them. */
+export async function setMode(path: string, mode: number): Promise<void> {
+  if (PLATFORM.hasModes) await Deno.chmod(path, mode);
+}

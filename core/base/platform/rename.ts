@@ -1,0 +1,50 @@
+/**
+ * Renames that replace what has the name already.
+ *
+ * Where a file that another program has open cannot be replaced, the rename is tried again for about
+ * a second: scanners and indexers open new files for a moment.
+ */
+import { PLATFORM } from "./mod.ts";
+import type { Platform } from "./types.ts";
+
+/** Milliseconds before each further attempt. */
+const WAITS = [10, 20, 40, 80, 160, 320, 640];
+
+/** How to rename and to wait; a test puts its own in place. */
+export interface RenameHost {
+  readonly platform: Platform;
+  rename(from: string, to: string): Promise<void>;
+  wait(milliseconds: number): Promise<void>;
+}
+
+const SYSTEM: RenameHost = {
+  platform: PLATFORM,
+  rename: (from, to) => Deno.rename(from, to),
+  wait: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+};
+
+/** Gives a file or folder another name. */
+export async function rename(from: string, to: string, host: RenameHost = SYSTEM): Promise<void> {
+  for (const wait of WAITS) {
+    try {
+      return await host.rename(from, to);
+    } catch (error) {
+      if (!host.platform.isPassing(error)) throw error;
+    }
+    await host.wait(wait);
+  }
+  await host.rename(from, to);
+}
+
+/** Like `rename`; blocks the process while it waits. */
+export function renameSync(from: string, to: string): void {
+  for (const wait of WAITS) {
+    try {
+      return Deno.renameSync(from, to);
+    } catch (error) {
+      if (!PLATFORM.isPassing(error)) throw error;
+    }
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, wait);
+  }
+  Deno.renameSync(from, to);
+}
