@@ -10,11 +10,12 @@
  * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project. Of llama.cpp only loading and the first token count, not the start of its
  * process. Peaks include mapped pages of files. Files are made once, in the system's temporary folder.
  */
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { type GgufType, writeGguf } from "./gguf.ts";
 import { qwen05b, randomWeights } from "./random_model.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
 const DENO = ["run", "-A", "--node-modules-dir=manual"];
 const SHAPE = "qwen2.5-0.5b";
@@ -164,7 +165,7 @@ function llama(kind: string, folder: string): Row {
   const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
   const path = `${TEMPORARY}/parscale-bench-${type}.gguf`;
   if (!isThere(path)) writeGguf(path, qwen05b(1), type);
-  const script = new URL("./llama_start.ts", import.meta.url).pathname;
+  const script = fileURLToPath(new URL("./llama_start.ts", import.meta.url));
   const args = [...DENO.slice(0, 2), "--no-lock", DENO[2]!, script, folder, path];
   return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, { cwd: folder }) };
 }

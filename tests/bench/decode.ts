@@ -9,6 +9,7 @@
  * and ratios of medians. Weights are random and made on the fly. The others must fill the cache by
  * computing, which takes minutes for many streams: a smaller --cached helps there.
  */
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
@@ -124,7 +125,7 @@ async function llama(streams: number, kind: string): Promise<Runner> {
   } catch {
     writeGguf(path, qwen05b(1), type);
   }
-  const script = new URL("./llama.ts", import.meta.url).pathname;
+  const script = fileURLToPath(new URL("./llama.ts", import.meta.url));
   const process = new Deno.Command(Deno.execPath(), {
     args: [
       ["run", "-A", "--no-lock", "--node-modules-dir=manual", script, flags.llama!, path],

@@ -7,9 +7,10 @@
  * The sandbox is measured with its snapshot and expected results in the cache, as in every
  * evaluation but the first; its start is shown apart. Budget: a fifth of the processes' time.
  */
+import { fileURLToPath } from "node:url";
 import { openGrader, readProblems } from "../../core/eval/grading/code/mod.ts";
 
-const DATA = new URL("../../fixtures/eval/data/", import.meta.url).pathname;
+const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 
 /** Seconds that `run` takes. */
 async function seconds(run: () => Promise<void>): Promise<number> {

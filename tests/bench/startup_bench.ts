@@ -1,6 +1,7 @@
 /** Start-up: help, version and completions beside an empty program; the budget is twice its time. */
-const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
-const EMPTY = new URL("./empty.ts", import.meta.url).pathname;
+import { fileURLToPath } from "node:url";
+const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
+const EMPTY = fileURLToPath(new URL("./empty.ts", import.meta.url));
 
 function run(...args: string[]): () => Promise<void> {
   return async () => {

@@ -1,4 +1,5 @@
 /** `parscale bench` as a black box: rows, turns, comparison of files, and everything refused. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
@@ -236,7 +237,7 @@ Deno.test("compare: what is no row is bad data", async () => {
 });
 
 Deno.test("default lengths fit a model with a short context", async () => {
-  const model = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;
+  const model = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
   const args = ["bench", "--model", model, "--steps", "12", "--dry-run"];
   const { code, stdout, stderr } = await runParscale(args);
   assertEquals(code, 0, stderr);

@@ -4,6 +4,7 @@
  *
  * What concerns one command, or one part of the frame, is tested beside that.
  */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf } from "../../cli/framework/command.ts";
 import { loadAll } from "../../cli/commands/mod.ts";
@@ -13,8 +14,8 @@ import { jsonLines, MODEL, parseLines } from "./models.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
 
 const commands = await loadAll();
-const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
-const LAW = new URL("../../fixtures/analysis/scaling-law.json", import.meta.url).pathname;
+const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
+const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));
 const TOKENS = jsonLines({ tokens: [1, 2, 3] });
 
 /** The names fixed in section 12, without those that all commands have. */

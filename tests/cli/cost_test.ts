@@ -1,10 +1,11 @@
 /** `parscale cost` as a black box: rows, models, devices, questions, and everything refused. */
+import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 const SHAPE = ["cost", "--hidden-size", "1536", "--intermediate-size", "8320"];
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
 
 const INPUT_KEYS = [

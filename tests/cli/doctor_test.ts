@@ -1,4 +1,5 @@
 /** `parscale doctor` as a black box: what it finds, in every format, and what a failure looks like. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseLines } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
@@ -73,7 +74,7 @@ Deno.test("misuse and a closed pipe", async () => {
 Deno.test("a required check that fails is shown with its remedy and gives 4", async () => {
   await withScratch(async (folder) => {
     // The same program with two more checks, since this machine passes all of its own.
-    const root = new URL("../../", import.meta.url).pathname;
+    const root = fileURLToPath(new URL("../../", import.meta.url));
     const path = `${folder}/doctor.ts`;
     await Deno.writeTextFile(
       path,

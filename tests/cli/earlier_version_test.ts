@@ -1,10 +1,11 @@
 /** Files that the version before the first changelog entry wrote: they open, resume, or say why not. */
+import { fileURLToPath } from "node:url";
 import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 
-const FIXTURE = new URL("../../fixtures/earlier_version", import.meta.url).pathname;
-const DATA = new URL("../../fixtures/eval/data", import.meta.url).pathname;
+const FIXTURE = fileURLToPath(new URL("../../fixtures/earlier_version", import.meta.url));
+const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
 
 /** A folder with the files, the model `p1` and the benchmarks they were made with. */
 function withEarlier(test: (cwd: string, run: typeof runParscale) => Promise<void>) {

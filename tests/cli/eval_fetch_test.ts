@@ -1,11 +1,12 @@
 /** Benchmarks by name: `eval` without --data and `eval fetch`, against a stand-in hub. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DATA, TINY } from "./eval_testing.ts";
 import { runParscale, type RunResult, withScratch } from "./run.ts";
 import { allPaths, type StandInHub, type StandInRepository, startHub } from "./stand_in_hub.ts";
 
-const HUB = new URL("../../fixtures/eval/hub/", import.meta.url).pathname;
+const HUB = fileURLToPath(new URL("../../fixtures/eval/hub/", import.meta.url));
 
 /** The files below a folder of the fixtures as a dataset. */
 function dataset(name: string, commit: string, folder: string): StandInRepository {

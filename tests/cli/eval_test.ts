@@ -1,10 +1,11 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, misuse, pipes. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, parseLines } from "./models.ts";
 import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
-const GOLDEN = new URL("../../fixtures/golden/eval/", import.meta.url).pathname;
+const GOLDEN = fileURLToPath(new URL("../../fixtures/golden/eval/", import.meta.url));
 const SUMMARY = JSON.parse(Deno.readTextFileSync(`${GOLDEN}metrics_summary.json`));
 
 const CHOICES = "winogrande,hellaswag,openbookqa,piqa,arc_easy,arc_challenge,sciq".split(",");
@@ -53,7 +54,7 @@ Deno.test("prompts that do not fit lose their beginning, and that is said", asyn
 });
 
 Deno.test("prompts longer than the model's context are evaluated", async () => {
-  const model = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;
+  const model = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
   const args = ["eval", "--model", model, "--data", DATA, ...tasks("piqa"), "--ids", "0..3"];
   const { code, stdout, stderr } = await runParscale([...args, "--json"]);
   assertEquals(code, 0, stderr);

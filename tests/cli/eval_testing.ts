@@ -1,9 +1,10 @@
 /** What the tests of `parscale eval` share: model, data, and folders of evaluations. */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { parseLines } from "./models.ts";
 import { runParscale, type RunResult } from "./run.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
 /** A tiny model whose scores an independent implementation has computed. */
 export const TINY = `${FIXTURES}models/tiny-qwen2`;

@@ -1,4 +1,5 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
@@ -135,7 +136,7 @@ async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<
   assertEquals([code, stderr], [0, ""]);
   const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
   await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
-  const config = new URL("../../deno.json", import.meta.url).pathname;
+  const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
   const { stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", "--config", config, "use.mjs"],
     cwd: `${cwd}/onnx`,

@@ -1,11 +1,12 @@
 /** `deno task first-run` against a stand-in hub: the report, and what it says of a failure. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TINY } from "./eval_testing.ts";
 import { environment, withScratch } from "./run.ts";
 import { allPaths, type StandInRepository, startHub } from "./stand_in_hub.ts";
 
-const SCRIPT = new URL("../first_run/run.ts", import.meta.url).pathname;
-const ROWS = new URL("../../fixtures/eval/hub/winogrande/", import.meta.url).pathname;
+const SCRIPT = fileURLToPath(new URL("../first_run/run.ts", import.meta.url));
+const ROWS = fileURLToPath(new URL("../../fixtures/eval/hub/winogrande/", import.meta.url));
 
 const filesOf = (folder: string) =>
   new Map(

@@ -1,11 +1,12 @@
 /** `parscale fit` as a black box: inputs, laws, answers, figures, and everything refused. */
+import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const FILE = `${FIXTURES}analysis/scaling-law.json`;
 const GOLDEN = JSON.parse(Deno.readTextFileSync(FILE)).datasets["stack-v2-python"];
 const BUILT_IN = ["fit", "--data-set", "stack-v2-python"];

@@ -1,10 +1,11 @@
 /** The frame as a black box: exit codes, streams, help, colour, pipes, start-up. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
 import type { EndingSignal } from "../../cli/output/signals.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
 
-const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
+const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
 
 Deno.test("version and help go to stdout with 0", async () => {
   const { version } = JSON.parse(

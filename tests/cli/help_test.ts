@@ -1,4 +1,5 @@
 /** `parscale help`: the manual page, and topics that leave nothing out. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf } from "../../cli/framework/command.ts";
 import { loadAll } from "../../cli/commands/mod.ts";
@@ -87,7 +88,7 @@ Deno.test("the environment topic names every variable that the program reads", a
     "CUDA_PATH",
     "DENORT_BIN",
   ];
-  const root = new URL("../../", import.meta.url).pathname;
+  const root = fileURLToPath(new URL("../../", import.meta.url));
   const read = [...sources(`${root}core`), ...sources(`${root}cli`)].flatMap((text) =>
     [...text.matchAll(/(?:\benv(?:\.get)?\(|variable: )"([A-Z_]+)"/g)].map(([, name]) => name!)
   );

@@ -1,9 +1,10 @@
 /** Llama models through the commands: they are run, scored, costed and given streams. */
+import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines, rowsOf } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const LLAMA = `${FIXTURES}models/llama-p1-llama3-tied-f32`;
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}golden/llama.json`))
   .models["llama-p1-llama3-tied-f32"];

@@ -1,4 +1,5 @@
 /** `convert --merge`, and single checkpoints of a run wherever a model is taken. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Checkpoint, openCheckpoint } from "../../core/checkpoint/open.ts";
 import { resolveRuns } from "../../core/checkpoint/run.ts";
@@ -52,7 +53,7 @@ Deno.test("an adapter run with prefixes becomes a folder that the authors' code 
 Deno.test("LoRA and BitFit of one stream become a plain model with equal logits", () =>
   withWorkplace(async (place) => {
     await Deno.symlink(
-      new URL("../../fixtures/models/llama-p1-untied-bias-f32", import.meta.url).pathname,
+      fileURLToPath(new URL("../../fixtures/models/llama-p1-untied-bias-f32", import.meta.url)),
       `${place.cwd}/llama`,
     );
     const small = Array.from({ length: 8 }, (_, i) => ({ tokens: [1, 2, 3 + i, 4, 5] }));
@@ -99,7 +100,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
       `--model p1 --streams 2 --transform prefix,lora ${INTRODUCED} ${ROWS} --steps 1 --out two`,
     );
     await Deno.symlink(
-      new URL("../../fixtures/models/qwen3-p1-tied-f32", import.meta.url).pathname,
+      fileURLToPath(new URL("../../fixtures/models/qwen3-p1-tied-f32", import.meta.url)),
       `${place.cwd}/qwen3`,
     );
     await place.trained(

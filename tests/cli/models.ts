@@ -1,8 +1,9 @@
 /** Small models for the tests of commands, and what commands answer. */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { type RunOptions, runParscale, type RunResult } from "./run.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
 /** A model with two streams. */
 export const MODEL = `${FIXTURES}models/qwen2-p2-tied-f32`;

@@ -5,13 +5,14 @@
  * is a link, the corpus and the prompts are made. Where the benchmarks are, and what keeps tests
  * short, comes from the environment.
  */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA } from "./eval_testing.ts";
 import { jsonLines, parseLines, PLAIN_MODEL } from "./models.ts";
 import { type RunResult, runShell, withScratch } from "./run.ts";
 import { texts } from "./train_testing.ts";
 
-const LAW = new URL("../../fixtures/analysis/scaling-law.json", import.meta.url).pathname;
+const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));
 
 const LINES = {
   convert: "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4 --json" +

@@ -1,8 +1,9 @@
 /** `convert --prefix-init text`: a new model that begins as good as its source. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runParscale, withScratch } from "./run.ts";
 
-const MODEL = new URL("../../fixtures/models/qwen2-p1-tied-f32", import.meta.url).pathname;
+const MODEL = fileURLToPath(new URL("../../fixtures/models/qwen2-p1-tied-f32", import.meta.url));
 
 Deno.test("prefixes from text equal that text put before", async () => {
   await withScratch(async (cwd) => {

@@ -4,6 +4,7 @@
  * Variables that change output (`NO_COLOR`, `CI`, `PARSCALE_*`) are absent unless given, so that
  * results do not depend on who runs the tests.
  */
+import { fileURLToPath } from "node:url";
 
 /** How to run it. */
 export interface RunOptions {
@@ -22,7 +23,7 @@ export interface RunResult {
 }
 
 /** The entry point under test. */
-export const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
+export const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
 
 /**
  * The command line that runs the program under test: from this tree, or what PARSCALE_TEST_PROGRAM

@@ -1,11 +1,12 @@
 /** Running `parscale serve`: misuse, keys, back-pressure, disconnects and shutdown. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, rowsOf } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
 
 /** A backbone of another width. */
-const OTHER_MODEL = new URL("../../fixtures/models/word-problems", import.meta.url).pathname;
+const OTHER_MODEL = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
 
 const NAME = "qwen2-p2-tied-f32";
 const LONG = { prompt: "The red fox", max_tokens: 1900, temperature: 0, ignore_eos: true };

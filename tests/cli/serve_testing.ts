@@ -1,8 +1,9 @@
 /** A running `parscale serve` for tests, and the small requests they send. */
+import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { parscale, runParscale } from "./run.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
 /** A model with one stream, a chat template and a tokenizer. */
 export const CHAT_MODEL = `${FIXTURES}models/tiny-qwen2`;

@@ -3,10 +3,11 @@
  * beside them. Completions read the table of every command, which takes a little more.
  * `tests/bench/startup_bench.ts` measures the same at leisure.
  */
+import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { ENTRY, environment } from "./run.ts";
 
-const EMPTY = new URL("../bench/empty.ts", import.meta.url).pathname;
+const EMPTY = fileURLToPath(new URL("../bench/empty.ts", import.meta.url));
 
 /** Rounds of one attempt; the least time of each is what counts. */
 const ROUNDS = 8;

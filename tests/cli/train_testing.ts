@@ -2,6 +2,7 @@
  * Shared by the tests of `parscale train`: a scratch folder with small models and data, in which
  * command lines read as a user types them, and what a run leaves behind.
  */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
@@ -9,7 +10,7 @@ import { weightType } from "../../core/base/dtype.ts";
 import { EXPECTED, jsonLines, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 
-const MODELS = new URL("../../fixtures/models/", import.meta.url).pathname;
+const MODELS = fileURLToPath(new URL("../../fixtures/models/", import.meta.url));
 
 /** What the models are called in the scratch folder. */
 const LINKS = {

@@ -1,8 +1,9 @@
 /** Starting parscale as documented makes no look-up of the runtime's own update server. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { environment, withScratch } from "./run.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const read = (path: string) => Deno.readTextFileSync(`${ROOT}${path}`);
 
 const hasStrace = await new Deno.Command("strace", { args: ["-V"], stdout: "null", stderr: "null" })

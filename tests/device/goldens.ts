@@ -1,11 +1,12 @@
 /** The seven golden models: where they lie, what is expected of them, how closely. */
+import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
 /** Folder names under `fixtures/models` and `fixtures/golden`. */
 export const GOLDEN_NAMES = [

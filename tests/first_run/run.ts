@@ -8,6 +8,7 @@
  * PYTHON has it, evaluates some rows, serves one answer, and prints one report in Markdown. Steps are
  * independent: a failed one is reported, and the rest still runs.
  */
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 
 const flags = parseArgs(Deno.args, {
@@ -21,8 +22,8 @@ const flags = parseArgs(Deno.args, {
   },
 });
 
-const ENTRY = new URL("../../mod.ts", import.meta.url).pathname;
-const SCORES = new URL("transformers_scores.py", import.meta.url).pathname;
+const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
+const SCORES = fileURLToPath(new URL("transformers_scores.py", import.meta.url));
 const PROMPT = "The capital of France is", CONTINUATION = " Paris. It lies on the river Seine";
 
 /** Log-probabilities in f32, each computed in another order. */

@@ -11,6 +11,7 @@
  * compute-sanitizer, where that is installed. --emulated runs the same script on the emulator of the tests with tiny
  * shapes: it shows that the script works, its times mean nothing.
  */
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
@@ -87,7 +88,7 @@ const SUITES = [
 /** Runs the suites, each in a process of its own, behind other words of a command line if there are any. */
 async function conformance(suites: readonly string[], before: readonly string[] = []) {
   for (const suite of suites) {
-    const path = new URL(`../device/${suite}_test.ts`, import.meta.url).pathname;
+    const path = fileURLToPath(new URL(`../device/${suite}_test.ts`, import.meta.url));
     const test = ["test", "-A", "--no-check", "--filter", "/cuda|webgpu|bf16|f16|f32/", path];
     const [program, ...args] = [...before, Deno.execPath(), ...test];
     const { code, stdout } = await new Deno.Command(program!, {

@@ -1,4 +1,5 @@
 /** A training run of a small model, twice: the loss falls, and both are equal bit for bit. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { RandomStream } from "../../core/base/random.ts";
@@ -7,7 +8,7 @@ import { weightValues } from "../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer } from "../../core/train/trainer.ts";
 
-const MODEL = new URL("../../fixtures/models/qwen2-p4-untied-f32", import.meta.url).pathname;
+const MODEL = fileURLToPath(new URL("../../fixtures/models/qwen2-p4-untied-f32", import.meta.url));
 const [ROWS, TOKENS] = [4, 32];
 
 /** Losses of `steps` steps on rows that repeat every 16 steps. */

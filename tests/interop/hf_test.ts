@@ -7,6 +7,7 @@
  * Skipped where these are not given. The official file runs with transformers up to 4.57; folders without
  * streams load in any version. `deno task test:interop` runs this file.
  */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Engine } from "../../core/generate/engine.ts";
@@ -16,7 +17,7 @@ import { runParscale, withScratch } from "../cli/run.ts";
 
 const python = Deno.env.get("PARSCALE_HF_PYTHON");
 const code = Deno.env.get("PARSCALE_HF_CODE");
-const SCRIPT = new URL("hf_logits.py", import.meta.url).pathname;
+const SCRIPT = fileURLToPath(new URL("hf_logits.py", import.meta.url));
 
 /** Two rows of tokens that every fixture model knows. */
 const IDS = [[1, 5, 9, 20, 33, 7], [3, 2, 14, 60, 41, 8]];

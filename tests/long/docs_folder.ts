@@ -1,9 +1,10 @@
 /** The folder in which commands of the documents run: fixtures under the names the documents use. */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { jsonLines } from "../cli/models.ts";
 import { runShell } from "../cli/run.ts";
 
-const FIXTURES = new URL("../../fixtures", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures", import.meta.url));
 
 const TEXTS = Array.from({ length: 60 }, (_, i) => ({
   text: `Row ${i}: the sum of ${i} and ${i + 1} is ${2 * i + 1}, which is odd. `.repeat(4),

@@ -6,12 +6,13 @@
  * marked `network` are left out. `ts` blocks run as programs. Headings of the output shown in a `text` block must come out of a
  * block before it in its section; lines of a `console` block are the messages of the command above.
  */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runShell } from "../cli/run.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { furnish } from "./docs_folder.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 const PAGES = ["README.md", "CONTRIBUTING.md"].concat(
   [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => name)

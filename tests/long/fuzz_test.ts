@@ -2,6 +2,7 @@
  * Twenty thousand mutated inputs: checkpoints, configurations, tokenizers, chat templates, JSON lines,
  * Parquet tables, compressed files. Each is read or refused with an error of ours.
  */
+import { fileURLToPath } from "node:url";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { parseConfig } from "../../core/checkpoint/config.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
@@ -12,7 +13,7 @@ import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "../cli/run.ts";
 import { type Draws, fuzz, type Json, mutateBytes, mutateJson, mutateText } from "./fuzzing.ts";
 
-const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const MODELS = ["qwen2-p2-tied-f32", "qwen3-p1-tied-f32", "qwen2-p2-untied-bf16"];
 const TINY = `${FIXTURES}models/tiny-qwen2`;
 

@@ -4,6 +4,7 @@
  * By default with all base inputs and the first few plus inputs of each task, which finds a wrong
  * rebuilding or comparison; with `PARSCALE_LONG_TESTS=1` with all 165,000, which takes minutes.
  */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import {
   type Benchmark,
@@ -12,7 +13,7 @@ import {
   readProblems,
 } from "../../core/eval/grading/code/mod.ts";
 
-const DATA = new URL("../../fixtures/eval/data/", import.meta.url).pathname;
+const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 const PLUS_INPUTS = Deno.env.get("PARSCALE_LONG_TESTS") === "1" ? Infinity : 8;
 const CACHE = await Deno.makeTempDir();
 addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));

@@ -3,6 +3,7 @@
  * two streams reach a lower loss than one with a prefix. Only this order is held, with a margin: no
  * law in P follows from a minute of training, and exact match does not follow within it.
  */
+import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { ARMS, trainArguments } from "../../fixtures/word_problems/study.ts";
 import { writeWordProblems } from "../../fixtures/word_problems/write.ts";
@@ -19,7 +20,7 @@ Deno.test("two streams learn more than one with a prefix", async () => {
     const held = `${scratch}/held.jsonl`;
     Deno.writeTextFileSync(held, known.join("\n"));
     const options = {
-      model: new URL("../../fixtures/models/word-problems", import.meta.url).pathname,
+      model: fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url)),
       data,
       runs: scratch,
       steps: STEPS,

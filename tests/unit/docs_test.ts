@@ -1,10 +1,11 @@
 /** What documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { commands, loadAll } from "../../cli/commands/mod.ts";
 import { commonFlags } from "../../cli/framework/common.ts";
 import { EXIT_CODES } from "../../cli/output/exit_codes.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const read = (path: string) => Deno.readTextFileSync(`${ROOT}${path}`);
 
 const DOCS = [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => `docs/${name}`)

@@ -1,7 +1,8 @@
 /** Rules of the codebase that a program can check: which module may import which. */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Allowed directions. A module may always import itself. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {

@@ -1,7 +1,8 @@
 /** Phrases that the project does not use: set pieces, riddles, and home-made words for standard terms. */
+import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Only phrases that mean nothing else. The rest of the word list is a matter of reading. */
 const PHRASES: readonly RegExp[] = [

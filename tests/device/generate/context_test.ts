@@ -2,6 +2,7 @@
  * Requests that exceed the model's context score and continue as in lm-evaluation-harness: choices,
  * whole texts in windows, and greedy answers.
  */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
@@ -16,7 +17,7 @@ import { GREEDY } from "../../../core/base/sampling.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { devices } from "../devices.ts";
 
-const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}golden/eval/context_reached.json`));
 

@@ -1,4 +1,5 @@
 /** Scores and greedy texts of benchmark rows equal those of lm-evaluation-harness. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
@@ -20,7 +21,7 @@ import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { openGolden } from "../goldens.ts";
 
-const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
 // deno-lint-ignore no-explicit-any -- tests look at any field

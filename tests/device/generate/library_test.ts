@@ -1,14 +1,16 @@
 /** The library that `mod.ts` is when it is imported. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import * as models from "../../cli/models.ts";
 import { withScratch } from "../../cli/run.ts";
 import { type Completion, openModel, run, UsageError } from "../../../mod.ts";
 
-const MODEL = new URL("../../../fixtures/models/word-problems", import.meta.url).pathname;
+const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
 const { PLAIN_MODEL } = models;
-const CHAT_MODEL =
-  new URL("../../../fixtures/models/llama-p1-llama3-tied-f32", import.meta.url).pathname;
+const CHAT_MODEL = fileURLToPath(
+  new URL("../../../fixtures/models/llama-p1-llama3-tied-f32", import.meta.url),
+);
 const PROMPT =
   "Question: Cosima works 7 hours and earns 24 dollars each hour. Cosima spends 4 dollars on a " +
   "shirt. How many dollars does Cosima have?\nAnswer:";

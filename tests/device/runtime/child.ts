@@ -1,4 +1,5 @@
 /** Processes of their own, for what tests that share one process cannot see: folders, memory. */
+import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { environment } from "../../cli/run.ts";
 
@@ -25,7 +26,7 @@ export async function runChild(
   code: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const config = new URL("../../../deno.json", import.meta.url).pathname;
+  const config = fileURLToPath(new URL("../../../deno.json", import.meta.url));
   const { stdout, stderr, success } = await new Deno.Command(Deno.execPath(), {
     args: ["eval", "--config", config, "--ext=ts", "--no-check", code],
     env: { ...environment(), ...env },

@@ -1,4 +1,5 @@
 /** The script for machines with a GPU, tried on the emulator: that it runs, not how fast. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { emulatorPresent } from "../../emulator/mod.ts";
 
@@ -7,7 +8,7 @@ Deno.test({
   ignore: !emulatorPresent(),
   async fn() {
     const out = await Deno.makeTempFile({ suffix: ".json" });
-    const script = new URL("../../gpu/run.ts", import.meta.url).pathname;
+    const script = fileURLToPath(new URL("../../gpu/run.ts", import.meta.url));
     const args = ["run", "-A", "--no-check", script, "--emulated", "--streams", "2", "--out", out];
     const { code, stdout } = await new Deno.Command(Deno.execPath(), {
       args: [...args, "--skip", "conformance"],

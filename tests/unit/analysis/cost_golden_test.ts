@@ -1,4 +1,5 @@
 /** Protects the cost model: the official script's numbers, the corrected ones, the headline, speed. */
+import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import {
   type CostQuestion,
@@ -26,7 +27,7 @@ import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 
-const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
 const RATES = officialRates();
 const HEADLINE = findSize("1.6B")!;

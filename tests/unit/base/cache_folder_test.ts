@@ -2,8 +2,10 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";
+import { platformFor } from "../../../core/base/platform/mod.ts";
 
-const from = (env: Record<string, string>) => cacheFolder((name) => env[name]);
+const from = (env: Record<string, string>) =>
+  cacheFolder((name) => env[name], platformFor("linux"));
 
 Deno.test("a folder that is named, else the system's, else that of the home", () => {
   assertEquals(from({ PARSCALE_CACHE: "/p", HOME: "/h" }), "/p");

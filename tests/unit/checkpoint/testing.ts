@@ -1,4 +1,5 @@
 /** Shared by the checkpoint tests: scratch folders, altered configs, hand-made weight files. */
+import { fileURLToPath } from "node:url";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { encodeHeader } from "../../../core/checkpoint/safetensors.ts";
 import { ParscaleError } from "../../../core/base/errors.ts";
@@ -7,7 +8,7 @@ import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts"
 export { withScratch } from "../../cli/run.ts";
 
 /** Folder of the small models. */
-export const MODELS = new URL("../../../fixtures/models", import.meta.url).pathname;
+export const MODELS = fileURLToPath(new URL("../../../fixtures/models", import.meta.url));
 
 /** The seven small Qwen models without rotary scaling. */
 export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name)

@@ -1,4 +1,5 @@
 /** A small file that unpacks to gigabytes is refused while it is read, whatever the format. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { DataError } from "../../../core/base/errors.ts";
@@ -40,7 +41,7 @@ async function readIn(path: string, viaStdin: boolean): Promise<{ text: string; 
     }
     const [, peak] = /VmHWM:\\s+(\\d+)/.exec(Deno.readTextFileSync("/proc/self/status"));
     console.log(JSON.stringify({ text, peak: Number(peak) / 1e3 }));`;
-  const config = new URL("../../../deno.json", import.meta.url).pathname;
+  const config = fileURLToPath(new URL("../../../deno.json", import.meta.url));
   const child = new Deno.Command(Deno.execPath(), {
     args: ["eval", "--node-modules-dir=manual", "--config", config, "--ext=ts", program],
     env: environment(),

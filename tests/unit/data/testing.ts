@@ -1,4 +1,5 @@
 /** Shared by the data tests: files from text, packed bytes, tokens without files. */
+import { fileURLToPath } from "node:url";
 import { zstdCompressSync } from "node:zlib";
 import { type Document, type DocumentKind } from "../../../core/data/document.ts";
 import { readDocuments } from "../../../core/data/read.ts";
@@ -7,10 +8,10 @@ import type { TokenSource } from "../../../core/data/token_store.ts";
 const ROOT = new URL("../../../", import.meta.url);
 
 /** Folder with tables. */
-export const DATA = new URL("fixtures/data", ROOT).pathname;
+export const DATA = fileURLToPath(new URL("fixtures/data", ROOT));
 
 /** A tokenizer with a chat template. */
-export const TOKENIZER = new URL("fixtures/models/tiny-qwen2", ROOT).pathname;
+export const TOKENIZER = fileURLToPath(new URL("fixtures/models/tiny-qwen2", ROOT));
 
 /** Text as bytes. */
 export const bytesOf = (text: string) => new TextEncoder().encode(text);

@@ -1,4 +1,5 @@
 /** Published files of benchmarks: the table, what readers make of them, and releases. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DataError } from "../../../core/base/errors.ts";
@@ -10,7 +11,7 @@ import { PUBLISHED, type PublishedData } from "../../../core/eval/tasks/publishe
 import { HubClient } from "../../../core/hub/client.ts";
 import { serveBytes } from "../../cli/stand_in_hub.ts";
 
-const EVAL = new URL("../../../fixtures/eval/", import.meta.url).pathname;
+const EVAL = fileURLToPath(new URL("../../../fixtures/eval/", import.meta.url));
 
 const fetchedFile = (local: string): FetchedFile => ({
   local,

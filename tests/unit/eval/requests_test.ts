@@ -1,4 +1,5 @@
 /** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, exactly. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { createHash } from "node:crypto";
 import { UsageError } from "../../../core/base/errors.ts";
@@ -20,7 +21,7 @@ import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 
-const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const DATA = `${FIXTURES}eval/data`;
 
 // deno-lint-ignore no-explicit-any -- tests look at any field

@@ -1,4 +1,5 @@
 /** From answers to scores: choices, stop strings, means, and the paper's tables. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import {
   paperTables,
@@ -17,7 +18,7 @@ import { codeMetrics } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 
-const GOLDEN = new URL("../../../fixtures/golden/eval/", import.meta.url).pathname;
+const GOLDEN = fileURLToPath(new URL("../../../fixtures/golden/eval/", import.meta.url));
 
 // deno-lint-ignore no-explicit-any -- tests look at any field
 function golden(name: string): any[] {

@@ -1,10 +1,11 @@
 /** Context and continuation as lm-evaluation-harness splits them. */
+import { fileURLToPath } from "node:url";
 import { assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 
-const FIXTURES = new URL("../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const START = 7;
 
 /** One token per character. */

@@ -1,11 +1,12 @@
 /** Shared by the tokenizer tests and bench: fixture, real tokenizer, oracle, texts. */
+import { fileURLToPath } from "node:url";
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { RandomStream } from "../../../core/base/random.ts";
 
 const ROOT = new URL("../../../", import.meta.url);
 
 /** Folder with the small tokenizer. */
-export const FIXTURE = new URL("fixtures/models/qwen2-p1-tied-f32", ROOT).pathname;
+export const FIXTURE = fileURLToPath(new URL("fixtures/models/qwen2-p1-tied-f32", ROOT));
 
 /** The small `tokenizer.json`, fresh at each call. */
 // deno-lint-ignore no-explicit-any -- tests put all sorts of nonsense into it

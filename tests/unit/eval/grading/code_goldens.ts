@@ -1,11 +1,12 @@
 /** Problems of HumanEval+ and MBPP+, and what EvalPlus says of them. */
+import { fileURLToPath } from "node:url";
 import {
   type Benchmark,
   type CodeProblem,
   readProblems,
 } from "../../../../core/eval/grading/code/mod.ts";
 
-export const FIXTURES = new URL("../../../../fixtures/", import.meta.url).pathname;
+export const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 export const FILES: Readonly<Record<Benchmark, string>> = {
   humaneval: `${FIXTURES}eval/data/humaneval_plus/HumanEvalPlus.jsonl.gz`,
   mbpp: `${FIXTURES}eval/data/mbpp_plus/MbppPlus.jsonl.gz`,

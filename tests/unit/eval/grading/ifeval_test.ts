@@ -1,4 +1,5 @@
 /** IFEval: every checker, the two tokenizers, the language detector and the four means. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../../../core/base/errors.ts";
 import {
@@ -21,7 +22,7 @@ import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
 import { isPythonJson } from "../../../../core/eval/grading/ifeval/python_json.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
 
-const FIXTURES = new URL("../../../../fixtures/", import.meta.url).pathname;
+const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 const tools = await loadLanguageTools();
 
 function rows(path: string) {

@@ -1,4 +1,5 @@
 /** GSM8K and Minerva MATH: extraction, normalisation and equality of answers. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../../../core/base/errors.ts";
 import { isEquivalent } from "../../../../core/eval/grading/math/equivalence.ts";
@@ -15,7 +16,7 @@ import {
   unboxed,
 } from "../../../../core/eval/grading/math/minerva.ts";
 
-const GOLDEN = new URL("../../../../fixtures/golden/eval/", import.meta.url).pathname;
+const GOLDEN = fileURLToPath(new URL("../../../../fixtures/golden/eval/", import.meta.url));
 
 function cases(name: string, count: number) {
   const rows = Deno.readTextFileSync(`${GOLDEN}cases_${name}.jsonl`).trim().split("\n")
