@@ -194,10 +194,10 @@ export class Io {
       if (error instanceof TypeError) {
         throw new DataError(`${name} is not valid UTF-8`);
       }
-      if (error instanceof Deno.errors.NotFound) {
-        throw new DataError(`no such file: ${name}`);
-      }
-      if (error instanceof Deno.errors.IsADirectory) {
+      // By code: on Windows some of these errors have no class of their own.
+      const { code } = error as { code?: string };
+      if (code === "ENOENT") throw new DataError(`no such file: ${name}`);
+      if (code === "EISDIR") {
         throw new DataError(`${name} is a folder, not a file`);
       }
       throw error;

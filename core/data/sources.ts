@@ -5,7 +5,8 @@
  * optional `=WEIGHT` at its end; returns sources with their files. A path that exists is always
  * taken as it is, so names with `*` or `=2` in them work.
  */
-import { join, normalize, relative } from "node:path";
+import { posix } from "node:path";
+import { withSlashes } from "../base/platform/mod.ts";
 import { readError, statIfExists } from "../base/files.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 import { STDIN } from "./read.ts";
@@ -80,7 +81,7 @@ function requireWeightsOfAllOrNone(specs: readonly WeightedSpec[]): void {
 function requireOnce(files: readonly string[]): void {
   const seen = new Set<string>();
   for (const file of files) {
-    const path = file === STDIN ? file : normalize(file);
+    const path = file === STDIN ? file : posix.normalize(file);
     if (seen.has(path)) {
       throw new UsageError(`"${file}" is named twice in the data`, {
         hints: ["to train on it more often, use weights"],
@@ -95,7 +96,9 @@ export function isHubData(spec: string): boolean {
   return spec.startsWith("hf://");
 }
 
-async function findFiles(spec: string): Promise<string[]> {
+/** Paths have slashes on every system, so that the order of files is the same everywhere. */
+async function findFiles(text: string): Promise<string[]> {
+  const spec = withSlashes(text);
   if (spec === STDIN) return [spec];
   const info = await statIfExists(spec);
   if (info?.isFile) return [spec];
@@ -113,7 +116,7 @@ async function findFiles(spec: string): Promise<string[]> {
     const folder = fixed === "" ? "." : fixed;
     if (!(await statIfExists(folder))?.isDirectory) return [];
     for await (const path of walk(folder)) {
-      if (pattern.test(relative(folder, path))) found.push(path);
+      if (pattern.test(posix.relative(folder, path))) found.push(path);
     }
   }
   return found.sort();
@@ -124,7 +127,7 @@ async function* walk(folder: string): AsyncGenerator<string> {
   try {
     for await (const { name, isDirectory, isSymlink } of Deno.readDir(folder)) {
       if (name.startsWith(".")) continue;
-      const path = join(folder, name);
+      const path = posix.join(folder, name);
       if (isDirectory) yield* walk(path);
       // The hub's cache is made of links to files.
       else if (!isSymlink || (await statIfExists(path))?.isFile) yield path;

@@ -59,7 +59,10 @@ export class RepositoryCache {
     return (await statIfExists(`${this.snapshot(commit)}/${path}`))?.size === size;
   }
 
-  /** Puts a content into a snapshot: a link beside others, a copy where there are no links. */
+  /**
+   * Puts a content into a snapshot by a symbolic link. Windows makes those only with a right of their
+   * own, so there it is a hard link, and a copy on file systems without either.
+   */
   async link(commit: string, { path, oid }: HubFile): Promise<void> {
     const pointer = `${this.snapshot(commit)}/${path}`, blob = this.blob(oid);
     const target = relative(dirname(pointer), blob);
@@ -68,10 +71,12 @@ export class RepositoryCache {
       await Deno.mkdir(dirname(pointer), { recursive: true });
       await Deno.remove(pointer).catch(() => {});
       try {
-        await Deno.symlink(target, pointer);
+        await Deno.symlink(target, pointer, { type: "file" });
+        await Deno.lstat(pointer); // Wine reports links that it has not made
       } catch (error) {
         // Another process may have made the same link.
-        if (!(error instanceof Deno.errors.AlreadyExists)) await Deno.copyFile(blob, pointer);
+        if (error instanceof Deno.errors.AlreadyExists) return;
+        await Deno.link(blob, pointer).catch(() => Deno.copyFile(blob, pointer));
       }
     });
   }

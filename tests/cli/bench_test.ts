@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const SHORT = ["--context", "8", "--prompt", "9", "--rounds", "3", "--steps", "2", "-j", "1"];
 const BENCH = ["bench", "--model", MODEL, ...SHORT];
@@ -87,7 +88,7 @@ Deno.test("devices and kinds of matrices are lists; a plain model grows streams"
 Deno.test("a document, a table and a file; a run folder is its newest checkpoint", () =>
   withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/run`);
-    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    linkSync(MODEL, `${cwd}/run/checkpoint-7`);
     await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
     const bench = ["bench", "--model", "run", ...SHORT];
     const { stdout, stderr, code } = await runParscale([...bench, "--json"], { cwd });

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const SHAPE = ["cost", "--hidden-size", "1536", "--intermediate-size", "8320"];
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
@@ -118,7 +119,7 @@ Deno.test("models: a folder, its config, a size of the paper; streams and prefix
     assertEquals([plain.streams, plain.prefix_tokens], [1, 48]);
 
     await Deno.mkdir(`${cwd}/run`);
-    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    linkSync(MODEL, `${cwd}/run/checkpoint-7`);
     await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
     const [run] = await rowsOf(["cost", "--model", "run"], { cwd });
     assertEquals(run.memory_bytes, folder.memory_bytes);

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const FIXTURE = fileURLToPath(new URL("../../fixtures/earlier_version", import.meta.url));
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
@@ -14,8 +15,8 @@ function withEarlier(test: (cwd: string, run: typeof runParscale) => Promise<voi
     for (const name of Deno.readDirSync(`${cwd}/files`)) {
       await Deno.rename(`${cwd}/files/${name.name}`, `${cwd}/${name.name}`);
     }
-    await Deno.symlink(PLAIN_MODEL, `${cwd}/p1`);
-    await Deno.symlink(DATA, `${cwd}/data`);
+    linkSync(PLAIN_MODEL, `${cwd}/p1`);
+    linkSync(DATA, `${cwd}/data`);
     await test(cwd, (args, options) => runParscale(args, { cwd, ...options }));
   });
 }

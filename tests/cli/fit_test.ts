@@ -5,6 +5,7 @@ import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const FILE = `${FIXTURES}analysis/scaling-law.json`;
@@ -68,7 +69,7 @@ Deno.test("runs of train are observations", () =>
   withScratch(async (cwd) => {
     for (const [name, model, last] of [["p1", PLAIN_MODEL, 1.5], ["p2", MODEL, null]] as const) {
       await Deno.mkdir(`${cwd}/${name}`);
-      await Deno.symlink(model, `${cwd}/${name}/checkpoint-000002`);
+      linkSync(model, `${cwd}/${name}/checkpoint-000002`);
       await Deno.writeTextFile(`${cwd}/${name}/last`, "checkpoint-000002\n");
       const metrics = [{ eval_loss: last, loss_ema: 3 }, { eval_loss: null, loss_ema: 2.5 }];
       await Deno.writeTextFile(

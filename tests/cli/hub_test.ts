@@ -10,6 +10,7 @@ import {
   type StandInRepository,
   startHub,
 } from "./stand_in_hub.ts";
+import { linkSync } from "../links.ts";
 
 const NAME = "tiny/qwen";
 const SHA = "0123456789abcdef0123456789abcdef01234567";
@@ -137,7 +138,7 @@ Deno.test("a download fills the standard cache, which then serves without the hu
 Deno.test("a folder of that name wins, without a request", () =>
   withHub(async (hub, cwd, run) => {
     await Deno.mkdir(`${cwd}/tiny`);
-    await Deno.symlink(PLAIN_MODEL, `${cwd}/${NAME}`);
+    linkSync(PLAIN_MODEL, `${cwd}/${NAME}`);
     inspected(await run(INSPECT));
     assertEquals(hub.take(), []);
   }));

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const INSPECT = ["inspect", "--model", MODEL];
 
@@ -56,7 +57,7 @@ Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
 Deno.test("a run stands for its newest checkpoint, for the tokenizer too", () =>
   withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/run`);
-    await Deno.symlink(MODEL, `${cwd}/run/checkpoint-7`);
+    linkSync(MODEL, `${cwd}/run/checkpoint-7`);
     await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
     const ids = (model: string) =>
       runParscale(["inspect", "--model", model, "--tokenize", "2+2="], { cwd });

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines, rowsOf } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const LLAMA = `${FIXTURES}models/llama-p1-llama3-tied-f32`;
@@ -46,7 +47,7 @@ Deno.test("generate, score, inspect and cost take a Llama model", async () => {
 
 Deno.test("a Llama model gets streams, is trained, evaluated and stripped again", () =>
   withScratch(async (cwd) => {
-    await Deno.symlink(LLAMA, `${cwd}/llama`);
+    linkSync(LLAMA, `${cwd}/llama`);
     const texts = Array.from({ length: 8 }, (_, i) => ({ text: `Two brothers built raft ${i}.` }));
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...texts));
     await succeed("convert --model llama --streams 2 --prefix-tokens 4 --out p2", cwd);

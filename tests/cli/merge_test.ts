@@ -8,6 +8,7 @@ import { maxDifference } from "../device/goldens.ts";
 import { reference } from "../device/devices.ts";
 import { jsonLines } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+import { linkSync } from "../links.ts";
 
 const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --warmup 0";
 
@@ -52,7 +53,7 @@ Deno.test("an adapter run with prefixes becomes a folder that the authors' code 
 
 Deno.test("LoRA and BitFit of one stream become a plain model with equal logits", () =>
   withWorkplace(async (place) => {
-    await Deno.symlink(
+    linkSync(
       fileURLToPath(new URL("../../fixtures/models/llama-p1-untied-bias-f32", import.meta.url)),
       `${place.cwd}/llama`,
     );
@@ -99,7 +100,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
     await place.trained(
       `--model p1 --streams 2 --transform prefix,lora ${INTRODUCED} ${ROWS} --steps 1 --out two`,
     );
-    await Deno.symlink(
+    linkSync(
       fileURLToPath(new URL("../../fixtures/models/qwen3-p1-tied-f32", import.meta.url)),
       `${place.cwd}/qwen3`,
     );

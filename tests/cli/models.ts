@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { type RunOptions, runParscale, type RunResult } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
@@ -24,7 +25,7 @@ export async function copyFolder(
 ): Promise<string> {
   await Deno.mkdir(target);
   for (const { name } of Deno.readDirSync(source)) {
-    if (!(name in changes)) await Deno.symlink(`${source}/${name}`, `${target}/${name}`);
+    if (!(name in changes)) linkSync(`${source}/${name}`, `${target}/${name}`);
   }
   for (const [name, text] of Object.entries(changes)) {
     if (text !== undefined) await Deno.writeTextFile(`${target}/${name}`, text);

@@ -11,6 +11,7 @@ import { DATA } from "./eval_testing.ts";
 import { jsonLines, parseLines, PLAIN_MODEL } from "./models.ts";
 import { type RunResult, runShell, withScratch } from "./run.ts";
 import { texts } from "./train_testing.ts";
+import { linkSync } from "../links.ts";
 
 const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));
 
@@ -56,7 +57,7 @@ async function succeeds(line: string, cwd: string): Promise<RunResult> {
 }
 
 async function fill(cwd: string): Promise<void> {
-  await Deno.symlink(PLAIN_MODEL, `${cwd}/qwen2.5-0.5b`);
+  linkSync(PLAIN_MODEL, `${cwd}/qwen2.5-0.5b`);
   const corpus = new Blob([jsonLines(...texts(60))]).stream();
   await Deno.writeFile(
     `${cwd}/corpus.jsonl.gz`,

@@ -1,4 +1,5 @@
 /** `parscale train` against the golden runs: losses, norms and trained parameters. */
+import { existsSync } from "node:fs";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import {
   type ExpectedRun,
@@ -10,6 +11,7 @@ import {
 } from "../device/goldens.ts";
 import { jsonLines } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+import { linkSync } from "../links.ts";
 
 const STEADY = "--no-shuffle --schedule constant --warmup 0";
 
@@ -20,7 +22,8 @@ async function follow(place: Workplace, name: string, run: ExpectedRun): Promise
   const rows = (some: number[][]) => jsonLines(...some.map((tokens) => ({ tokens })));
   place.write(`${out}.jsonl`, rows(batches.flat()));
   place.write(`${out}-last.jsonl`, rows(batches.at(-1)!));
-  await Deno.symlink(modelFolder(name), `${place.cwd}/${name}`).catch(() => {});
+  const model = `${place.cwd}/${name}`;
+  if (!existsSync(model)) linkSync(modelFolder(name), model);
   const metrics = await place.trained(
     `--model ${name} --data ${out}.jsonl --eval-data ${out}-last.jsonl --no-pack --batch 4 ` +
       `--seq-len 16 ${STEADY} --lr ${lr} --steps ${steps.length} ` +

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines } from "./models.ts";
 import { ROWS, texts, withWorkplace, type Workplace } from "./train_testing.ts";
+import { linkSync } from "../links.ts";
 
 const PACKED = "--model bf16 --data texts.jsonl --seq-len 24 --batch 4 --micro-batch 2 --lr 1e-3";
 
@@ -173,7 +174,7 @@ Deno.test("free flags may change, others may not; they may be repeated", () =>
 Deno.test("other data, another model or a damaged state is refused", () =>
   withWorkplace(async (place) => {
     const other = (what: string) => `cannot resume "run": the ${what} changed since the run began`;
-    await Deno.symlink("p2", `${place.cwd}/m`);
+    linkSync("p2", `${place.cwd}/m`);
     const valid = "--eval-data valid.jsonl";
     place.write("valid.jsonl", jsonLines(...texts(4)));
     const line = `--model m --data texts.jsonl ${valid} --seq-len 24 --batch 4 --steps 4`;
@@ -189,11 +190,11 @@ Deno.test("other data, another model or a damaged state is refused", () =>
     assertRefused(await resume(), 3, other("validation data"));
     place.write("valid.jsonl", jsonLines(...texts(4)));
     await Deno.remove(`${place.cwd}/m`);
-    await Deno.symlink("p1", `${place.cwd}/m`);
+    linkSync("p1", `${place.cwd}/m`);
     assertRefused(await resume(), 3, other("trained parameters"));
     await Deno.remove(`${place.cwd}/m`);
     assertEquals((await resume()).code, 3);
-    await Deno.symlink("p2", `${place.cwd}/m`);
+    linkSync("p2", `${place.cwd}/m`);
 
     const state = `${place.last("run")}/training_state.safetensors`;
     const bytes = await Deno.readFile(state);

@@ -9,6 +9,7 @@ import { weightValues } from "../../core/runtime/weights.ts";
 import { weightType } from "../../core/base/dtype.ts";
 import { EXPECTED, jsonLines, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
+import { linkSync } from "../links.ts";
 
 const MODELS = fileURLToPath(new URL("../../fixtures/models/", import.meta.url));
 
@@ -141,7 +142,7 @@ export async function withWorkplace(body: (place: Workplace) => Promise<void>): 
   try {
     const place = new Workplace(cwd);
     for (const [name, model] of Object.entries(LINKS)) {
-      await Deno.symlink(`${MODELS}${model}`, `${cwd}/${name}`);
+      linkSync(`${MODELS}${model}`, `${cwd}/${name}`);
     }
     const rows = EXPECTED.train[0].batches.flat();
     place.write("rows.jsonl", jsonLines(...rows.map((tokens: number[]) => ({ tokens }))));

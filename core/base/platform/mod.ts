@@ -92,3 +92,8 @@ export function isAlive(pid: number): boolean {
 export async function setMode(path: string, mode: number): Promise<void> {
   if (PLATFORM.hasModes) await Deno.chmod(path, mode);
 }
+
+/** A path with `/` between its names, which every system takes. */
+export function withSlashes(path: string, platform: Platform = PLATFORM): string {
+  return platform.name === "windows" ? path.replaceAll("\\", "/") : path;
+}

@@ -58,7 +58,8 @@ Deno.test("leftovers of dead processes go, those of live ones and of others stay
     const hold = await holdFolder(`${folder}/${held}`);
     await clearLeftovers(folder);
     hold?.close();
-    assertEquals(names(folder), [live, held, foreign, file].sort());
+    // Not every system can lock a folder.
+    assertEquals(names(folder), [live, ...(hold ? [held] : []), foreign, file].sort());
     await clearLeftovers(folder);
     assertEquals(names(folder), [live, foreign, file].sort());
   }));

@@ -87,7 +87,7 @@ Deno.test("input: a terminal, a missing file, a folder and broken UTF-8 are told
     "stdin is a terminal",
   );
   await assertRejects(() => captureIo().io.readText("/nowhere"), DataError, "no such file");
-  await assertRejects(() => captureIo().io.readText("/tmp"), DataError, "is a folder");
+  await assertRejects(() => captureIo().io.readText(import.meta.dirname), DataError, "is a folder");
   await assertRejects(
     () => captureIo({ stdin: new Uint8Array([0xff, 0xfe, 0x80]) }).io.readText(),
     DataError,

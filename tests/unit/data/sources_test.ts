@@ -5,6 +5,8 @@ import { resolveSources } from "../../../core/data/sources.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { userError, withScratch } from "../checkpoint/testing.ts";
 import { DATA } from "./testing.ts";
+import { linkSync } from "../../links.ts";
+import { withSlashes } from "../../../core/base/platform/mod.ts";
 
 const FILES = [
   "b.jsonl",
@@ -37,7 +39,7 @@ Deno.test("a folder gives its supported files, sorted, without hidden ones", () 
     const all = ["a.txt.gz", "b.jsonl", "deep/er/y.jsonl.zst", "deep/x.parquet", "odd=2.jsonl"];
     assertEquals(await names("."), [all]);
     assertEquals(await names("deep/"), [["deep/er/y.jsonl.zst", "deep/x.parquet"]]);
-    Deno.symlinkSync(`${folder}/b.jsonl`, `${folder}/deep/link.jsonl`);
+    linkSync(`${folder}/b.jsonl`, `${folder}/deep/link.jsonl`);
     assertEquals((await names("deep"))[0]!.at(1), "deep/link.jsonl");
   }));
 
@@ -55,7 +57,7 @@ Deno.test("globs give what they match", () =>
   }));
 
 Deno.test("globs are relative to the working folder too", async () => {
-  const data = relative(Deno.cwd(), DATA);
+  const data = withSlashes(relative(Deno.cwd(), DATA));
   const files = [`${data}/text.parquet`, `${data}/tokens.parquet`];
   for (const spec of [`${data}/t*.parquet`, `./${data}/../data/t*.parquet`]) {
     assertEquals(await resolveSources([spec]), [{ spec, files }]);

@@ -294,11 +294,15 @@ Deno.test("a signal stops tokenizing and leaves nothing behind", () =>
     assertEquals(namesIn(options.cacheFolder), []);
   }));
 
-Deno.test("a pipe is not read as a file, since that takes two passes", () =>
-  withCache(async (_, options) => {
-    const error = await userError(() => openTokens("/dev/null", options));
-    assertStringIncludes(error.message, "is a pipe or a folder, not a file");
-  }));
+Deno.test({
+  name: "a pipe is not read as a file, since that takes two passes",
+  ignore: Deno.build.os === "windows", // no device has a path there
+  fn: () =>
+    withCache(async (_, options) => {
+      const error = await userError(() => openTokens("/dev/null", options));
+      assertStringIncludes(error.message, "is a pipe or a folder, not a file");
+    }),
+});
 
 Deno.test("a file that grows while it is read is refused", () =>
   withCache(async (folder, options) => {

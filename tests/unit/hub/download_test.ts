@@ -212,6 +212,11 @@ Deno.test("names on the hub have an owner, a name and perhaps a revision", () =>
   for (const text of ["a", "a/b/c", "./a/b", "../a", "a/..", "a/b@", "a/b@../c", "a/b@%zz", ""]) {
     assertEquals(parseName(text), undefined, text);
   }
+  for (
+    const path of ["C:\\models\\qwen", "C:/qwen", "models\\qwen", "..\\qwen", "\\\\host\\share"]
+  ) {
+    assertEquals(parseName(path), undefined, path);
+  }
 });
 
 Deno.test("a model that is neither a folder nor reachable names both", async () => {

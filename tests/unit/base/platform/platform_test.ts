@@ -6,6 +6,7 @@ import {
   memoryInfo,
   PLATFORM,
   platformFor,
+  withSlashes,
 } from "../../../../core/base/platform/mod.ts";
 import { rename, renameSync } from "../../../../core/base/platform/rename.ts";
 import { cacheFolder } from "../../../../core/base/cache_folder.ts";
@@ -120,4 +121,9 @@ Deno.test("renames replace a file, and say when a folder of the name is there", 
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("backslashes part names on Windows and belong to a name elsewhere", () => {
+  assertEquals(withSlashes("C:\\data\\a/*.jsonl", windows), "C:/data/a/*.jsonl");
+  assertEquals(withSlashes("data\\a", linux), "data\\a");
 });
