@@ -7,6 +7,7 @@ import { statfs } from "node:fs/promises";
 import { dirname, relative } from "node:path";
 import { EnvironmentError } from "../base/errors.ts";
 import { ioError, statIfExists } from "../base/files.ts";
+import { PLATFORM } from "../base/platform/mod.ts";
 import { rename } from "../base/platform/rename.ts";
 import { type HubFile, isCommit, type Repository } from "./repository.ts";
 
@@ -65,19 +66,11 @@ export class RepositoryCache {
    */
   async link(commit: string, { path, oid }: HubFile): Promise<void> {
     const pointer = `${this.snapshot(commit)}/${path}`, blob = this.blob(oid);
-    const target = relative(dirname(pointer), blob);
-    if (await Deno.readLink(pointer).catch(() => undefined) === target) return;
+    if (await Deno.readLink(pointer).catch(() => undefined) === linkTarget(pointer, blob)) return;
     await this.write(async () => {
       await Deno.mkdir(dirname(pointer), { recursive: true });
       await Deno.remove(pointer).catch(() => {});
-      try {
-        await Deno.symlink(target, pointer, { type: "file" });
-        await Deno.lstat(pointer); // Wine reports links that it has not made
-      } catch (error) {
-        // Another process may have made the same link.
-        if (error instanceof Deno.errors.AlreadyExists) return;
-        await Deno.link(blob, pointer).catch(() => Deno.copyFile(blob, pointer));
-      }
+      await point(pointer, blob);
     });
   }
 
@@ -117,6 +110,31 @@ export class RepositoryCache {
       { hints: ["free some space, or name a folder on another disk in HF_HUB_CACHE"] },
     );
   }
+}
+
+function linkTarget(pointer: string, blob: string): string {
+  return relative(dirname(pointer), blob);
+}
+
+/** Makes a content appear at a path where there is nothing; another process may do the same. */
+async function point(pointer: string, blob: string): Promise<void> {
+  const ways = [
+    () => Deno.symlink(linkTarget(pointer, blob), pointer, { type: "file" }),
+    () => Deno.link(blob, pointer),
+    () => Deno.copyFile(blob, pointer),
+  ];
+  let failure: unknown;
+  for (const way of ways) {
+    try {
+      await way();
+      // Wine reports symbolic links that it has not made.
+      if (PLATFORM.name !== "windows" || await statIfExists(pointer)) return;
+    } catch (error) {
+      if (error instanceof Deno.errors.AlreadyExists) return;
+      failure = error;
+    }
+  }
+  throw failure;
 }
 
 function gigabytes(bytes: number): string {
