@@ -19,15 +19,17 @@ export const LIBRARY: Readonly<Record<string, string>> = {
   "windows-aarch64": "win32/arm64/onnxruntime.dll",
 };
 
-/** Path of the library for this platform. Throws `EnvironmentError` when there is none. */
-export function onnxRuntimePath(): string {
-  const platform = `${Deno.build.os}-${Deno.build.arch}`;
+/**
+ * Path of the library for a platform, by default this one.
+ * @throws {EnvironmentError} when there is none
+ */
+export function onnxRuntimePath(platform = `${Deno.build.os}-${Deno.build.arch}`): string {
   const file = LIBRARY[platform];
   if (!file) {
+    const here = platform === "darwin-x86_64" ? "Macs with Intel processors" : platform;
     throw new EnvironmentError(
-      `the cpu device has no ONNX Runtime library for ${platform}, only for ` +
-        Object.keys(LIBRARY).join(", "),
-      { hints: ["use `--device reference` (slow)"] },
+      `ONNX Runtime has no library for ${here}: only for ${Object.keys(LIBRARY).join(", ")}`,
+      { hints: ["pass `--device reference`, which is slow, or use another machine"] },
     );
   }
   try {
