@@ -110,6 +110,11 @@ async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<vo
   }
 }
 
+/** The words of a command line, for tests that start it by another program. */
+export function commandLine(args: readonly string[]): string[] {
+  return [...PROGRAM, ...args];
+}
+
 /** Runs `parscale` with `args` to its end. */
 export function runParscale(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
   return runCommand([...PROGRAM, ...args], options);
