@@ -31,6 +31,8 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/device/runtime/gpu_script_test.ts"],
   [/^deno task test:gpu/, "needs a GPU"],
+  [/^deno task test:platform/, "needs emulators, and root to install them"],
+  [/^podman |^bash tests\/platform\/container/, "needs a container engine"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
   [/^tar -xf /, "tests/release/bundle_test.ts"],
   [/^PARSCALE_(HF_PYTHON|ORT_WEB)=/, "tests/interop, which needs other programs"],

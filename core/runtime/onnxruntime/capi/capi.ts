@@ -8,6 +8,7 @@
  */
 import { duringNativeCall } from "../../../base/native_calls.ts";
 import { openOnnxRuntime } from "./library.ts";
+import { quietly } from "./quiet.ts";
 
 /** Version of the API table asked for; any version up to the library's own is served. */
 const API_VERSION = 23;
@@ -120,7 +121,7 @@ export class OnnxApi {
 
   /** Loads the library. Throws `EnvironmentError` when that is not possible. */
   constructor() {
-    const base = new Deno.UnsafePointerView(openOnnxRuntime());
+    const base = new Deno.UnsafePointerView(quietly(openOnnxRuntime));
     const getApi = new Deno.UnsafeFnPointer(base.getPointer(0)!, {
       parameters: ["u32"],
       result: "pointer",
@@ -146,7 +147,7 @@ export class OnnxApi {
       nonblocking: true,
     }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
     this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
-    this.#environment = this.#create("CreateEnv", FATAL_ONLY, cString("parscale"));
+    this.#environment = quietly(() => this.#create("CreateEnv", FATAL_ONLY, cString("parscale")));
     const [arena, defaultMemory] = [1, 0];
     this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
   }

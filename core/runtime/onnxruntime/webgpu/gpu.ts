@@ -10,7 +10,7 @@ import type { DType } from "../../../graph/types.ts";
 import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../capi/capi.ts";
 import { OnnxModel } from "../lowering/model.ts";
 import { Session } from "../session/session.ts";
-import { quietly } from "./quiet.ts";
+import { quietly } from "../capi/quiet.ts";
 
 /** What the provider calls itself, and its memory. */
 const [PROVIDER, MEMORY] = ["WebGPU", "WebGPU_Buf"];

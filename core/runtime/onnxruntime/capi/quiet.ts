@@ -1,8 +1,9 @@
 /**
  * Keeps native code from writing to stderr for a moment.
  *
- * The GPU layer below the provider prints what it thinks of every driver that it finds, straight to the
- * descriptor. What is wrong comes back as an error as well, and stderr belongs to the command line.
+ * ONNX Runtime prints what it thinks of an unknown processor, and its GPU layer of every driver that it
+ * finds, straight to the descriptor. What is wrong comes back as an error as well, and stderr belongs to
+ * the command line.
  */
 import { PLATFORM } from "../../../base/platform/mod.ts";
 
