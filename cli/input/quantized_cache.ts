@@ -4,7 +4,7 @@ import { EnvironmentError } from "../../core/base/errors.ts";
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { Io } from "../output/io.ts";
 import type { Progress } from "../output/progress.ts";
-import type { MatrixChoice, OpenOptions } from "./open_model.ts";
+import type { MatrixKind } from "../../core/runtime/mod.ts";
 
 /** Folder of the cache. */
 export function quantizedFolder(io: Pick<Io, "env">): string {
@@ -17,8 +17,11 @@ export function quantizedFolder(io: Pick<Io, "env">): string {
  */
 export async function keepQuantized(
   checkpoint: Checkpoint,
-  { matrices, block }: MatrixChoice,
-  { weightCache, cacheLimit = Infinity }: Pick<OpenOptions, "weightCache" | "cacheLimit">,
+  { matrices, block }: { readonly matrices: MatrixKind; readonly block: number | undefined },
+  { weightCache, cacheLimit = Infinity }: {
+    readonly weightCache?: boolean;
+    readonly cacheLimit?: number;
+  },
   io: Io,
 ): Promise<Checkpoint> {
   if (!weightCache || matrices === "f32" || checkpoint.quantization) return checkpoint;

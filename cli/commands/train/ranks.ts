@@ -8,7 +8,7 @@ import type { Collective, Transport } from "../../../core/dist/collective.ts";
 import { detectLaunch, type Env, type Launch } from "../../../core/dist/environment.ts";
 import { SOLO } from "../../../core/dist/solo.ts";
 import type { Device, DeviceChoice } from "../../../core/runtime/mod.ts";
-import { usableCores } from "../../../core/runtime/threads.ts";
+import { usableCores } from "../../../core/base/platform/mod.ts";
 import { Interrupted, renderError, ReportedError, reportOf } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { saveBeforeEnding } from "../../output/signals.ts";
