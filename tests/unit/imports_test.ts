@@ -119,6 +119,25 @@ Deno.test("only core/runtime, and core/dist for MPI, touch native code", () => {
   assertEquals(wrong.map(({ path }) => path), []);
 });
 
+Deno.test("only core/base/platform depends on the operating system", () => {
+  const asks =
+    /Deno\.build\.os|\/proc\/self|systemMemoryInfo|hardwareConcurrency|Deno\.(chmod|kill)\(|"HOME"/;
+  // The first two print its name, the next choose files by it, and the last end their own process.
+  const allowed = [
+    "cli/commands/bench/cells.ts",
+    "cli/commands/doctor/checks.ts",
+    "cli/release/bundle.ts",
+    "core/runtime/onnxruntime/capi/library.ts",
+    "cli/framework/own_process.ts",
+    "cli/output/signals.ts",
+  ];
+  const wrong = ALL.map(({ path, text }) => ({ path, asks: asks.test(text) }))
+    .filter(({ path, asks }) =>
+      asks && !path.startsWith("core/base/platform/") && !allowed.includes(path)
+    );
+  assertEquals(wrong.map(({ path }) => path), []);
+});
+
 Deno.test("TensorFlow is imported for its types alone", () => {
   const loading = /^import (?!type\b)[^;]*"@tensorflow\/|\bimport\("@tensorflow\//m;
   assertEquals(ALL.filter(({ text }) => loading.test(text)).map(({ path }) => path), []);
