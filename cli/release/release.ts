@@ -22,10 +22,10 @@ interface Piece {
 /** All files for this version; archives can be made for the machine's own platform alone. */
 export function pieces(): Piece[] {
   const name = `parscale-${VERSION}`, own = platformOf();
-  const archive = `${name}-${own?.name}.tar.xz`;
+  const isLinux = own?.name.startsWith("linux-") ?? false;
   return [
     { file: `${name}.tgz`, tool: "npm", args: [] },
-    ...(own && Deno.build.os === "linux" ? [{ file: archive, tool: "bundle", args: [] }] : []),
+    ...(isLinux ? [{ file: `${name}-${own!.name}.tar.xz`, tool: "bundle", args: [] }] : []),
     ...TARGET_NAMES.map((target) => {
       const { name: platform } = platformOf(target)!;
       const ending = platform.startsWith("windows") ? ".exe" : "";
