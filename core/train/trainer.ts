@@ -10,25 +10,15 @@ import type { Collective } from "../dist/collective.ts";
 import { chunksOf, paddedCount, sliceOf } from "../dist/slices.ts";
 import { SOLO } from "../dist/solo.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
-import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import { elementCount } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";
-import type {
-  Device,
-  DeviceTensor,
-  Executable,
-  HostArray,
-  HostTensor,
-  Weights,
-} from "../runtime/device.ts";
+import type { Device, DeviceTensor, Executable, HostArray, HostTensor } from "../runtime/device.ts";
 import {
   Accumulator,
-  buildUpdate,
   type GroupTensors,
-  largestRun,
   Optimizer,
   type OptimizerOptions,
   type Update,
@@ -81,15 +71,6 @@ export interface StepSums {
   streamWeights: number[];
 }
 
-/** Memory of a training step in bytes, known before anything is allocated. */
-export interface TrainingMemory {
-  readonly parameters: number;
-  readonly gradients: number;
-  readonly moments: number;
-  readonly activations: number;
-  readonly total: number;
-}
-
 /** The programs of a training step; building them needs no device. */
 export function buildPrograms(
   options: Pick<TrainerOptions, "config" | "sizes" | "trained" | "recompute" | "substitute">,
@@ -99,44 +80,7 @@ export function buildPrograms(
   return { loss, gradients: differentiate(loss, { of: "loss", by, recompute: options.recompute }) };
 }
 
-/** What training will need on the device of each rank; `world` replaces the number of ranks. */
-export function planTraining(
-  device: Device,
-  options: TrainerOptions,
-  world = options.collective?.world ?? 1,
-): TrainingMemory {
-  const { gradients: program } = buildPrograms(options);
-  const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
-  const shards = options.shardsOptimizer ? world : 1;
-  const counts = groupTensors(options.trained).map(({ count }) => count);
-  const padded = counts.map((count) => paddedCount(count, shards));
-  const bytes = (sizes: readonly number[]) => 4 * sizes.reduce((total, size) => total + size, 0);
-  const slices = padded.map((count) => count / shards);
-  const update = device.plan(
-    buildUpdate(largestRun(device, slices), options.optimizer),
-    new Map(),
-  );
-  const gradients = bytes(padded) + (options.accumulates ? bytes(counts) : 0);
-  const activations = Math.max(sections.temporaries, update.sections.temporaries) +
-    sections.inputs;
-  const parameters = sections.parameters + bytes(padded) - bytes(counts);
-  const moments = 2 * bytes(slices);
-  const total = parameters + gradients + moments + activations;
-  return { parameters, gradients, moments, activations, total };
-}
-
-/** What will be constant weights where the device freezes them; types only. */
-function frozenTypes(
-  device: Device,
-  program: Program,
-  { trained }: Pick<TrainerOptions, "trained">,
-): Weights {
-  if (!device.traits.freezesWeights) return new Map();
-  const learns = new Set(trained.map(({ name }) => name));
-  const frozen = [...program.parameters].filter(([name]) => !learns.has(name));
-  return new Map(frozen.map(([name, type]) => [name, { ...type, path: "", offset: 0 }]));
-}
-
+/** Parameters, gradients and moments on a device, and the programs that work on them. */
 export class Trainer {
   readonly device: Device;
   readonly groups: readonly GroupTensors[];

@@ -15,7 +15,8 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
-import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import { planTraining } from "../../core/train/training_memory.ts";
 import type { TrainingBatch } from "../../core/train/trainer.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { countParameters, parameterSpecs } from "../../core/model/parameters.ts";

@@ -8,7 +8,8 @@ import { Engine } from "../../core/generate/engine.ts";
 import { timeDecode } from "../../core/generate/timing.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
-import { planTraining, Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import { planTraining } from "../../core/train/training_memory.ts";
 import type { Ceilings } from "./bring_up.ts";
 import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
 

@@ -2,7 +2,8 @@
 import { learningRateFactor } from "../../../core/train/schedule.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import type { ModelSource } from "../../../core/train/model_source.ts";
-import type { TrainerOptions, TrainingMemory } from "../../../core/train/trainer.ts";
+import type { TrainerOptions } from "../../../core/train/trainer.ts";
+import type { TrainingMemory } from "../../../core/train/training_memory.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -50,7 +51,7 @@ export async function prepareRun(
       recorded,
       ranks,
     });
-    const { planTraining } = await import("../../../core/train/trainer.ts");
+    const { planTraining } = await import("../../../core/train/training_memory.ts");
     const trainer: TrainerOptions = {
       config: source.config,
       trained: source.trained,

@@ -6,7 +6,7 @@ import { trainCost, type TrainQuestion } from "../../../core/analysis/cost_train
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { planTraining } from "../../../core/train/trainer.ts";
+import { planTraining } from "../../../core/train/training_memory.ts";
 
 const { shape } = findSize("0.5B")!;
 const WORK = { streams: 4, prefixTokens: 48, batch: 8, input: 0, output: 0 };

@@ -4,7 +4,8 @@ import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { planTraining, type TrainerOptions } from "../../../core/train/trainer.ts";
+import type { TrainerOptions } from "../../../core/train/trainer.ts";
+import { planTraining } from "../../../core/train/training_memory.ts";
 
 const { json, path } = await readShape("paper-4.4b");
 const config = parseConfig(json, path);
