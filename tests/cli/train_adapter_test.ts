@@ -33,6 +33,7 @@ Deno.test("an adapter is saved, the backbone is not touched, and both ways to ru
     assertEquals(await fileHash(weights), before);
     const checkpoint = place.last("run");
     assertEquals(place.names("run/checkpoint-000006"), [
+      "README.md",
       "config.json",
       "introduced.safetensors",
       "training_state.json",

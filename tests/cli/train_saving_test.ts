@@ -86,7 +86,7 @@ Deno.test("--overwrite never removes the model, adapter or config the run starts
         await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`),
         2,
         out.includes("/")
-          ? `"${out}" holds "model.safetensors", which is not part of a training run: it is not replaced`
+          ? `"${out}" holds "README.md", which is not part of a training run: it is not replaced`
           : `"${out}" holds the model to start from`,
       );
     await Promise.all([

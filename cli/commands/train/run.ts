@@ -95,6 +95,7 @@ async function train(
   const { Trainer, buildPrograms } = await import("../../../core/train/trainer.ts");
   const { train } = await import("../../../core/train/loop.ts");
   const { saveModel } = await import("../../../core/train/save_model.ts");
+  const { writeCard } = await import("./card.ts");
   const { sendState } = await import("../../../core/train/state_reader.ts");
   const { saveState } = await import("../../../core/train/training_state.ts");
   const { lastCheckpoint } = await import("../../../core/checkpoint/run.ts");
@@ -149,6 +150,7 @@ async function train(
         const introducedOnly = values.trainParams === "introduced";
         const { reparameterize } = values;
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
+        await writeCard(path, run, values, state, evalLoss);
         await collective.barrier();
         await saveState(path, trainer, state);
       });
