@@ -96,6 +96,13 @@ export function mpiVersion({ symbols }: MpiLibrary): string {
   return line.replace(/\0.*/, "").replace(/[,\s]+/g, " ").trim();
 }
 
+/** Whether this process has joined its ranks. */
+export function isInitialized({ symbols }: MpiLibrary): boolean {
+  const flag = new Int32Array(1);
+  check(symbols.MPI_Initialized(flag), "ask whether MPI is initialized");
+  return flag[0] !== 0;
+}
+
 export class MpiGroup implements HostGroup {
   readonly transport = "mpi";
   readonly rank: number;

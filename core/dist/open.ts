@@ -22,6 +22,24 @@ export interface CollectiveOptions {
 }
 
 /**
+ * Ends the ranks of a launch that this one has not joined: they may wait for it, and not every launcher
+ * ends them when it is gone. Does nothing where there is no MPI.
+ */
+export async function abortLaunch(
+  { env, launch }: Pick<CollectiveOptions, "env" | "launch">,
+  code: number,
+): Promise<void> {
+  if (launch === undefined || launch.launcher === "torchrun") return;
+  const { familiesFor, isInitialized, MpiGroup, openMpiLibrary } = await import("./mpi.ts");
+  try {
+    const library = openMpiLibrary(env, familiesFor(launch));
+    if (!isInitialized(library)) new MpiGroup(library, launch).abort(code);
+  } catch {
+    // What the caller reports is why: no library, or that of another launcher.
+  }
+}
+
+/**
  * Joins the ranks that were launched together; all of them call it.
  * @throws {EnvironmentError} when the library is missing or is not that of the launcher
  */

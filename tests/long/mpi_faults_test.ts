@@ -103,6 +103,20 @@ for (const mpi of MPIS) {
   });
 
   Deno.test({
+    name: `${mpi.name}: a rank that cannot begin ends those that wait for it${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        await place.trained(`--model p2 ${ROWS} --steps 1 --out run`);
+        const line = `--model p2 ${ROWS} --micro-batch 2 --steps 1 --out run -q`;
+        const { code, stderr } = await trainRanks(mpi, 2, place, line);
+        assertEquals(code, 2, stderr);
+        assertStringIncludes(stderr, 'error: "run" already exists');
+        await assertAllEnd(mpi, place);
+      }),
+  });
+
+  Deno.test({
     name: `${mpi.name}: a rank that fails alone ends the job with its code and its name${missing}`,
     ignore,
     fn: () =>

@@ -37,6 +37,7 @@ export async function prepareRun(
   planned = ranks.world,
 ): Promise<PreparedRun> {
   const microBatch = microBatchOf(values, planned);
+  void ranks.transport; // refuses launchers that cannot serve the device, before anything is opened
   const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
   const device = await openRankDevice(values, ranks);

@@ -28,17 +28,23 @@ type RankValues = Pick<TrainValues, "dist" | "device" | "distTimeout" | "determi
 /** This process among the ranks of its run. */
 export class Ranks {
   readonly launch: Launch | undefined;
-  readonly transport: Transport;
   readonly #values: RankValues;
   readonly #env: Env;
   #collective: Collective = SOLO;
 
-  /** @throws {EnvironmentError} when the launcher's ranks cannot train together here */
+  /** @throws {EnvironmentError} when the launcher's variables contradict each other */
   constructor(values: RankValues, env: Env) {
     this.#values = values;
     this.#env = env;
     this.launch = values.dist === "solo" ? undefined : detectLaunch(env);
-    this.transport = transportOf(values, this.launch);
+  }
+
+  /**
+   * What carries gradients.
+   * @throws {EnvironmentError} when the launcher's ranks cannot train together on this device
+   */
+  get transport(): Transport {
+    return transportOf(this.#values, this.launch);
   }
 
   get world(): number {
@@ -83,9 +89,10 @@ export class Ranks {
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
   async join(device: Device): Promise<Collective> {
-    if (this.transport === "solo") return this.#collective;
+    const { transport } = this;
+    if (transport === "solo") return this.#collective;
     const { openCollective } = await import("../../../core/dist/open.ts");
-    return this.#collective = await openCollective(this.transport, device, {
+    return this.#collective = await openCollective(transport, device, {
       env: this.#env,
       launch: this.launch,
       timeoutMs: this.#values.distTimeout * 1000,
@@ -129,6 +136,8 @@ export class Ranks {
     io.writeError(this.isFirst ? text : `[rank ${this.rank}] ${text}`);
     await delay(FORWARD_MS);
     this.#collective.abort(code);
+    const { abortLaunch } = await import("../../../core/dist/open.ts");
+    await abortLaunch({ env: this.#env, launch: this.launch }, code);
     throw new ReportedError(code);
   }
 }

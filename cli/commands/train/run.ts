@@ -43,19 +43,24 @@ export async function runTrain(
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const { readRunConfig } = await import("../../../core/train/run_folder.ts");
-  const saved = given.resume ? await readRunConfig(given.out) : undefined;
-  const { dist, distTimeout } = given; // of this launch, whatever the run began with
-  const values = saved === undefined
-    ? given
-    : { ...resumedValues(given, invocation, saved, trainFlags), dist, distTimeout };
-  const ranks = new Ranks(values, (name) => io.env(name));
-  const task = { values, saved, ranks, io: ranks.ioOf(io), invocation };
-  if (ranks.world === 1) return await runRank(task);
+  const env = (name: string) => io.env(name);
+  let ranks = new Ranks(given, env);
+  const own = ranks.ioOf(io);
+  const work = async () => {
+    const { readRunConfig } = await import("../../../core/train/run_folder.ts");
+    const saved = given.resume ? await readRunConfig(given.out) : undefined;
+    const { dist, distTimeout } = given; // of this launch, whatever the run began with
+    const values = saved === undefined
+      ? given
+      : { ...resumedValues(given, invocation, saved, trainFlags), dist, distTimeout };
+    ranks = new Ranks(values, env);
+    await runRank({ values, saved, ranks, io: own, invocation });
+  };
+  if (ranks.world === 1) return await work();
   try {
-    await runRank(task);
+    await work();
   } catch (error) {
-    await ranks.fail(error, task.io, invocation.format.startsWith("json"));
+    await ranks.fail(error, own, invocation.format.startsWith("json"));
   }
 }
 
