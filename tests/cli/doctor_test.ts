@@ -19,6 +19,7 @@ Deno.test("a healthy machine passes every required check", async () => {
     "deno",
     "cores",
     "memory",
+    "weight cache",
     "device cpu",
     "cuda libraries",
     "mpi",

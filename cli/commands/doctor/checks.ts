@@ -59,10 +59,14 @@ export const CHECKS: readonly Check[] = [
     required: false,
     async run(io) {
       const { cacheEntries } = await import("../../../core/checkpoint/quantized_cache.ts");
-      const folder = quantizedFolder(io);
-      const entries = await cacheEntries(folder);
-      const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
-      return { ok: true, found: `${size} of quantized weights in ${folder}` };
+      try {
+        const folder = quantizedFolder(io);
+        const entries = await cacheEntries(folder);
+        const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
+        return { ok: true, found: `${size} of quantized weights in ${folder}` };
+      } catch (error) {
+        return unusable(error);
+      }
     },
   },
   {
@@ -162,9 +166,13 @@ async function checkDevice(
     const found = `${what}computes, within ${difference.toExponential(0)} of the reference`;
     return { ok: difference < 1e-5, found, remedy: "please report this" };
   } catch (error) {
-    const hints = (error as { hints?: readonly string[] }).hints ?? [];
-    return { ok: false, found: (error as Error).message, remedy: hints.join("; ") };
+    return unusable(error);
   }
+}
+
+function unusable(error: unknown): Finding {
+  const hints = (error as { hints?: readonly string[] }).hints ?? [];
+  return { ok: false, found: (error as Error).message, remedy: hints.join("; ") };
 }
 
 /** Largest difference between a device and the reference on a tiny program. */
