@@ -212,7 +212,7 @@ Deno.test("misuse is refused before a model is opened", async () => {
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--shard", "3/2"],
-      'invalid value "3/2" for `--shard`: must be I/N with I from 1 to N',
+      'invalid value "3/2" for `--shard`: must be I/N with I from 1 to N, or auto',
     ],
     [
       [...EVAL, ...tasks("gsm8k"), "--ids", "12"],
