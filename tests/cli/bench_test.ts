@@ -174,10 +174,10 @@ Deno.test("compare: noise within the recorded spread is no regression", async ()
   }
 });
 
-Deno.test("compare: a machine that was busy during any row bounds what all rows can tell", async () => {
+Deno.test("compare: a machine that was busy during other rows bounds what a row can tell", async () => {
   const rows = (median: number, spread: number) =>
     jsonLines(timing({ median_ms: median }), timing({ streams: 4, spread_ms: spread }));
-  const busy = await compare(rows(12, 4), rows(10, 0.1));
+  const busy = await compare(rows(12, 4), rows(10, 4));
   assertEquals(busy.code, 0);
   assertStringIncludes(
     busy.stdout,

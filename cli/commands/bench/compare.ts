@@ -1,12 +1,14 @@
 /**
  * `--compare`: rows timed now against rows of an earlier file, median by median. Other work on the machine
- * slows all rows, some of them evenly, so the widest spread of any row bounds what can be told apart.
+ * slows some rows evenly, so what can be told apart is bounded by the spread of the other rows, too: by
+ * the upper quartile of all.
  *
  * Takes two lists of rows, as `--jsonl` or `--json` print them; returns a row per pair, and one for
  * every row without a partner. Partners need not be of the same model or machine, since neither has
  * a name that lasts; that is for the user to know.
  */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { quantileOf } from "../../../core/base/statistics.ts";
 import { rowError } from "../../input/rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -67,9 +69,9 @@ export async function compareTimings(
   // The earlier file first: what is wrong with it shows before the pipe has run for minutes.
   const before = await readTimings(paths.against, io);
   const now = await readTimings(paths.compare, io);
-  const noise = Math.max(...[...now, ...before].map(({ spread }) => spread));
-  const least = 1 + Math.max(values.tolerance, noise);
-  const rows = pair(now, before, least);
+  const spreads = [...now, ...before].map(({ spread }) => spread).sort((a, b) => a - b);
+  const noise = quantileOf(spreads, 0.75);
+  const rows = pair(now, before, Math.max(values.tolerance, noise));
   const paired = rows.filter(({ ratio }) => ratio !== null);
   if (paired.length === 0) {
     throw new DataError(
@@ -102,12 +104,12 @@ function nameOf(path: string): string {
 type Verdict = "slower" | "same" | "faster" | "new" | "gone";
 
 /** Rows of now in their order, then those that only the earlier file has. */
-function pair(now: readonly Timing[], before: readonly Timing[], least: number) {
+function pair(now: readonly Timing[], before: readonly Timing[], noise: number) {
   const partners = new Map(before.map((timing) => [keyOf(timing), timing]));
   const rows = now.map((timing) => {
     const partner = partners.get(keyOf(timing));
     partners.delete(keyOf(timing));
-    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, least);
+    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, noise);
     return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdict);
   });
   const gone = [...partners.values()].map(({ key, medianMs }) =>
@@ -116,13 +118,14 @@ function pair(now: readonly Timing[], before: readonly Timing[], least: number) 
   return [...rows, ...gone];
 }
 
-function verdictOf(now: Timing, before: Timing, least: number): Verdict {
-  if (isSlower(now, before, least)) return "slower";
-  return isSlower(before, now, least) ? "faster" : "same";
+function verdictOf(now: Timing, before: Timing, noise: number): Verdict {
+  if (isSlower(now, before, noise)) return "slower";
+  return isSlower(before, now, noise) ? "faster" : "same";
 }
 
-/** By at least this ratio in median and in fastest sample. */
-function isSlower(one: Timing, other: Timing, least: number): boolean {
+/** In median and in fastest sample, by more than `noise` and by more than the samples of either spread. */
+function isSlower(one: Timing, other: Timing, noise: number): boolean {
+  const least = 1 + Math.max(noise, one.spread, other.spread);
   return one.medianMs > least * other.medianMs && one.leastMs > least * other.leastMs;
 }
 

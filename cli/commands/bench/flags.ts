@@ -142,8 +142,8 @@ const comparisonFlags = {
     group: "Comparison",
     summary: "Slowdown of a median that counts as a regression",
     details:
-      "A row counts as slower when its median and its fastest sample are, by more than this and " +
-      "by more than the widest spread of the samples of any row.",
+      "A row counts as slower when its median and its fastest sample are, by more than this, than " +
+      "its samples spread, and than the samples of most rows spread.",
   },
 } as const satisfies FlagTable;
 
