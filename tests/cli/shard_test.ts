@@ -74,7 +74,7 @@ Deno.test("merge refuses parts that are missing, double or of other runs", () =>
     short.results.pop();
     await Deno.writeTextFile(`${cwd}/short.json`, JSON.stringify(short));
     const refusals = [
-      ["p1.json p3.json", "3 parts make a whole, and 2 is missing", "--shard 2/3"],
+      ["p1.json p3.json", "of 3 parts these are missing: 2", "--shard 2/3"],
       ["p1.json p2.json p2.json p3.json", 'part 2 is there twice: "p2.json"', ""],
       ["p1.json other.json p3.json", "are parts of different runs", ""],
       ["short.json p2.json p3.json", "rows, too few for its part", ""],

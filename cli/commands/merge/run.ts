@@ -58,7 +58,7 @@ export async function mergeParts(
 async function readPart(path: string): Promise<Part> {
   const document = await readJsonObject(path);
   const { command, config, results } = document;
-  if (typeof command !== "string" || !(command in UNITS) || !isObject(config)) {
+  if (typeof command !== "string" || !Object.hasOwn(UNITS, command) || !isObject(config)) {
     throw new DataError(`"${path}" is not a document of ${Object.keys(UNITS).join(" or ")}`, {
       hints: ["make the parts with --shard and --json"],
     });
@@ -88,7 +88,7 @@ function requireWhole(parts: Part[]): Part {
   const there = new Set(parts.map(({ part }) => part));
   const missing = Array.from({ length: first.of }, (_, i) => i + 1).filter((i) => !there.has(i));
   if (missing.length > 0) {
-    throw new DataError(`${first.of} parts make a whole, and ${missing.join(", ")} is missing`, {
+    throw new DataError(`of ${first.of} parts these are missing: ${missing.join(", ")}`, {
       hints: [`run the command again with --shard ${missing[0]}/${first.of}`],
     });
   }
