@@ -1,14 +1,10 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
 import { UsageError } from "../../core/base/errors.ts";
-import { detectPart } from "../../core/dist/part.ts";
+import { detectPart, type Part as Shard } from "../../core/dist/part.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
-/** A part of the rows, counted from 1. */
-export interface Shard {
-  readonly part: number;
-  readonly of: number;
-}
+export type { Shard };
 
 /** Reads `I/N`. */
 export function parseShard(text: string | undefined): Shard | undefined {

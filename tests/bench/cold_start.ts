@@ -13,7 +13,7 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { type GgufType, writeGguf } from "./gguf.ts";
-import { qwen05b, randomWeights } from "./random_model.ts";
+import { isThere, qwen05b, randomFolder } from "./random_model.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
@@ -40,37 +40,10 @@ interface Start {
   readonly peakBytes: number;
 }
 
-const isThere = (path: string) => {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-};
-
 /** A checkpoint folder whose weights are links to the random ones. */
 function modelFolder(): string {
-  const config = qwen05b(1);
-  randomWeights(config, SHAPE);
   const folder = `${TEMPORARY}/parscale-bench-cold`;
-  Deno.mkdirSync(folder, { recursive: true });
-  const link = `${folder}/model.safetensors`;
-  if (!isThere(link)) Deno.symlinkSync(`${TEMPORARY}/parscale-bench-${SHAPE}.safetensors`, link);
-  const json = {
-    model_type: config.family,
-    vocab_size: config.vocabSize,
-    hidden_size: config.hiddenSize,
-    intermediate_size: config.intermediateSize,
-    num_hidden_layers: config.numHiddenLayers,
-    num_attention_heads: config.numAttentionHeads,
-    num_key_value_heads: config.numKeyValueHeads,
-    max_position_embeddings: config.maxPositionEmbeddings,
-    rope_theta: config.ropeTheta,
-    rms_norm_eps: config.rmsNormEps,
-    tie_word_embeddings: true,
-    torch_dtype: "bfloat16",
-  };
-  Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
+  randomFolder(qwen05b(1), SHAPE, folder);
   Deno.writeTextFileSync(`${folder}.jsonl`, '{"tokens":[5,6,7,8,9]}\n');
   return folder;
 }

@@ -96,3 +96,40 @@ export function randomBf16(count: number): Uint16Array<ArrayBuffer> {
   }
   return bits;
 }
+
+/** A checkpoint folder whose weights are a link to the random ones; it has no tokenizer. */
+export function randomFolder(config: ModelConfig, name: string, folder: string): void {
+  randomWeights(config, name);
+  Deno.mkdirSync(folder, { recursive: true });
+  const link = `${folder}/model.safetensors`;
+  if (!isThere(link)) {
+    Deno.symlinkSync(
+      `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}.safetensors`,
+      link,
+    );
+  }
+  const json = {
+    model_type: config.family,
+    vocab_size: config.vocabSize,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_hidden_layers: config.numHiddenLayers,
+    num_attention_heads: config.numAttentionHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    max_position_embeddings: config.maxPositionEmbeddings,
+    rope_theta: config.ropeTheta,
+    rms_norm_eps: config.rmsNormEps,
+    tie_word_embeddings: true,
+    torch_dtype: "bfloat16",
+  };
+  Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
+}
+
+/** Whether there is a file of this name. */
+export function isThere(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+}

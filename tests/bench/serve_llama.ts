@@ -12,7 +12,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { runParscale } from "../cli/run.ts";
 import { CHAT_MODEL, TestServer } from "../cli/serve_testing.ts";
 import { writeGguf } from "./gguf.ts";
-import { qwen05b, randomWeights } from "./random_model.ts";
+import { isThere, qwen05b, randomFolder } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["llama", "streams", "rounds", "prompt", "tokens"],
@@ -38,29 +38,9 @@ async function checkpoint(streams: number): Promise<string> {
   const plain = `${TEMPORARY}/parscale-bench-serve`, out = `${plain}-p${streams}-q4`;
   if (isThere(`${out}/config.json`)) return out;
   const config = qwen05b(1);
-  randomWeights(config, "qwen2.5-0.5b");
-  Deno.mkdirSync(plain, { recursive: true });
-  if (!isThere(`${plain}/model.safetensors`)) {
-    const source = `${TEMPORARY}/parscale-bench-qwen2.5-0.5b.safetensors`;
-    Deno.symlinkSync(source, `${plain}/model.safetensors`);
-  }
+  randomFolder(config, "qwen2.5-0.5b", plain);
   Deno.copyFileSync(`${CHAT_MODEL}/tokenizer_config.json`, `${plain}/tokenizer_config.json`);
   Deno.writeTextFileSync(`${plain}/tokenizer.json`, wideTokenizer(config.vocabSize));
-  const json = {
-    model_type: config.family,
-    vocab_size: config.vocabSize,
-    hidden_size: config.hiddenSize,
-    intermediate_size: config.intermediateSize,
-    num_hidden_layers: config.numHiddenLayers,
-    num_attention_heads: config.numAttentionHeads,
-    num_key_value_heads: config.numKeyValueHeads,
-    max_position_embeddings: config.maxPositionEmbeddings,
-    rope_theta: config.ropeTheta,
-    rms_norm_eps: config.rmsNormEps,
-    tie_word_embeddings: true,
-    torch_dtype: "bfloat16",
-  };
-  Deno.writeTextFileSync(`${plain}/config.json`, JSON.stringify(json));
   let source = plain;
   if (streams > 1) {
     source = `${plain}-p${streams}`;
@@ -83,14 +63,6 @@ function wideTokenizer(size: number): string {
 async function convert(args: readonly string[]): Promise<void> {
   const { code, stderr } = await runParscale(["convert", ...args]);
   if (code !== 0) throw new Error(stderr);
-}
-
-function isThere(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
 }
 
 /** The server, on a port of its own. */

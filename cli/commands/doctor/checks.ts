@@ -57,17 +57,14 @@ export const CHECKS: readonly Check[] = [
   {
     name: "weight cache",
     required: false,
-    async run(io) {
-      const { cacheEntries } = await import("../../../core/checkpoint/quantized_cache.ts");
-      try {
+    run: (io) =>
+      attempt(async () => {
+        const { cacheEntries } = await import("../../../core/checkpoint/quantized_cache.ts");
         const folder = quantizedFolder(io);
         const entries = await cacheEntries(folder);
         const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
-        return { ok: true, found: `${size} of quantized weights in ${folder}` };
-      } catch (error) {
-        return unusable(error);
-      }
-    },
+        return `${size} of quantized weights in ${folder}`;
+      }),
   },
   {
     name: "device cpu",
@@ -101,7 +98,7 @@ export const CHECKS: readonly Check[] = [
     name: "mpi",
     required: false,
     run: () =>
-      findLibrary(async () => {
+      attempt(async () => {
         const { familiesFor, mpiVersion, openMpiLibrary } = await import(
           "../../../core/dist/mpi.ts"
         );
@@ -115,7 +112,7 @@ export const CHECKS: readonly Check[] = [
     name: "nccl",
     required: false,
     run: () =>
-      findLibrary(async () => {
+      attempt(async () => {
         const { openNccl } = await import("../../../core/runtime/cuda/nccl.ts");
         const { path, version } = openNccl();
         return `${path}: NCCL ${version}`;
@@ -145,13 +142,12 @@ export const CHECKS: readonly Check[] = [
   },
 ];
 
-/** Whether a library can be opened. */
-async function findLibrary(about: () => Promise<string>): Promise<Finding> {
+/** What was found, or why it cannot be used. */
+async function attempt(about: () => Promise<string>): Promise<Finding> {
   try {
     return { ok: true, found: await about() };
   } catch (error) {
-    const { message, hints = [] } = error as Error & { hints?: readonly string[] };
-    return { ok: false, found: message, remedy: hints.join("; ") };
+    return unusable(error);
   }
 }
 
