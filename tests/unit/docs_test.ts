@@ -1,16 +1,9 @@
 /** What documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { commands, loadAll } from "../../cli/commands/mod.ts";
 import { commonFlags } from "../../cli/framework/common.ts";
 import { EXIT_CODES } from "../../cli/output/exit_codes.ts";
-
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const read = (path: string) => Deno.readTextFileSync(`${ROOT}${path}`);
-
-const DOCS = [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => `docs/${name}`)
-  .filter((path) => path.endsWith(".md")).sort();
-const PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ...DOCS];
+import { DOCS, PAGES, read, ROOT } from "./pages.ts";
 
 function exists(path: string): boolean {
   try {

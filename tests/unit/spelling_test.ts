@@ -5,13 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import dictionary from "dictionary-en";
 import nspell from "nspell";
-
-const ROOT = new URL("../../", import.meta.url);
-const read = (path: string) => Deno.readTextFileSync(new URL(path, ROOT));
-
-const DOCS = [...Deno.readDirSync(new URL("docs", ROOT))].map(({ name }) => `docs/${name}`)
-  .filter((path) => path.endsWith(".md")).sort();
-const PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ...DOCS];
+import { PAGES, read } from "./pages.ts";
 
 /** Words of a page without code, addresses and targets of links. */
 function words(page: string): string[] {
