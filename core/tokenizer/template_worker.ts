@@ -7,7 +7,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
-import type { RenderAnswer, RenderRequest, RenderResult } from "./template_renderer.ts";
+import type { CountedRequest, RenderAnswer, RenderResult } from "./template_renderer.ts";
 
 /** Longest template, and longest text that a template makes: more than any model reads. */
 const MAX_TEMPLATE = 1 << 20, MAX_TEXT = 16 << 20;
@@ -26,15 +26,17 @@ const STEPS = 256, LARGE = 1 << 16;
 
 let parsed: { source: string; template: Template } | undefined;
 let deadline = 0, steps = 0;
+let looks: CountedRequest["looks"];
 
-self.onmessage = ({ data }: MessageEvent<RenderRequest>) => {
+self.onmessage = ({ data }: MessageEvent<CountedRequest>) => {
   const result = answer(data);
   const isWornOut = Deno.memoryUsage().heapUsed > MAX_HEAP_BYTES / 4;
   self.postMessage({ ...result, isWornOut } satisfies RenderAnswer);
 };
 
-function answer({ template: source, variables }: RenderRequest): RenderResult {
+function answer({ template: source, variables, ...request }: CountedRequest): RenderResult {
   deadline = performance.now() + MAX_MS;
+  looks = request.looks;
   try {
     if (source.length > MAX_TEMPLATE) throw tooLarge("template", source.length);
     if (parsed?.source !== source) parsed = { source, template: new Template(source) };
@@ -61,6 +63,7 @@ function requireSmall(what: string, size: number, limit: number): void {
 }
 
 function look(): void {
+  Atomics.add(looks, 0, 1);
   if (performance.now() > deadline) throw new Error(`it takes more than ${MAX_MS / 1000} s`);
   if (Deno.memoryUsage().heapUsed > MAX_HEAP_BYTES) throw new Error("it takes too much memory");
 }

@@ -37,6 +37,19 @@ const HOSTILE: readonly (readonly [template: string, reason: RegExp])[] = [
   ["x".repeat((1 << 20) + 1), /a template of 1048577 characters is too long/],
 ];
 
+Deno.test("memory that the rest of the program takes is not counted for a template", async () => {
+  const template = "{% for i in range(6000) %}{% for j in range(100) %}{% endfor %}{% endfor %}done";
+  await renderTemplate({ template: "", variables: {} }); // the worker has started
+  const rendered = renderTemplate({ template, variables: {} });
+  const taken: Uint8Array[] = [];
+  for (let i = 0; i < 7; i++) {
+    taken.push(new Uint8Array(128 << 20).fill(1));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assertEquals(await rendered, "done");
+  assertEquals(taken.length, 7);
+});
+
 Deno.test("hostile chat templates are refused in bounded time and memory", async () => {
   for (const [template, reason] of HOSTILE) {
     const name = template.slice(0, 60);
