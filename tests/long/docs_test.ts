@@ -29,7 +29,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno (install -g|task npm)|^npm install -g /, "tests/release/install_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^deno task (bench|coverage)/, "the same"],
-  [/^deno task test:gpu --emulated/, "tests/device/runtime/gpu_script_test.ts"],
+  [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
   [/^deno task test:gpu/, "needs a GPU"],
   [/^deno task test:platform/, "needs emulators, and root to install them"],
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],

@@ -15,14 +15,14 @@ import { compiledProgram, execute, makeRelease, readOnly, realBase, runSuite } f
 
 /** Between them these use every package, every worker, the sandbox, figures, pipes and signals. */
 const SELECTION = [
-  "convert_test.ts",
-  "cost_test.ts",
-  "doctor_test.ts",
-  "eval_code_test.ts",
-  "generate_test.ts",
-  "hub_test.ts",
-  "train_data_test.ts",
-].map((name) => `${ROOT}tests/cli/${name}`);
+  "cli/convert_test.ts",
+  "cli/cost_test.ts",
+  "cli/doctor_test.ts",
+  "long/eval_code_test.ts",
+  "cli/generate_test.ts",
+  "cli/hub_test.ts",
+  "cli/train_data_test.ts",
+].map((name) => `${ROOT}tests/${name}`);
 
 const base = await realBase();
 

@@ -1,8 +1,8 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { DATA, runEval, sortedLines } from "./eval_testing.ts";
-import { assertRefused, jsonLines } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
+import { assertRefused, jsonLines } from "../cli/models.ts";
+import { runParscale, withScratch } from "../cli/run.ts";
 
 const ADD = "def add(x: int, y: int):\n    return x + y\n";
 const SCORE = ["eval", "--tasks", "humaneval", "--data", DATA, "--ids", "53", "--score", "-"];

@@ -1,8 +1,8 @@
 /** What may tell streams apart and how they may be weighed: the paper's ablations. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonLines, parseLines } from "./models.ts";
-import { runParscale } from "./run.ts";
-import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
+import { jsonLines, parseLines } from "../cli/models.ts";
+import { runParscale } from "../cli/run.ts";
+import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 
 const BATCH = `${ROWS} --overfit-one-batch --schedule constant --warmup 0 --lr 3e-3 --steps 12`;
 

@@ -1,7 +1,7 @@
 /** No process of `parscale compare` outlives it, however it ends. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { DATA, TINY } from "./eval_testing.ts";
-import { parscale, withScratch } from "./run.ts";
+import { DATA, TINY } from "../cli/eval_testing.ts";
+import { parscale, withScratch } from "../cli/run.ts";
 
 /** Process ids of the children of a process. */
 function childrenOf(pid: number): number[] {

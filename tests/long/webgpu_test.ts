@@ -1,8 +1,8 @@
 /** `--device webgpu` and `--dtype f16` as a black box: the commands that infer, and misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { DATA, EVAL } from "./eval_testing.ts";
-import { assertRefused, EXPECTED, hasWebGpu, jsonLines, MODEL, parseLines } from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { DATA, EVAL } from "../cli/eval_testing.ts";
+import { assertRefused, EXPECTED, hasWebGpu, jsonLines, MODEL, parseLines } from "../cli/models.ts";
+import { runParscale, runShell } from "../cli/run.ts";
 
 const ignore = !await hasWebGpu();
 

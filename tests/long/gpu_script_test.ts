@@ -1,14 +1,14 @@
 /** The script for machines with a GPU, tried on the emulator: that it runs, not how fast. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import { emulatorPresent } from "../../emulator/mod.ts";
+import { emulatorPresent } from "../emulator/mod.ts";
 
 Deno.test({
   name: "the GPU script brings a machine up and times every kind of work",
   ignore: !emulatorPresent(),
   async fn() {
     const out = await Deno.makeTempFile({ suffix: ".json" });
-    const script = fileURLToPath(new URL("../../gpu/run.ts", import.meta.url));
+    const script = fileURLToPath(new URL("../gpu/run.ts", import.meta.url));
     const args = ["run", "-A", "--no-check", script, "--emulated", "--streams", "2", "--out", out];
     const { code, stdout } = await new Deno.Command(Deno.execPath(), {
       args: [...args, "--skip", "conformance"],

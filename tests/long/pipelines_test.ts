@@ -7,10 +7,10 @@
  */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { DATA } from "./eval_testing.ts";
-import { jsonLines, parseLines, PLAIN_MODEL } from "./models.ts";
-import { type RunResult, runShell, withScratch } from "./run.ts";
-import { texts } from "./train_testing.ts";
+import { DATA } from "../cli/eval_testing.ts";
+import { jsonLines, parseLines, PLAIN_MODEL } from "../cli/models.ts";
+import { type RunResult, runShell, withScratch } from "../cli/run.ts";
+import { texts } from "../cli/train_testing.ts";
 import { linkSync } from "../links.ts";
 
 const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));

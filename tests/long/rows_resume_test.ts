@@ -1,7 +1,7 @@
 /** `generate` and `score` with -o keep finished rows and go on with --resume. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, jsonLines, MODEL, parseLines } from "./models.ts";
-import { parscale, runParscale, withScratch } from "./run.ts";
+import { assertRefused, jsonLines, MODEL, parseLines } from "../cli/models.ts";
+import { parscale, runParscale, withScratch } from "../cli/run.ts";
 
 const PROMPTS = Array.from({ length: 30 }, (_, i) => ({ tokens: [1 + i % 7, 2 + i % 5, i % 11] }));
 

@@ -1,7 +1,7 @@
 /** A run of `parscale train` that is killed or interrupted goes on as if nothing had happened. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { assertRefused, jsonLines } from "./models.ts";
-import { ROWS, texts, withWorkplace, type Workplace } from "./train_testing.ts";
+import { assertRefused, jsonLines } from "../cli/models.ts";
+import { ROWS, texts, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 import { linkSync } from "../links.ts";
 
 const PACKED = "--model bf16 --data texts.jsonl --seq-len 24 --batch 4 --micro-batch 2 --lr 1e-3";
