@@ -100,17 +100,25 @@ export function dropUnread(program: Program): Program {
   return { ...program, nodes: kept.toReversed() };
 }
 
+/** Values of a program that is copied, and what they became. */
+export interface Names {
+  readonly get: (old: Value) => Value;
+  /** Says what a value became, whatever its own node becomes. */
+  readonly set: (old: Value, value: Value) => void;
+}
+
 /**
  * Copies a program, letting `visit` decide what each node becomes; `finish` may add to the end, and
  * finds the copy of a value by `get`.
  */
 export function rebuild(
   program: Program,
-  visit: (g: Builder, node: Node, inputs: readonly Value[]) => readonly Value[],
+  visit: (g: Builder, node: Node, inputs: readonly Value[], names: Names) => readonly Value[],
   finish: (g: Builder, get: (old: Value) => Value) => void = () => {},
 ): Program {
   const g = new Builder(program.name);
   const renamed = new Map<Value, Value>();
+  const told = new Set<Value>();
   const get = (old: Value) => {
     const value = renamed.get(old);
     if (!value) {
@@ -118,12 +126,16 @@ export function rebuild(
     }
     return value;
   };
+  const set = (old: Value, value: Value) => {
+    renamed.set(old, value);
+    told.add(old);
+  };
   for (const [name, value] of program.inputs) renamed.set(value, g.input(name, value));
   for (const [name, value] of program.parameters) renamed.set(value, g.parameter(name, value));
   for (const [name, value] of program.state) renamed.set(value, g.state(name, value));
   for (const node of program.nodes) {
-    const outputs = visit(g, node, node.inputs.map(get));
-    node.outputs.forEach((old, i) => renamed.set(old, outputs[i]!));
+    const outputs = visit(g, node, node.inputs.map(get), { get, set });
+    node.outputs.forEach((old, i) => told.has(old) || renamed.set(old, outputs[i]!));
   }
   for (const [name, value] of program.updates) g.update(name, get(value));
   for (const [name, value] of program.outputs) g.output(name, get(value));

@@ -43,7 +43,7 @@ export interface Visible {
 }
 
 /** Which of the optional inputs behind `last` there are, before those of a prefix. */
-interface AttentionAttributes extends Attributes {
+export interface AttentionAttributes extends Attributes {
   /** `first` */
   readonly packed: boolean;
   /** `table` */
@@ -123,19 +123,32 @@ class Call {
 
   /** Attention weights, the prefix first: [P, B, K, G·T, M + S] */
   weights(): Value {
+    const { P, B, K, G, T, S, M } = this;
+    return softmax({ x: this.scores() }).reshape([P, B, K, G * T, M + S]);
+  }
+
+  /** What the weights are the softmax of: [P, B, K, G, T, M + S] */
+  scores(): Value {
     const { P, B, K, G, T, S, M, blocks, prefix } = this;
     const queries = this.byKeyHead(this.q, blocks);
     const scale = { transposeB: true, scale: this.D ** -0.5 };
     const product = queries.matmul(this.text(this.keys), scale);
     const masked = product.reshape([blocks, B, K, G, T, S]).add(visibleMask(this.visible, S));
-    const shape = [P, B, K, G * T, M + S];
-    if (!prefix) return softmax({ x: masked }).reshape(shape);
+    if (!prefix) return masked;
     const prefixProduct = queries.matmul(this.perStream(prefix.keys), scale);
-    const scores = concat([
+    return concat([
       prefixProduct.reshape([P, B, K, G, T, M]),
       blocks === P ? masked : masked.broadcast([P, B, K, G, T, S]),
     ], -1);
-    return softmax({ x: scores }).reshape(shape);
+  }
+
+  /** Logarithm of what the weights of a query are divided by: [P·B, T, H] */
+  normalizer(): Value {
+    const { P, B, K, G, T } = this;
+    const scores = this.scores();
+    const peak = scores.max(-1);
+    const sum = scores.sub(peak).exp().sum(-1).log().add(peak);
+    return sum.reshape([P * B, K * G, T]).transpose([0, 2, 1]);
   }
 }
 
@@ -193,6 +206,14 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
     return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
   },
 };
+
+/** Logarithm of the sum of exponents of a query's scores, from the inputs of the op: [P·B, T, H] */
+export function attentionNormalizer(
+  inputs: readonly Value[],
+  attributes: AttentionAttributes,
+): Value {
+  return new Call(inputs, attributes).normalizer();
+}
 
 /** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
 function visibleMask({ first, last }: Visible, S: number): Value {

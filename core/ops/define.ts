@@ -2,7 +2,7 @@
  * Definitions of model ops: inputs by name, the shape rule, the reference meaning in simpler ops, and
  * the gradient where it has a rule of its own. An op is called like a function.
  */
-import type { Op } from "../graph/program.ts";
+import type { Node, Op } from "../graph/program.ts";
 import type { Attributes, TensorType } from "../graph/types.ts";
 import type { Value } from "../graph/value.ts";
 
@@ -30,6 +30,13 @@ export interface Definition<A extends Attributes, R extends string, O extends st
   readonly memory?: Op["memory"];
 }
 
+/** A node of a model op, with its inputs by name. */
+export interface NamedNode<A extends Attributes, R extends string, O extends string> {
+  readonly inputs: Named<R, O, Value>;
+  readonly attributes: A;
+  readonly outputs: readonly Value[];
+}
+
 /** A model op: apply it by calling it. */
 export interface ModelOp<A extends Attributes, R extends string, O extends string> {
   /** The result, of several the first. */
@@ -39,6 +46,10 @@ export interface ModelOp<A extends Attributes, R extends string, O extends strin
   ): Value;
   /** All results. */
   all(inputs: Named<R, O, Value>, attributes: A): Value[];
+  /** A node of this op by names; undefined for a node of another. */
+  of(node: Node | undefined): NamedNode<A, R, O> | undefined;
+  /** Names of the inputs, in the order in which nodes hold them. */
+  readonly names: readonly (R | O)[];
   /** The definition as nodes refer to it. */
   readonly op: Op<A> & Required<Pick<Op<A>, "decompose">>;
 }
@@ -70,7 +81,9 @@ export function modelOp<A extends Attributes = Record<never, never>>() {
       return values[0]!.graph.apply(op, values, attributes);
     };
     const apply = (inputs: Named<R, O, Value>, attributes = {} as A) => all(inputs, attributes)[0]!;
-    return Object.assign(apply, { all, op }) as ModelOp<A, R, O>;
+    const of = (node: Node | undefined) =>
+      node?.op === op as Op ? { ...node, inputs: named(node.inputs) } : undefined;
+    return Object.assign(apply, { all, of, names, op }) as ModelOp<A, R, O>;
   };
 }
 

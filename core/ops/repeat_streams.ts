@@ -6,7 +6,8 @@
 import type { Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";
 
-const repeat = modelOp<{ streams: number }>()({
+/** x [B, …] → [P·B, …]; `repeatStreams` leaves it out for one stream. */
+export const repeat = modelOp<{ streams: number }>()({
   name: "repeat_streams",
   inputs: ["x"],
   infer({ x }, { streams }) {

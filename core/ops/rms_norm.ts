@@ -36,6 +36,6 @@ function mean(x: Value): Value {
 }
 
 /** √(mean(x²) + ε), [..., 1] */
-function rootMeanSquare(x: Value, epsilon: number): Value {
+export function rootMeanSquare(x: Value, epsilon: number): Value {
   return mean(x.mul(x)).add(epsilon).sqrt();
 }

@@ -6,6 +6,7 @@
  *
  * Kernel: forward/cross_entropy (its negative).
  */
+import type { Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";
 import { softmax } from "./softmax.ts";
 
@@ -14,14 +15,16 @@ export const tokenLogprobs = modelOp()({
   name: "token_logprobs",
   inputs: ["logits", "targets"],
   infer: ({ targets }) => ({ dtype: "f32", shape: targets.shape }),
-  decompose({ logits, targets }) {
-    const peak = logits.max(-1);
-    const total = logits.sub(peak).exp().sum(-1);
-    const logSumExp = total.log().add(peak).reshape(targets.shape);
-    return logits.takeLast(targets).sub(logSumExp);
-  },
+  decompose: ({ logits, targets }) => logits.takeLast(targets).sub(logSumExp(logits)),
   vjp({ logits, targets }, _, dy) {
     const column = dy.mul(-1).reshape([...dy.shape, 1]);
     return { logits: softmax({ x: logits }).mul(column).addLast(targets, dy) };
   },
 });
+
+/** logits [N, V] → log Σ exp(logits) [N] */
+export function logSumExp(logits: Value): Value {
+  const peak = logits.max(-1);
+  const total = logits.sub(peak).exp().sum(-1);
+  return total.log().add(peak).reshape(logits.shape.slice(0, -1));
+}

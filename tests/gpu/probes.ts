@@ -1,7 +1,7 @@
 /** The machine under test, and the small kernels of `probes.cu` ready to launch on it. */
 import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
 import { Driver } from "../../core/runtime/cuda/driver.ts";
-import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernel_sources.ts";
+import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/headers.ts";
 import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
 import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
 import { architectureOf } from "../../core/runtime/cuda/nvrtc.ts";

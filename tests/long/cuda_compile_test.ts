@@ -10,18 +10,9 @@
  */
 import { assertEquals } from "@std/assert";
 import { parseCompileLog } from "../unit/runtime/cuda/compile_log.ts";
-import {
-  KERNEL_FILES,
-  KERNEL_HEADERS,
-  type KernelFile,
-  kernelSource,
-} from "../../core/runtime/cuda/kernel_sources.ts";
-import {
-  KERNELS,
-  runsOn,
-  type Specialisation,
-  specialisations,
-} from "../../core/runtime/cuda/kernel_table.ts";
+import type { KernelFile } from "../../core/runtime/cuda/kernels/define.ts";
+import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/headers.ts";
+import { KERNEL_FILES, KERNELS } from "../../core/runtime/cuda/kernels/mod.ts";
 import { openLibrary } from "../../core/runtime/cuda/libraries.ts";
 import { compileOptions, type CompileTarget, Nvrtc } from "../../core/runtime/cuda/nvrtc.ts";
 import { NVRTC_SYMBOLS } from "../../core/runtime/cuda/symbols.ts";
@@ -43,7 +34,7 @@ function nvrtcCompiler(): Compile | undefined {
     const nvrtc = new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS).symbols);
     return (files, target) =>
       Promise.resolve(
-        files.map((file) => nvrtc.compile(kernelSource(file), target).log).join("\n"),
+        files.map((file) => nvrtc.compile(file, target).log).join("\n"),
       );
   } catch {
     return undefined; // not on this machine: the next rung of the ladder
@@ -70,7 +61,9 @@ async function nvccCompiler(folder: string): Promise<Compile | undefined> {
     }).output();
     const log = new TextDecoder().decode(stderr);
     if (!success) {
-      throw new Error(`Cannot compile ${files.join()} for ${target.architecture}:\n${log}`);
+      throw new Error(
+        `Cannot compile ${files.map(({ name }) => name)} for ${target.architecture}:\n${log}`,
+      );
     }
     return log;
   };
@@ -79,13 +72,13 @@ async function nvccCompiler(folder: string): Promise<Compile | undefined> {
 /** Many files as one, since a process costs more than most kernels; helpers have equal names. */
 function oneProgram(files: readonly KernelFile[]): string {
   const headers = [...KERNEL_HEADERS.keys()].map((name) => `#include "${name}"\n`);
-  const parts = files.map((file, i) => `namespace file${i} {\n${kernelSource(file).text}\n}\n`);
+  const parts = files.map((file, i) => `namespace file${i} {\n${file.text}\n}\n`);
   return [...headers, ...parts].join("");
 }
 
 /** Files that are compiled with the same macros. */
 function groups(): KernelFile[][] {
-  return [...Map.groupBy(KERNEL_FILES, (file) => JSON.stringify(specialisations(file))).values()];
+  return [...Map.groupBy(KERNEL_FILES, (file) => JSON.stringify(file.specialisations)).values()];
 }
 
 /** Registers come in units of this; between NVRTC and nvcc a kernel differs by less. */
@@ -99,9 +92,9 @@ async function compileAll(
   visit: (files: readonly KernelFile[], target: CompileTarget, log: string) => void,
 ): Promise<void> {
   const work = groups().flatMap((files) =>
-    specialisations(files[0]!).flatMap((defines: Specialisation) =>
+    files[0]!.specialisations.flatMap((defines) =>
       architectures.map((architecture) => ({
-        files: files.filter((file) => runsOn(file, architecture)),
+        files: files.filter((file) => (file.architecture ?? architecture) === architecture),
         target: { architecture, defines },
       }))
     )
@@ -130,11 +123,15 @@ Deno.test({
       const macros = Object.entries(defines).map(([name, value]) => `${name}=${value}`).join(" ");
       const expected = KERNELS.filter(({ file }) => files.includes(file));
       const found = kernels.map(({ name }) => name).toSorted();
-      assertEquals(found, expected.map(({ entry }) => entry).toSorted(), files.join());
+      assertEquals(
+        found,
+        expected.map(({ entry }) => entry).toSorted(),
+        `${files.map(({ name }) => name)}`,
+      );
       faults.push(...notes);
       for (const { name, registers, spills, stack } of kernels) {
         const { file } = expected.find(({ entry }) => entry === name)!;
-        const key = `${file} ${name} ${macros}`;
+        const key = `${file.name} ${name} ${macros}`;
         const at = `${key} on ${architecture}`;
         if (spills > 0 || stack > 0) faults.push(`${at}: ${spills} bytes spilled, stack ${stack}`);
         const index = ALL.indexOf(architecture);

@@ -9,7 +9,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "core/base": [],
   "core/graph": ["core/base"],
   "core/ops": ["core/graph", "core/base"],
-  "core/runtime": ["core/graph", "core/base", "kernels"],
+  "core/runtime": ["core/ops", "core/graph", "core/base", "kernels"],
   "core/model": ["core/ops", "core/graph", "core/base"],
   "core/checkpoint": ["core/model", "core/base"],
   "core/hub": ["core/base"],

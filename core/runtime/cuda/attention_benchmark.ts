@@ -7,7 +7,7 @@ import { RandomStream } from "../../base/random.ts";
 import { narrow, widen } from "../../base/dtype.ts";
 import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
-import { kernelNamed, type Sizes } from "./kernel_table.ts";
+import type { Kernel, Sizes } from "./kernels/define.ts";
 import type { LaunchSite } from "./launch.ts";
 import { boxesOf } from "./tensor_map.ts";
 
@@ -38,7 +38,7 @@ interface Tensor {
 
 export class AttentionBenchmark {
   readonly #context: BenchmarkContext;
-  readonly #sites: ReadonlyMap<string, LaunchSite>;
+  readonly #sites: ReadonlyMap<Kernel, LaunchSite>;
   readonly #tensors: Record<string, Tensor> = {};
   readonly #allocated: bigint[] = [];
 
@@ -46,7 +46,7 @@ export class AttentionBenchmark {
    * Compiles the kernels and generates their inputs.
    * @throws {EnvironmentError} when there is no memory for it, or a kernel cannot be compiled
    */
-  constructor(context: BenchmarkContext, entries: readonly string[], sizes: Sizes) {
+  constructor(context: BenchmarkContext, kernels: readonly Kernel[], sizes: Sizes) {
     this.#context = context;
     const cut = cutSizes(sizes);
     const { HEAD_DIM, ...numbers } = cut;
@@ -54,7 +54,7 @@ export class AttentionBenchmark {
     try {
       this.#fill(cut);
       this.#sites = new Map(
-        entries.map((entry) => [entry, this.#site(entry, numbers as Sizes, macros)]),
+        kernels.map((kernel) => [kernel, this.#site(kernel, numbers as Sizes, macros)]),
       );
     } catch (error) {
       this.close();
@@ -63,26 +63,25 @@ export class AttentionBenchmark {
   }
 
   /** Runs a kernel once, over results filled with NaN. */
-  results(entry: string): AttentionResults {
+  results(kernel: Kernel): AttentionResults {
     const { driver } = this.#context;
     const { out, normalizer } = this.#tensors as Record<string, Tensor>;
     const [bytes, sums] = [new Uint8Array(2 * count(out!)), new Float32Array(count(normalizer!))];
     driver.upload(out!.address, bytes.fill(0xff));
     driver.upload(normalizer!.address, sums.fill(NaN));
-    this.#timed(entry);
+    this.#timed(kernel);
     driver.download(bytes, out!.address);
     driver.download(sums, normalizer!.address);
     return { out: widen(bytes, "bf16"), normalizer: sums };
   }
 
-  /** Median time of a launch in milliseconds, by kernel; they take turns. */
-  times(entries: readonly string[], rounds: number): Record<string, number> {
-    const times: Record<string, number[]> = {};
+  /** Median time of a launch in milliseconds, in the order of the kernels, which take turns. */
+  times(kernels: readonly Kernel[], rounds: number): number[] {
+    const times: number[][] = kernels.map(() => []);
     for (let round = 0; round < rounds; round++) {
-      for (const entry of entries) (times[entry] ??= []).push(this.#timed(entry));
+      kernels.forEach((kernel, i) => times[i]!.push(this.#timed(kernel)));
     }
-    const median = (list: number[]) => list.sort((a, b) => a - b)[Math.floor(rounds / 2)]!;
-    return Object.fromEntries(Object.entries(times).map(([entry, list]) => [entry, median(list)]));
+    return times.map((list) => list.sort((a, b) => a - b)[Math.floor(rounds / 2)]!);
   }
 
   /** Frees everything; after a fault nothing can be freed, and the cause has been reported. */
@@ -96,14 +95,14 @@ export class AttentionBenchmark {
     }
   }
 
-  #timed(entry: string): number {
+  #timed(kernel: Kernel): number {
     const { driver, stream } = this.#context;
     const [start, end] = [
       driver.createEvent({ timing: true }),
       driver.createEvent({ timing: true }),
     ];
     driver.recordEvent(start, stream);
-    this.#sites.get(entry)!.launch(driver, stream);
+    this.#sites.get(kernel)!.launch(driver, stream);
     driver.recordEvent(end, stream);
     driver.waitFor(end);
     const milliseconds = driver.elapsed(start, end);
@@ -112,10 +111,10 @@ export class AttentionBenchmark {
     return milliseconds;
   }
 
-  #site(entry: string, numbers: Sizes, macros: Sizes): LaunchSite {
+  #site(kernel: Kernel, numbers: Sizes, macros: Sizes): LaunchSite {
     const { driver, kernels } = this.#context;
-    const site = kernels.site(entry, numbers, macros);
-    kernelNamed(entry).arguments.forEach(({ name, box }, i) => {
+    const site = kernels.site(kernel, numbers, macros);
+    kernel.arguments.forEach(({ name, box }, i) => {
       const tensor = this.#tensors[name];
       if (!tensor) return; // a number, or nothing
       const { address } = tensor;

@@ -12,12 +12,12 @@ import { renameSync } from "../../base/platform/rename.ts";
 import { AttentionBenchmark, type BenchmarkContext } from "./attention_benchmark.ts";
 import { hashOf } from "./cubin_cache.ts";
 import { CudaError } from "./errors.ts";
-import { kernelSource } from "./kernel_sources.ts";
-import { kernelNamed, runsOn, type Sizes } from "./kernel_table.ts";
-import type { Choices } from "./lowering/types.ts";
+import { mma, wgmma } from "./kernels/attention/kernels.ts";
+import type { Sizes } from "./kernels/define.ts";
+import type { Choices } from "./lowered.ts";
 
 /** The kernel that is always right, and the candidate. */
-const [KNOWN, NEW] = ["attention_mma", "attention_wgmma"] as const;
+const [KNOWN, NEW] = [mma, wgmma];
 /** Tolerance relative to the largest result: the last bit in bf16 and that of the weights. */
 const TOLERANCE = 2 ** -7;
 /** Absolute tolerance of the log-sum-exp, which both kernels compute in f32. */
@@ -75,7 +75,7 @@ export function choicesOf(
   architecture: string,
   context: AutotuneContext,
 ): Choices {
-  if (!runsOn(kernelNamed(NEW).file, architecture)) return {};
+  if (NEW.file.architecture !== architecture) return {};
   if (wgmma !== "autotune") return { wgmma: () => wgmma };
   const autotuner = new Autotuner(context);
   return { wgmma: (sizes) => autotuner.prefersWarpgroups(sizes) };
@@ -91,10 +91,10 @@ function compare(benchmark: AttentionBenchmark): Pick<AutotuneRecord, "outcome" 
     const agrees = isNear(found.out, expected.out, TOLERANCE * largest(expected.out)) &&
       isNear(found.normalizer, expected.normalizer, NORMALIZER_TOLERANCE);
     if (!agrees) return { outcome: "wrong" };
-    const milliseconds = benchmark.times([KNOWN, NEW], ROUNDS);
+    const [before, after] = benchmark.times([KNOWN, NEW], ROUNDS) as [number, number];
     return {
-      outcome: milliseconds[NEW]! < milliseconds[KNOWN]! ? "faster" : "slower",
-      milliseconds,
+      outcome: after < before ? "faster" : "slower",
+      milliseconds: { [KNOWN.entry]: before, [NEW.entry]: after },
     };
   } catch (error) {
     if (!(error instanceof CudaError)) throw error;
@@ -114,8 +114,7 @@ export function shapeClass({ HEAD_DIM, G, T, S }: Sizes): string {
 
 /** Everything the two kernels are compiled from. */
 function sources(): string[] {
-  return [KNOWN, NEW].map((entry) => kernelSource(kernelNamed(entry).file))
-    .flatMap(({ text, headers }) => [text, ...headers.values()]);
+  return [KNOWN, NEW].flatMap(({ file: { text, headers } }) => [text, ...headers.values()]);
 }
 
 function largest(values: Float32Array): number {

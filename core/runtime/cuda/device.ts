@@ -7,7 +7,6 @@
  * reference.
  */
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
-import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import {
   type DType,
@@ -33,8 +32,9 @@ import type { CubinCache } from "./cubin_cache.ts";
 import { Driver } from "./driver.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
-import { lower, lowers } from "./lowering/lower.ts";
-import type { Choices, Lowered } from "./lowering/types.ts";
+import { copy, narrowFloats } from "./kernels/moves.ts";
+import { lower } from "./lower.ts";
+import type { Choices, Lowered } from "./lowered.ts";
 import { architectureOf } from "./nvrtc.ts";
 import { NcclCommunicator, type NcclSymbols } from "./nccl.ts";
 import { Products, WORKSPACE_BYTES } from "./products.ts";
@@ -198,7 +198,7 @@ export class CudaDevice implements Device {
   copy(source: CudaTensor, target: CudaTensor, region: CopyRegion): void {
     const { kernels, stream } = this.#context;
     const { height, width } = region;
-    const site = kernels.site("copy", {
+    const site = kernels.site(copy, {
       ...{ count: height * width, n1: 1, n2: height, n3: width },
       ...{ yFirst: region.targetOffset, y0: 0, y1: 0, y2: region.targetStride, y3: 1 },
       ...{ xFirst: region.sourceOffset, x0: 0, x1: 0, x2: region.sourceStride, x3: 1 },
@@ -235,7 +235,7 @@ export class CudaDevice implements Device {
 
   #lower(program: Program, weights: Weights, choices: Choices): Lowered {
     const isFixed = (name: string) => weights.has(name);
-    return lower(prepare(program, lowers), this.elements, isFixed, choices);
+    return lower(program, this.elements, isFixed, choices);
   }
 
   #openProducts(machine: CudaMachine): Products {
@@ -273,7 +273,7 @@ export class CudaDevice implements Device {
     const { memory } = this.#context;
     const wide = memory.allocate(values.byteLength);
     this.#driver.upload(wide.address, values);
-    const site = this.#context.kernels.site("narrow_floats", { count: values.length }, { BF16: 1 });
+    const site = this.#context.kernels.site(narrowFloats, { count: values.length }, { BF16: 1 });
     site.set(0, made.address);
     site.set(1, wide.address);
     site.launch(this.#driver, this.#context.stream);

@@ -15,9 +15,9 @@ import { type Bindings, checkBindings, type Executable, type Weights } from "../
 import type { DeviceMemory } from "./device_memory.ts";
 import type { Driver } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
-import { type KernelArgument, kernelNamed } from "./kernel_table.ts";
+import type { KernelArgument } from "./kernels/define.ts";
 import type { LaunchSite } from "./launch.ts";
-import type { Lowered, Step } from "./lowering/types.ts";
+import type { Lowered, Step } from "./lowered.ts";
 import type { Product, Products } from "./products.ts";
 import type { CudaTensor } from "./tensor.ts";
 import { boxesOf } from "./tensor_map.ts";
@@ -125,8 +125,8 @@ export class CudaExecutable implements Executable {
     const { driver, stream, kernels } = this.#context;
     const { launch, product, zeros } = node.attributes as Step;
     if (launch) {
-      const site = kernels.site(launch.entry, launch.numbers, launch.macros);
-      const places = kernelNamed(launch.entry).arguments.flatMap(({ name, box }, i) => {
+      const site = kernels.site(launch.kernel, launch.numbers, launch.macros);
+      const places = launch.kernel.arguments.flatMap(({ name, box }, i) => {
         const from = launch.pointers[name];
         return from ? [{ i, value: node[from.from][from.index]!, box }] : [];
       });

@@ -1,7 +1,7 @@
 /**
  * Kernels as they are needed: compiled, cached on disk, loaded, found by name.
  *
- * Takes the name of a kernel and the macros of its file; returns a launch site, with grid and
+ * Takes a kernel and the macros of its file; returns a launch site, with grid and
  * numbers set and addresses still to be set. From compute capability 9.0 on a launch may start
  * before the one before it has ended (programmatic dependent launch): its blocks are in place when
  * that one ends. Every kernel waits for it before it reads or writes anything; what it may do
@@ -9,8 +9,7 @@
  */
 import { type CubinCache } from "./cubin_cache.ts";
 import type { Driver } from "./driver.ts";
-import { kernelNamed, type Sizes } from "./kernel_table.ts";
-import { kernelSource } from "./kernel_sources.ts";
+import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
 import { LaunchSite } from "./launch.ts";
 import type { CompileTarget, Cubin, KernelSource } from "./nvrtc.ts";
 
@@ -49,9 +48,9 @@ export class KernelLoader {
    * A launch with everything set but its addresses.
    * @throws {TypeError} when a number is not given
    */
-  site(entry: string, numbers: Sizes, macros: Sizes): LaunchSite {
-    const kernel = kernelNamed(entry);
-    const loaded = this.#function(entry, macros);
+  site(kernel: Kernel, numbers: Sizes, macros: Sizes): LaunchSite {
+    const { entry } = kernel;
+    const loaded = this.#function(kernel, macros);
     const site = new LaunchSite(loaded, entry, kernel.arguments.map(({ type }) => type));
     const geometry = kernel.geometry({ ...macros, ...numbers });
     site.setGeometry({ ...geometry, early: this.#early });
@@ -74,26 +73,24 @@ export class KernelLoader {
     this.#functions.clear();
   }
 
-  #function(entry: string, macros: Sizes): bigint {
+  #function({ file, entry }: Kernel, macros: Sizes): bigint {
     const key = `${entry} ${JSON.stringify(macros)}`;
     const known = this.#functions.get(key);
     if (known !== undefined) return known;
-    const found = this.#driver.getFunction(this.#module(entry, macros), entry);
+    const found = this.#driver.getFunction(this.#module(file, macros), entry);
     this.#functions.set(key, found);
     return found;
   }
 
-  #module(entry: string, macros: Sizes): bigint {
-    const { file } = kernelNamed(entry);
-    const key = `${file} ${JSON.stringify(macros)}`;
+  #module(file: KernelFile, macros: Sizes): bigint {
+    const key = `${file.name} ${JSON.stringify(macros)}`;
     const known = this.#modules.get(key);
     if (known !== undefined) return known;
-    const source = kernelSource(file);
     const target = { architecture: this.#architecture, defines: macros };
-    const compile = () => this.#compiler.compile(source, target);
+    const compile = () => this.#compiler.compile(file, target);
     const { version } = this.#compiler;
-    const cubin = this.#cache ? this.#cache.compile(version, source, target, compile) : compile();
-    const module = this.#driver.loadModule(cubin.bytes, file);
+    const cubin = this.#cache ? this.#cache.compile(version, file, target, compile) : compile();
+    const module = this.#driver.loadModule(cubin.bytes, file.name);
     this.#modules.set(key, module);
     return module;
   }

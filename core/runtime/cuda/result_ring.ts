@@ -10,6 +10,7 @@
  */
 import type { Driver, PinnedMemory } from "./driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
+import { publish } from "./kernels/next_token.ts";
 import type { LaunchSite } from "./launch.ts";
 
 /** Results that may be under way. */
@@ -73,7 +74,7 @@ export class ResultRing {
   #open(): Opened {
     const memory = this.#driver.allocatePinned(4 * SLOT_WORDS * SLOTS, { mapped: true });
     const words = new Int32Array(memory.buffer).fill(0);
-    const site = this.#kernels.site("publish", { count: 0, sequence: 0 }, {});
+    const site = this.#kernels.site(publish, { count: 0, sequence: 0 }, {});
     const events = Array.from({ length: SLOTS }, () => this.#driver.createEvent());
     return { memory, words, site, events };
   }

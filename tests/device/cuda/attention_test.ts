@@ -171,7 +171,7 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
 
 /** Names of the kernels that a program is made of. */
 function kernelsOf(program: Program, elements: ElementType, wgmma = false): string[] {
-  return launchesOf(program, elements, { wgmma: () => wgmma }).map(({ entry }) => entry);
+  return launchesOf(program, elements, { wgmma: () => wgmma }).map(({ kernel }) => kernel.entry);
 }
 
 const attends = (entry: string) => entry.startsWith("attention");

@@ -1,12 +1,11 @@
 /** What tests of single kernels share: inputs that bf16 has, launches of a program, distances. */
 import { assert } from "@std/assert";
-import { prepare } from "../../../core/graph/rewrite.ts";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
 import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
-import { lower, lowers } from "../../../core/runtime/cuda/lowering/lower.ts";
-import type { Choices, KernelLaunch, Step } from "../../../core/runtime/cuda/lowering/types.ts";
+import { lower } from "../../../core/runtime/cuda/lower.ts";
+import type { Choices, KernelLaunch, Step } from "../../../core/runtime/cuda/lowered.ts";
 import { narrow, widen } from "../../../core/base/dtype.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
@@ -21,8 +20,7 @@ export function launchesOf(
   elements: ElementType,
   choices: Choices = {},
 ): KernelLaunch[] {
-  const prepared = prepare(program, (op) => lowers(op));
-  const { nodes } = lower(prepared, elements, () => false, choices).program;
+  const { nodes } = lower(program, elements, () => false, choices).program;
   return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
 }
 

@@ -6,7 +6,7 @@
  */
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { CudaError } from "../../../core/runtime/cuda/errors.ts";
-import { kernelSource } from "../../../core/runtime/cuda/kernel_sources.ts";
+import { fileNamed } from "../../unit/runtime/cuda/kernels.ts";
 import type { Geometry } from "../../../core/runtime/cuda/launch.ts";
 import { EMULATED_ARCHITECTURE, EmulatorError } from "../../emulator/mod.ts";
 import { plainAttention } from "../../emulator/plain.ts";
@@ -307,7 +307,7 @@ test("wrong calls get the codes of a real driver", (bench) => {
   assertThrows(() => driver.zero(x, 8, stream), CudaError, "INVALID_VALUE");
   assertThrows(() => driver.allocate(2 ** 33), CudaError, "OUT_OF_MEMORY");
   const module = driver.loadModule(
-    bench.machine.compiler.compile(kernelSource("forward/rms_norm.cu"), {
+    bench.machine.compiler.compile(fileNamed("forward/rms_norm.cu"), {
       architecture: EMULATED_ARCHITECTURE,
       defines: { BF16: 0 },
     }).bytes,
@@ -331,7 +331,7 @@ const TOLERANCE: Readonly<Record<Type, number>> = { f32: 3e-6, bf16: 4.5e-3 };
 for (const type of ["f32", "bf16"] as const) {
   test(`rms_norm in ${type} is what plain TypeScript computes`, (bench) => {
     const [rows, size, epsilon] = [11, 100, 1e-3]; // 100 is no multiple of 8
-    const source = kernelSource("forward/rms_norm.cu");
+    const source = fileNamed("forward/rms_norm.cu");
     const kernel = bench.kernel(source.text, "rms_norm", {
       headers: source.headers,
       defines: { BF16: type === "bf16" ? 1 : 0 },
@@ -354,7 +354,7 @@ for (const type of ["f32", "bf16"] as const) {
   test(`attention in ${type} is what plain TypeScript computes`, (bench) => {
     const [P, B, T, S, K, G, M, D] = [2, 2, 5, 37, 2, 3, 4, 64] as const;
     const [R, H, scale] = [P * B, K * G, 1 / 8];
-    const source = kernelSource("forward/attention.cu");
+    const source = fileNamed("forward/attention.cu");
     const kernel = bench.kernel(source.text, "attention", {
       headers: source.headers,
       defines: { BF16: type === "bf16" ? 1 : 0, HEAD_DIM: D },

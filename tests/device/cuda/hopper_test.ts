@@ -6,7 +6,7 @@
  */
 import { assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { CudaError } from "../../../core/runtime/cuda/errors.ts";
-import { KERNEL_HEADERS } from "../../../core/runtime/cuda/kernel_sources.ts";
+import { KERNEL_HEADERS } from "../../../core/runtime/cuda/kernels/headers.ts";
 import { EmulatorError } from "../../emulator/mod.ts";
 import { type Bench, test, values } from "../../emulator/testing.ts";
 

@@ -12,8 +12,7 @@ import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import { swiglu } from "../../../core/ops/activation.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { kernelSource } from "../../../core/runtime/cuda/kernel_sources.ts";
-import { kernelNamed } from "../../../core/runtime/cuda/kernel_table.ts";
+import { fileNamed, kernelNamed } from "../../unit/runtime/cuda/kernels.ts";
 import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
 import { emulatorPresent } from "../../emulator/mod.ts";
@@ -69,9 +68,11 @@ function inputsOf(program: Program, K: number): Map<string, number[]> {
 
 /** The one kernel of linear layers in a program, and its macros. */
 function kernelOf(program: Program, elements: ElementType): string {
-  const launches = launchesOf(program, elements).filter(({ entry }) => entry.startsWith("linear"));
+  const launches = launchesOf(program, elements).filter(({ kernel }) =>
+    kernel.entry.startsWith("linear")
+  );
   assertEquals(launches.length, 1, "what reads the same rows is one launch");
-  const [{ entry, macros }] = launches as [typeof launches[0]];
+  const [{ kernel: { entry }, macros }] = launches as [typeof launches[0]];
   return `${entry} ROWS=${macros.ROWS} WIDE=${macros.WIDE}`;
 }
 
@@ -151,7 +152,7 @@ for (const [M, ROWS] of TENSOR_CORE_ROWS) {
     fn() {
       const [N, K, around] = [17, 40, 72];
       const bench = new Bench();
-      const source = kernelSource("forward/linear_mma.cu");
+      const source = fileNamed("forward/linear_mma.cu");
       const defines = { BF16: 1, ROWS, WIDE: 0 };
       const x = bench.put(beforeNaN(M, K, around, 1), "bf16");
       const [gate, up] = [2, 3].map((seed) => bench.put(beforeNaN(N, K, around, seed), "bf16"));

@@ -5,8 +5,7 @@
  * rounding of weights and results. Needs Linux and g++; elsewhere every test is skipped.
  */
 import { assertEquals } from "@std/assert";
-import { kernelSource } from "../../../core/runtime/cuda/kernel_sources.ts";
-import { kernelNamed } from "../../../core/runtime/cuda/kernel_table.ts";
+import { wgmma } from "../../../core/runtime/cuda/kernels/attention/kernels.ts";
 import { emulatorPresent } from "../../emulator/mod.ts";
 import { type AttentionSizes, plainAttention } from "../../emulator/plain.ts";
 import { type Argument, Bench, values } from "../../emulator/testing.ts";
@@ -58,11 +57,10 @@ for (const each of CASES) {
           sizes: [D, slots, data.length / slots / D],
           box: [64, 128, 1],
         });
-      const entry = "attention_wgmma";
-      const { text: source, headers } = kernelSource(`forward/${entry}.cu`);
+      const { entry, file } = wgmma;
       const defines = { BF16: 1, HEAD_DIM: D };
-      const kernel = bench.kernel(source, entry, { headers, defines });
-      const geometry = kernelNamed(entry).geometry({ rows, G, T, K, HEAD_DIM: D });
+      const kernel = bench.kernel(file.text, entry, { headers: file.headers, defines });
+      const geometry = wgmma.geometry({ rows, G, T, K, HEAD_DIM: D });
       bench.driver.allowShared(kernel, geometry.shared!);
       const run = () => {
         const [out, normalizer] = [

@@ -1,7 +1,8 @@
 /**
- * How a kernel is described: where it is, what it takes, how it is spread, which op it computes.
+ * How a kernel is declared: its file, what it takes, how it is spread over the device. The rule that
+ * launches it stands beside it.
  *
- * Launch packing is made from these descriptions, and a test compares them with the C signatures, so
+ * Launch packing is made from these declarations, and a test compares them with the C signatures, so
  * that an argument cannot be added on one side only.
  *
  * Arguments are written as in C, in order: `*x` is an address, `n` an i32, `n:i64` and `n:f32` what
@@ -9,11 +10,25 @@
  * Sizes that follow from others are arguments too; a kernel computes no strides from what it could
  * be told.
  */
-import type { KernelFile } from "../kernel_sources.ts";
 import type { ArgumentType, Geometry } from "../launch.ts";
+import type { KernelSource } from "../nvrtc.ts";
+import { KERNEL_HEADERS } from "./headers.ts";
 
 /** Numbers of one launch by argument name, and the macros of its compilation. */
 export type Sizes = Readonly<Record<string, number>>;
+
+/** Macros of one compilation of a file. */
+export type Specialisation = Readonly<Record<string, number>>;
+
+/** One file of kernels, with the headers it may include. */
+export interface KernelFile extends KernelSource {
+  /** Every set of macros with which it is used; other head sizes are compiled when a model has them. */
+  readonly specialisations: readonly Specialisation[];
+  /** The only architecture that has its instructions. */
+  readonly architecture?: string | undefined;
+  /** In the order of the text. */
+  readonly kernels: readonly Kernel[];
+}
 
 /** One argument of a kernel. */
 export interface KernelArgument {
@@ -29,24 +44,34 @@ export interface Kernel {
   /** Its `extern "C"` name. */
   readonly entry: string;
   readonly arguments: readonly KernelArgument[];
-  /** The op whose reference it follows; `gradient of` where it is one. */
-  readonly op: string;
   geometry(sizes: Sizes): Geometry;
 }
 
-/** Threads of the elementwise kernels. */
-const THREADS = 256;
+/** How a kernel is spread, by its numbers and macros. */
+type Spread = (sizes: Record<string, number>) => Geometry;
 
-/** Describes the kernels of one file. */
-export function kernelsOf(file: KernelFile) {
-  return (
-    signature: string,
-    op: string,
-    geometry: (sizes: Record<string, number>) => Geometry,
-  ): Kernel => {
-    const [entry, ...list] = signature.split(" ") as [string, ...string[]];
-    return { file, entry, arguments: list.map(parseArgument), op, geometry };
-  };
+/** Compiled for f32 and for bf16. */
+const TYPES = [{ BF16: 0 }, { BF16: 1 }] as const;
+
+/** Head sizes of the models in use. */
+const HEAD_DIMS = [64, 128] as const;
+
+/** Declares a file by its path below `kernels/`, and the macros it is compiled with. */
+export function kernelFile(
+  name: string,
+  text: string,
+  specialisations: KernelFile["specialisations"] = TYPES,
+  architecture?: string,
+): KernelFile {
+  return { name, text, headers: KERNEL_HEADERS, specialisations, architecture, kernels: [] };
+}
+
+/** Declares the next kernel of a file. */
+export function kernel(file: KernelFile, signature: string, geometry: Spread): Kernel {
+  const [entry, ...list] = signature.split(" ") as [string, ...string[]];
+  const made = { file, entry, arguments: list.map(parseArgument), geometry };
+  (file.kernels as Kernel[]).push(made);
+  return made;
 }
 
 function parseArgument(text: string): KernelArgument {
@@ -57,6 +82,11 @@ function parseArgument(text: string): KernelArgument {
   }
   const [name, type = "i32"] = text.split(":") as [string, ArgumentType?];
   return { name, type };
+}
+
+/** The usual head sizes, for each type or for one. */
+export function overHeads(types: readonly Specialisation[] = TYPES): Specialisation[] {
+  return types.flatMap((type) => HEAD_DIMS.map((HEAD_DIM) => ({ ...type, HEAD_DIM })));
 }
 
 /** Blocks of `size` that hold `count`. */
@@ -70,7 +100,7 @@ export function spread(threads: number, x: number, y = 1, z = 1): Geometry {
 }
 
 /** Threads that take `per` elements each until `count` are taken. */
-export function each(count: number, per = 1, threads = THREADS): Geometry {
+export function each(count: number, per = 1, threads = 256): Geometry {
   return spread(threads, blocks(count, threads * per));
 }
 

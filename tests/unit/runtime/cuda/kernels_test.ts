@@ -1,19 +1,12 @@
 /** Kernel files against the table that launches are made from: signatures, guards, coverage. No GPU. */
-import { PRIMITIVES } from "../../../../core/graph/primitives.ts";
+import { gradientOp } from "../../../../core/graph/differentiate.ts";
+import type { Op } from "../../../../core/graph/program.ts";
 import { assert, assertEquals } from "@std/assert";
-import {
-  KERNEL_FILES,
-  KERNEL_HEADERS,
-  kernelSource,
-} from "../../../../core/runtime/cuda/kernel_sources.ts";
-import {
-  type KernelArgument,
-  KERNELS,
-  specialisations,
-} from "../../../../core/runtime/cuda/kernel_table.ts";
+import type { KernelArgument } from "../../../../core/runtime/cuda/kernels/define.ts";
+import { KERNEL_HEADERS } from "../../../../core/runtime/cuda/kernels/headers.ts";
+import { KERNEL_FILES, KERNELS, RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
 import { LaunchSite } from "../../../../core/runtime/cuda/launch.ts";
 import { MODEL_OPS } from "../../../../core/ops/mod.ts";
-import { sampleOp } from "../../../../core/ops/sample.ts";
 
 interface Signature {
   readonly arguments: readonly KernelArgument[];
@@ -44,12 +37,11 @@ function parseArgument(text: string): KernelArgument {
 
 Deno.test("the table and the kernels have the same signatures", () => {
   for (const file of KERNEL_FILES) {
-    const found = signatures(kernelSource(file).text);
-    const described = KERNELS.filter((kernel) => kernel.file === file);
-    assertEquals(described.map(({ entry }) => entry), [...found.keys()], file);
-    for (const { entry, arguments: list } of described) {
+    const found = signatures(file.text);
+    assertEquals(file.kernels.map(({ entry }) => entry), [...found.keys()], file.name);
+    for (const { entry, arguments: list } of file.kernels) {
       const told = list.map(({ name, type }) => ({ name, type }));
-      assertEquals(told, found.get(entry)!.arguments, `${file} ${entry}`);
+      assertEquals(told, found.get(entry)!.arguments, `${file.name} ${entry}`);
     }
   }
 });
@@ -57,14 +49,14 @@ Deno.test("the table and the kernels have the same signatures", () => {
 Deno.test("blocks have the threads that the kernel was compiled for", () => {
   const sizes = new Proxy({} as Record<string, number>, { get: () => 64 });
   for (const { file, entry, geometry } of KERNELS) {
-    const { text } = kernelSource(file);
+    const { text } = file;
     const constants = Object.fromEntries(
       [...text.matchAll(/\b([A-Z]+) = (\d+)\b/g)].map(([, name, value]) => [name!, Number(value)]),
     );
     const [bounds] = signatures(text).get(entry)!.threads.split(",");
     const threads = bounds!.split("*").map((each) => constants[each.trim()] ?? Number(each))
       .reduce((product, factor) => product * factor, 1);
-    assertEquals(geometry(sizes).block, [threads, 1, 1], `${file} ${entry}`);
+    assertEquals(geometry(sizes).block, [threads, 1, 1], `${file.name} ${entry}`);
   }
 });
 
@@ -72,7 +64,7 @@ Deno.test("every size a geometry asks for is an argument, a macro or named here"
   /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
   const implied = ["rows", "P", "batch"];
   for (const kernel of KERNELS) {
-    const macros = Object.keys(specialisations(kernel.file)[0]!);
+    const macros = Object.keys(kernel.file.specialisations[0]!);
     const known = [...kernel.arguments.map(({ name }) => name), ...macros, ...implied];
     const asked = new Set<string>();
     const sizes = new Proxy({} as Record<string, number>, {
@@ -92,27 +84,26 @@ Deno.test("a launch can be laid out for every kernel", () => {
 
 Deno.test("the first branch of every kernel leaves when there is nothing to do", () => {
   for (const file of KERNEL_FILES) {
-    for (const [entry, { body }] of signatures(kernelSource(file).text)) {
+    for (const [entry, { body }] of signatures(file.text)) {
       const guard = body.search(/if \([^\n]*\) return;/);
       const work = body.search(/\bfor \(|__syncthreads|\bload\(|\bstore\(/);
-      assert(guard >= 0 && (work < 0 || guard < work), `${file} ${entry}`);
+      assert(guard >= 0 && (work < 0 || guard < work), `${file.name} ${entry}`);
     }
   }
 });
 
 Deno.test("every kernel waits for the launch before it, before it does anything that can be seen", () => {
   for (const file of KERNEL_FILES) {
-    for (const [entry, { body }] of signatures(kernelSource(file).text)) {
+    for (const [entry, { body }] of signatures(file.text)) {
       const turn = body.search(/\btakeTurn\(/);
       const other = body.search(/\b(if|for|return|switch)\b|__\w+sync|\bload\(/);
-      assert(turn >= 0 && (other < 0 || turn < other), `${file} ${entry}`);
+      assert(turn >= 0 && (other < 0 || turn < other), `${file.name} ${entry}`);
     }
   }
 });
 
 Deno.test("kernels include only headers of ours and never add floats atomically", () => {
-  for (const file of KERNEL_FILES) {
-    const { text } = kernelSource(file);
+  for (const { name: file, text } of KERNEL_FILES) {
     for (const [, name] of text.matchAll(/#include\s+["<]([^">]+)/g)) {
       assert(KERNEL_HEADERS.has(name!), `${file} includes ${name}`);
     }
@@ -123,7 +114,7 @@ Deno.test("kernels include only headers of ours and never add floats atomically"
   }
 });
 
-Deno.test("every file of the folder is in the program, and every kernel names an op", async () => {
+Deno.test("every file of the folder is in the program", async () => {
   const root = new URL("../../../../kernels/", import.meta.url);
   const files: string[] = [];
   for await (const folder of Deno.readDir(root)) {
@@ -131,10 +122,18 @@ Deno.test("every file of the folder is in the program, and every kernel names an
       files.push(`${folder.name}/${name}`);
     }
   }
-  assertEquals(files.sort(), [...KERNEL_FILES, ...KERNEL_HEADERS.keys()].sort());
-  for (const { entry, op } of KERNELS) {
-    const name = op.replace(/^gradient of /, "");
-    const known = MODEL_OPS.has(name) || PRIMITIVES.has(name) || name === sampleOp.name;
-    assert(known, `${entry}: ${op}`);
+  const known = [...KERNEL_FILES.map(({ name }) => name), ...KERNEL_HEADERS.keys()];
+  assertEquals(files.sort(), known.sort());
+});
+
+Deno.test("every op of the model and its gradient have a rule, and no two rules are of one name", () => {
+  const names = [...RULES.keys()].map(({ name }) => name);
+  assertEquals(names.length, new Set(names).size);
+  for (const [name, op] of MODEL_OPS) {
+    assert(RULES.has(op), name);
+    if (name === "adamw") continue; // it ends a step
+    const gradient = gradientOp(op);
+    const isThere = RULES.has(gradient as Op) || names.includes(`${gradient.name} with statistic`);
+    assert(isThere, gradient.name);
   }
 });

@@ -1,13 +1,11 @@
 /** Launches of real sizes, as far as they can be laid out without a device. */
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../../core/graph/differentiate.ts";
-import { prepare } from "../../../../core/graph/rewrite.ts";
 import type { Program } from "../../../../core/graph/program.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
-import { kernelNamed } from "../../../../core/runtime/cuda/kernel_table.ts";
-import { lower, lowers } from "../../../../core/runtime/cuda/lowering/lower.ts";
-import type { Step } from "../../../../core/runtime/cuda/lowering/types.ts";
+import { lower } from "../../../../core/runtime/cuda/lower.ts";
+import type { Step } from "../../../../core/runtime/cuda/lowered.ts";
 import { buildSquaredNorm, buildUpdate } from "../../../../core/train/optimizer.ts";
 import { shapeOf } from "../../../gpu/shapes.ts";
 
@@ -17,12 +15,12 @@ const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
 const PIECE = 2 ** 29;
 
 function checkLaunches(program: Program): void {
-  const lowered = lower(prepare(program, lowers), "bf16", () => false);
+  const lowered = lower(program, "bf16", () => false);
   for (const { attributes } of lowered.program.nodes) {
     const { launch } = attributes as Step;
     if (!launch) continue;
-    const { entry, numbers, macros } = launch;
-    const kernel = kernelNamed(entry);
+    const { kernel, numbers, macros } = launch;
+    const { entry } = kernel;
     const { grid: [x, y, z] } = kernel.geometry({ ...macros, ...numbers });
     assert(x <= MOST_X && y <= MOST_YZ && z <= MOST_YZ, `${entry}: grid ${x}, ${y}, ${z}`);
     for (const { name, type } of kernel.arguments) {
@@ -50,9 +48,9 @@ Deno.test("a decoding step of a layer is nine launches", () => {
     const config = { ...shapeOf("3B", streams), numHiddenLayers: 3 };
     const sizes = { batch: 1, tokens: 1, capacity: 2048, selected: 1 };
     const program = buildForward(config, sizes, { head: "sample", cacheType: "bf16" });
-    const lowered = lower(prepare(program, lowers), "bf16", () => true);
+    const lowered = lower(program, "bf16", () => true);
     const entries = lowered.program.nodes.flatMap(({ attributes }) =>
-      (attributes as Step).launch?.entry ?? []
+      (attributes as Step).launch?.kernel.entry ?? []
     );
     const last = entries.findLastIndex((entry) => entry === "rope_write_slots");
     const before = entries.lastIndexOf("rope_write_slots", last - 1);

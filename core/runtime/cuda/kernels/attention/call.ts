@@ -1,7 +1,15 @@
-/** The inputs of one attention by name, and its sizes; see core/ops/attention.ts for the letters. */
-import type { Attributes } from "../../../graph/types.ts";
-import type { Value } from "../../../graph/value.ts";
-import type { Lowering } from "./lowering.ts";
+/** The inputs of one attention by name, its sizes, and what they fit. */
+import type { AttentionAttributes } from "../../../../ops/attention.ts";
+import type { Value } from "../../../../graph/value.ts";
+import type { Lowering } from "../../lowering.ts";
+
+/** Queries of a key head: up to here the slots are what takes time, from here on the products. */
+export const FEW_QUERIES = 16;
+
+/** Sizes by their letters, as kernels take them. */
+export type AttentionSizes = Readonly<
+  Record<"R" | "B" | "T" | "S" | "K" | "G" | "M" | "rows" | "P" | "scale", number>
+>;
 
 /** One attention on its way to a launch. */
 export interface AttentionCall {
@@ -16,15 +24,17 @@ export interface AttentionCall {
     readonly prefixKeys: Value | undefined;
     readonly prefixValues: Value | undefined;
   };
-  readonly numbers: Readonly<Record<string, number>>;
+  readonly numbers: AttentionSizes;
   readonly macros: { readonly HEAD_DIM: number };
+  /** Heads of all queries: rows · T · H. */
+  readonly heads: number;
 }
 
 /** Reads the inputs of an attention node, in the order of its op. */
 export function attentionCall(
   l: Lowering,
   inputs: readonly Value[],
-  { packed, paged }: Attributes,
+  { packed, paged }: AttentionAttributes,
 ): AttentionCall {
   const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
   const first = packed ? rest.shift() : undefined;
@@ -55,5 +65,17 @@ export function attentionCall(
       ...{ rows: P * B, P, scale: D ** -0.5 },
     },
     macros: { HEAD_DIM: D },
+    heads: P * B * T * H,
   };
+}
+
+/** Whether heads fit the products of tensor cores, and the sums of a query into registers. */
+export function fitsTensorCores(l: Lowering, { macros: { HEAD_DIM } }: AttentionCall): boolean {
+  return l.elementType === "bf16" && HEAD_DIM % 16 === 0 && HEAD_DIM <= 128;
+}
+
+/** Whether there are also queries enough, and none reads through a table. */
+export function usesTensorCores(l: Lowering, call: AttentionCall): boolean {
+  const { G, T } = call.numbers;
+  return fitsTensorCores(l, call) && G * T >= FEW_QUERIES && !call.reads.table;
 }

@@ -4,8 +4,8 @@
  * Neighbouring axes become one where every operand walks them as one, and axes of size 1 go away, so
  * that nearly everything fits: the result says so where something does not.
  */
-import { denseStrides } from "../../../graph/strides.ts";
-import type { Shape } from "../../../graph/types.ts";
+import { denseStrides } from "../../graph/strides.ts";
+import { elementCount, type Shape } from "../../graph/types.ts";
 
 /** Axes that the elementwise kernels and `copy` know. */
 const AXES = 4;
@@ -61,4 +61,13 @@ export function toDense(shape: Shape, sourceStrides: readonly number[], sourceFi
 /** A dense tensor as it is. */
 export function dense(shape: Shape): Layout {
   return toDense(shape, denseStrides(shape));
+}
+
+/** Sizes before, of and after an axis. */
+export function around(shape: Shape, axis: number): [outer: number, size: number, inner: number] {
+  return [
+    elementCount(shape.slice(0, axis)),
+    shape[axis]!,
+    elementCount(shape.slice(axis + 1)),
+  ];
 }

@@ -1,20 +1,21 @@
 /** What a lowered program consists of: launches, but for addresses, and what they are made from. */
-import type { Program } from "../../../graph/program.ts";
-import type { TensorType } from "../../../graph/types.ts";
-import type { Value } from "../../../graph/value.ts";
-import type { HostTensor } from "../../device.ts";
-import type { ProductShape } from "../products.ts";
-import type { ElementType } from "../tensor.ts";
+import type { Program } from "../../graph/program.ts";
+import type { TensorType } from "../../graph/types.ts";
+import type { Value } from "../../graph/value.ts";
+import type { HostTensor } from "../device.ts";
+import type { Kernel, Sizes, Specialisation } from "./kernels/define.ts";
+import type { ProductShape } from "./products.ts";
+import type { ElementType } from "./tensor.ts";
 
 /** Where a pointer of a launch comes from. */
 export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
 
 /** One kernel launch, but for addresses. */
 export interface KernelLaunch {
-  readonly entry: string;
-  readonly macros: Readonly<Record<string, number>>;
+  readonly kernel: Kernel;
+  readonly macros: Specialisation;
   readonly pointers: Readonly<Record<string, Pointer>>;
-  readonly numbers: Readonly<Record<string, number>>;
+  readonly numbers: Sizes;
 }
 
 /** What a lowered node carries: a launch, a product of the library, or zeros; nothing for a view. */
@@ -31,8 +32,8 @@ export interface LaunchSpec {
   readonly writes?: Readonly<Record<string, TensorType | undefined>>;
   /** Values that are overwritten where they lie. */
   readonly updates?: Readonly<Record<string, Value>>;
-  readonly numbers: Readonly<Record<string, number>>;
-  readonly macros?: Readonly<Record<string, number>>;
+  readonly numbers: Sizes;
+  readonly macros?: Specialisation;
   /** The read whose memory the first result may take. */
   readonly reuse?: string;
 }
@@ -46,7 +47,7 @@ export interface WeightUse {
 /** What a lowering may choose where there are several ways; the plain one unless told. */
 export interface Choices {
   /** Whether attention of these sizes runs on warpgroups; asked only where it could. */
-  readonly wgmma?: (sizes: Readonly<Record<string, number>>) => boolean;
+  readonly wgmma?: (sizes: Sizes) => boolean;
 }
 
 /** A program as this device runs it. */

@@ -1,40 +1,34 @@
 /**
- * Program → launches: what the rules of this folder build on.
+ * What the rules of `kernels/` lower a program with: types of operands, launches, weights, constants.
  *
- * Takes a prepared program of model ops, their gradients and primitives; returns a program whose
- * nodes are launches of kernels and library products, so that the memory plan of the result is
- * exactly what the device will use. Temporaries of a rule, such as partial sums, are values like
+ * The result is a program whose nodes are launches of kernels and library products, so that its memory
+ * plan is exactly what the device will use. Temporaries of a rule, such as partial sums, are values like
  * all others.
  *
  * Numbers are in one of two types. `element` is what the model computes in, bf16 or f32; `wide` is f32,
  * for statistics, losses, and gradients of parameters. A rule asks for its operands in the type that
  * its kernel reads, and a cast is made where they are not in it; a fixed weight is uploaded in each
  * type that is asked for, and never cast.
- *
- * Rules may leave launches that are not needed, because a later rule found a better way; they are
- * dropped at the end.
  */
-import { Builder } from "../../../graph/builder.ts";
-import { dropUnread } from "../../../graph/rewrite.ts";
-import type { Node, Program } from "../../../graph/program.ts";
+import { Builder } from "../../graph/builder.ts";
+import { dropUnread } from "../../graph/rewrite.ts";
+import type { Program } from "../../graph/program.ts";
 import {
   elementBytes,
   elementCount,
   formatType,
   type Shape,
   type TensorType,
-} from "../../../graph/types.ts";
-import type { Value } from "../../../graph/value.ts";
-import type { HostTensor } from "../../device.ts";
-import { kernelNamed, specialisations } from "../kernel_table.ts";
-import type { ArgumentType } from "../launch.ts";
-import type { ProductShape } from "../products.ts";
-import type { ElementType } from "../tensor.ts";
-import type { Choices, LaunchSpec, Lowered, Pointer, Step, WeightUse } from "./types.ts";
+} from "../../graph/types.ts";
+import type { Value } from "../../graph/value.ts";
+import type { HostTensor } from "../device.ts";
+import type { Kernel } from "./kernels/define.ts";
+import { copy, narrowFloats, widenElements } from "./kernels/moves.ts";
+import type { ArgumentType } from "./launch.ts";
+import type { Choices, LaunchSpec, Lowered, Pointer, Step, WeightUse } from "./lowered.ts";
+import type { ProductShape } from "./products.ts";
 import { dense, type Layout } from "./strides.ts";
-
-/** Lowers a node and returns its results. */
-export type Rule = (l: Lowering, node: Node) => readonly Value[];
+import type { ElementType } from "./tensor.ts";
 
 /** A program on its way to launches; passed to every rule. */
 export class Lowering {
@@ -47,16 +41,8 @@ export class Lowering {
   /** Fixed weights, which become parameters of the result when they are asked for. */
   readonly #fixed = new Map<Value, string>();
   readonly #casts = new Map<Value, Value>();
-  readonly #makers = new Map<Value, Node>();
-  readonly #readers: Map<Value, Node[]>;
-  readonly #outputs: ReadonlySet<Value>;
-  /** Places of the nodes of the source. */
-  readonly #order: Map<Node, number>;
-  readonly #saved = new Map<Value, Value>();
   /** Lowered values in memory of their own: no views, no state, nothing from outside. */
   readonly #fresh = new Set<Value>();
-  /** Where values were computed that overwrote another. */
-  readonly #homes = new Map<Value, Value>();
   readonly #weights = new Map<string, WeightUse>();
   readonly #constants = new Map<string, HostTensor>();
 
@@ -74,20 +60,15 @@ export class Lowering {
       if (fixed(name)) this.#fixed.set(value, name);
       else this.#values.set(value, this.#g.parameter(name, value));
     }
-    this.#readers = readersOf(source);
-    this.#outputs = new Set(source.outputs.values());
-    this.#order = new Map(source.nodes.map((node, i) => [node, i]));
-    for (const node of source.nodes) node.outputs.forEach((value) => this.#makers.set(value, node));
   }
 
-  /** Lowers every node by the rule of its op. */
-  run(rules: Readonly<Record<string, Rule>>): Lowered {
-    for (const node of this.#source.nodes) {
-      const rule = rules[node.op.name];
-      if (!rule) throw new TypeError(`no rule to lower "${node.op.name}"`);
-      const results = rule(this, node);
-      node.outputs.forEach((value, i) => results[i] && this.#values.set(value, results[i]));
-    }
+  /** Says what a value of the source was lowered to. */
+  set(value: Value, lowered: Value): void {
+    this.#values.set(value, lowered);
+  }
+
+  /** The lowered program, once all its nodes are. */
+  finish(): Lowered {
     for (const [name, value] of this.#source.updates) this.#g.update(name, this.get(value));
     this.#nameOutputs();
     const program = dropUnread(this.#g.build());
@@ -124,7 +105,7 @@ export class Lowering {
     }
     const known = this.#casts.get(value);
     if (known) return known;
-    const [made] = this.launch(dtype === "f32" ? "widen_elements" : "narrow_floats", {
+    const [made] = this.launch(dtype === "f32" ? widenElements : narrowFloats, {
       reads: { x: value },
       writes: { y: { dtype, shape: value.shape } },
       numbers: { count: elementCount(value.shape) },
@@ -139,78 +120,11 @@ export class Lowering {
     return { dtype: this.elementType, shape };
   }
 
-  /** Lets later rules read a value where it was computed a second time, together with another. */
-  replace(value: Value, by: Value): void {
-    this.#values.set(value, by);
-  }
-
-  /** What a value was lowered to, perhaps by the rule of another node; undefined before. */
-  made(value: Value): Value | undefined {
-    return this.#values.get(value);
-  }
-
-  /** Whether a value is there before the program starts. */
-  isGiven(value: Value): boolean {
-    return !this.#makers.has(value);
-  }
-
-  /** The node of the source that computes a value. */
-  maker(value: Value): Node | undefined {
-    return this.#makers.get(value);
-  }
-
-  /** Nodes of the source that read a value. */
-  readers(value: Value): readonly Node[] {
-    return this.#readers.get(value) ?? [];
-  }
-
-  /** Whether a value leaves the program as it is. */
-  isOutput(value: Value): boolean {
-    return this.#outputs.has(value);
-  }
-
-  /** Whether the gradient of a node is computed, so that the node has to save what it needs. */
-  isDifferentiated(node: Node): boolean {
-    const name = `gradient of ${node.op.name}`;
-    return this.readers(node.outputs[0]!).some((reader) =>
-      reader.op.name === name && reader.inputs.at(-2) === node.outputs[0]
-    );
-  }
-
-  /** Keeps what the gradient of a node will want, by the node's output. */
-  save(output: Value, saved: Value): void {
-    this.#saved.set(output, saved);
-  }
-
-  /** What a node saved for its gradient. */
-  savedBy(output: Value): Value {
-    return this.#saved.get(output)!;
-  }
-
-  /**
-   * The state into which a value is assigned and in which it may be computed, element by element.
-   * Undefined where there is none, or where the state is still read in between.
-   */
-  destination(value: Value): Value | undefined {
-    const [reader, ...others] = this.readers(value);
-    if (others.length > 0 || reader?.op.name !== "assign" || reader.inputs[1] !== value) return;
-    const [state] = reader.inputs as [Value];
-    const at = this.#order.get(this.maker(value)!)!;
-    const late = this.readers(state).some((node) => node !== reader && this.#order.get(node)! > at);
-    return late ? undefined : state;
-  }
-
-  /** Whether a value was computed in the memory of a state. */
-  liesIn(value: Value, state: Value): boolean {
-    return this.#homes.get(this.get(value)) === this.get(state);
-  }
-
   /** Launches a kernel; the results are first what is updated, then what is written, in order. */
-  launch(entry: string, spec: LaunchSpec): Value[] {
+  launch(kernel: Kernel, spec: LaunchSpec): Value[] {
     const { reads = {}, writes = {}, updates = {}, numbers, macros = {}, reuse } = spec;
     const inputs: Value[] = [];
     const pointers: Record<string, Pointer> = {};
-    const kernel = kernelNamed(entry);
     const read = (name: string, value: Value | undefined) => {
       pointers[name] = value ? { from: "inputs", index: inputs.length } : null;
       if (value) inputs.push(value);
@@ -225,18 +139,18 @@ export class Lowering {
       pointers[name] = type ? { from: "outputs", index: types.length } : null;
       if (type) types.push(type);
     }
-    const used = Object.keys(specialisations(kernel.file)[0]!);
     const missing = kernel.arguments.find(({ name, type }) =>
       isAddress(type) && !(name in pointers)
     );
     if (missing) {
-      throw new TypeError(`cannot launch ${entry}: argument "${missing.name}" is not set`);
+      throw new TypeError(`cannot launch ${kernel.entry}: argument "${missing.name}" is not set`);
     }
     const all: Record<string, number> = { BF16: Number(this.elementType === "bf16"), ...macros };
+    const used = Object.keys(kernel.file.specialisations[0]!);
     const own = Object.fromEntries(used.map((name) => [name, all[name] ?? 0]));
-    const launch = { entry, macros: own, pointers, numbers };
+    const launch = { kernel, macros: own, pointers, numbers };
     const memory = Object.keys(updates).length > 0 ? "required" : reuse ? "allowed" : undefined;
-    return this.#step(entry, { launch }, inputs, types, memory);
+    return this.#step(kernel.entry, { launch }, inputs, types, memory);
   }
 
   /** D = op(A) op(B) by the library, with a bias over the rows of D if there is one. */
@@ -273,7 +187,7 @@ export class Lowering {
     const [n1, n2, n3] = move.sizes.slice(1);
     const strides = (letter: string, list: readonly number[]) =>
       Object.fromEntries(list.map((stride, i) => [`${letter}${i}`, stride]));
-    return this.launch("copy", {
+    return this.launch(copy, {
       reads: { x: source },
       ...(target ? { updates: { y: target } } : { writes: { y: to } }),
       numbers: {
@@ -295,9 +209,7 @@ export class Lowering {
   ): Value[] {
     const results = this.#g.apply({ name, infer: () => types, memory }, inputs, step);
     results.forEach((value, i) => {
-      const source = inputs[i]!;
-      if (memory === "required") this.#homes.set(value, this.#homes.get(source) ?? source);
-      const own = memory === "required" ? this.#fresh.has(source) : memory !== "view";
+      const own = memory === "required" ? this.#fresh.has(inputs[i]!) : memory !== "view";
       if (own) this.#fresh.add(value);
     });
     return results;
@@ -323,14 +235,4 @@ export class Lowering {
 /** A map is made from an address. */
 function isAddress(type: ArgumentType): boolean {
   return type === "pointer" || type === "map";
-}
-
-function readersOf(program: Program): Map<Value, Node[]> {
-  const readers = new Map<Value, Node[]>();
-  for (const node of program.nodes) {
-    for (const value of new Set(node.inputs)) {
-      readers.set(value, [...(readers.get(value) ?? []), node]);
-    }
-  }
-  return readers;
 }

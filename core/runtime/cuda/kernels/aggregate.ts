@@ -1,0 +1,118 @@
+/** What ParScale adds to a model: streams repeated, weighted and mixed; and the gradients. */
+import backwardText from "../../../../kernels/backward/aggregate.cu" with { type: "text" };
+import repeatText from "../../../../kernels/backward/repeat_streams.cu" with { type: "text" };
+import forwardText from "../../../../kernels/forward/aggregate.cu" with { type: "text" };
+import { elementCount } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
+import { mixStreams, streamWeights } from "../../../ops/aggregate.ts";
+import { repeat } from "../../../ops/repeat_streams.ts";
+import { softmax } from "../../../ops/softmax.ts";
+import type { Lowering } from "../lowering.ts";
+import { toDense } from "../strides.ts";
+import { each, kernel, kernelFile, packStep, spread } from "./define.ts";
+import { gradientRule, once, type Rule, rule } from "./rule.ts";
+import { f32, rowsOf } from "./sums.ts";
+
+export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
+export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
+export const REPEAT_BACKWARD = kernelFile("backward/repeat_streams.cu", repeatText);
+
+const weigh = kernel(
+  AGGREGATE,
+  "stream_weights *weights *scores N P smoothing:f32",
+  ({ N }) => each(N!, 1, 128),
+);
+const mix = kernel(
+  AGGREGATE,
+  "mix_streams *y *x *weights P N C",
+  (sizes) => each(sizes.N! * sizes.C!, packStep(sizes, sizes.C!)),
+);
+const mixBackward = kernel(
+  AGGREGATE_BACKWARD,
+  "mix_streams_backward *dx *dweights *dy *x *weights P N C",
+  ({ N }) => spread(128, N!),
+);
+const weighBackward = kernel(
+  AGGREGATE_BACKWARD,
+  "stream_weights_backward *dscores *dweights *weights N P smoothing:f32",
+  ({ N }) => each(N!, 1, 128),
+);
+const sumStreams = kernel(
+  REPEAT_BACKWARD,
+  "sum_streams *dx *dy count:i64 P",
+  ({ count }) => each(count!),
+);
+
+/** Gradient of scores by those of the weights, which are f32 like the sums they come from. */
+function scoresGradient(
+  l: Lowering,
+  { weights, upstream }: { readonly weights: Value; readonly upstream: Value },
+  { smoothing, narrow }: { readonly smoothing: number; readonly narrow: boolean },
+): Value {
+  const [N, P] = rowsOf(weights.shape);
+  return l.launch(weighBackward, {
+    reads: { dweights: l.wide(upstream), weights: l.wide(weights) },
+    writes: { dscores: narrow ? l.elements(weights.shape) : f32(...weights.shape) },
+    numbers: { N, P, smoothing },
+    ...(narrow ? {} : { macros: { BF16: 0 } }),
+  })[0]!;
+}
+
+export const AGGREGATE_RULES: readonly Rule[] = [
+  rule(repeat, (l, inputs, { streams }, [y]) => {
+    const x = l.get(inputs.x);
+    const shape = [streams, elementCount(x.shape)];
+    return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(shape, [0, 1]))];
+  }),
+  gradientRule(repeat, (l, { x }, { upstream, attributes: { streams } }) => ({
+    x: () =>
+      l.launch(sumStreams, {
+        reads: { dy: l.element(upstream) },
+        writes: { dx: l.elements(x.shape) },
+        numbers: { count: elementCount(x.shape), P: streams },
+      })[0]!,
+  })),
+  // Few scores a row: the weights of streams without smoothing.
+  rule(softmax, (l, { x }) => {
+    const [N, P] = rowsOf(x.shape);
+    return l.launch(weigh, {
+      reads: { scores: l.wide(x) },
+      writes: { weights: x },
+      numbers: { N, P, smoothing: 0 },
+      macros: { BF16: 0 },
+    });
+  }),
+  gradientRule(softmax, (l, _, { output: weights, upstream }) => ({
+    x: () => scoresGradient(l, { weights, upstream }, { smoothing: 0, narrow: false }),
+  })),
+  rule(streamWeights, (l, { scores }, { smoothing }, [weights]) => {
+    const [N, P] = rowsOf(scores.shape);
+    return l.launch(weigh, {
+      reads: { scores: l.element(scores) },
+      writes: { weights },
+      numbers: { N, P, smoothing },
+    });
+  }),
+  gradientRule(streamWeights, (l, _, { output: weights, upstream, attributes: { smoothing } }) => ({
+    scores: () => scoresGradient(l, { weights, upstream }, { smoothing, narrow: true }),
+  })),
+  rule(mixStreams, (l, { x, weights }, _, [y]) => {
+    const [P, N, C] = x.shape as [number, number, number];
+    return l.launch(mix, {
+      reads: { x: l.element(x), weights: l.wide(weights) },
+      writes: { y: l.elements(y.shape) },
+      numbers: { P, N, C },
+    });
+  }),
+  gradientRule(mixStreams, (l, { x, weights }, { upstream }) => {
+    const both = once(() => {
+      const [P, N, C] = x.shape as [number, number, number];
+      return l.launch(mixBackward, {
+        reads: { dy: l.element(upstream), x: l.element(x), weights: l.wide(weights) },
+        writes: { dx: l.elements(x.shape), dweights: f32(N, P) },
+        numbers: { P, N, C },
+      });
+    });
+    return { x: () => both()[0]!, weights: () => both()[1]! };
+  }),
+];

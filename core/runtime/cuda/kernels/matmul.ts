@@ -1,0 +1,39 @@
+/** Products of matrices of any kind; those of layers are in `linear.ts`. */
+import text from "../../../../kernels/primitive/matmul.cu" with { type: "text" };
+import * as p from "../../../graph/primitives.ts";
+import { broadcastStrides } from "../../../graph/strides.ts";
+import { elementCount } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
+import { collapse } from "../strides.ts";
+import { blocks, kernel, kernelFile, spread } from "./define.ts";
+import { listRule, type Rule } from "./rule.ts";
+
+export const MATMUL_FILE = kernelFile("primitive/matmul.cu", text, [{}]);
+
+const matmul = kernel(
+  MATMUL_FILE,
+  "matmul *y *a *b m n k aRow aColumn bRow bColumn n1 n2 a0 a1 a2 b0 b1 b2 scale:f32",
+  ({ m, n, batch }) => spread(256, blocks(n!, 16), blocks(m!, 16), batch!),
+);
+
+export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
+  const { transposeA, transposeB, scale } = attributes;
+  const [a, b] = [l.wide(inputs[0]), l.wide(inputs[1])];
+  const [m, n] = y.shape.slice(-2) as [number, number];
+  const k = a.shape.at(transposeA ? -2 : -1)!;
+  const leading = y.shape.slice(0, -2);
+  const batchStrides = (x: Value) => {
+    const matrix = x.shape.at(-1)! * x.shape.at(-2)!;
+    return broadcastStrides(x.shape.slice(0, -2), leading).map((stride) => stride * matrix);
+  };
+  const { sizes, strides } = collapse(leading, [batchStrides(a), batchStrides(b)], 3);
+  const [aRow, aColumn] = transposeA ? [1, m] as const : [k, 1] as const;
+  const [bRow, bColumn] = transposeB ? [1, k] as const : [n, 1] as const;
+  const numbers: Record<string, number> = {
+    ...{ m, n, k, scale, aRow, aColumn, bRow, bColumn },
+    ...{ n1: sizes[1]!, n2: sizes[2]!, batch: elementCount(leading) },
+  };
+  strides[0]!.forEach((stride, i) => numbers[`a${i}`] = stride);
+  strides[1]!.forEach((stride, i) => numbers[`b${i}`] = stride);
+  return l.launch(matmul, { reads: { a, b }, writes: { y }, numbers });
+});

@@ -1,0 +1,82 @@
+/** Rotary embedding, writes into a cache, and both as one launch. */
+import cacheText from "../../../../kernels/forward/kv_cache.cu" with { type: "text" };
+import ropeText from "../../../../kernels/forward/rope.cu" with { type: "text" };
+import type { Value } from "../../../graph/value.ts";
+import { rope } from "../../../ops/rope.ts";
+import { rotateAndWrite, writeTokens } from "../fuse/cache_writes.ts";
+import type { Lowering } from "../lowering.ts";
+import { each, kernel, kernelFile, packStep } from "./define.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
+import { rowsOf } from "./sums.ts";
+
+export const ROPE = kernelFile("forward/rope.cu", ropeText);
+export const KV_CACHE = kernelFile("forward/kv_cache.cu", cacheText);
+
+const rotate = kernel(
+  ROPE,
+  "rope *y *x *cosines *sines rows heads half direction:f32",
+  ({ rows, heads, half }) => each(rows! * heads! * half!),
+);
+const rotateAndWriteSlots = kernel(
+  ROPE,
+  "rope_write_slots *keyCache *valueCache *y *q *k *v *cosines *sines *start R starts T H K S half",
+  ({ R, T, H, K, half }) => each(R! * T! * (H! + 2 * K!) * half!),
+);
+const writeSlots = kernel(
+  KV_CACHE,
+  "write_slots *cache *update *start R starts T K S D rowStride tokenStride headStride",
+  (sizes) => each(sizes.R! * sizes.T! * sizes.K! * sizes.D!, packStep(sizes, sizes.D!)),
+);
+
+/** x [R, T, heads·D] turned by the angle of its place, or by the negative one. */
+function turn(
+  l: Lowering,
+  { x, cos, sin }: Readonly<Record<"x" | "cos" | "sin", Value>>,
+  { heads, direction, reuse }: { heads: number; direction: 1 | -1; reuse?: "x" },
+): Value {
+  const [rows, width] = rowsOf(x.shape);
+  return l.launch(rotate, {
+    reads: { x: l.element(x), cosines: l.wide(cos), sines: l.wide(sin) },
+    writes: { y: l.elements(x.shape) },
+    numbers: { rows, heads, half: width / heads / 2, direction },
+    ...(reuse && { reuse }),
+  })[0]!;
+}
+
+export const ROPE_RULES: readonly Rule[] = [
+  rule(rope, (l, inputs, { heads }) => [turn(l, inputs, { heads, direction: 1, reuse: "x" })]),
+  gradientRule(rope, (l, { cos, sin }, { upstream, attributes: { heads } }) => ({
+    x: () => turn(l, { x: upstream, cos, sin }, { heads, direction: -1 }),
+  })),
+  rule(rotateAndWrite, (l, inputs, _, [, , y]) => {
+    const { keyCache, valueCache, q, k, v, cos, sin, start } = inputs;
+    const [R, T, H, D] = y.shape as [number, number, number, number];
+    const [, K, S] = keyCache.shape as [number, number, number];
+    return l.launch(rotateAndWriteSlots, {
+      updates: { keyCache: l.get(keyCache), valueCache: l.get(valueCache) },
+      reads: {
+        ...{ q: l.element(q), k: l.element(k), v: l.element(v) },
+        ...{ cosines: l.wide(cos), sines: l.wide(sin), start: l.get(start) },
+      },
+      writes: { y: l.elements(y.shape) },
+      numbers: { R, starts: start.shape[0]!, T, H, K, S, half: D / 2 },
+    });
+  }),
+  rule(writeTokens, (l, inputs, { tokensFirst }) => {
+    const { update, start } = inputs;
+    const cache = l.get(inputs.cache);
+    const [R, K, S, D] = cache.shape as [number, number, number, number];
+    const T = update.shape[tokensFirst ? 1 : 2]!;
+    const [tokenStride, headStride] = tokensFirst ? [K * D, D] as const : [D, T * D] as const;
+    const elements = cache.dtype === "bf16" ? "bf16" : "f32";
+    return l.launch(writeSlots, {
+      updates: { cache },
+      reads: { update: l.inType(l.get(update), elements), start: l.get(start) },
+      numbers: {
+        ...{ R, starts: start.shape[0]!, T, K, S, D },
+        ...{ rowStride: T * K * D, tokenStride, headStride },
+      },
+      macros: { BF16: Number(elements === "bf16") },
+    });
+  }),
+];

@@ -1,0 +1,315 @@
+/** Each fusion: the program before and after it, and that the reference computes the same from both. */
+import { assert, assertEquals } from "@std/assert";
+import { RandomStream } from "../../../../core/base/random.ts";
+import { Builder } from "../../../../core/graph/builder.ts";
+import { differentiate } from "../../../../core/graph/differentiate.ts";
+import { prepare } from "../../../../core/graph/rewrite.ts";
+import type { Program } from "../../../../core/graph/program.ts";
+import { elementCount } from "../../../../core/graph/types.ts";
+import type { Value } from "../../../../core/graph/value.ts";
+import { swiglu } from "../../../../core/ops/activation.ts";
+import { adamw } from "../../../../core/ops/adamw.ts";
+import { attention } from "../../../../core/ops/attention.ts";
+import { linear } from "../../../../core/ops/linear.ts";
+import { repeatStreams } from "../../../../core/ops/repeat_streams.ts";
+import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
+import { rope } from "../../../../core/ops/rope.ts";
+import { sampleTokens } from "../../../../core/ops/sample.ts";
+import { tokenLogprobs } from "../../../../core/ops/token_logprobs.ts";
+import {
+  rotateWhileWriting,
+  writeWhereTheyLie,
+} from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
+import { computeInPlace } from "../../../../core/runtime/cuda/fuse/in_place.ts";
+import { joinLinears, joinSwiglu } from "../../../../core/runtime/cuda/fuse/linears.ts";
+import { addBeforeNorm } from "../../../../core/runtime/cuda/fuse/residuals.ts";
+import { joinSquares } from "../../../../core/runtime/cuda/fuse/squares.ts";
+import { keepStatistics } from "../../../../core/runtime/cuda/fuse/statistics.ts";
+import { fuse } from "../../../../core/runtime/cuda/fuse.ts";
+import { RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
+import type { HostTensor } from "../../../../core/runtime/device.ts";
+import { ReferenceDevice } from "../../../../core/runtime/reference/device.ts";
+
+type Fusion = (program: Program) => Program;
+
+const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
+const i32 = (...shape: number[]) => ({ dtype: "i32" as const, shape });
+
+/** A program that `write` fills. */
+function programOf(write: (g: Builder) => void): Program {
+  const g = new Builder("fusion");
+  write(g);
+  return g.build();
+}
+
+/** One line a node: what it gives, its op, what it takes. */
+function linesOf({ inputs, state, parameters, nodes }: Program): string[] {
+  const names = new Map<Value, string>();
+  for (const given of [inputs, state, parameters]) {
+    for (const [name, value] of given) names.set(value, name);
+  }
+  return nodes.map((node) => {
+    const results = node.outputs.map((value) => {
+      names.set(value, `v${names.size - inputs.size - state.size - parameters.size}`);
+      return names.get(value);
+    });
+    const given = node.inputs.map((value) => names.get(value)).join(", ");
+    return `${results.join(", ")} = ${node.op.name}(${given})`;
+  });
+}
+
+/** Everything a program computes from the same random tensors, states included. */
+async function resultsOf(program: Program): Promise<Map<string, number[]>> {
+  const device = new ReferenceDevice("f64");
+  const bindings = new Map<string, HostTensor>();
+  for (const given of [program.inputs, program.parameters, program.state, program.outputs]) {
+    for (const [name, type] of given) {
+      const random = new RandomStream(1, name);
+      const tensor = device.allocate(type);
+      const draw = type.dtype === "i32"
+        ? () => random.integer(2)
+        : () => random.normal() ** 2 + 0.1;
+      device.write(tensor, Array.from({ length: elementCount(type.shape) }, draw));
+      bindings.set(name, tensor);
+    }
+  }
+  await (await device.compile(program, new Map())).run(bindings);
+  const kept = [...program.outputs.keys(), ...program.state.keys()];
+  return new Map(kept.map((name) => [name, [...device.read(bindings.get(name)!)]]));
+}
+
+async function assertSame(before: Program, after: Program): Promise<void> {
+  const [expected, found] = await Promise.all([resultsOf(before), resultsOf(after)]);
+  assertEquals([...found.keys()], [...expected.keys()]);
+  for (const [name, values] of expected) {
+    const worst = Math.max(...values.map((value, i) => Math.abs(value - found.get(name)![i]!)));
+    assert(worst < 1e-9, `${name} is off by ${worst}`);
+  }
+}
+
+/** A fusion of a program: its lines before and after. */
+async function check(program: Program, fusion: Fusion, lines: readonly [string[], string[]]) {
+  const fused = fusion(program);
+  assertEquals([linesOf(program), linesOf(fused)], lines);
+  await assertSame(program, fused);
+}
+
+Deno.test("a residual stream is added up by the norm that reads it first", () => {
+  const program = programOf((g) => {
+    const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+    g.output("y", rmsNorm({ x: sum, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 }));
+    g.output("z", sum.exp());
+  });
+  return check(program, addBeforeNorm, [
+    ["v0 = add(a, b)", "v1 = rms_norm(v0, w)", "v2 = exp(v0)"],
+    ["v0, v1 = add_rms_norm(a, b, w)", "v2 = exp(v1)"],
+  ]);
+});
+
+Deno.test("a sum stays where another node reads it first, where it is a result, or broadcasts", () => {
+  const norm = (x: Value, g: Builder) =>
+    rmsNorm({ x, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 });
+  for (
+    const write of [
+      (g: Builder) => {
+        const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+        g.output("z", sum.exp());
+        g.output("y", norm(sum, g));
+      },
+      (g: Builder) => {
+        const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+        g.output("sum", sum);
+        g.output("y", norm(sum, g));
+      },
+      (g: Builder) => g.output("y", norm(g.input("a", f32(3, 8)).add(g.input("b", f32(8))), g)),
+    ]
+  ) {
+    const program = programOf(write);
+    assertEquals(linesOf(addBeforeNorm(program)), linesOf(program));
+  }
+});
+
+Deno.test("gate and up projection end in their product", () => {
+  const program = programOf((g) => {
+    const x = g.input("x", f32(4, 8));
+    const [gate, up] = ["gate", "up"].map((name) =>
+      linear({ x, weight: g.parameter(name, f32(6, 8)) })
+    ) as [Value, Value];
+    g.output("y", swiglu({ gate, up }));
+  });
+  return check(program, joinSwiglu, [
+    ["v0 = linear(x, gate)", "v1 = linear(x, up)", "v2 = swiglu(v0, v1)"],
+    ["v0 = linear_swiglu(x, gate, up)"],
+  ]);
+});
+
+Deno.test("layers that read the same few rows go together, three at most, wide ones apart", async () => {
+  const write = (rows: number) => (g: Builder) => {
+    const x = g.input("x", f32(rows, 8));
+    const layer = (name: string, bias = false) =>
+      linear({
+        x,
+        weight: g.parameter(name, f32(6, 8)),
+        bias: bias ? g.parameter(`${name}.bias`, f32(6)) : undefined,
+      });
+    for (const name of ["q", "k", "v", "o"]) {
+      g.output(`${name}.out`, layer(name, name === "q").exp());
+    }
+    g.output("logits", layer("head"));
+  };
+  const few = programOf(write(4));
+  const lines = linesOf(joinLinears(few));
+  assertEquals(lines.filter((line) => line.includes("linears")), [
+    "v0, v1, v2 = linears(x, q, q.bias, k, v)",
+    "v6 = linears(x, o)",
+    "v8 = linears(x, head)",
+  ]);
+  await assertSame(few, joinLinears(few));
+  const many = programOf(write(65));
+  assertEquals(linesOf(joinLinears(many)), linesOf(many));
+});
+
+Deno.test("logits that are sampled are written wide", () => {
+  const program = programOf((g) => {
+    const logits = linear({ x: g.input("x", f32(2, 8)), weight: g.parameter("w", f32(16, 8)) });
+    g.output("tokens", sampleTokens(logits, g.input("sampling", f32(2, 6))));
+  });
+  const [node] = joinLinears(program).nodes;
+  assertEquals(node!.attributes, { biases: [false], wide: true });
+});
+
+/** The part of a layer between its projections and the end of attention. */
+function layer(g: Builder): void {
+  const [R, T, H, K, D, S, starts] = [4, 2, 4, 2, 8, 16, 2];
+  const tables = { cos: g.input("cos", f32(R, T, D / 2)), sin: g.input("sin", f32(R, T, D / 2)) };
+  const start = repeatStreams(g.input("start", i32(starts)), R / starts);
+  const turned = (name: string, heads: number) =>
+    rope({ x: g.input(name, f32(R, T, heads * D)), ...tables }, { heads })
+      .reshape([R, T, heads, D]);
+  const slots = (x: Value) => x.transpose([0, 2, 1, 3]);
+  const written = (name: string, update: Value) => {
+    const cache = g.state(name, f32(R, K, S, D)).writeSlots(slots(update), start);
+    g.update(name, cache);
+    return cache;
+  };
+  const keys = written("keys", turned("k", K));
+  const values = written("values", g.input("v", f32(R, T, K, D)));
+  const visible = { last: g.input("last", i32(R, T)) };
+  g.output("y", attention({ q: turned("q", H), keys, values, visible }));
+}
+
+Deno.test("heads are written where they lie", async () => {
+  const program = programOf(layer);
+  const fused = writeWhereTheyLie(program);
+  assertEquals(linesOf(fused), [
+    "v0 = rope(k, cos, sin)",
+    "v1 = reshape(v0)",
+    "v2 = write_tokens(keys, v1, start)",
+    "v3 = write_tokens(values, v, start)",
+    "v4 = rope(q, cos, sin)",
+    "v5 = reshape(v4)",
+    "v6 = attention(v5, v2, v3, last)",
+  ]);
+  await assertSame(program, fused);
+});
+
+Deno.test("queries and keys are turned while keys and values are written", async () => {
+  const program = programOf(layer);
+  const fused = rotateWhileWriting(writeWhereTheyLie(program), "f32");
+  assertEquals(linesOf(fused), [
+    "v0, v1, v2 = rotate_and_write(keys, values, q, k, v, cos, sin, start)",
+    "v3 = attention(v2, v0, v1, last)",
+  ]);
+  await assertSame(program, fused);
+  const narrow = rotateWhileWriting(writeWhereTheyLie(program), "bf16");
+  assertEquals(narrow.nodes.length, 7, "a cache in another type than the model computes in");
+});
+
+Deno.test("kernels leave their statistics to the gradients", async () => {
+  const forward = programOf((g) => {
+    const x = g.input("x", f32(2, 4, 8));
+    const q = rmsNorm({ x, weight: g.parameter("norm", f32(8)) }, { epsilon: 1e-6 });
+    const heads = (value: Value) => value.reshape([2, 4, 2, 4]);
+    const slots = heads(g.input("k", f32(2, 4, 8))).transpose([0, 2, 1, 3]);
+    const last = g.input("last", i32(2, 4));
+    const prefix = {
+      keys: g.parameter("prefix.keys", f32(1, 2, 3, 4)),
+      values: g.parameter("prefix.values", f32(1, 2, 3, 4)),
+    };
+    const y = attention({ q: heads(q), keys: slots, values: slots, visible: { last }, prefix });
+    const logits = y.reshape([8, 8]);
+    const scores = tokenLogprobs({ logits, targets: g.input("targets", i32(8)) });
+    g.output("loss", scores.reshape([1, 8]).sum(1).reshape([]));
+  });
+  const by = ["norm", "prefix.keys", "prefix.values"];
+  const program = prepare(
+    differentiate(forward, { of: "loss", by }),
+    (op) => !!op.decompose || RULES.has(op),
+  );
+  const fused = keepStatistics(program);
+  const names = fused.nodes.map(({ op }) => op.name).filter((name) => name.includes("statistic"));
+  assertEquals(names, [
+    "rms_norm with statistic",
+    "attention with statistic",
+    "token_logprobs with statistic",
+    "gradient of token_logprobs with statistic",
+    "gradient of attention with statistic",
+    "gradient of rms_norm with statistic",
+  ]);
+  await assertSame(program, fused);
+});
+
+Deno.test("a state is overwritten where nothing reads its old content any more", () => {
+  const program = programOf((g) => {
+    const sum = g.state("sum", f32(4));
+    g.update("sum", sum.assign(sum.add(g.input("x", f32(4)))));
+    const [parameter, m, v] = ["parameter", "m", "v"].map((name) => g.state(name, f32(4)));
+    const scalar = (name: string) => g.input(name, f32());
+    const results = adamw.all({
+      ...{ parameter: parameter!, m: m!, v: v!, gradient: g.input("gradient", f32(4)) },
+      ...{ scale: scalar("scale"), decay: scalar("decay") },
+      ...{ stepSize: scalar("stepSize"), correction: scalar("correction") },
+    }, { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 });
+    [parameter, m, v].forEach((state, i) =>
+      g.update(["parameter", "m", "v"][i]!, state!.assign(results[i]!))
+    );
+  });
+  const given = "parameter, m, v, gradient, scale, decay, stepSize, correction";
+  return check(program, computeInPlace, [
+    [
+      "v0 = add(sum, x)",
+      "v1 = assign(sum, v0)",
+      `v2, v3, v4 = adamw(${given})`,
+      "v5 = assign(parameter, v2)",
+      "v6 = assign(m, v3)",
+      "v7 = assign(v, v4)",
+    ],
+    ["v0 = compute_into(sum, sum, x)", `v1, v2, v3 = adamw_in_place(${given})`],
+  ]);
+});
+
+Deno.test("a state that is read later is not overwritten early", async () => {
+  const program = programOf((g) => {
+    const state = g.state("state", f32(4));
+    const next = state.add(g.input("x", f32(4)));
+    g.output("old", state.exp());
+    g.update("state", state.assign(next));
+  });
+  assertEquals(linesOf(computeInPlace(program)), linesOf(program));
+  await assertSame(program, computeInPlace(program));
+});
+
+Deno.test("squares are summed without being kept", () => {
+  const program = programOf((g) => {
+    const x = g.input("x", f32(3, 8));
+    g.output("y", x.mul(x).sum(1));
+  });
+  return check(program, joinSquares, [
+    ["v0 = mul(x, x)", "v1 = sum(v0)"],
+    ["v0 = sum_squares(x)"],
+  ]);
+});
+
+Deno.test("a fused program holds only ops that have a rule", () => {
+  for (const { op } of fuse(programOf(layer), "f32").nodes) assert(RULES.has(op), op.name);
+});
