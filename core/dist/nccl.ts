@@ -9,7 +9,7 @@ import {
   type NcclCommunicator,
   type NcclSymbols,
   uniqueId,
-} from "../runtime/cuda/nccl.ts";
+} from "../runtime/cuda/driver/nccl.ts";
 import type { CudaTensor } from "../runtime/cuda/tensor.ts";
 import { elementCount } from "../graph/types.ts";
 import type { Collective } from "./collective.ts";

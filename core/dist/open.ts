@@ -57,7 +57,7 @@ export async function openCollective(
     const { HostCollective } = await import("./host_group.ts");
     return new HostCollective(await openMpi(), device);
   }
-  const { openNccl } = await import("../runtime/cuda/nccl.ts");
+  const { openNccl } = await import("../runtime/cuda/driver/nccl.ts");
   const { agreeOnId, NcclCollective } = await import("./nccl.ts");
   if (deterministic) { for (const [name, value] of DETERMINISTIC) Deno.env.set(name, value); }
   const { symbols } = openNccl();

@@ -12,7 +12,7 @@
  */
 import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../core/base/errors.ts";
-import type { CompileTarget, Cubin, KernelSource } from "../../core/runtime/cuda/nvrtc.ts";
+import type { CompileTarget, Cubin, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
 import boxes from "./boxes.hpp" with { type: "text" };
 import context from "./context.hpp" with { type: "text" };
 import cuda from "./cuda.hpp" with { type: "text" };

@@ -6,7 +6,7 @@
  * the epilogues are none and the bias over rows of D. The one algorithm that the heuristic knows
  * wants a workspace, so that a caller that forgets it is found out.
  */
-import { CUBLASLT_SYMBOLS, type CublasLtSymbols } from "../../core/runtime/cuda/symbols.ts";
+import { CUBLASLT_SYMBOLS, type CublasLtSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
 import { CODE, Handles, type Streams } from "./streams.ts";
 

@@ -7,7 +7,7 @@
  * hang is thrown as an `EmulatorError` in words, when the work runs. That is when something waits
  * for it, not at the launch.
  */
-import { DRIVER_SYMBOLS, type DriverSymbols } from "../../core/runtime/cuda/symbols.ts";
+import { DRIVER_SYMBOLS, type DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { LaunchConfig, Modules } from "./kernels.ts";
 import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
 import { CODE, type Streams } from "./streams.ts";

@@ -4,7 +4,7 @@
  * Device addresses are addresses of this process, so a kernel compiled for the host can use them.
  * Ranges are kept in a list: programs here have few allocations.
  */
-import type { DriverSymbols } from "../../core/runtime/cuda/symbols.ts";
+import type { DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { compileMachine } from "./compiler.ts";
 
 /** What the driver layer hands over where a function reads or fills host memory. */

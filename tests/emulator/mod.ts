@@ -5,9 +5,9 @@
  * compiler in the shape of `Nvrtc`; they belong together. Values are those of the kernels up to
  * rounding: what is checked is addresses, arguments, geometry, barriers and order, not speed.
  */
-import type { Cubin } from "../../core/runtime/cuda/nvrtc.ts";
-import type { CompileTarget, KernelSource } from "../../core/runtime/cuda/nvrtc.ts";
-import type { CublasLtSymbols, DriverSymbols } from "../../core/runtime/cuda/symbols.ts";
+import type { Cubin } from "../../core/runtime/cuda/driver/nvrtc.ts";
+import type { CompileTarget, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
+import type { CublasLtSymbols, DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { compile, compilerVersion } from "./compiler.ts";
 import { cublasLtSymbols } from "./cublaslt.ts";
 import { driverSymbols } from "./driver.ts";

@@ -7,8 +7,12 @@
  */
 import { assertEquals } from "@std/assert";
 import { narrow, widen } from "../../core/base/dtype.ts";
-import { Driver } from "../../core/runtime/cuda/driver.ts";
-import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
+import { Driver } from "../../core/runtime/cuda/driver/driver.ts";
+import {
+  type ArgumentType,
+  type Geometry,
+  LaunchSite,
+} from "../../core/runtime/cuda/driver/launch.ts";
 import {
   EMULATED_ARCHITECTURE,
   emulatedMachine,

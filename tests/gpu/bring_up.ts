@@ -8,7 +8,11 @@ import { assertEquals } from "@std/assert";
 import type { CudaMachine } from "../../core/runtime/cuda/device.ts";
 import { DeviceMemory } from "../../core/runtime/cuda/device_memory.ts";
 import { startsEarly } from "../../core/runtime/cuda/kernel_loader.ts";
-import { linearProduct, Products, WORKSPACE_BYTES } from "../../core/runtime/cuda/products.ts";
+import {
+  linearProduct,
+  Products,
+  WORKSPACE_BYTES,
+} from "../../core/runtime/cuda/driver/cublaslt.ts";
 import { Probes } from "./probes.ts";
 
 /** What one probe found. */

@@ -1,10 +1,14 @@
 /** The machine under test, and the small kernels of `probes.cu` ready to launch on it. */
 import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
-import { Driver } from "../../core/runtime/cuda/driver.ts";
+import { Driver } from "../../core/runtime/cuda/driver/driver.ts";
 import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/headers.ts";
-import { type ArgumentType, type Geometry, LaunchSite } from "../../core/runtime/cuda/launch.ts";
+import {
+  type ArgumentType,
+  type Geometry,
+  LaunchSite,
+} from "../../core/runtime/cuda/driver/launch.ts";
 import type { ElementType } from "../../core/runtime/cuda/tensor.ts";
-import { architectureOf } from "../../core/runtime/cuda/nvrtc.ts";
+import { architectureOf } from "../../core/runtime/cuda/driver/nvrtc.ts";
 import { openMachine } from "../../core/runtime/cuda/open.ts";
 import { autotuneRecords } from "../../core/runtime/cuda/autotune.ts";
 import { emulatedMachine } from "../emulator/mod.ts";

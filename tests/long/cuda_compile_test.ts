@@ -13,9 +13,9 @@ import { parseCompileLog } from "../unit/runtime/cuda/compile_log.ts";
 import type { KernelFile } from "../../core/runtime/cuda/kernels/define.ts";
 import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/headers.ts";
 import { KERNEL_FILES, KERNELS } from "../../core/runtime/cuda/kernels/mod.ts";
-import { openLibrary } from "../../core/runtime/cuda/libraries.ts";
-import { compileOptions, type CompileTarget, Nvrtc } from "../../core/runtime/cuda/nvrtc.ts";
-import { NVRTC_SYMBOLS } from "../../core/runtime/cuda/symbols.ts";
+import { openLibrary } from "../../core/runtime/cuda/driver/libraries.ts";
+import { compileOptions, type CompileTarget, Nvrtc } from "../../core/runtime/cuda/driver/nvrtc.ts";
+import { NVRTC_SYMBOLS } from "../../core/runtime/cuda/driver/symbols.ts";
 
 const BUDGET = new URL("cuda_budget.json", import.meta.url);
 const ALL = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];

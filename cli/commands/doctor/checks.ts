@@ -81,7 +81,7 @@ export const CHECKS: readonly Check[] = [
     name: "cuda libraries",
     required: false,
     async run() {
-      const { findCudaLibraries } = await import("../../../core/runtime/cuda/presence.ts");
+      const { findCudaLibraries } = await import("../../../core/runtime/cuda/driver/presence.ts");
       const libraries = findCudaLibraries();
       const found = libraries.map(({ library, found, about }) =>
         `${library} ${found ? about : "not usable"}`
@@ -113,7 +113,7 @@ export const CHECKS: readonly Check[] = [
     required: false,
     run: () =>
       attempt(async () => {
-        const { openNccl } = await import("../../../core/runtime/cuda/nccl.ts");
+        const { openNccl } = await import("../../../core/runtime/cuda/driver/nccl.ts");
         const { path, version } = openNccl();
         return `${path}: NCCL ${version}`;
       }),

@@ -5,11 +5,11 @@
  */
 import { RandomStream } from "../../base/random.ts";
 import { narrow, widen } from "../../base/dtype.ts";
-import type { Driver } from "./driver.ts";
+import type { Driver } from "./driver/driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import type { Kernel, Sizes } from "./kernels/define.ts";
-import type { LaunchSite } from "./launch.ts";
-import { boxesOf } from "./tensor_map.ts";
+import type { LaunchSite } from "./driver/launch.ts";
+import { boxesOf } from "./driver/tensor_map.ts";
 
 /** Largest sizes of a benchmark. */
 const MOST = { queries: 2048, slots: 2048, prefix: 512, rows: 4, heads: 8 } as const;

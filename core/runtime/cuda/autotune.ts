@@ -11,7 +11,7 @@ import { EnvironmentError } from "../../base/errors.ts";
 import { renameSync } from "../../base/platform/rename.ts";
 import { AttentionBenchmark, type BenchmarkContext } from "./attention_benchmark.ts";
 import { hashOf } from "./cubin_cache.ts";
-import { CudaError } from "./errors.ts";
+import { CudaError } from "./driver/errors.ts";
 import { mma, wgmma } from "./kernels/attention/kernels.ts";
 import type { Sizes } from "./kernels/define.ts";
 import type { Choices } from "./lowered.ts";

@@ -11,7 +11,12 @@
 import { createHash } from "node:crypto";
 import { renameSync } from "../../base/platform/rename.ts";
 import { writeAllSync } from "../../base/write_all.ts";
-import { compileOptions, type CompileTarget, type Cubin, type KernelSource } from "./nvrtc.ts";
+import {
+  compileOptions,
+  type CompileTarget,
+  type Cubin,
+  type KernelSource,
+} from "./driver/nvrtc.ts";
 
 /** Bytes before the log. */
 const HEAD = 4;

@@ -7,7 +7,7 @@
  *
  * When the arena grows it moves, so addresses in it hold only for its `generation`.
  */
-import type { Driver } from "./driver.ts";
+import type { Driver } from "./driver/driver.ts";
 
 /** Allocations are multiples of this. */
 const UNIT = 256;

@@ -13,14 +13,14 @@ import type { Node, Program } from "../../graph/program.ts";
 import type { Value } from "../../graph/value.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
 import type { DeviceMemory } from "./device_memory.ts";
-import type { Driver } from "./driver.ts";
+import type { Driver } from "./driver/driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import type { KernelArgument } from "./kernels/define.ts";
-import type { LaunchSite } from "./launch.ts";
+import type { LaunchSite } from "./driver/launch.ts";
 import type { Lowered, Step } from "./lowered.ts";
-import type { Product, Products } from "./products.ts";
+import type { Product, Products } from "./driver/cublaslt.ts";
 import type { CudaTensor } from "./tensor.ts";
-import { boxesOf } from "./tensor_map.ts";
+import { boxesOf } from "./driver/tensor_map.ts";
 
 /** What a program runs with. */
 export interface ExecutionContext {

@@ -8,10 +8,10 @@
  * earlier is to fetch weights into the cache.
  */
 import { type CubinCache } from "./cubin_cache.ts";
-import type { Driver } from "./driver.ts";
+import type { Driver } from "./driver/driver.ts";
 import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
-import { LaunchSite } from "./launch.ts";
-import type { CompileTarget, Cubin, KernelSource } from "./nvrtc.ts";
+import { LaunchSite } from "./driver/launch.ts";
+import type { CompileTarget, Cubin, KernelSource } from "./driver/nvrtc.ts";
 
 /** What turns kernels into programs of the device: NVRTC, or what stands in for it in a test. */
 export interface KernelCompiler {

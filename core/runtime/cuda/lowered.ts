@@ -4,7 +4,7 @@ import type { TensorType } from "../../graph/types.ts";
 import type { Value } from "../../graph/value.ts";
 import type { HostTensor } from "../device.ts";
 import type { Kernel, Sizes, Specialisation } from "./kernels/define.ts";
-import type { ProductShape } from "./products.ts";
+import type { ProductShape } from "./driver/cublaslt.ts";
 import type { ElementType } from "./tensor.ts";
 
 /** Where a pointer of a launch comes from. */

@@ -24,9 +24,9 @@ import type { Value } from "../../graph/value.ts";
 import type { HostTensor } from "../device.ts";
 import type { Kernel } from "./kernels/define.ts";
 import { copy, narrowFloats, widenElements } from "./kernels/moves.ts";
-import type { ArgumentType } from "./launch.ts";
+import type { ArgumentType } from "./driver/launch.ts";
 import type { Choices, LaunchSpec, Lowered, Pointer, Step, WeightUse } from "./lowered.ts";
-import type { ProductShape } from "./products.ts";
+import type { ProductShape } from "./driver/cublaslt.ts";
 import { dense, type Layout } from "./strides.ts";
 import type { ElementType } from "./tensor.ts";
 

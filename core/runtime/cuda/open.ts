@@ -8,12 +8,12 @@ import { cacheFolder } from "../../base/cache_folder.ts";
 import { EnvironmentError } from "../../base/errors.ts";
 import { CubinCache } from "./cubin_cache.ts";
 import { CudaDevice, type CudaMachine, type CudaOptions } from "./device.ts";
-import { checkDriver } from "./errors.ts";
+import { checkDriver } from "./driver/errors.ts";
 import type { KernelCompiler } from "./kernel_loader.ts";
-import { openLibrary } from "./libraries.ts";
+import { openLibrary } from "./driver/libraries.ts";
 import type { ElementType } from "./tensor.ts";
-import { Nvrtc } from "./nvrtc.ts";
-import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./symbols.ts";
+import { Nvrtc } from "./driver/nvrtc.ts";
+import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./driver/symbols.ts";
 import { autotuneRecords } from "./autotune.ts";
 
 /**

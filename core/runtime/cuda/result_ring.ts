@@ -8,10 +8,10 @@
  * A device that has failed never writes, so now and then the host asks how it is; and a result that
  * not read is overwritten when the ring wraps around.
  */
-import type { Driver, PinnedMemory } from "./driver.ts";
+import type { Driver, PinnedMemory } from "./driver/driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import { publish } from "./kernels/next_token.ts";
-import type { LaunchSite } from "./launch.ts";
+import type { LaunchSite } from "./driver/launch.ts";
 
 /** Results that may be under way. */
 const SLOTS = 16;

@@ -8,7 +8,7 @@
  * The memory is used in a ring, and before it is used again everything issued so far has to be
  * done, so one write in a few thousand waits.
  */
-import type { Driver, PinnedMemory } from "./driver.ts";
+import type { Driver, PinnedMemory } from "./driver/driver.ts";
 
 /** Bytes of the ring. */
 const RING = 1 << 20;

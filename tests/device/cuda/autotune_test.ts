@@ -8,10 +8,10 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { CudaDevice } from "../../../core/runtime/cuda/device.ts";
-import { CudaError } from "../../../core/runtime/cuda/errors.ts";
-import { Driver } from "../../../core/runtime/cuda/driver.ts";
+import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
+import { Driver } from "../../../core/runtime/cuda/driver/driver.ts";
 import { KernelLoader } from "../../../core/runtime/cuda/kernel_loader.ts";
-import type { KernelSource } from "../../../core/runtime/cuda/nvrtc.ts";
+import type { KernelSource } from "../../../core/runtime/cuda/driver/nvrtc.ts";
 import { Autotuner, shapeClass } from "../../../core/runtime/cuda/autotune.ts";
 import {
   type AutotuneRecord,

@@ -5,9 +5,9 @@
  * two real ones follow, computed again in plain TypeScript.
  */
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
-import { CudaError } from "../../../core/runtime/cuda/errors.ts";
+import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import { fileNamed } from "../../unit/runtime/cuda/kernels.ts";
-import type { Geometry } from "../../../core/runtime/cuda/launch.ts";
+import type { Geometry } from "../../../core/runtime/cuda/driver/launch.ts";
 import { EMULATED_ARCHITECTURE, EmulatorError } from "../../emulator/mod.ts";
 import { plainAttention } from "../../emulator/plain.ts";
 import { type Form, multiply } from "../../emulator/products.ts";

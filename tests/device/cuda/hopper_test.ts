@@ -5,7 +5,7 @@
  * Needs Linux and g++; elsewhere every test is skipped.
  */
 import { assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
-import { CudaError } from "../../../core/runtime/cuda/errors.ts";
+import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import { KERNEL_HEADERS } from "../../../core/runtime/cuda/kernels/headers.ts";
 import { EmulatorError } from "../../emulator/mod.ts";
 import { type Bench, test, values } from "../../emulator/testing.ts";

@@ -15,7 +15,7 @@ import type {
   HostTensor,
   Weights,
 } from "../../../core/runtime/device.ts";
-import { Driver } from "../../../core/runtime/cuda/driver.ts";
+import { Driver } from "../../../core/runtime/cuda/driver/driver.ts";
 import { KernelLoader } from "../../../core/runtime/cuda/kernel_loader.ts";
 import { ResultRing } from "../../../core/runtime/cuda/result_ring.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";

@@ -10,8 +10,8 @@
  * Sizes that follow from others are arguments too; a kernel computes no strides from what it could
  * be told.
  */
-import type { ArgumentType, Geometry } from "../launch.ts";
-import type { KernelSource } from "../nvrtc.ts";
+import type { ArgumentType, Geometry } from "../driver/launch.ts";
+import type { KernelSource } from "../driver/nvrtc.ts";
 import { KERNEL_HEADERS } from "./headers.ts";
 
 /** Numbers of one launch by argument name, and the macros of its compilation. */

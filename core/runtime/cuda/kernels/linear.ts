@@ -12,7 +12,7 @@ import type { Value } from "../../../graph/value.ts";
 import { linear } from "../../../ops/linear.ts";
 import { FEW_ROWS, layersOf, linearsOp, linearSwiglu, MOST_TOGETHER } from "../fuse/linears.ts";
 import type { Lowering } from "../lowering.ts";
-import { inputGradientProduct, linearProduct, weightGradientProduct } from "../products.ts";
+import { inputGradientProduct, linearProduct, weightGradientProduct } from "../driver/cublaslt.ts";
 import { blocks, kernel, kernelFile, type Specialisation, spread } from "./define.ts";
 import { gradientRule, listRule, type Rule, rule } from "./rule.ts";
 import { f32, sumRows } from "./sums.ts";

@@ -1,15 +1,15 @@
 /** The CUDA driver layer against a stand-in: packing, offsets, order of calls, errors. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DeviceMemory } from "../../../../core/runtime/cuda/device_memory.ts";
-import { Driver, formatVersion } from "../../../../core/runtime/cuda/driver.ts";
+import { Driver, formatVersion } from "../../../../core/runtime/cuda/driver/driver.ts";
 import {
   checkCublas,
   checkDriver,
   checkNvrtc,
   CudaError,
-} from "../../../../core/runtime/cuda/errors.ts";
-import { LaunchSite } from "../../../../core/runtime/cuda/launch.ts";
-import { boxesOf } from "../../../../core/runtime/cuda/tensor_map.ts";
+} from "../../../../core/runtime/cuda/driver/errors.ts";
+import { LaunchSite } from "../../../../core/runtime/cuda/driver/launch.ts";
+import { boxesOf } from "../../../../core/runtime/cuda/driver/tensor_map.ts";
 import { fakeDriver, hostBytes } from "./testing.ts";
 
 const names = (calls: readonly { name: string }[]) => calls.map(({ name }) => name);

@@ -5,7 +5,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { KernelArgument } from "../../../../core/runtime/cuda/kernels/define.ts";
 import { KERNEL_HEADERS } from "../../../../core/runtime/cuda/kernels/headers.ts";
 import { KERNEL_FILES, KERNELS, RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
-import { LaunchSite } from "../../../../core/runtime/cuda/launch.ts";
+import { LaunchSite } from "../../../../core/runtime/cuda/driver/launch.ts";
 import { MODEL_OPS } from "../../../../core/ops/mod.ts";
 
 interface Signature {

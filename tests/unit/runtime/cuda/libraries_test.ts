@@ -3,9 +3,17 @@ import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/a
 import { parseCompileLog } from "./compile_log.ts";
 import { CubinCache, cubinKey } from "../../../../core/runtime/cuda/cubin_cache.ts";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
-import { type Host, libraryPaths, openLibrary } from "../../../../core/runtime/cuda/libraries.ts";
-import { architectureOf, compileOptions, Nvrtc } from "../../../../core/runtime/cuda/nvrtc.ts";
-import type { NvrtcSymbols, SymbolsOf } from "../../../../core/runtime/cuda/symbols.ts";
+import {
+  type Host,
+  libraryPaths,
+  openLibrary,
+} from "../../../../core/runtime/cuda/driver/libraries.ts";
+import {
+  architectureOf,
+  compileOptions,
+  Nvrtc,
+} from "../../../../core/runtime/cuda/driver/nvrtc.ts";
+import type { NvrtcSymbols, SymbolsOf } from "../../../../core/runtime/cuda/driver/symbols.ts";
 
 /** A machine with these variables and folders, on which only `loads` can be opened. */
 function machine(about: {

@@ -1,10 +1,10 @@
 /** The calls of NCCL against a library in C that records them: values, order, errors and aborts. */
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
-import { Driver } from "../../../../core/runtime/cuda/driver.ts";
-import { CudaError, NOT_READY } from "../../../../core/runtime/cuda/errors.ts";
-import { SYSTEM } from "../../../../core/runtime/cuda/libraries.ts";
-import { NcclCommunicator, openNccl, uniqueId } from "../../../../core/runtime/cuda/nccl.ts";
+import { Driver } from "../../../../core/runtime/cuda/driver/driver.ts";
+import { CudaError, NOT_READY } from "../../../../core/runtime/cuda/driver/errors.ts";
+import { SYSTEM } from "../../../../core/runtime/cuda/driver/libraries.ts";
+import { NcclCommunicator, openNccl, uniqueId } from "../../../../core/runtime/cuda/driver/nccl.ts";
 import { fakeDriver } from "./testing.ts";
 
 const STUB = {

@@ -1,6 +1,6 @@
 /** A stand-in for libcuda that records calls and hands out made-up addresses. */
-import type { DriverSymbols } from "../../../../core/runtime/cuda/symbols.ts";
-import { DRIVER_SYMBOLS } from "../../../../core/runtime/cuda/symbols.ts";
+import type { DriverSymbols } from "../../../../core/runtime/cuda/driver/symbols.ts";
+import { DRIVER_SYMBOLS } from "../../../../core/runtime/cuda/driver/symbols.ts";
 
 /** One call: the function and what it was given. */
 export interface Call {

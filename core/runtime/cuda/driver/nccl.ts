@@ -4,7 +4,7 @@
  * Every operation is waited for by polling, beside the errors that NCCL meets in the background: a peer
  * that died leaves a kernel of NCCL running for ever. Signatures and numbers are those of nccl.h 2.30.
  */
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 import type { Driver } from "./driver.ts";
 import { CudaError } from "./errors.ts";
 import { type Host, openLibrary, SYSTEM } from "./libraries.ts";

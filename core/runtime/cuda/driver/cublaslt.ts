@@ -7,8 +7,8 @@
  * The library counts columns first. Our row-major matrix [rows, columns] is its matrix [columns,
  * rows], so Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
-import type { Block } from "./device_memory.ts";
-import type { ElementType } from "./tensor.ts";
+import type { Block } from "../device_memory.ts";
+import type { ElementType } from "../tensor.ts";
 import { checkCublas } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 

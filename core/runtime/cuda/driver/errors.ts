@@ -5,7 +5,7 @@
  * returns nothing, or a thrown `CudaError`. After a fault inside a kernel every later call reports
  * the same code, so the call named in the message need not be the guilty one.
  */
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 
 /** A call into one of the CUDA libraries that failed. */
 export class CudaError extends EnvironmentError {

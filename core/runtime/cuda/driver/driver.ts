@@ -8,7 +8,7 @@
  * `nonblocking`. Waiting blocks; code that must not block polls `isDone` instead. Stream 0 is never
  * used, since it waits for all others.
  */
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 import { checkDriver, NOT_READY } from "./errors.ts";
 import type { DriverSymbols } from "./symbols.ts";
 import { encodeTensorMap, type TensorBoxes } from "./tensor_map.ts";

@@ -8,7 +8,7 @@
  * file lying there can never change a kernel. Compiles from several threads wait for each other
  * inside the library.
  */
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 import { checkNvrtc } from "./errors.ts";
 import type { NvrtcSymbols } from "./symbols.ts";
 

@@ -9,7 +9,7 @@
  * found by path the builtins are opened first; else every compilation fails. cuBLASLt takes up to a
  * second to load, so it is opened only when it is needed.
  */
-import { EnvironmentError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../../base/errors.ts";
 import type { SymbolsOf } from "./symbols.ts";
 
 /** Libraries that can be asked for. */
