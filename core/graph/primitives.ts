@@ -21,6 +21,11 @@ const ALL = { ...ELEMENTWISE, ...INDEXING, ...MOVEMENT, ...PRODUCTS };
 /** Names of the primitives; a device's table of rules has an entry for each. */
 export type PrimitiveName = typeof ALL[keyof typeof ALL]["name"];
 
+/** Attributes of the primitive of this name, in which its entry of a table of rules reads them. */
+export type AttributesOf<N extends PrimitiveName> =
+  Extract<typeof ALL[keyof typeof ALL], { readonly name: N }> extends Primitive<infer A> ? A
+    : never;
+
 /** All primitives by name. */
 export const PRIMITIVES: ReadonlyMap<string, Primitive> = new Map(
   Object.values(ALL).map((op) => [op.name, op as Primitive]),

@@ -15,6 +15,17 @@ export interface TensorType {
 /** Static arguments of a node; plain data, so that equal nodes can be recognised. */
 export type Attributes = Readonly<Record<string, unknown>>;
 
+/** Inputs or outputs of a node, of which a rule names as many as its op has. */
+export type Operands<T> = readonly [T, T, T, ...T[]];
+
+/**
+ * Rules `F` by the name of their op. Each reads attributes of its own type, which the compiler allows since
+ * parameters of methods, unlike those of functions, may be narrower.
+ */
+export type RulesByName<F extends (...parameters: never[]) => unknown> = Readonly<
+  Record<string, { rule(...parameters: Parameters<F>): ReturnType<F> }["rule"]>
+>;
+
 /** An op whose meaning every device must know. */
 export interface Primitive<A extends Attributes = Attributes> {
   readonly name: string;

@@ -20,7 +20,7 @@ import {
 } from "../device.ts";
 import { HostDevice, letSignalsThrough } from "../host_device.ts";
 import { weightValues } from "../weights.ts";
-import { EVALUATE, type Operand } from "./evaluate.ts";
+import { evaluate, type Operand } from "./evaluate.ts";
 import { TRAITS } from "../traits.ts";
 
 /** Arithmetic of the reference: `f64` rounds nothing, `f32` rounds every stored result. */
@@ -117,9 +117,7 @@ async function run(
     return { shape: value.shape, data: byPlace.get(placeOf(plan, value))!.data };
   };
   for (const node of program.nodes) {
-    const evaluate = EVALUATE[node.op.name];
-    if (!evaluate) throw new TypeError(`cannot evaluate "${node.op.name}": not a primitive`);
-    evaluate(operandOf(node.outputs[0]!), node.inputs.map(operandOf), node.attributes);
+    evaluate(node, operandOf(node.outputs[0]!), node.inputs.map(operandOf));
   }
   for (const [name, value] of program.outputs) { // two names may stand for one value
     const target = bindings.get(name) as HostTensor;

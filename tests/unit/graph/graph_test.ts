@@ -15,7 +15,7 @@ import { concat, type Value } from "../../../core/graph/value.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
-import { EVALUATE, type Operand } from "../../../core/runtime/reference/evaluate.ts";
+import { evaluate, type Operand } from "../../../core/runtime/reference/evaluate.ts";
 
 const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
 const i32 = (...shape: number[]) => ({ dtype: "i32" as const, shape });
@@ -146,7 +146,7 @@ function runApart(program: Program, inputs: ReadonlyMap<string, Float64Array>) {
   for (const node of program.nodes) {
     const [value] = node.outputs as [Value];
     const out = { shape: value.shape, data: new Float64Array(elementCount(value.shape)) };
-    EVALUATE[node.op.name]!(out, node.inputs.map((x) => operands.get(x)!), node.attributes);
+    evaluate(node, out, node.inputs.map((x) => operands.get(x)!));
     operands.set(value, out);
   }
   return new Map([...program.outputs].map(([name, value]) => [name, operands.get(value)!.data]));
