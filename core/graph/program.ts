@@ -5,7 +5,7 @@
  * is defined by `decompose`, its reference meaning in terms of simpler ops; a device may run it whole or
  * let `rewrite.ts` expand it. Nothing here knows any particular op.
  */
-import type { Attributes, Primitive } from "./types.ts";
+import type { Attributes, Operands, Primitive } from "./types.ts";
 import type { Graph, Value } from "./value.ts";
 
 /** The definition of an operation, shared by all nodes that use it. */
@@ -26,6 +26,14 @@ export interface Node<A extends Attributes = Attributes> {
   readonly inputs: readonly Value[];
   readonly attributes: A;
   readonly outputs: readonly Value[];
+}
+
+/** Whether a node is one of this op, whose attributes and number of inputs are then known. */
+export function isNode<A extends Attributes>(
+  node: Node | undefined,
+  op: Primitive<A>,
+): node is Node<A> & { readonly inputs: Operands<Value> } {
+  return node?.op === op as Op;
 }
 
 /** A static graph with everything it exchanges with the outside by name. */

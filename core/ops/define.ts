@@ -50,6 +50,8 @@ export interface ModelOp<A extends Attributes, R extends string, O extends strin
   of(node: Node | undefined): NamedNode<A, R, O> | undefined;
   /** Names of the inputs, in the order in which nodes hold them. */
   readonly names: readonly (R | O)[];
+  /** Inputs of a node by name. */
+  named(inputs: readonly Value[]): Named<R, O, Value>;
   /** The definition as nodes refer to it. */
   readonly op: Op<A> & Required<Pick<Op<A>, "decompose">>;
 }
@@ -83,7 +85,7 @@ export function modelOp<A extends Attributes = Record<never, never>>() {
     const apply = (inputs: Named<R, O, Value>, attributes = {} as A) => all(inputs, attributes)[0]!;
     const of = (node: Node | undefined) =>
       node?.op === op as Op ? { ...node, inputs: named(node.inputs) } : undefined;
-    return Object.assign(apply, { all, of, names, op }) as ModelOp<A, R, O>;
+    return Object.assign(apply, { all, of, names, named, op }) as ModelOp<A, R, O>;
   };
 }
 

@@ -7,9 +7,11 @@
  * the packed weights. Should two sizes coincide and change which nodes are equal, the bytes differ and
  * cost a second session, never a wrong result.
  */
+import type { AttributesOf, PrimitiveName } from "../../../graph/primitives.ts";
 import type { Node, Op, Program } from "../../../graph/program.ts";
-import type { Shape } from "../../../graph/types.ts";
+import type { Attributes, Operands, RulesByName, Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
+import { softmax } from "../../../ops/softmax.ts";
 import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
@@ -31,12 +33,23 @@ export interface WeightUse {
 }
 
 /** Adds the operators that compute a node, the last of which names its result `output`. */
-export type Rule = (l: Lowering, node: Node, output: string) => void;
+export type Rule<A extends Attributes = Attributes> = (
+  l: Lowering,
+  inputs: Operands<Value>,
+  attributes: A,
+  output: string,
+) => void;
+
+/** The rule of the primitive `N`. */
+export type RuleOf<N extends PrimitiveName> = Rule<AttributesOf<N>>;
+
+/** A rule of each primitive. */
+export type PrimitiveRules = { readonly [N in PrimitiveName]: RuleOf<N> };
 
 /** The execution provider that programs are lowered for. */
 export interface Target {
   /** Rules by op name. */
-  readonly rules: Readonly<Record<string, Rule>>;
+  readonly rules: RulesByName<Rule>;
   /** Whether an elementwise result may lie in the memory of an operand. */
   readonly writesOverOperands: boolean;
 }
@@ -134,31 +147,29 @@ export class Lowering {
     requireReadersFirst(this.#program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
-      this.#names.set(value, model.input(name, value.dtype as OnnxType, this.#sizesOf(value)));
+      this.#names.set(value, model.input(name, value.dtype, this.#sizesOf(value)));
     }
     const leaving: [string, Value][] = [...outputs];
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
     for (const [name, value] of leaving) this.#leaving.set(value, name);
-    const direct = writesOverOperands ? directUpdates(this.#program, writers) : new Map();
+    const skipped = new Map<Value, Value>();
+    const direct = writesOverOperands ? directUpdates(this.#program, writers) : [];
     for (const [name, { assigned, source }] of direct) {
       this.#leaving.delete(assigned);
       this.#leaving.set(source, updateName(name));
+      skipped.set(assigned, source);
     }
-    const skipped = new Set([...direct.values()].map(({ assigned }) => assigned));
-    for (const node of nodes) {
-      const [value] = node.outputs as [Value];
-      if (skipped.has(value)) {
-        this.#names.set(value, this.get(node.inputs[1]!));
-        continue;
-      }
-      const output = this.#nameOf(value);
-      rules[node.op.name]!(this, node, output);
+    for (const { op, inputs, attributes, outputs } of nodes) {
+      const [value] = outputs as [Value];
+      const source = skipped.get(value);
+      const output = source ? this.get(source) : this.#nameOf(value);
+      if (!source) rules[op.name]!(this, inputs as Operands<Value>, attributes, output);
       this.#names.set(value, output);
     }
     for (const [name, value] of leaving) {
       const source = this.get(value);
       if (source !== name) model.node("Identity", [source], {}, { output: name });
-      model.output(name, value.dtype as OnnxType, this.#sizesOf(value));
+      model.output(name, value.dtype, this.#sizesOf(value));
     }
     const [weights, fileWeights] = [this.#weights, this.#fileWeights];
     return { bytes: model.finish(), weights, fileWeights, sizes: this.#sizes };
@@ -173,8 +184,9 @@ export class Lowering {
   }
 
   /** Names of all inputs of a node. */
-  operands(node: Node): string[] {
-    return node.inputs.map((value) => this.get(value));
+  operands(inputs: Operands<Value>): Operands<string> {
+    const names: readonly string[] = inputs.map((value) => this.get(value));
+    return names as Operands<string>;
   }
 
   /**
@@ -182,7 +194,7 @@ export class Lowering {
    * library sorts them.
    */
   softmaxOf(value: Value): string | undefined {
-    const same = (node: Node) => node.op.name === "softmax" && node.inputs[0] === value;
+    const same = (node: Node) => softmax.of(node)?.inputs.x === value;
     const result = this.#program.nodes.find(same)?.outputs[0];
     return result && this.#nameOf(result);
   }

@@ -10,7 +10,11 @@ import { onnxRuntimePath } from "../capi/library.ts";
 import { Message } from "./protobuf.ts";
 
 const IR_VERSION = 10;
-const OPSETS = [["", 24], ["com.microsoft", 1]] as const;
+
+/** Domain of the library's own operators. */
+export const CONTRIB = "com.microsoft";
+
+const OPSETS = [["", 24], [CONTRIB, 1]] as const;
 
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;

@@ -1,5 +1,6 @@
 /** Where new contents of state tensors may be computed, and the order that this needs. */
-import type { Node, Program } from "../../../graph/program.ts";
+import { assign } from "../../../graph/primitives.ts";
+import { isNode, type Node, type Program } from "../../../graph/program.ts";
 import type { Value } from "../../../graph/value.ts";
 
 /** The node that makes each value. */
@@ -43,17 +44,17 @@ export function directUpdates(program: Program, writers: ReadonlyMap<Value, Node
   const direct = new Map<string, { assigned: Value; source: Value }>();
   const leaving = new Set(program.outputs.values());
   for (const [name, assigned] of program.updates) {
-    const assign = writers.get(assigned);
-    const source = assign?.inputs[1];
-    const writer = source && writers.get(source);
-    if (assign?.op.name !== "assign" || writer?.op.memory !== "allowed") continue;
-    if (leaving.has(source!) || leaving.has(assigned)) continue;
-    const before = ancestors(source!, writers);
+    const writer = writers.get(assigned);
+    if (!isNode(writer, assign)) continue;
+    const [, source] = writer.inputs;
+    if (writers.get(source)?.op.memory !== "allowed") continue;
+    if (leaving.has(source) || leaving.has(assigned)) continue;
+    const before = ancestors(source, writers);
     const buffer = program.state.get(name)!;
-    const readers = program.nodes.filter((node) => node !== assign && node.inputs.includes(buffer));
+    const readers = program.nodes.filter((node) => node !== writer && node.inputs.includes(buffer));
     if (!readers.every((node) => before.has(node))) continue;
-    direct.set(name, { assigned, source: source! });
-    leaving.add(source!);
+    direct.set(name, { assigned, source });
+    leaving.add(source);
   }
   return direct;
 }

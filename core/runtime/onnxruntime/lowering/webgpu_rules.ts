@@ -6,20 +6,15 @@
  */
 import type { Node } from "../../../graph/program.ts";
 import type { Value } from "../../../graph/value.ts";
-import type { Lowering, Rule, Target } from "./lower.ts";
-import { CPU_TARGET, embedding, linear, tokenLogprobs } from "./rules.ts";
+import type { Lowering, PrimitiveRules, Rule, RuleOf, Target } from "./lower.ts";
+import { embeddingRule, linearRule, tokenLogprobsRule } from "./model_rules.ts";
+import { CPU_TARGET } from "./rules.ts";
 
 /** Element types of matrices. */
 export type Elements = "f32" | "f16";
 
 /** There is no product of transposed matrices, so they are transposed before. */
-const matmul: Rule = (l, node, output) => {
-  const { transposeA, transposeB, scale } = node.attributes as {
-    transposeA: boolean;
-    transposeB: boolean;
-    scale: number;
-  };
-  const [a, b] = node.inputs as [Value, Value];
+const matmul: RuleOf<"matmul"> = (l, [a, b], { transposeA, transposeB, scale }, output) => {
   const left = transposeA ? transposed(l, a) : l.get(a);
   const right = transposeB ? transposed(l, b) : l.get(b);
   // The left side is the smaller one where it matters: the queries of one token.
@@ -37,8 +32,7 @@ function transposed(l: Lowering, x: Value): string {
  * The slot of every element that is written; nothing else is touched when the output is bound to the
  * memory of the buffer. The provider scatters by i32 too, which start positions are.
  */
-const writeSlots: Rule = (l, node, output) => {
-  const [buffer, update, start] = node.inputs as [Value, Value, Value];
+const writeSlots: Rule = (l, [buffer, update, start], _, output) => {
   const { shape } = update;
   const offsets = l.size({ type: "i32", data: Array.from({ length: shape[2]! }, (_, t) => t) });
   const first = l.model.node("Unsqueeze", [l.get(start), l.longs(1)]);
@@ -48,16 +42,17 @@ const writeSlots: Rule = (l, node, output) => {
   l.model.node("ScatterElements", inputs, { axis: 2 }, { output });
 };
 
+const PRIMITIVES = { matmul, write_slots: writeSlots } satisfies Partial<PrimitiveRules>;
+
 /** Programs for the provider, with matrices of this type. */
 export function webGpuTarget(elements: Elements): Target {
-  const rules: Record<string, Rule> = {
+  const rules = {
     ...CPU_TARGET.rules,
-    matmul,
-    linear: linear(elements),
+    ...PRIMITIVES,
+    linear: linearRule(elements),
     // bf16 is no type of the provider, so the table is widened, or narrowed, when it is loaded.
-    embedding: embedding(() => ({ form: "matrix", type: elements })),
-    token_logprobs: tokenLogprobs({ hasLogSumExp: false }),
-    write_slots: writeSlots,
+    embedding: embeddingRule(() => ({ form: "matrix", type: elements })),
+    token_logprobs: tokenLogprobsRule({ hasLogSumExp: false }),
   };
   // One buffer cannot be read and written in the same dispatch.
   return { rules, writesOverOperands: false };

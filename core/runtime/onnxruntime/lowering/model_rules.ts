@@ -1,0 +1,184 @@
+/**
+ * Model ops for which ONNX Runtime has a faster whole.
+ *
+ * Attention is not among them, since its plain decomposition beats the library's fused operators on the CPU
+ * (the query heads of one key head become rows of a single product).
+ */
+import { packing, quantizedFormat } from "../../../base/quantize.ts";
+import type { Attributes, RulesByName } from "../../../graph/types.ts";
+import type { Value } from "../../../graph/value.ts";
+import { silu, swiglu } from "../../../ops/activation.ts";
+import { streamWeights } from "../../../ops/aggregate.ts";
+import type { ModelOp, NamedNode } from "../../../ops/define.ts";
+import { embedding } from "../../../ops/embedding.ts";
+import { linear } from "../../../ops/linear.ts";
+import { rmsNorm } from "../../../ops/rms_norm.ts";
+import { rope } from "../../../ops/rope.ts";
+import { softmax } from "../../../ops/softmax.ts";
+import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
+import type { OnnxType } from "../capi/capi.ts";
+import type { Lowering, Rule, WeightForm } from "./lower.ts";
+import { CONTRIB } from "./model.ts";
+
+/** The rule of a model op, with its inputs by name. */
+function modelRule<A extends Attributes, R extends string, O extends string>(
+  op: ModelOp<A, R, O>,
+  rule: (
+    l: Lowering,
+    inputs: NamedNode<A, R, O>["inputs"],
+    attributes: A,
+    output: string,
+  ) => void,
+): Rule<A> {
+  return (l, inputs, attributes, output) => rule(l, op.named(inputs), attributes, output);
+}
+
+/**
+ * `Gemm` packs a constant matrix when the session is made; quantised matrices have their own op. With
+ * f16 a fixed matrix is f16, and so is the product, between casts.
+ */
+export function linearRule(type: "f32" | "f16"): Rule {
+  return modelRule(linear, (l, { x, weight, bias }, _, output) => {
+    const isWeight = l.isParameter(weight);
+    const half = type === "f16" && isWeight;
+    const operand = (value: Value) => {
+      if (!half) return l.get(value);
+      return l.isParameter(value)
+        ? l.weight(value, "matrix", type, value.shape)
+        : l.as("f16", l.get(value));
+    };
+    const biases = bias ? [operand(bias)] : [];
+    const widened = half ? {} : { output };
+    let result: string;
+    if (isWeight && l.options.matrices.kind !== "f32") {
+      result = quantized(l, { x: operand(x), weight, biases, type }, widened.output);
+    } else {
+      const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
+      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, widened);
+    }
+    if (half) l.model.node("Cast", [result], { to: 1 }, { output });
+  });
+}
+
+/** x Wᵀ + b with a weight in 8 or 4 bits; `type` is that of x, b and the scales. */
+function quantized(
+  l: Lowering,
+  { x, weight, biases, type }: {
+    x: string;
+    weight: Value;
+    biases: readonly string[];
+    type: "f32" | "f16";
+  },
+  output: string | undefined,
+): string {
+  const { block } = quantizedFormat(l.options.matrices);
+  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, l.options.matrices);
+  const packed = l.weight(weight, "blocks", "u8", [N, blocks, block * bits / 8]);
+  const scales = l.weight(weight, "scales", type, [N * blocks]);
+  const optional = biases.length > 0 ? ["", "", ...biases] : [];
+  // Level 4 also rounds the activations of each block to 8 bits: several times faster.
+  const attributes = { N, K, bits, block_size: block, accuracy_level: 4 };
+  const inputs = [x, packed, scales, ...optional];
+  return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
+}
+
+/**
+ * The rows of a table that are read, widened; `keep` says how the table itself is kept, in which type
+ * and form.
+ */
+export function embeddingRule(
+  keep: (l: Lowering, table: Value) => { readonly form: WeightForm; readonly type: OnnxType },
+): Rule {
+  return modelRule(embedding, (l, { table, ids }, _, output) => {
+    if (!l.isParameter(table)) {
+      l.model.node("Gather", [l.get(table), l.get(ids)], { axis: 0 }, { output });
+      return;
+    }
+    const { form, type } = keep(l, table);
+    const weight = l.weight(table, form, type, table.shape);
+    if (type === "f32") l.model.node("Gather", [weight, l.get(ids)], {}, { output });
+    else {
+      const rows = l.model.node("Gather", [weight, l.get(ids)]);
+      l.model.node("Cast", [rows], { to: 1 }, { output });
+    }
+  });
+}
+
+const RMS_NORM = modelRule(rmsNorm, (l, { x, weight }, attributes, output) => {
+  const epsilon = { float: attributes.epsilon };
+  l.model.node("RMSNormalization", [l.get(x), l.get(weight)], { axis: -1, epsilon }, { output });
+});
+
+const ROPE = modelRule(rope, (l, { x, cos, sin }, { heads }, output) => {
+  const inputs = [l.get(x), l.get(cos), l.get(sin)];
+  l.model.node("RotaryEmbedding", inputs, { num_heads: heads }, { output });
+});
+
+const SOFTMAX = modelRule(softmax, (l, { x }, _, output) => {
+  l.model.node("Softmax", [l.get(x)], { axis: -1 }, { output });
+});
+
+/** As it decomposes, but with ε/P from outside, so that models with other streams lower alike. */
+const STREAM_WEIGHTS = modelRule(streamWeights, (l, { scores }, { smoothing }, output) => {
+  const weights = l.model.node("Softmax", [l.get(scores)], { axis: -1 });
+  const kept = l.model.node("Mul", [weights, l.size({ type: "f32", data: [1 - smoothing] })]);
+  const spread = l.size({ type: "f32", data: [smoothing / scores.shape.at(-1)!] });
+  l.model.node("Add", [kept, spread], {}, { output });
+});
+
+/** x σ(x) in one pass; the standard operator, Swish, has no kernel of its own and runs as three. */
+const SILU = modelRule(silu, (l, { x }, _, output) => {
+  const alpha = { float: 1 };
+  l.model.node("QuickGelu", [l.get(x)], { alpha }, { output, domain: CONTRIB });
+});
+
+const SWIGLU = modelRule(swiglu, (l, { gate, up }, _, output) => {
+  const alpha = { float: 1 };
+  const [x, factor] = [l.get(gate), l.get(up)];
+  const activated = l.model.node("QuickGelu", [x], { alpha }, { domain: CONTRIB });
+  l.model.node("Mul", [activated, factor], {}, { output });
+});
+
+/**
+ * log Σ exp x from the softmax of x: the largest share is exp(max x) / Σ exp x.
+ */
+function logSumExpOf(l: Lowering, logits: Value, shares: string): string {
+  const peak = l.model.node("ReduceMax", [l.get(logits), l.longs(-1)], { keepdims: 0 });
+  const largest = l.model.node("ReduceMax", [shares, l.longs(-1)], { keepdims: 0 });
+  return l.model.node("Sub", [peak, l.model.node("Log", [largest])]);
+}
+
+/**
+ * The library's own log Σ exp takes as long as three other passes; where the softmax is computed anyway,
+ * as in training, two are enough. Without `hasLogSumExp` it is always computed, since not every
+ * provider's operator bears large numbers.
+ */
+export function tokenLogprobsRule({ hasLogSumExp }: { hasLogSumExp: boolean }): Rule {
+  return modelRule(tokenLogprobs, (l, inputs, _, output) => {
+    const [logits, targets] = [l.get(inputs.logits), l.get(inputs.targets)];
+    const axes = l.longs(-1);
+    let shares = l.softmaxOf(inputs.logits);
+    if (!hasLogSumExp) shares ??= l.model.node("Softmax", [logits], { axis: -1 });
+    const total = shares
+      ? logSumExpOf(l, inputs.logits, shares)
+      : l.model.node("ReduceLogSumExp", [logits, axes], { keepdims: 0 });
+    const column = l.model.node("Unsqueeze", [targets, axes]);
+    const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
+    const chosen = l.model.node("Squeeze", [picked, axes]);
+    l.model.node("Sub", [chosen, total], {}, { output });
+  });
+}
+
+/** Model ops that are not expanded, by name. */
+export const MODEL_RULES: RulesByName<Rule> = {
+  linear: linearRule("f32"),
+  // As the checkpoint stores it, and in its file.
+  embedding: embeddingRule((l, table) => ({ form: "stored", type: l.storedType(table) })),
+  rms_norm: RMS_NORM,
+  rope: ROPE,
+  softmax: SOFTMAX,
+  silu: SILU,
+  swiglu: SWIGLU,
+  stream_weights: STREAM_WEIGHTS,
+  token_logprobs: tokenLogprobsRule({ hasLogSumExp: true }),
+};
