@@ -5,24 +5,20 @@
  * without an entry passes nothing on, since its result is a whole number, a constant or a choice. A
  * broadcast input gets the sum over all the places it was broadcast to.
  */
-import type { Node } from "./program.ts";
-import type { PrimitiveName } from "./primitives.ts";
-import type { Shape } from "./types.ts";
+import type { AttributesOf, PrimitiveName } from "./primitives.ts";
+import type { Attributes, Operands, RulesByName, Shape } from "./types.ts";
 import { concat as join, type Value } from "./value.ts";
 
-/** Gradients of a node's inputs from that of its output; see `Op.vjp`. */
-type Derivative = (node: Node, upstream: Value) => readonly (Value | undefined)[];
+/** Gradients of a node's inputs from that of its output y; see `Op.vjp`. */
+type Derivative<A extends Attributes = Attributes> = (
+  dy: Value,
+  inputs: Operands<Value>,
+  attributes: A,
+  y: Value,
+) => readonly (Value | undefined)[];
 
-/** Attributes of the primitives that have any. */
-interface Known {
-  readonly axis: number;
-  readonly start: number;
-  readonly end: number;
-  readonly order: readonly number[];
-  readonly transposeA: boolean;
-  readonly transposeB: boolean;
-  readonly scale: number;
-}
+/** The derivative of the primitive `N`. */
+type DerivativeOf<N extends PrimitiveName> = Derivative<AttributesOf<N>>;
 
 /** Sums the axes of a gradient that were repeated from `shape`. */
 export function unbroadcast(gradient: Value, shape: Shape): Value {
@@ -37,45 +33,23 @@ export function unbroadcast(gradient: Value, shape: Shape): Value {
 
 /** A derivative of one elementwise input: x̄ from ȳ, x and y. */
 function unary(rule: (dy: Value, x: Value, y: Value) => Value): Derivative {
-  return ({ inputs, outputs }, dy) => {
-    const [x, y] = [inputs[0], outputs[0]] as [Value, Value];
-    return [rule(dy, x, y)];
-  };
+  return (dy, [x], _, y) => [rule(dy, x, y)];
 }
 
 /** Derivatives of two elementwise inputs, before broadcasting is undone. */
 function binary(
   rule: (dy: Value, a: Value, b: Value, y: Value) => readonly [Value, Value],
 ): Derivative {
-  return ({ inputs, outputs }, dy) => {
-    const [a, b, y] = [...inputs, ...outputs] as [Value, Value, Value];
+  return (dy, [a, b], _, y) => {
     const [da, db] = rule(dy, a, b, y);
     return [unbroadcast(da, a.shape), unbroadcast(db, b.shape)];
   };
 }
 
-/** A derivative by the inputs in their order and the attributes. */
-function rule(
-  derive: (
-    dy: Value,
-    inputs: readonly [Value, Value, Value],
-    attributes: Known,
-    y: Value,
-  ) => readonly (Value | undefined)[],
-): Derivative {
-  return ({ inputs, attributes, outputs }, dy) =>
-    derive(
-      dy,
-      inputs as unknown as [Value, Value, Value],
-      attributes as unknown as Known,
-      outputs[0]!,
-    );
-}
-
 const zerosLike = (x: Value) => x.graph.constant(0).broadcast(x.shape);
 
 /** y = s·A·B: Ā = s·ȳ·Bᵀ and B̄ = s·Aᵀ·ȳ, each turned as its factor is stored. */
-const matmul = rule((dy, [a, b], { transposeA, transposeB, scale }) => {
+const matmul: DerivativeOf<"matmul"> = (dy, [a, b], { transposeA, transposeB, scale }) => {
   const da = transposeA
     ? b.matmul(dy, { transposeA: transposeB, transposeB: true, scale })
     : dy.matmul(b, { transposeB: !transposeB, scale });
@@ -83,40 +57,39 @@ const matmul = rule((dy, [a, b], { transposeA, transposeB, scale }) => {
     ? dy.matmul(a, { transposeA: true, transposeB: transposeA, scale })
     : a.matmul(dy, { transposeA: !transposeA, scale });
   return [unbroadcast(da, a.shape), unbroadcast(db, b.shape)];
-});
+};
 
 /** The largest elements share the gradient, so that equal ones are treated alike. */
-const max = rule((dy, [x], { axis }, y) => {
+const max: DerivativeOf<"max"> = (dy, [x], { axis }, y) => {
   const ones = y.lessEqual(x).select(1, 0);
   return [ones.mul(dy.div(ones.sum(axis)))];
-});
+};
 
-const select = rule((dy, [condition, a, b]) => [
+const select: Derivative = (dy, [condition, a, b]) => [
   undefined,
   unbroadcast(condition.select(dy, 0), a.shape),
   unbroadcast(condition.select(0, dy), b.shape),
-]);
+];
 
 /** Zeros around the slice, in place of what it left out. */
-const slice = rule((dy, [x], { axis, start, end }) => {
+const slice: DerivativeOf<"slice"> = (dy, [x], { axis, start, end }) => {
   const zeros = (size: number) =>
     x.graph.constant(0).broadcast(x.shape.map((n, i) => i === axis ? size : n));
   const rest = x.shape[axis]! - end;
   const parts = [...(start > 0 ? [zeros(start)] : []), dy, ...(rest > 0 ? [zeros(rest)] : [])];
   return [join(parts, axis)];
-});
+};
 
-const concat = rule((dy, inputs, { axis }) => {
+const concat: DerivativeOf<"concat"> = (dy, inputs, { axis }) => {
   let end = 0;
   return inputs.map((x) => {
     const start = end;
     end += x.shape[axis]!;
     return dy.slice(axis, start, end);
   });
-});
+};
 
-/** Derivatives by the name of the primitive. */
-export const DERIVATIVES: Readonly<Partial<Record<PrimitiveName, Derivative>>> = {
+const PRIMITIVES = {
   add: binary((dy) => [dy, dy]),
   sub: binary((dy) => [dy, dy.mul(-1)]),
   mul: binary((dy, a, b) => [dy.mul(b), dy.mul(a)]),
@@ -136,23 +109,22 @@ export const DERIVATIVES: Readonly<Partial<Record<PrimitiveName, Derivative>>> =
   max,
   matmul,
   reshape: unary((dy, x) => dy.reshape(x.shape)),
-  transpose: rule((
-    dy,
-    _,
-    { order },
-  ) => [dy.transpose(order.map((_, axis) => order.indexOf(axis)))]),
+  transpose: (dy, _, { order }) => [dy.transpose(order.map((_, axis) => order.indexOf(axis)))],
   broadcast: unary((dy, x) => unbroadcast(dy, x.shape)),
-  recompute: rule((dy) => [dy]),
+  recompute: (dy) => [dy],
   slice,
   concat,
-  gather: rule((dy, [x, indices], { axis }) => [
+  gather: (dy, [x, indices], { axis }) => [
     zerosLike(x).scatterAdd(indices, dy, axis),
     undefined,
-  ]),
-  take_last: rule((dy, [x, indices]) => [zerosLike(x).addLast(indices, dy), undefined]),
-  scatter_add: rule((dy, [, indices], { axis }) => [dy, undefined, dy.gather(indices, axis)]),
-  add_last: rule((dy, [, indices]) => [dy, undefined, dy.takeLast(indices)]),
-};
+  ],
+  take_last: (dy, [x, indices]) => [zerosLike(x).addLast(indices, dy), undefined],
+  scatter_add: (dy, [, indices], { axis }) => [dy, undefined, dy.gather(indices, axis)],
+  add_last: (dy, [, indices]) => [dy, undefined, dy.takeLast(indices)],
+} satisfies { readonly [N in PrimitiveName]?: DerivativeOf<N> };
+
+/** Derivatives by the name of the primitive. */
+export const DERIVATIVES: RulesByName<Derivative> = PRIMITIVES;
 
 /** Primitives through which no gradient passes. */
 export const WITHOUT_DERIVATIVE: ReadonlySet<string> = new Set([

@@ -15,10 +15,9 @@
  */
 import { Builder } from "./builder.ts";
 import { DERIVATIVES } from "./derivatives.ts";
-import type { PrimitiveName } from "./primitives.ts";
 import type { Node, Op, Program } from "./program.ts";
 import { expand } from "./rewrite.ts";
-import { type Attributes, formatType, type TensorType } from "./types.ts";
+import { type Attributes, formatType, type Operands, type TensorType } from "./types.ts";
 import type { Graph, Value } from "./value.ts";
 
 /** Name of the output that holds the gradient of a parameter or input. */
@@ -198,7 +197,10 @@ class ReverseMode {
   /** Gradients of a node's inputs by their number. */
   #gradientsOf(node: Node, upstream: Value, wanted: number[]): readonly (Value | undefined)[] {
     const { op, inputs, outputs, attributes } = node;
-    if (!op.decompose) return DERIVATIVES[op.name as PrimitiveName]?.(node, upstream) ?? [];
+    if (!op.decompose) {
+      const derivative = DERIVATIVES[op.name];
+      return derivative?.(upstream, inputs as Operands<Value>, attributes, outputs[0]!) ?? [];
+    }
     if (op === checkpointOp) return [upstream];
     const operands = [...inputs, ...outputs, upstream];
     const found = this.#g.apply(gradientOp(op), operands, { op: attributes, wanted });
