@@ -28,12 +28,17 @@ export interface Node<A extends Attributes = Attributes> {
   readonly outputs: readonly Value[];
 }
 
-/** Whether a node is one of this op, whose attributes and number of inputs are then known. */
+/** A node of a known op. */
+export type NodeOf<A extends Attributes = Attributes> = Node<A> & {
+  readonly inputs: Operands<Value>;
+};
+
+/** Whether a node is one of this op, so that its attributes and the number of its inputs are known. */
 export function isNode<A extends Attributes>(
   node: Node | undefined,
   op: Primitive<A>,
-): node is Node<A> & { readonly inputs: Operands<Value> } {
-  return node?.op === op as Op;
+): node is NodeOf<A> {
+  return node?.op === op;
 }
 
 /** A static graph with everything it exchanges with the outside by name. */

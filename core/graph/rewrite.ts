@@ -6,7 +6,8 @@
  * scattered entries are scattered straight into the other term, and unread nodes are dropped.
  */
 import { Builder } from "./builder.ts";
-import type { Node, Op, Program } from "./program.ts";
+import * as p from "./primitives.ts";
+import { isNode, type Node, type Op, type Program } from "./program.ts";
 import type { Value } from "./value.ts";
 
 /** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
@@ -66,24 +67,24 @@ export function scatterIntoSum(program: Program): Program {
   const makers = new Map<Value, Node>();
   const isZero = (value: Value): boolean => {
     const maker = makers.get(value);
-    if (maker?.op.name === "broadcast") return isZero(maker.inputs[0]!);
-    return maker?.op.name === "constant" &&
-      (maker.attributes.data as readonly number[]).every((x) => x === 0);
+    if (isNode(maker, p.broadcast)) return isZero(maker.inputs[0]);
+    return isNode(maker, p.constant) && maker.attributes.data.every((x) => x === 0);
   };
   return rebuild(program, (g, node, inputs) => {
+    const current = { ...node, inputs };
     let outputs: readonly Value[] | undefined;
-    if (node.op.name === "add") {
-      for (const [term, other] of [[inputs[1]!, inputs[0]!], [inputs[0]!, inputs[1]!]] as const) {
+    if (isNode(current, p.add)) {
+      const [a, b] = current.inputs;
+      for (const [term, other] of [[b, a], [a, b]] as const) {
         const scatter = makers.get(term);
-        const fits = scatter?.op.name === "scatter_add" && isZero(scatter.inputs[0]!) &&
-          term.shape.join() === other.shape.join();
-        if (!fits || outputs) continue;
-        const [, indices, update] = scatter.inputs as [Value, Value, Value];
-        outputs = [other.scatterAdd(indices, update, scatter.attributes.axis as number)];
+        if (!isNode(scatter, p.scatterAdd) || outputs) continue;
+        const [zeros, indices, update] = scatter.inputs;
+        if (!isZero(zeros) || term.shape.join() !== other.shape.join()) continue;
+        outputs = [other.scatterAdd(indices, update, scatter.attributes.axis)];
       }
     }
     outputs ??= g.apply(node.op, inputs, node.attributes);
-    makers.set(outputs[0]!, { ...node, inputs, outputs });
+    makers.set(outputs[0]!, { ...current, outputs });
     return outputs;
   });
 }

@@ -84,7 +84,7 @@ export function modelOp<A extends Attributes = Record<never, never>>() {
     };
     const apply = (inputs: Named<R, O, Value>, attributes = {} as A) => all(inputs, attributes)[0]!;
     const of = (node: Node | undefined) =>
-      node?.op === op as Op ? { ...node, inputs: named(node.inputs) } : undefined;
+      node?.op === op ? { ...node, inputs: named(node.inputs) } : undefined;
     return Object.assign(apply, { all, of, names, named, op }) as ModelOp<A, R, O>;
   };
 }

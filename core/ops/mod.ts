@@ -6,7 +6,7 @@ import { mixStreams, streamWeights } from "./aggregate.ts";
 import { attentionOp } from "./attention.ts";
 import { embedding } from "./embedding.ts";
 import { linear } from "./linear.ts";
-import { repeatStreamsOp } from "./repeat_streams.ts";
+import { repeat } from "./repeat_streams.ts";
 import { rmsNorm } from "./rms_norm.ts";
 import { rope } from "./rope.ts";
 import { softmax } from "./softmax.ts";
@@ -14,19 +14,19 @@ import { tokenLogprobs } from "./token_logprobs.ts";
 
 /** Model ops in the order in which a training step meets them. */
 export const MODEL_OPS: ReadonlyMap<string, Op> = new Map(
-  ([
+  [
     embedding.op,
     rmsNorm.op,
     linear.op,
     rope.op,
     attentionOp,
     softmax.op,
-    repeatStreamsOp,
+    repeat.op,
     silu.op,
     swiglu.op,
     streamWeights.op,
     mixStreams.op,
     tokenLogprobs.op,
     adamw.op,
-  ] as Op[]).map((op) => [op.name, op]),
+  ].map((op): [string, Op] => [op.name, op]),
 );

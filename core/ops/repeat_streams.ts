@@ -20,8 +20,6 @@ export const repeat = modelOp<{ streams: number }>()({
   },
 });
 
-export const repeatStreamsOp: typeof repeat.op = repeat.op;
-
 /** x [B, …] → [P·B, …] */
 export function repeatStreams(x: Value, streams: number): Value {
   return streams === 1 ? x : repeat({ x }, { streams });

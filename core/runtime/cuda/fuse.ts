@@ -30,5 +30,5 @@ export function fuse(program: Program, elements: ElementType): Program {
 
 /** Whether every node of an op is replaced, so that it needs no rule. */
 export function isFused(op: Op): boolean {
-  return op === writeSlots as Op || readsStatistic(op);
+  return op === writeSlots || readsStatistic(op);
 }

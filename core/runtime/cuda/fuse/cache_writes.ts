@@ -9,14 +9,14 @@
  *                                                  →   keys, values, q = rotate_and_write(…)
  */
 import { cast, reshape, transpose, writeSlots } from "../../../graph/primitives.ts";
-import type { Node, Op, Program } from "../../../graph/program.ts";
+import { isNode, type Node, type Op, type Program } from "../../../graph/program.ts";
 import { substitute, type Substitution } from "../../../graph/substitute.ts";
 import type { DType } from "../../../graph/types.ts";
 import { Uses } from "../../../graph/uses.ts";
 import type { Value } from "../../../graph/value.ts";
 import { attentionOp } from "../../../ops/attention.ts";
 import { modelOp } from "../../../ops/define.ts";
-import { repeatStreams, repeatStreamsOp } from "../../../ops/repeat_streams.ts";
+import { repeat, repeatStreams } from "../../../ops/repeat_streams.ts";
 import { rope } from "../../../ops/rope.ts";
 
 /**
@@ -69,17 +69,17 @@ export function writeWhereTheyLie(program: Program): Program {
   return substitute(
     program,
     program.nodes.flatMap((node): Substitution[] => {
-      if (node.op !== writeSlots as Op) return [];
-      const [cache, update, start] = node.inputs as [Value, Value, Value];
-      const moved = behindViews(uses, update, [cast as Op]);
-      const order = moved?.op === transpose as Op ? moved.attributes.order as number[] : [];
-      const tokensFirst = order.join() === "0,2,1,3";
-      const repeated = uses.maker(start);
-      const firstStart = repeated?.op === repeatStreamsOp as Op ? repeated.inputs[0]! : start;
+      if (!isNode(node, writeSlots)) return [];
+      const [cache, update, start] = node.inputs;
+      const moved = behindViews(uses, update, [cast]);
+      const byToken = isNode(moved, transpose) && moved.attributes.order.join() === "0,2,1,3"
+        ? moved.inputs[0]
+        : undefined;
+      const firstStart = repeat.of(uses.maker(start))?.inputs.x ?? start;
       return [{
-        op: writeTokens.op as Op,
-        inputs: [cache, tokensFirst ? moved!.inputs[0]! : update, firstStart],
-        attributes: { tokensFirst },
+        op: writeTokens.op,
+        inputs: [cache, byToken ?? update, firstStart],
+        attributes: { tokensFirst: byToken !== undefined },
         results: [node.outputs],
       }];
     }),
@@ -89,13 +89,13 @@ export function writeWhereTheyLie(program: Program): Program {
 /** Joins what one attention reads of a cache in the type `elements`. */
 export function rotateWhileWriting(program: Program, elements: DType): Program {
   const uses = new Uses(program);
-  const views: readonly Op[] = [reshape as Op, cast as Op];
+  const views: readonly Op[] = [reshape, cast];
   const behind = (value: Value) => behindViews(uses, value, views);
   return substitute(
     program,
     program.nodes.flatMap((node): Substitution[] => {
-      if (node.op !== attentionOp as Op) return [];
-      const [q, keys, values] = node.inputs as [Value, Value, Value];
+      if (!isNode(node, attentionOp)) return [];
+      const [q, keys, values] = node.inputs;
       const turned = rope.of(behind(q));
       const [key, value] = [keys, values].map((each) => writeTokens.of(behind(each)));
       const turnedKey = key && rope.of(behind(key.inputs.update));
@@ -107,7 +107,7 @@ export function rotateWhileWriting(program: Program, elements: DType): Program {
         [key, value].every(({ inputs: { cache } }) => cache.dtype === elements);
       if (!fits) return [];
       return [{
-        op: rotateAndWrite.op as Op,
+        op: rotateAndWrite.op,
         inputs: [
           ...[key.inputs.cache, value.inputs.cache, x, turnedKey.inputs.x, value.inputs.update],
           ...[cos, sin, key.inputs.start],

@@ -7,7 +7,7 @@
  * Only where nothing reads the old content afterwards.
  */
 import { add, assign, div, mul, sub } from "../../../graph/primitives.ts";
-import type { Node, Op, Program } from "../../../graph/program.ts";
+import { isNode, type Node, type NodeOf, type Program } from "../../../graph/program.ts";
 import { substitute, type Substitution } from "../../../graph/substitute.ts";
 import { Uses } from "../../../graph/uses.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -53,7 +53,7 @@ export function computeInPlace(program: Program): Program {
         const targets = node.outputs.map((value) => assignedTo(uses, node, value));
         if (!targets.every((target, i) => target?.inputs[0] === node.inputs[i])) return [];
         return [{
-          op: adamwInPlace.op as Op,
+          op: adamwInPlace.op,
           inputs: node.inputs,
           attributes: node.attributes,
           results: targets.map((target, i) => [node.outputs[i]!, ...target!.outputs]),
@@ -63,8 +63,8 @@ export function computeInPlace(program: Program): Program {
       const target = assignedTo(uses, node, node.outputs[0]!);
       return target
         ? [{
-          op: computeInto.op as Op,
-          inputs: [target.inputs[0]!, ...node.inputs],
+          op: computeInto.op,
+          inputs: [target.inputs[0], ...node.inputs],
           attributes: { op: node.op.name as BinaryName },
           results: [[...node.outputs, ...target.outputs]],
         }]
@@ -74,10 +74,10 @@ export function computeInPlace(program: Program): Program {
 }
 
 /** The node that assigns a value to a state which nothing reads any more. */
-function assignedTo(uses: Uses, maker: Node, value: Value): Node | undefined {
+function assignedTo(uses: Uses, maker: Node, value: Value): NodeOf | undefined {
   const [reader, ...others] = uses.readers(value);
-  if (others.length > 0 || uses.isResult(value) || reader?.op !== assign as Op) return undefined;
-  const [state, assigned] = reader.inputs as [Value, Value];
+  if (others.length > 0 || uses.isResult(value) || !isNode(reader, assign)) return undefined;
+  const [state, assigned] = reader.inputs;
   if (assigned !== value) return undefined;
   const isReadLater = uses.readers(state).some((node) =>
     node !== reader && uses.isAfter(node, maker)

@@ -82,7 +82,7 @@ export function joinSwiglu(program: Program): Program {
       );
       return areAlone
         ? [{
-          op: linearSwiglu.op as Op,
+          op: linearSwiglu.op,
           inputs: [first.x, first.weight, second.weight],
           attributes: {},
           results: [node.outputs],
@@ -116,7 +116,7 @@ export function joinLinears(program: Program): Program {
       const group = together(node, found.inputs.x);
       group.forEach((each) => taken.add(each));
       return [{
-        op: linearsOp as Op,
+        op: linearsOp,
         inputs: [found.inputs.x, ...group.flatMap(({ inputs }) => inputs.slice(1))],
         attributes: {
           biases: group.map(({ inputs }) => inputs.length > 2),

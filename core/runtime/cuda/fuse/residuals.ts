@@ -4,11 +4,10 @@
  *   s = a + b;  y = rms_norm(s)   →   y, s = add_rms_norm(a, b)
  */
 import { add } from "../../../graph/primitives.ts";
-import type { Op, Program } from "../../../graph/program.ts";
+import { isNode, type Op, type Program } from "../../../graph/program.ts";
 import { substitute, type Substitution } from "../../../graph/substitute.ts";
 import { formatType } from "../../../graph/types.ts";
 import { Uses } from "../../../graph/uses.ts";
-import type { Value } from "../../../graph/value.ts";
 import { modelOp } from "../../../ops/define.ts";
 import { rmsNorm } from "../../../ops/rms_norm.ts";
 import { rmsNormWithStatistic } from "./statistics.ts";
@@ -21,7 +20,7 @@ export const addRmsNorm = modelOp<{ epsilon: number; keepsStatistic: boolean }>(
     keepsStatistic ? [x, x, { dtype: "f32", shape: x.shape.slice(0, -1) }] : [x, x],
   decompose({ x, residual, weight }, { epsilon, keepsStatistic }) {
     const sum = x.add(residual);
-    const norm: Op = keepsStatistic ? rmsNormWithStatistic.forward : rmsNorm.op as Op;
+    const norm: Op = keepsStatistic ? rmsNormWithStatistic.forward : rmsNorm.op;
     const [y, ...statistic] = sum.graph.apply(norm, [sum, weight], { epsilon });
     return [y!, sum, ...statistic];
   },
@@ -33,16 +32,16 @@ export function addBeforeNorm(program: Program): Program {
   return substitute(
     program,
     program.nodes.flatMap((node): Substitution[] => {
-      const keepsStatistic = node.op === rmsNormWithStatistic.forward;
-      if (!keepsStatistic && node.op !== rmsNorm.op as Op) return [];
-      const [sum, weight] = node.inputs as [Value, Value];
+      const keepsStatistic = isNode(node, rmsNormWithStatistic.forward);
+      if (!keepsStatistic && !isNode(node, rmsNorm.op)) return [];
+      const [sum, weight] = node.inputs;
       const maker = uses.maker(sum);
-      if (maker?.op !== add as Op || uses.isResult(sum)) return [];
-      const [x, residual] = maker.inputs as [Value, Value];
+      if (!isNode(maker, add) || uses.isResult(sum)) return [];
+      const [x, residual] = maker.inputs;
       if (formatType(x) !== formatType(residual) || uses.readers(sum)[0] !== node) return [];
       const [y, ...statistic] = node.outputs.map((value) => [value]);
       return [{
-        op: addRmsNorm.op as Op,
+        op: addRmsNorm.op,
         inputs: [x, residual, weight],
         attributes: { ...node.attributes, keepsStatistic },
         results: [y!, [sum], ...statistic],

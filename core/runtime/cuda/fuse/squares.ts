@@ -1,9 +1,8 @@
 /** Σ x x over an axis reads x once and keeps no squares: the norm of gradients. */
 import { mul, sum } from "../../../graph/primitives.ts";
-import type { Op, Program } from "../../../graph/program.ts";
+import { isNode, type Program } from "../../../graph/program.ts";
 import { substitute, type Substitution } from "../../../graph/substitute.ts";
 import { Uses } from "../../../graph/uses.ts";
-import type { Value } from "../../../graph/value.ts";
 import { modelOp } from "../../../ops/define.ts";
 
 /** x [...] → the sum of its squares along one axis, which stays with size 1 */
@@ -20,12 +19,12 @@ export function joinSquares(program: Program): Program {
   return substitute(
     program,
     program.nodes.flatMap((node): Substitution[] => {
-      const square = node.op === sum as Op ? uses.maker(node.inputs[0]!) : undefined;
-      const [x, other] = square?.inputs ?? [];
-      if (square?.op !== mul as Op || x !== other) return [];
+      const square = isNode(node, sum) ? uses.maker(node.inputs[0]) : undefined;
+      if (!isNode(square, mul)) return [];
+      const [x, other] = square.inputs;
       const { op } = sumSquares;
-      const inputs = [x as Value];
-      return [{ op: op as Op, inputs, attributes: node.attributes, results: [node.outputs] }];
+      const { attributes, outputs } = node;
+      return x === other ? [{ op, inputs: [x], attributes, results: [outputs] }] : [];
     }),
   );
 }

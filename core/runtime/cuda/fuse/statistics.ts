@@ -7,39 +7,35 @@
 import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
 import type { Node, Op, Program } from "../../../graph/program.ts";
 import { rebuild } from "../../../graph/rewrite.ts";
-import type { TensorType } from "../../../graph/types.ts";
+import type { Attributes, Operands, TensorType } from "../../../graph/types.ts";
 import { Uses } from "../../../graph/uses.ts";
 import type { Value } from "../../../graph/value.ts";
-import {
-  type AttentionAttributes,
-  attentionNormalizer,
-  attentionOp,
-} from "../../../ops/attention.ts";
+import { attentionNormalizer, attentionOp } from "../../../ops/attention.ts";
 import { rmsNorm, rootMeanSquare } from "../../../ops/rms_norm.ts";
 import { logSumExp, tokenLogprobs } from "../../../ops/token_logprobs.ts";
 
 /** What a kernel leaves, in f32, from the inputs of the op. */
-interface Statistic {
-  infer(inputs: readonly TensorType[], output: TensorType): TensorType;
-  decompose(inputs: readonly Value[], attributes: Node["attributes"]): Value;
+interface Statistic<A extends Attributes> {
+  infer(inputs: Operands<TensorType>, output: TensorType): TensorType;
+  decompose(inputs: Operands<Value>, attributes: A): Value;
 }
 
 /** The op with its statistic as a second output, and its gradient with the statistic as last input. */
-interface WithStatistic {
-  readonly forward: Op;
+interface WithStatistic<A extends Attributes = Attributes> {
+  readonly forward: Op<A>;
   readonly backward: Op<GradientAttributes>;
 }
 
-function withStatistic(op: Op, statistic: Statistic): WithStatistic {
+function withStatistic<A extends Attributes>(op: Op<A>, statistic: Statistic<A>): WithStatistic<A> {
   const gradient = gradientOp(op);
   return {
     forward: {
       name: `${op.name} with statistic`,
-      infer(inputs, attributes) {
+      infer(inputs: Operands<TensorType>, attributes) {
         const [output] = op.infer(inputs, attributes);
         return [output!, statistic.infer(inputs, output!)];
       },
-      decompose: (g, inputs, attributes) => [
+      decompose: (g, inputs: Operands<Value>, attributes) => [
         ...g.apply(op, inputs, attributes),
         statistic.decompose(inputs, attributes),
       ],
@@ -53,33 +49,33 @@ function withStatistic(op: Op, statistic: Statistic): WithStatistic {
 }
 
 /** rms_norm and the inverse of the root mean square of each row. */
-export const rmsNormWithStatistic = withStatistic(rmsNorm.op as Op, {
-  infer: ([x]) => ({ dtype: "f32", shape: x!.shape.slice(0, -1) }),
+export const rmsNormWithStatistic = withStatistic(rmsNorm.op, {
+  infer: ([x]) => ({ dtype: "f32", shape: x.shape.slice(0, -1) }),
   decompose([x], { epsilon }) {
-    const rms = rootMeanSquare(x!, epsilon as number);
-    return rms.graph.constant(1).div(rms).reshape(x!.shape.slice(0, -1));
+    const rms = rootMeanSquare(x, epsilon);
+    return rms.graph.constant(1).div(rms).reshape(x.shape.slice(0, -1));
   },
 });
 
 /** attention and the logarithm of the sum of exponents of each query's scores. */
-export const attentionWithStatistic = withStatistic(attentionOp as Op, {
+export const attentionWithStatistic = withStatistic(attentionOp, {
   infer([q], { shape: [rows] }) {
-    const [, T, H] = q!.shape;
+    const [, T, H] = q.shape;
     return { dtype: "f32", shape: [rows!, T!, H!] };
   },
-  decompose: (inputs, attributes) => attentionNormalizer(inputs, attributes as AttentionAttributes),
+  decompose: attentionNormalizer,
 });
 
 /** token_logprobs and the logarithm of the sum of exponents of each row. */
-export const tokenLogprobsWithStatistic = withStatistic(tokenLogprobs.op as Op, {
-  infer: ([, targets]) => ({ dtype: "f32", shape: targets!.shape }),
-  decompose: ([logits]) => logSumExp(logits!),
+export const tokenLogprobsWithStatistic = withStatistic(tokenLogprobs.op, {
+  infer: ([, targets]) => ({ dtype: "f32", shape: targets.shape }),
+  decompose: ([logits]) => logSumExp(logits),
 });
 
-const ALL: ReadonlyMap<Op, WithStatistic> = new Map([
-  [rmsNorm.op as Op, rmsNormWithStatistic],
-  [attentionOp as Op, attentionWithStatistic],
-  [tokenLogprobs.op as Op, tokenLogprobsWithStatistic],
+const ALL: ReadonlyMap<Op, WithStatistic> = new Map<Op, WithStatistic>([
+  [rmsNorm.op, rmsNormWithStatistic],
+  [attentionOp, attentionWithStatistic],
+  [tokenLogprobs.op, tokenLogprobsWithStatistic],
 ]);
 
 /** Lets every op whose gradient is computed leave its statistic. */
@@ -88,14 +84,14 @@ export function keepStatistics(program: Program): Program {
   const kept = new Map<Value, Value>();
   const gradientsOf = (node: Node) =>
     uses.readers(node.outputs[0]!).filter((reader) =>
-      reader.op === gradientOp(node.op) as Op && reader.inputs.at(-2) === node.outputs[0]
+      reader.op === gradientOp(node.op) && reader.inputs.at(-2) === node.outputs[0]
     );
   const backward = new Map<Node, Op>();
   return rebuild(program, (g, node, inputs) => {
     const found = ALL.get(node.op);
     const gradients = found ? gradientsOf(node) : [];
     if (found && gradients.length > 0) {
-      for (const gradient of gradients) backward.set(gradient, found.backward as Op);
+      for (const gradient of gradients) backward.set(gradient, found.backward);
       const [output, statistic] = g.apply(found.forward, inputs, node.attributes);
       kept.set(output!, statistic!);
       return [output!];
@@ -108,5 +104,5 @@ export function keepStatistics(program: Program): Program {
 
 /** Whether an op is the gradient of one that leaves a statistic, and so never stays as it is. */
 export function readsStatistic(op: Op): boolean {
-  return [...ALL.keys()].some((forward) => gradientOp(forward) as Op === op);
+  return [...ALL.keys()].some((forward) => gradientOp(forward) === op);
 }

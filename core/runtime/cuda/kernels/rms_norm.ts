@@ -32,7 +32,7 @@ const weightPartials = kernel(
 
 /** With and without the statistic, which is the second output. */
 const NORM_RULES = [rmsNorm.op, rmsNormWithStatistic.forward].map((op) =>
-  listRule<{ epsilon: number }>(op, (l, [x, weight], { epsilon }, [, inverse]) => {
+  listRule(op, (l, [x, weight], { epsilon }, [, inverse]) => {
     const [rows, C] = rowsOf(x.shape);
     return l.launch(norm, {
       reads: { x: l.element(x), weight: l.element(weight) },

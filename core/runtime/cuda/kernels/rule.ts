@@ -5,7 +5,7 @@
  */
 import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
 import type { Node, Op } from "../../../graph/program.ts";
-import type { Attributes, Primitive } from "../../../graph/types.ts";
+import type { Attributes, Operands, Primitive } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import type { ModelOp, NamedNode } from "../../../ops/define.ts";
 import type { Lowering } from "../lowering.ts";
@@ -17,7 +17,7 @@ export interface Rule {
 }
 
 /** Inputs or outputs of a node: as many as its rule names. */
-export type Values = readonly [Value, Value, Value, ...Value[]];
+export type Values = Operands<Value>;
 
 /** The rule of a model op. */
 export function rule<A extends Attributes, R extends string, O extends string>(
@@ -30,11 +30,9 @@ export function rule<A extends Attributes, R extends string, O extends string>(
   ) => readonly Value[],
 ): Rule {
   return {
-    op: op.op as Op,
-    lower(l, node) {
-      const { inputs, attributes } = op.of(node)!;
-      return lower(l, inputs, attributes, node.outputs as unknown as Values);
-    },
+    op: op.op,
+    lower: (l, { inputs, attributes, outputs }) =>
+      lower(l, op.named(inputs), attributes as A, outputs as Values),
   };
 }
 
@@ -44,14 +42,9 @@ export function listRule<A extends Attributes>(
   lower: (l: Lowering, inputs: Values, attributes: A, outputs: Values) => readonly Value[],
 ): Rule {
   return {
-    op: op as Op,
+    op,
     lower: (l, { inputs, attributes, outputs }) =>
-      lower(
-        l,
-        inputs as unknown as Values,
-        attributes as A,
-        outputs as unknown as Values,
-      ),
+      lower(l, inputs as Values, attributes as A, outputs as Values),
   };
 }
 
@@ -75,7 +68,7 @@ export function gradientRule<A extends Attributes, R extends string, O extends s
     backward: Backward<A>,
   ) => Gradients<R | O>,
 ): Rule {
-  return { op: gradientOp(op.op as Op) as Op, lower: lowerGradient(op, 0, gradients) };
+  return { op: gradientOp(op.op), lower: lowerGradient(op, 0, gradients) };
 }
 
 /** The rule of a gradient that reads what the op's own kernel left; see `fuse/statistics.ts`. */
@@ -88,7 +81,7 @@ export function statisticGradientRule<A extends Attributes, R extends string, O 
     backward: Backward<A> & { readonly statistic: Value },
   ) => Gradients<R | O>,
 ): Rule {
-  return { op: backward as Op, lower: lowerGradient(op, 1, gradients) };
+  return { op: backward, lower: lowerGradient(op, 1, gradients) };
 }
 
 /** Inputs of the node are those of the op, its output, the upstream gradient, and `more` others. */
@@ -102,13 +95,12 @@ function lowerGradient<A extends Attributes, R extends string, O extends string>
   ) => Gradients<R | O>,
 ): Rule["lower"] {
   return (l, node) => {
-    const { op: attributes, wanted } = node.attributes as unknown as GradientAttributes;
+    const { op: attributes, wanted } = node.attributes as GradientAttributes;
     const count = node.inputs.length - 2 - more;
     const [output, upstream, statistic] = node.inputs.slice(count) as [Value, Value, Value];
-    const own = { ...node, op: op.op as Op, inputs: node.inputs.slice(0, count) };
     const by: Readonly<Record<string, (() => Value) | undefined>> = gradients(
       l,
-      op.of(own)!.inputs,
+      op.named(node.inputs.slice(0, count)),
       { attributes: attributes as A, output, upstream, statistic },
     );
     return wanted.map((input) => {

@@ -3,7 +3,6 @@
  * see all queries. It has no split of its own, since training has no single queries.
  */
 import type { GradientAttributes } from "../../../../graph/differentiate.ts";
-import type { Op } from "../../../../graph/program.ts";
 import type { Value } from "../../../../graph/value.ts";
 import type { AttentionAttributes } from "../../../../ops/attention.ts";
 import { attentionWithStatistic } from "../../fuse/statistics.ts";
@@ -81,6 +80,6 @@ function lowerGradient(
 }
 
 export const ATTENTION_GRADIENT: Rule = listRule(
-  attentionWithStatistic.backward as Op<GradientAttributes>,
+  attentionWithStatistic.backward,
   lowerGradient,
 );
