@@ -11,6 +11,7 @@ import { elementCount, type TensorType } from "../../graph/types.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
+import { ChainedExecutable, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
@@ -27,6 +28,8 @@ export interface CpuOptions {
   readonly threads?: number;
   /** How matrices are kept in memory; default f32. */
   readonly matrices?: MatrixFormat;
+  /** Elements of matrices that are worth a session of their own; tests take fewer. */
+  readonly splitAbove?: number;
 }
 
 /** A tensor over an array of ours. The array lives as long as the tensor. */
@@ -56,6 +59,7 @@ export class CpuDevice extends HostDevice implements Device {
   readonly traits: Traits = TRAITS.cpu;
   readonly cacheType = "f32";
   readonly threads: number;
+  readonly #splitAbove: number | undefined;
   readonly #api: OnnxApi;
   readonly #pool: SessionPool;
   readonly #values: FinalizationRegistry<Handle>;
@@ -63,9 +67,10 @@ export class CpuDevice extends HostDevice implements Device {
 
   /** Loads ONNX Runtime. Throws `EnvironmentError` when that is not possible. */
   constructor(
-    { threads = usableCores(), matrices = { kind: "f32" } }: CpuOptions = {},
+    { threads = usableCores(), matrices = { kind: "f32" }, splitAbove }: CpuOptions = {},
   ) {
     super();
+    this.#splitAbove = splitAbove;
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
@@ -90,13 +95,27 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {
-    return this.#pool.plan(this.#pool.prepare(program), weights);
+    const prepared = this.#pool.prepare(program);
+    const plans = this.#partsOf(prepared, weights).map((part) => this.#pool.plan(part, weights));
+    const [plan] = plans as [MemoryPlan];
+    return plans.length === 1 ? plan : planOfParts(program, plans);
   }
 
   async compile(program: Program, weights: Weights): Promise<Executable> {
-    const ready = this.#pool.lower(this.#pool.prepare(program), weights);
-    const session = await this.#pool.session(ready);
-    return new OnnxExecutable(this.#api, ready, session, this.#bindings);
+    const programs = this.#partsOf(this.#pool.prepare(program), weights);
+    const parts = await Promise.all(programs.map(async (part) => {
+      const ready = this.#pool.lower(part, weights);
+      const session = await this.#pool.session(ready);
+      const executable = new OnnxExecutable(this.#api, ready, session, this.#bindings);
+      return { program: part, executable };
+    }));
+    if (parts.length === 1) return parts[0]!.executable;
+    const passed = new Map(
+      programs.flatMap(({ outputs }) => [...outputs])
+        .filter(([name]) => !program.outputs.has(name))
+        .map(([name, type]) => [name, this.allocate(type)]),
+    );
+    return new ChainedExecutable(parts, weights, passed);
   }
 
   allocate(type: TensorType): DeviceTensor {
@@ -110,6 +129,10 @@ export class CpuDevice extends HostDevice implements Device {
 
   close(): void {
     this.#pool.close();
+  }
+
+  #partsOf(program: Program, weights: Weights): Program[] {
+    return partsOf(program, weights, { threads: this.threads, least: this.#splitAbove });
   }
 }
 

@@ -7,6 +7,7 @@
  * that memory for as long as the tensor is used.
  */
 import { duringNativeCall } from "../../../base/native_calls.ts";
+import { usableCores } from "../../../base/platform/mod.ts";
 import { openOnnxRuntime } from "./library.ts";
 import { quietly } from "./quiet.ts";
 
@@ -26,7 +27,6 @@ type Parameter = "pointer" | "buffer" | "i32" | "usize";
 
 /** Slot and parameters of each function that returns a status; all results come through pointers. */
 const FUNCTIONS = {
-  CreateEnv: [3, ["i32", "buffer", "buffer"]],
   CreateSessionFromArray: [8, ["pointer", "buffer", "usize", "pointer", "buffer"]],
   CreateSessionOptions: [10, ["buffer"]],
   DisableMemPattern: [17, ["pointer"]],
@@ -46,12 +46,16 @@ const FUNCTIONS = {
   CreateCpuMemoryInfo: [69, ["i32", "i32", "buffer"]],
   AllocatorAlloc: [75, ["pointer", "usize", "buffer"]],
   AllocatorFree: [76, ["pointer", "pointer"]],
+  CreateEnvWithGlobalThreadPools: [119, ["i32", "buffer", "pointer", "buffer"]],
+  DisablePerSessionThreads: [120, ["pointer"]],
+  CreateThreadingOptions: [121, ["buffer"]],
   AddSessionConfigEntry: [130, ["pointer", "buffer", "buffer"]],
   CreateAllocator: [131, ["pointer", "pointer", "buffer"]],
   CreateIoBinding: [134, ["pointer", "buffer"]],
   BindInput: [136, ["pointer", "buffer", "pointer"]],
   BindOutput: [137, ["pointer", "buffer", "pointer"]],
   CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
+  SetGlobalIntraOpNumThreads: [147, ["pointer", "i32"]],
   AddInitializer: [150, ["pointer", "buffer", "pointer"]],
   CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
   SessionOptionsAppendExecutionProvider: [216, [
@@ -70,6 +74,7 @@ const RELEASE = {
   Session: 95,
   Value: 96,
   SessionOptions: 100,
+  ThreadingOptions: 122,
   Allocator: 132,
   IoBinding: 135,
   ArenaCfg: 157,
@@ -117,6 +122,7 @@ export class OnnxApi {
   readonly #errorMessage: (status: Handle) => Deno.PointerValue;
   readonly #memoryInfo: Handle;
   readonly #environment: Handle;
+  readonly #threads: number = usableCores();
   #hasArena = false;
 
   /** Loads the library. Throws `EnvironmentError` when that is not possible. */
@@ -147,9 +153,21 @@ export class OnnxApi {
       nonblocking: true,
     }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
     this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
-    this.#environment = quietly(() => this.#create("CreateEnv", FATAL_ONLY, cString("parscale")));
+    this.#environment = quietly(() => this.#openEnvironment());
     const [arena, defaultMemory] = [1, 0];
     this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
+  }
+
+  /** With threads that sessions may share. */
+  #openEnvironment(): Handle {
+    const threading = this.#create("CreateThreadingOptions");
+    this.#check("SetGlobalIntraOpNumThreads", threading, this.#threads);
+    const name = cString("parscale");
+    try {
+      return this.#create("CreateEnvWithGlobalThreadPools", FATAL_ONLY, name, threading);
+    } finally {
+      this.#release.ThreadingOptions(threading);
+    }
   }
 
   /** Options every session starts from. */
@@ -161,9 +179,13 @@ export class OnnxApi {
     return options;
   }
 
-  /** Sets how many threads of the processor compute. */
+  /**
+   * Sets how many threads of the processor compute. Sessions that use all cores share theirs: threads wait
+   * for work in a busy loop for a while, and those of one session would slow the next.
+   */
   setThreads(options: Handle, threads: number): void {
-    this.#check("SetIntraOpNumThreads", options, threads);
+    if (threads === this.#threads) this.#check("DisablePerSessionThreads", options);
+    else this.#check("SetIntraOpNumThreads", options, threads);
   }
 
   /**

@@ -1,0 +1,125 @@
+/**
+ * Program → programs that run one after the other and together do what it does.
+ *
+ * A device can then make ready several at once, such as pack the weights of each on a thread of its own.
+ * What one part computes and a later one reads leaves the first as an output and enters the other as an
+ * input of the same name. Where to cut depends on nodes and weights, never on sizes, so that programs
+ * which differ in sizes alone have parts that do too.
+ */
+import { Builder } from "./builder.ts";
+import type { Node, Program } from "./program.ts";
+import type { Value } from "./value.ts";
+
+/** How to split. */
+export interface SplitOptions {
+  /** Parts wanted. */
+  readonly parts: number;
+  /** What a node costs to make ready; the parts share the sum. */
+  readonly cost: (node: Node) => number;
+  /** Values that may pass a cut; where more would, as in training, there is none. */
+  readonly most?: number;
+}
+
+/** How far from its share of the costs a part may end, in shares. */
+const TOLERANCE = 0.25;
+
+/** Splits a program; fewer parts come back where there is no good place for a cut. */
+export function splitProgram(program: Program, options: SplitOptions): Program[] {
+  const cuts = chooseCuts(program, options);
+  if (cuts.length === 0) return [program];
+  const { nodes } = program;
+  const partOf = new Map<Value, number>();
+  const bounds = [...cuts, nodes.length];
+  nodes.forEach((node, place) => {
+    const part = bounds.findIndex((end) => place < end);
+    for (const value of node.outputs) partOf.set(value, part);
+  });
+  const passing = new Map<Value, string>();
+  nodes.forEach((node, place) => {
+    const part = bounds.findIndex((end) => place < end);
+    for (const value of node.inputs) {
+      if ((partOf.get(value) ?? part) < part && !passing.has(value)) {
+        passing.set(value, `passing.${passing.size}`);
+      }
+    }
+  });
+  return bounds.map((end, part) => {
+    const own = nodes.slice(bounds[part - 1] ?? 0, end);
+    return buildPart(program, own, passing, (value) => partOf.get(value) === part);
+  });
+}
+
+/** Some nodes of a program as one of their own. */
+function buildPart(
+  program: Program,
+  nodes: readonly Node[],
+  passing: ReadonlyMap<Value, string>,
+  isMade: (value: Value) => boolean,
+): Program {
+  const g = new Builder(program.name);
+  const names = new Map<Value, Value>();
+  const read = new Set(nodes.flatMap(({ inputs }) => inputs));
+  const given = (
+    kind: ReadonlyMap<string, Value>,
+    declare: (name: string, value: Value) => Value,
+  ) => kind.forEach((value, name) => read.has(value) && names.set(value, declare(name, value)));
+  given(program.inputs, (name, value) => g.input(name, value));
+  given(program.parameters, (name, value) => g.parameter(name, value));
+  given(program.state, (name, value) => g.state(name, value));
+  for (const [value, name] of passing) {
+    if (read.has(value) && !isMade(value)) names.set(value, g.input(name, value));
+  }
+  for (const { op, inputs, attributes, outputs } of nodes) {
+    const made = g.apply(op, inputs.map((value) => names.get(value)!), attributes);
+    outputs.forEach((value, i) => names.set(value, made[i]!));
+  }
+  for (const [name, value] of program.updates) if (isMade(value)) g.update(name, names.get(value)!);
+  for (const [name, value] of program.outputs) if (isMade(value)) g.output(name, names.get(value)!);
+  for (const [value, name] of passing) if (isMade(value)) g.output(name, names.get(value)!);
+  return g.build();
+}
+
+/** Places of the nodes that begin a part, without the first. */
+function chooseCuts(program: Program, { parts, cost, most = 16 }: SplitOptions): number[] {
+  const { nodes } = program;
+  const spent: number[] = [0];
+  for (const node of nodes) spent.push(spent.at(-1)! + cost(node));
+  const total = spent.at(-1)!;
+  const crossing = crossings(program);
+  const cuts: number[] = [];
+  for (let part = 1; part < parts && total > 0; part++) {
+    const distance = (place: number) => Math.abs(spent[place]! * parts / total - part);
+    const places = [...nodes.keys()].filter((place) =>
+      place > (cuts.at(-1) ?? 0) && distance(place) <= TOLERANCE && crossing[place]! <= most
+    );
+    const [best] = places.sort((a, b) => crossing[a]! - crossing[b]! || distance(a) - distance(b));
+    if (best !== undefined) cuts.push(best);
+  }
+  return cuts;
+}
+
+/** Added where a value must not pass: a result, or a state that is used on both sides. */
+const NEVER = 2 ** 40;
+
+/** For a cut before each node, the number of values that pass it. */
+function crossings({ nodes, state, outputs, updates }: Program): number[] {
+  const last = new Map<Value, number>();
+  nodes.forEach(({ inputs }, place) => inputs.forEach((value) => last.set(value, place)));
+  const change = new Array<number>(nodes.length + 1).fill(0);
+  const pass = (first: number, end: number, weight: number) => {
+    change[first + 1]! += weight;
+    change[end + 1]! -= weight;
+  };
+  const results = new Set([...outputs.values(), ...updates.values()]);
+  nodes.forEach((node, place) => {
+    for (const value of node.outputs) {
+      pass(place, last.get(value) ?? place, results.has(value) ? NEVER : 1);
+    }
+  });
+  for (const value of state.values()) {
+    const first = nodes.findIndex(({ inputs }) => inputs.includes(value));
+    if (first >= 0) pass(first, last.get(value)!, NEVER);
+  }
+  let sum = 0;
+  return change.map((each) => sum += each);
+}
