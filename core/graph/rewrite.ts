@@ -61,9 +61,11 @@ export function shareEqual(program: Program): Program {
 
 /**
  * a + scatter_add(0, i, u) = scatter_add(a, i, u): the gradient of a tied embedding table, where two
- * arrays of the table's size are saved.
+ * arrays of the table's size are saved. Not where a is a state tensor: it would be copied, and its sum
+ * rounded in another order.
  */
 export function scatterIntoSum(program: Program): Program {
+  const states = new Set(program.state.values());
   const makers = new Map<Value, Node>();
   const isZero = (value: Value): boolean => {
     const maker = makers.get(value);
@@ -73,7 +75,7 @@ export function scatterIntoSum(program: Program): Program {
   return rebuild(program, (g, node, inputs) => {
     const current = { ...node, inputs };
     let outputs: readonly Value[] | undefined;
-    if (isNode(current, p.add)) {
+    if (isNode(current, p.add) && !node.inputs.some((input) => states.has(input))) {
       const [a, b] = current.inputs;
       for (const [term, other] of [[b, a], [a, b]] as const) {
         const scatter = makers.get(term);

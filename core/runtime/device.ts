@@ -99,6 +99,8 @@ export interface Device {
   view(tensor: DeviceTensor, start: number, type: TensorType): DeviceTensor;
   /** Overwrites a tensor from host memory. */
   write(tensor: DeviceTensor, data: ArrayLike<number>): void;
+  /** Sets every element of a tensor to zero. */
+  clear(tensor: DeviceTensor): void;
   /** The elements of a tensor; may be a view that the next run overwrites. */
   read(tensor: DeviceTensor): HostArray;
   /**

@@ -19,6 +19,11 @@ export abstract class HostDevice {
     (tensor as HostTensor).data.set(data);
   }
 
+  /** Zeroes a tensor. */
+  clear(tensor: DeviceTensor): void {
+    (tensor as HostTensor).data.fill(0);
+  }
+
   /** The elements themselves, not a copy. */
   read(tensor: DeviceTensor): HostArray {
     return (tensor as HostTensor).data;

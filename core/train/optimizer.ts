@@ -101,17 +101,6 @@ export function buildSquaredNorm(counts: readonly number[]): Program {
   return g.build();
 }
 
-/** State `gradients.<i>`; inputs `more.<i>`, which are added to them. */
-export function buildAccumulate(counts: readonly number[]): Program {
-  const g = new Builder("accumulate");
-  counts.forEach((count, i) => {
-    const sofar = g.state(`gradients.${i}`, vector(count));
-    const more = g.input(`more.${i}`, vector(count));
-    g.update(`gradients.${i}`, sofar.assign(sofar.add(more)));
-  });
-  return g.build();
-}
-
 /** One program over a few pieces of one group. */
 interface Job {
   readonly group: Group;
@@ -225,34 +214,6 @@ export class Optimizer {
 
   #write(name: string, value: number): void {
     this.#device.write(this.#scalars.get(name)!, [value]);
-  }
-}
-
-/** Adds gradients of one more micro-batch to those so far. */
-export class Accumulator {
-  readonly #jobs: readonly Job[];
-
-  private constructor(jobs: readonly Job[]) {
-    this.#jobs = jobs;
-  }
-
-  /** `more` holds an array beside the gradients of each group. */
-  static async create(
-    device: Device,
-    groups: readonly GroupTensors[],
-    more: ReadonlyMap<Group, DeviceTensor>,
-  ): Promise<Accumulator> {
-    const flat = groups.map(({ group, gradients }) => ({
-      group,
-      count: group.count,
-      arrays: { gradients, more: more.get(group)! },
-    }));
-    return new Accumulator(await overPieces(device, flat, buildAccumulate));
-  }
-
-  /** Adds all of it. */
-  async run(): Promise<void> {
-    await runJobs(this.#jobs);
   }
 }
 

@@ -7,26 +7,25 @@
  */
 import { NumericalError } from "../base/errors.ts";
 import type { Collective } from "../dist/collective.ts";
-import { chunksOf, paddedCount, sliceOf } from "../dist/slices.ts";
+import { paddedCount, sliceOf } from "../dist/slices.ts";
 import { SOLO } from "../dist/solo.ts";
+import { accumulateOutputs } from "../graph/accumulate.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { Program } from "../graph/program.ts";
 import { elementCount } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";
-import type { Device, DeviceTensor, Executable, HostArray, HostTensor } from "../runtime/device.ts";
-import {
-  Accumulator,
-  type GroupTensors,
-  Optimizer,
-  type OptimizerOptions,
-  type Update,
-} from "./optimizer.ts";
+import type {
+  Bindings,
+  Device,
+  DeviceTensor,
+  Executable,
+  HostArray,
+  HostTensor,
+} from "../runtime/device.ts";
+import { type GroupTensors, Optimizer, type OptimizerOptions, type Update } from "./optimizer.ts";
 import { type Group, groupTensors, type RateKind } from "./trainable.ts";
-
-/** Elements zeroed at a time. */
-const ZEROS = 2 ** 20;
 
 /** Rows of tokens as `core/data` makes them; see `buildLoss` for the meaning of each array. */
 export interface TrainingBatch {
@@ -49,7 +48,7 @@ export interface TrainerOptions {
   /** Size of a micro-batch. */
   readonly sizes: LossSizes;
   readonly optimizer: OptimizerOptions;
-  /** Whether a step has several micro-batches. */
+  /** Whether a step has several micro-batches, each of which adds to the gradients. */
   readonly accumulates: boolean;
   /** Whether to recompute the activations of a layer in the backward pass. */
   readonly recompute: boolean;
@@ -73,11 +72,16 @@ export interface StepSums {
 
 /** The programs of a training step; building them needs no device. */
 export function buildPrograms(
-  options: Pick<TrainerOptions, "config" | "sizes" | "trained" | "recompute" | "substitute">,
+  options: Pick<
+    TrainerOptions,
+    "config" | "sizes" | "trained" | "accumulates" | "recompute" | "substitute"
+  >,
 ): { loss: Program; gradients: Program } {
   const loss = buildLoss(options.config, options.sizes, options.substitute);
   const by = options.trained.map(({ name }) => name);
-  return { loss, gradients: differentiate(loss, { of: "loss", by, recompute: options.recompute }) };
+  const gradients = differentiate(loss, { of: "loss", by, recompute: options.recompute });
+  if (!options.accumulates) return { loss, gradients };
+  return { loss, gradients: accumulateOutputs(gradients, by.map(gradientName)) };
 }
 
 /** Parameters, gradients and moments on a device, and the programs that work on them. */
@@ -91,11 +95,11 @@ export class Trainer {
   readonly collective: Collective;
   readonly #shards: boolean;
   readonly #optimizer: Optimizer;
-  readonly #accumulator: Accumulator | undefined;
+  /** Whether the gradient program adds to the gradients instead of overwriting them. */
+  readonly #accumulates: boolean;
   readonly #tensors: ReadonlyMap<string, DeviceTensor>;
-  /** Outputs of the gradient program: for the first micro-batch of a step and for the others. */
-  readonly #first: ReadonlyMap<string, DeviceTensor>;
-  readonly #more: ReadonlyMap<string, DeviceTensor>;
+  /** The tensors and the gradients of each. */
+  readonly #bindings: Bindings;
   readonly #gradients: Executable;
   readonly #loss: Executable;
 
@@ -106,10 +110,9 @@ export class Trainer {
     this.#frozen = fields.frozen;
     this.groups = fields.groups;
     this.#optimizer = fields.optimizer;
-    this.#accumulator = fields.accumulator;
+    this.#accumulates = fields.accumulates;
     this.#tensors = fields.tensors;
-    this.#first = fields.first;
-    this.#more = fields.more;
+    this.#bindings = fields.bindings;
     this.#gradients = fields.gradients;
     this.#loss = fields.loss;
   }
@@ -143,14 +146,9 @@ export class Trainer {
     for (const [name, type] of [...gradients.inputs, ...loss.outputs]) {
       tensors.set(name, device.allocate(type));
     }
-    const first = new Map<string, DeviceTensor>(), more = new Map<string, DeviceTensor>();
-    const others = new Map<Group, DeviceTensor>();
+    const bindings = new Map(tensors);
     for (const { group, gradients } of groups) {
-      viewsInto(first, device, group, gradients, gradientName);
-      if (!options.accumulates) continue;
-      const other = device.allocate({ dtype: "f32", shape: [group.count] });
-      others.set(group, other);
-      viewsInto(more, device, group, other, gradientName);
+      viewsInto(bindings, device, group, gradients, gradientName);
     }
     return new Trainer({
       device,
@@ -159,17 +157,14 @@ export class Trainer {
       frozen,
       groups,
       tensors,
-      first,
-      more,
+      bindings,
       optimizer: await Optimizer.create(
         device,
         groups,
         options.optimizer,
         shards ? collective : SOLO,
       ),
-      accumulator: options.accumulates
-        ? await Accumulator.create(device, groups, others)
-        : undefined,
+      accumulates: options.accumulates,
       gradients: await device.compile(gradients, frozen),
       loss: await device.compile(loss, frozen),
     });
@@ -177,10 +172,9 @@ export class Trainer {
 
   /** Forward and backward pass over one micro-batch; its sums and gradients are added up. */
   async accumulate(batch: TrainingBatch): Promise<void> {
-    const isFirst = this.sums.predicted === 0;
+    if (this.#accumulates && this.sums.predicted === 0) this.#clearGradients();
     this.#write(batch);
-    await this.#gradients.run(new Map([...this.#tensors, ...(isFirst ? this.#first : this.#more)]));
-    if (!isFirst) await this.#accumulator!.run();
+    await this.#gradients.run(this.#bindings);
     this.#read(batch, this.sums);
   }
 
@@ -247,15 +241,9 @@ export class Trainer {
     }
   }
 
-  /** Gradients still hold those of an earlier step where no micro-batch has overwritten them. */
+  /** Zeroes the gradients, which until then are those of the step before. */
   #clearGradients(): void {
-    const zeros = new Float32Array(ZEROS);
-    for (const { group, gradients } of this.groups) {
-      for (const { start, count } of chunksOf(group.count, ZEROS)) {
-        const view = this.device.view(gradients, start, { dtype: "f32", shape: [count] });
-        this.device.write(view, zeros.subarray(0, count));
-      }
-    }
+    for (const { gradients } of this.groups) this.device.clear(gradients);
   }
 
   #write(batch: TrainingBatch): void {
@@ -284,10 +272,9 @@ interface TrainerFields {
   readonly frozen: ReadonlyMap<string, HostTensor>;
   readonly groups: readonly GroupTensors[];
   readonly optimizer: Optimizer;
-  readonly accumulator: Accumulator | undefined;
+  readonly accumulates: boolean;
   readonly tensors: ReadonlyMap<string, DeviceTensor>;
-  readonly first: ReadonlyMap<string, DeviceTensor>;
-  readonly more: ReadonlyMap<string, DeviceTensor>;
+  readonly bindings: Bindings;
   readonly gradients: Executable;
   readonly loss: Executable;
 }

@@ -33,7 +33,7 @@ export function planTraining(
     buildUpdate(largestRun(device, slices), options.optimizer),
     new Map(),
   );
-  const gradients = bytes(padded) + (options.accumulates ? bytes(counts) : 0);
+  const gradients = bytes(padded);
   const activations = Math.max(sections.temporaries, update.sections.temporaries) +
     sections.inputs;
   const parameters = sections.parameters + bytes(padded) - bytes(counts);

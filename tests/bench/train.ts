@@ -80,7 +80,11 @@ function batchOf(config: ModelConfig): TrainingBatch {
   };
 }
 
-function optionsOf(config: ModelConfig, mode: Mode, recompute = false): TrainerOptions {
+function optionsOf(
+  config: ModelConfig,
+  mode: Mode,
+  { recompute = false, accumulates = false } = {},
+): TrainerOptions {
   const params = mode === "full" ? "all" : "introduced";
   return {
     config,
@@ -88,7 +92,7 @@ function optionsOf(config: ModelConfig, mode: Mode, recompute = false): TrainerO
     initial: valueSource(config),
     sizes: { batch: B, tokens: T },
     optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
-    accumulates: false,
+    accumulates,
     recompute,
   };
 }
@@ -231,16 +235,17 @@ function resident(): { now: number; peak: number } {
 
 /** Plans and trains two steps; prints both figures as JSON. */
 async function measureMemory(kind: string): Promise<void> {
-  const [mode, recompute] = kind.split("+") as [Mode, string?];
+  const [mode, ...more] = kind.split("+") as [Mode, ...string[]];
+  const accumulates = more.includes("accumulate");
   const device = new CpuDevice({ threads: Number(flags.threads) });
-  const options = optionsOf(LARGE, mode, recompute === "recompute");
+  const options = optionsOf(LARGE, mode, { recompute: more.includes("recompute"), accumulates });
   const batch = batchOf(LARGE);
   const plan = planTraining(device, options);
   const before = resident().now;
   const trainer = await Trainer.create(device, options);
   const created = resident().now;
   for (let step = 1; step <= 2; step++) {
-    await trainer.accumulate(batch);
+    for (let i = 0; i < (accumulates ? 3 : 1); i++) await trainer.accumulate(batch);
     await trainer.update(step, RATES);
   }
   const grown = resident().peak - before;
@@ -250,7 +255,8 @@ async function measureMemory(kind: string): Promise<void> {
 async function compareMemory(): Promise<void> {
   const { total } = countParameters(LARGE);
   console.log(`${(total / 1e6).toFixed(0)} M parameters, ${B} x ${T} tokens, bytes in MiB`);
-  for (const kind of ["full", "full+recompute", "peft", "peft+recompute"]) {
+  const kinds = ["full", "full+accumulate", "full+recompute", "full+recompute+accumulate", "peft"];
+  for (const kind of [...kinds, "peft+accumulate", "peft+recompute"]) {
     const { stdout, success } = await new Deno.Command(Deno.execPath(), {
       args: ["run", "-A", import.meta.filename!, ...Deno.args, "--measure", kind],
       stderr: "inherit",
@@ -259,7 +265,7 @@ async function compareMemory(): Promise<void> {
     const { plan, created, grown } = JSON.parse(new TextDecoder().decode(stdout));
     const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0).padStart(5);
     console.log(
-      `${kind.padEnd(15)} planned ${mib(plan.total)} (activations ${mib(plan.activations)})  ` +
+      `${kind.padEnd(25)} planned ${mib(plan.total)} (activations ${mib(plan.activations)})  ` +
         `measured ${mib(grown)} (after creation ${mib(created)})  ` +
         `measured / planned ${(grown / plan.total).toFixed(3)}`,
     );

@@ -23,7 +23,7 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
     const bytes = (what: string) =>
       Number(new RegExp(`^ {2}${what} [\\d.]+ \\wB \\((\\d+) bytes\\)$`, "m").exec(plan)![1]);
     assertEquals(bytes("parameters"), 4 * 105218);
-    assertEquals([bytes("gradients"), bytes("moments")], [8 * 105218, 8 * 105218]);
+    assertEquals([bytes("gradients"), bytes("moments")], [4 * 105218, 8 * 105218]);
     assert(bytes("activations") > 0);
     const row = plan.slice(plan.indexOf("first row:")).trim().split("\n").slice(1);
     const first = JSON.parse(place.read("texts.jsonl").split("\n")[0]!).text;

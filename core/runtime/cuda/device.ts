@@ -163,6 +163,10 @@ export class CudaDevice implements Device {
     this.#driver.upload(tensor.address, array);
   }
 
+  clear(tensor: CudaTensor): void {
+    this.#driver.zero(tensor.address, tensorBytes(tensor), this.#context.stream);
+  }
+
   read(tensor: CudaTensor): HostArray {
     const data = new HOST_ARRAYS[tensor.dtype](elementCount(tensor.shape));
     if (this.#staging.takes(data.byteLength)) this.#staging.download(data, tensor.address);

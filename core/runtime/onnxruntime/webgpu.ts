@@ -114,6 +114,10 @@ export class WebGpuDevice implements Device {
     (tensor as GpuTensor).write(data);
   }
 
+  clear(tensor: DeviceTensor): void {
+    this.#moves.clear(tensor as GpuTensor);
+  }
+
   read(tensor: DeviceTensor): HostArray {
     return (tensor as GpuTensor).read();
   }

@@ -97,6 +97,11 @@ export class TfjsDevice extends HostDevice implements Device {
     (tensor as TfjsTensor).storage.changed();
   }
 
+  override clear(tensor: DeviceTensor): void {
+    super.clear(tensor);
+    (tensor as TfjsTensor).storage.changed();
+  }
+
   override copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void {
     super.copy(source, target, region);
     (target as TfjsTensor).storage.changed();

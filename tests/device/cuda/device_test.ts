@@ -143,19 +143,27 @@ async function train(device: CudaDevice, options: TrainerOptions, steps: number)
   };
   const losses: number[] = [];
   for (let step = 1; step <= steps; step++) {
-    await trainer.accumulate(batch);
+    for (let i = 0; i < (options.accumulates ? 2 : 1); i++) await trainer.accumulate(batch);
     losses.push(trainer.sums.loss);
     await trainer.update(step, { backbone: 1e-3, prefix: 1e-3, aggregator: 1e-3 });
   }
   return losses;
 }
 
-for (const elements of ["f32", "bf16"] as const) {
+const MEMORY_RUNS = [
+  ["f32", "one micro-batch", false],
+  ["bf16", "one micro-batch", false],
+  ["f32", "two micro-batches", true],
+  ["bf16", "two micro-batches", true],
+] as const;
+
+for (const [elements, kind, accumulates] of MEMORY_RUNS) {
   Deno.test({
-    name: `${elements}: training falls, twice the same bit for bit, in the memory that was planned`,
+    name:
+      `${elements}, ${kind}: training falls, twice the same bit for bit, in the memory that was planned`,
     ignore,
     async fn() {
-      const options = await trainerOptions("qwen2-p2-tied-f32");
+      const options = { ...await trainerOptions("qwen2-p2-tied-f32"), accumulates };
       const runs = [];
       for (let run = 0; run < 2; run++) {
         const machine = emulatedMachine();

@@ -105,6 +105,7 @@ for (const name of GOLDEN_NAMES) {
 }
 
 const P2 = "qwen2-p2-tied-f32";
+const UNTIED = "qwen2-p2-untied-bf16";
 
 for (const { name: deviceName, device } of devices) {
   Deno.test(`${deviceName}: micro-batches equal the large batch`, async () => {
@@ -148,6 +149,33 @@ for (const { name: deviceName, device } of devices) {
     ];
     assert(Math.abs(one.gradNorm / other.gradNorm - 1) < 1e-6);
   });
+
+  for (const name of [P2, UNTIED]) {
+    Deno.test(`${deviceName}: ${name} adds the gradients of micro-batches up, one after the other`, async () => {
+      const random = new RandomStream(4);
+      const batches = Array.from(
+        { length: 3 },
+        () => batchOf([Array.from({ length: 8 }, () => random.integer(20))]),
+      );
+      const single = await openTrainer(device, name, { rows: 1, tokens: 8 });
+      const several = await openTrainer(device, name, { rows: 1, tokens: 8, accumulates: true });
+      const sums: Float32Array[] = [];
+      await several.accumulate(batches[2]!); // a step before, whose gradients must not remain
+      await several.update(1, oneRate(0));
+      for (const batch of batches) {
+        await several.accumulate(batch);
+        await single.accumulate(batch);
+        single.groups.forEach(({ gradients }, i) => {
+          const own = device.read(gradients);
+          sums[i] = Float32Array.from(own, (x, at) => x + (sums[i]?.[at] ?? 0));
+        });
+        await single.update(1, oneRate(0));
+      }
+      several.groups.forEach(({ gradients }, i) => {
+        assertEquals(maxDifference(device.read(gradients), sums[i]!), 0, `group ${i}`);
+      });
+    });
+  }
 
   Deno.test(`${deviceName}: a loss that is not finite changes nothing`, async () => {
     const trainer = await openTrainer(device, P2, { rows: 1, tokens: 8 });

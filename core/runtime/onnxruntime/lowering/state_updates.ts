@@ -21,6 +21,21 @@ function ancestors(value: Value, writers: ReadonlyMap<Value, Node>): ReadonlySet
   return before;
 }
 
+/** The nodes that read each of some values. */
+function readersOf(nodes: readonly Node[], values: Iterable<Value>): ReadonlyMap<Value, Node[]> {
+  const readers = new Map([...values].map((value) => [value, [] as Node[]]));
+  for (const node of nodes) {
+    for (const input of new Set(node.inputs)) readers.get(input)?.push(node);
+  }
+  return readers;
+}
+
+/** Whether a node makes a value, or the term that a value assigns: no search is needed for these. */
+function leadsTo(node: Node, value: Value, writers: ReadonlyMap<Value, Node>): boolean {
+  const writer = writers.get(value);
+  return node === writer || writer?.inputs.some((input) => writers.get(input) === node) === true;
+}
+
 /**
  * The library runs nodes in an order of its own, so what overwrites a state tensor must depend on
  * everything else that reads it; coming later in the program is not enough. Breaking this gives
@@ -28,10 +43,14 @@ function ancestors(value: Value, writers: ReadonlyMap<Value, Node>): ReadonlySet
  */
 export function requireReadersFirst(program: Program, writers: ReadonlyMap<Value, Node>): void {
   const { name, nodes, state, updates } = program;
+  const readers = readersOf(nodes, state.values());
   for (const [tensor, value] of updates) {
+    const others = readers.get(state.get(tensor)!)!.filter((node) =>
+      !leadsTo(node, value, writers)
+    );
+    if (others.length === 0) continue;
     const before = ancestors(value, writers);
-    const buffer = state.get(tensor)!;
-    if (nodes.every((node) => !node.inputs.includes(buffer) || before.has(node))) continue;
+    if (others.every((node) => before.has(node))) continue;
     throw new TypeError(`cannot run ${name}: "${tensor}" may be overwritten before it is read`);
   }
 }
@@ -43,16 +62,21 @@ export function requireReadersFirst(program: Program, writers: ReadonlyMap<Value
 export function directUpdates(program: Program, writers: ReadonlyMap<Value, Node>) {
   const direct = new Map<string, { assigned: Value; source: Value }>();
   const leaving = new Set(program.outputs.values());
+  const readers = readersOf(program.nodes, program.state.values());
   for (const [name, assigned] of program.updates) {
     const writer = writers.get(assigned);
     if (!isNode(writer, assign)) continue;
     const [, source] = writer.inputs;
-    if (writers.get(source)?.op.memory !== "allowed") continue;
+    const maker = writers.get(source);
+    if (maker?.op.memory !== "allowed") continue;
     if (leaving.has(source) || leaving.has(assigned)) continue;
-    const before = ancestors(source, writers);
-    const buffer = program.state.get(name)!;
-    const readers = program.nodes.filter((node) => node !== writer && node.inputs.includes(buffer));
-    if (!readers.every((node) => before.has(node))) continue;
+    const others = readers.get(program.state.get(name)!)!.filter((node) =>
+      node !== writer && node !== maker
+    );
+    if (others.length > 0) {
+      const before = ancestors(source, writers);
+      if (!others.every((node) => before.has(node))) continue;
+    }
     direct.set(name, { assigned, source });
     leaving.add(source);
   }
