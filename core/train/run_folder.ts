@@ -6,6 +6,7 @@
  *     checkpoint-000500/  a model folder (or adapter) with the state of training beside it
  *     last                name of the newest checkpoint
  *     .lock               held by the process that trains
+ *     .rank-3             heartbeat of a rank, with several machines
  *
  * A checkpoint is complete or absent, and `last` is replaced after it. Metrics of steps after the
  * checkpoint that is resumed are cut off, since those steps are taken again; later checkpoints stay
@@ -25,6 +26,9 @@ import { DataError, UsageError } from "../base/errors.ts";
 const CONFIG = "config.json", METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
+
+/** What ranks of a run that did not end well left; see `core/dist/peers.ts`. */
+const RANK = /^\.rank-\d+$/;
 
 /** A run folder in use by this process. */
 export class RunFolder implements Disposable {
@@ -62,6 +66,9 @@ export class RunFolder implements Disposable {
     await requireRun(path);
     const run = new RunFolder(path, await lockFolder(path));
     await clearLeftovers(path, true);
+    for (const { name } of await Array.fromAsync(Deno.readDir(path))) {
+      if (RANK.test(name)) await removeIfExists(join(path, name));
+    }
     return run;
   }
 

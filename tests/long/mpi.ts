@@ -1,6 +1,14 @@
 /** MPI launchers of this machine, for tests that start several ranks of the program. */
+import { assert } from "@std/assert";
 import { environment, programLine, runCommand, type RunResult } from "../cli/run.ts";
-import type { Workplace } from "../cli/train_testing.ts";
+import { ROWS, type Workplace } from "../cli/train_testing.ts";
+
+const LINE = `--model p2 ${ROWS} --micro-batch 2 --steps 100000 --save-every 5 --keep 2 --out run`;
+
+/** Longest time that a rank may live after another was killed. */
+const SURVIVAL_MS = 15_000;
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A kind of MPI and its launcher. */
 export interface Mpi {
@@ -93,4 +101,25 @@ export function ranksIn({ rankVariable }: Mpi, place: Workplace): Map<number, nu
     }
   }
   return found;
+}
+
+/** Starts two ranks of a run without an end, and waits until they have saved. */
+export async function startAndSave(
+  mpi: Mpi,
+  place: Workplace,
+  more = "",
+): Promise<Deno.ChildProcess> {
+  const child = startRanks(mpi, 2, place, `${LINE}${more} -q`);
+  for (let i = 0; i < 600 && !place.exists("run/last"); i++) await delay(100);
+  assert(place.exists("run/last"), "the run never saved");
+  return child;
+}
+
+/** Waits until no rank is left. */
+export async function assertAllEnd(mpi: Mpi, place: Workplace): Promise<void> {
+  const began = performance.now();
+  while (ranksIn(mpi, place).size > 0) {
+    assert(performance.now() - began < SURVIVAL_MS, "a rank is still alive");
+    await delay(100);
+  }
 }

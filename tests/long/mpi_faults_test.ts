@@ -1,31 +1,7 @@
 /** Signals and deaths of ranks under mpirun: all save or all end, and the last checkpoint loads. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
-import { type Mpi, MPIS, ranksIn, startRanks, trainRanks } from "./mpi.ts";
-
-const LINE = `--model p2 ${ROWS} --micro-batch 2 --steps 100000 --save-every 5 --keep 2 --out run`;
-
-/** Longest time that a rank may live after another was killed. */
-const SURVIVAL_MS = 15_000;
-
-const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Starts two ranks and waits until they have saved. */
-async function startAndSave(mpi: Mpi, place: Workplace): Promise<Deno.ChildProcess> {
-  const child = startRanks(mpi, 2, place, `${LINE} -q`);
-  for (let i = 0; i < 600 && !place.exists("run/last"); i++) await delay(100);
-  assert(place.exists("run/last"), "the run never saved");
-  return child;
-}
-
-/** Waits until no rank is left. */
-async function assertAllEnd(mpi: Mpi, place: Workplace): Promise<void> {
-  const began = performance.now();
-  while (ranksIn(mpi, place).size > 0) {
-    assert(performance.now() - began < SURVIVAL_MS, "a rank is still alive");
-    await delay(100);
-  }
-}
+import { assertAllEnd, MPIS, ranksIn, startAndSave, trainRanks } from "./mpi.ts";
 
 /** Resumes the run as one process and ends it after a step. */
 async function assertResumes(place: Workplace): Promise<void> {

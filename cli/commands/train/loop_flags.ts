@@ -250,8 +250,8 @@ export const rankFlags = {
     group: "Ranks",
     summary: "How long to wait for the other ranks in a step",
     details:
-      "Longer than a step and the saving of a checkpoint take. A launcher that ends the job " +
-      "when one of its processes dies is faster.",
+      "Longer than a step and the saving of a checkpoint take. After it the run ends with exit " +
+      "code 4 and names ranks that are stopped; one whose process has ended is reported at once.",
   },
   ranks: {
     type: "int",

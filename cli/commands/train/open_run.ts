@@ -43,7 +43,7 @@ export async function prepareRun(
   const device = await openRankDevice(values, ranks);
   let data: OpenedData | undefined;
   try {
-    const collective = await ranks.join(device);
+    const collective = await ranks.join(device, io);
     data = await openData(values, io, {
       config: source.config,
       tokenizer,

@@ -6,24 +6,25 @@ import { EnvironmentError, NumericalError, UsageError } from "../../../core/base
 import { RanksDifferError } from "../../../core/dist/agreement.ts";
 import type { Collective, Transport } from "../../../core/dist/collective.ts";
 import { detectLaunch, type Env, type Launch } from "../../../core/dist/environment.ts";
+import { gatherPeers, markFailed, removeRankFile } from "../../../core/dist/peers.ts";
 import { SOLO } from "../../../core/dist/solo.ts";
 import type { Device, DeviceChoice } from "../../../core/runtime/mod.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
+import { PLAIN } from "../../output/color.ts";
 import { Interrupted, renderError, ReportedError, reportOf } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { saveBeforeEnding } from "../../output/signals.ts";
 import type { TrainValues } from "./flags.ts";
+import { FORWARD_MS, PRECEDENCE_MS, rankText } from "./rank_text.ts";
+import { RankLostError, RankWatch } from "./rank_watch.ts";
 
-/** How long other ranks let rank 0 report first what may be an error of all. */
-const PRECEDENCE_MS = 2000;
-
-/** How long a launcher may take to pass on what a rank wrote, before it ends the job. */
-const FORWARD_MS = 300;
+/** A transport's own limit comes after that of the watch, which names the rank. */
+const FALLBACK_MS = 5000;
 
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** What decides how ranks are found and joined. */
-type RankValues = Pick<TrainValues, "dist" | "device" | "distTimeout" | "deterministic">;
+type RankValues = Pick<TrainValues, "dist" | "device" | "distTimeout" | "deterministic" | "out">;
 
 /** This process among the ranks of its run. */
 export class Ranks {
@@ -32,9 +33,14 @@ export class Ranks {
   readonly #env: Env;
   #collective: Collective = SOLO;
 
-  /** @throws {EnvironmentError} when the launcher's variables contradict each other */
-  constructor(values: RankValues, env: Env) {
-    this.#values = values;
+  readonly #json: boolean;
+
+  /**
+   * With `json`, errors are documents.
+   * @throws {EnvironmentError} when the launcher's variables contradict each other
+   */
+  constructor(values: RankValues, env: Env, json = false) {
+    [this.#values, this.#json] = [values, json];
     this.#env = env;
     this.launch = values.dist === "solo" ? undefined : detectLaunch(env);
   }
@@ -88,16 +94,30 @@ export class Ranks {
    * Joins the other ranks, which must do the same.
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
-  async join(device: Device): Promise<Collective> {
+  async join(device: Device, io: Io): Promise<Collective> {
     const { transport } = this;
     if (transport === "solo") return this.#collective;
+    const { distTimeout, deterministic, out: folder } = this.#values;
     const { openCollective } = await import("../../../core/dist/open.ts");
-    return this.#collective = await openCollective(transport, device, {
+    const { WatchedCollective } = await import("../../../core/dist/watched.ts");
+    const timeoutMs = distTimeout * 1000;
+    const collective = this.#collective = await openCollective(transport, device, {
       env: this.#env,
       launch: this.launch,
-      timeoutMs: this.#values.distTimeout * 1000,
-      deterministic: this.#values.deterministic,
+      timeoutMs: timeoutMs + FALLBACK_MS,
+      deterministic,
     });
+    if (collective.world === 1) return collective;
+    const watch = new RankWatch({
+      rank: collective.rank,
+      peers: await gatherPeers(collective),
+      timeoutMs,
+      folder,
+      hints: [`resume from the last checkpoint with \`parscale train --resume --out ${folder}\``],
+      colored: io.palette("stderr") !== PLAIN,
+      json: this.#json,
+    });
+    return this.#collective = new WatchedCollective(collective, watch);
   }
 
   /**
@@ -116,24 +136,28 @@ export class Ranks {
 
   /** Leaves the group; all ranks do. */
   leave(): void {
+    const isJoined = this.#collective.world > 1;
     this.#collective.close();
     this.#collective = SOLO;
+    if (isJoined) removeRankFile(this.#values.out, this.rank);
   }
 
   /**
    * Ends this rank after an error. One that all ranks throw is left to rank 0; for any other the rest of
    * the job is ended, too, since it may wait for this rank.
    */
-  async fail(error: unknown, io: Io, json: boolean): Promise<never> {
+  async fail(error: unknown, io: Io): Promise<never> {
     const { code } = reportOf(error);
     if (isShared(error)) {
       this.leave();
       throw this.isFirst ? error : new ReportedError(code);
     }
-    if (!this.isFirst) await delay(PRECEDENCE_MS);
+    const isFirst = error instanceof RankLostError ? error.reportsFirst : this.isFirst;
+    if (!isFirst) await delay(PRECEDENCE_MS);
     const paint = io.palette("stderr");
-    const text = renderError(error, { paint, json, trace: io.settings.verbose >= 2 });
-    io.writeError(this.isFirst ? text : `[rank ${this.rank}] ${text}`);
+    const text = renderError(error, { paint, json: this.#json, trace: io.settings.verbose >= 2 });
+    io.writeError(rankText(this.rank, text));
+    if (this.#collective.world > 1) markFailed(this.#values.out, this.rank);
     await delay(FORWARD_MS);
     this.#collective.abort(code);
     const { abortLaunch } = await import("../../../core/dist/open.ts");

@@ -44,7 +44,8 @@ export async function runTrain(
   invocation: Invocation,
 ): Promise<void> {
   const env = (name: string) => io.env(name);
-  let ranks = new Ranks(given, env);
+  const json = invocation.format.startsWith("json");
+  let ranks = new Ranks(given, env, json);
   const own = ranks.ioOf(io);
   const work = async () => {
     const { readRunConfig } = await import("../../../core/train/run_folder.ts");
@@ -53,14 +54,14 @@ export async function runTrain(
     const values = saved === undefined
       ? given
       : { ...resumedValues(given, invocation, saved, trainFlags), dist, distTimeout };
-    ranks = new Ranks(values, env);
+    ranks = new Ranks(values, env, json);
     await runRank({ values, saved, ranks, io: own, invocation });
   };
   if (ranks.world === 1) return await work();
   try {
     await work();
   } catch (error) {
-    await ranks.fail(error, own, invocation.format.startsWith("json"));
+    await ranks.fail(error, own);
   }
 }
 

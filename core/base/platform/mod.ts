@@ -4,10 +4,23 @@
  */
 import { LINUX } from "./linux.ts";
 import { MACOS } from "./macos.ts";
-import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
+import {
+  codeOf,
+  type Environment,
+  type Platform,
+  type ProcessState,
+  type ReadFile,
+} from "./types.ts";
 import { WINDOWS } from "./windows.ts";
 
-export type { EndingSignal, Environment, Platform, PosixNames, ReadFile } from "./types.ts";
+export type {
+  EndingSignal,
+  Environment,
+  Platform,
+  PosixNames,
+  ProcessState,
+  ReadFile,
+} from "./types.ts";
 
 /** The implementation for an operating system as Deno calls it; others are taken for Linux. */
 export function platformFor(os: string): Platform {
@@ -85,6 +98,31 @@ export function isAlive(pid: number): boolean {
     return true;
   } catch (error) {
     return codeOf(error) === "EPERM"; // another user's
+  }
+}
+
+/** What a process does, as far as the system says. */
+export function processState(
+  pid: number,
+  { read = readIfAny, platform = PLATFORM }: { read?: ReadFile; platform?: Platform } = {},
+): ProcessState {
+  return isAlive(pid) ? platform.processState(pid, read) ?? "running" : "gone";
+}
+
+/** A text that differs between machines, and between containers whose processes do not see each other. */
+export function machineIdentity(): string {
+  return [
+    Deno.hostname(),
+    readIfAny("/proc/sys/kernel/random/boot_id"),
+    linkIfAny("/proc/self/ns/pid"),
+  ].join(" ");
+}
+
+function linkIfAny(path: string): string | undefined {
+  try {
+    return Deno.readLinkSync(path);
+  } catch {
+    return undefined; // not Linux
   }
 }
 

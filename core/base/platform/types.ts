@@ -19,6 +19,9 @@ export interface GroupLimits {
   readonly freeMemory?: number;
 }
 
+/** Of a process: at work, stopped by a signal, or ended, even if its parent has not taken note yet. */
+export type ProcessState = "running" | "stopped" | "gone";
+
 /** The C library and the constants that a mapping of memory takes; they differ between kernels. */
 export interface PosixNames {
   readonly libc: string;
@@ -53,6 +56,8 @@ export interface Platform {
   peakMemory(read: ReadFile): number | null;
   /** Whether this process was started with SIGHUP ignored, as by `nohup`. */
   ignoresHangup(read: ReadFile): boolean;
+  /** What a process that exists does; undefined where the system does not say. */
+  processState(pid: number, read: ReadFile): ProcessState | undefined;
   /** Whether a failed rename may succeed a moment later. */
   isPassing(error: unknown): boolean;
   /** Whether the rename of a folder failed since another has its name. */

@@ -25,6 +25,7 @@ export const WINDOWS: Platform = {
   limits: () => ({}),
   peakMemory: () => null,
   ignoresHangup: () => false,
+  processState: () => undefined,
   isPassing: (error) => BUSY.includes(codeOf(error)),
   isTaken: (error) => ["EEXIST", "ENOTEMPTY", ...BUSY].includes(codeOf(error)),
 };

@@ -1,0 +1,76 @@
+/** Watches the waits of this rank from another thread; see `rank_watch_worker.ts`. */
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import type { PeerWatchOptions, Verdict } from "../../../core/dist/peer_watch.ts";
+import type { WaitWatch } from "../../../core/dist/watched.ts";
+
+/** Words of the memory that both threads see. */
+export const SHARED = {
+  /** 0 while this rank computes, 1 in a wait with a limit, 2 in one without. */
+  kind: 0,
+  /** Number of the wait. */
+  wait: 1,
+  /** Number of the wait that this thread gives up by itself, since it does not hang in a call. */
+  taken: 2,
+} as const;
+
+/** What the other thread gets first. */
+export interface WatchSettings extends PeerWatchOptions {
+  readonly shared: SharedArrayBuffer;
+  readonly hints: readonly string[];
+  readonly colored: boolean;
+  readonly json: boolean;
+}
+
+/** What it answers, with the number of the wait. */
+export interface WatchAnswer extends Verdict {
+  readonly wait: number;
+}
+
+/** A rank that this one waited for has stopped answering. */
+export class RankLostError extends EnvironmentError {
+  readonly reportsFirst: boolean;
+
+  constructor({ message, reportsFirst }: Verdict, hints: readonly string[]) {
+    super(message, { hints });
+    this.reportsFirst = reportsFirst;
+  }
+}
+
+export class RankWatch implements WaitWatch {
+  readonly #worker: Worker;
+  readonly #words: Int32Array;
+  #giveUp: ((error: Error) => void) | undefined;
+
+  constructor(settings: Omit<WatchSettings, "shared">) {
+    const shared = new SharedArrayBuffer(4 * Object.keys(SHARED).length);
+    this.#words = new Int32Array(shared);
+    this.#worker = new Worker(new URL("./rank_watch_worker.ts", import.meta.url), {
+      type: "module",
+      name: "rank watch",
+    });
+    this.#worker.onerror = (event) => event.preventDefault(); // training goes on unwatched
+    this.#worker.onmessage = ({ data }: MessageEvent<WatchAnswer>) => {
+      const wait = Atomics.load(this.#words, SHARED.wait);
+      if (data.wait !== wait || this.#giveUp === undefined) return;
+      Atomics.store(this.#words, SHARED.taken, wait);
+      this.#giveUp(new RankLostError(data, settings.hints));
+    };
+    this.#worker.postMessage({ ...settings, shared } satisfies WatchSettings);
+  }
+
+  enter(isLimited: boolean, giveUp: (error: Error) => void): void {
+    this.#giveUp = giveUp;
+    Atomics.add(this.#words, SHARED.wait, 1);
+    Atomics.store(this.#words, SHARED.kind, isLimited ? 1 : 2);
+  }
+
+  leave(): void {
+    Atomics.store(this.#words, SHARED.kind, 0);
+    this.#giveUp = undefined;
+  }
+
+  stop(): void {
+    this.leave();
+    this.#worker.terminate();
+  }
+}

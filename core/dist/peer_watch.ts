@@ -1,0 +1,134 @@
+/**
+ * Decides which ranks have stopped answering while this one waits for them.
+ *
+ * A process on the same machine is looked at. One on another machine is seen by a file in the run folder
+ * that changes every few seconds; contents are compared, since clocks of machines differ. A process that
+ * has ended is reported at once; one that is stopped or silent may go on, and is named at the time limit.
+ */
+import { type ProcessState, processState } from "../base/platform/mod.ts";
+import { hasFailed, type Peer, readHeartbeat, writeHeartbeat } from "./peers.ts";
+
+/** Waits shorter than this are not looked into. */
+const PATIENCE_MS = 500;
+
+/** Time between heartbeats, and after how long without a new one a rank counts as silent. */
+export const HEARTBEAT_MS = 5000;
+const SILENT_MS = 3 * HEARTBEAT_MS;
+
+/** Ranks named in a message. */
+const MOST_NAMED = 3;
+
+export interface PeerWatchOptions {
+  readonly rank: number;
+  /** All ranks, this one included. */
+  readonly peers: readonly Peer[];
+  /** Longest wait for other ranks in a step. */
+  readonly timeoutMs: number;
+  /** Run folder, which all machines see. */
+  readonly folder: string;
+  readonly stateOf?: (pid: number) => ProcessState;
+}
+
+/** Why this rank need not wait any longer. */
+export interface Verdict {
+  readonly message: string;
+  /** Whether this is the lowest rank that can report it; others give it a moment to do so. */
+  readonly reportsFirst: boolean;
+}
+
+interface Suspect {
+  readonly peer: Peer;
+  readonly why: string;
+  readonly isGone: boolean;
+}
+
+export class PeerWatch {
+  readonly #options: Required<PeerWatchOptions>;
+  /** The newest heartbeat of ranks on other machines, and when it was first seen. */
+  readonly #heartbeats = new Map<number, { readonly text: string; readonly since: number }>();
+  /** Time this was told to have passed; that in which the whole job was suspended does not count. */
+  #now = 0;
+  #waited = 0;
+  #looked = -Infinity;
+  #lastBeat = -Infinity;
+  #count = 0;
+
+  constructor(options: PeerWatchOptions) {
+    this.#options = { stateOf: processState, ...options };
+  }
+
+  /** Whether some rank runs on another machine, so that heartbeats are needed. */
+  get needsHeartbeats(): boolean {
+    return this.#options.peers.some(({ isLocal }) => !isLocal);
+  }
+
+  /**
+   * Takes note that time has passed in which this rank computed, began another wait, or went on with the
+   * same one; says why it should give up, if it should.
+   */
+  pass(ms: number, wait: "none" | "new" | "same", isLimited: boolean): Verdict | undefined {
+    this.#now += ms;
+    if (this.needsHeartbeats && this.#now - this.#lastBeat >= HEARTBEAT_MS) this.#beat();
+    this.#waited = wait === "same" ? this.#waited + ms : 0;
+    if (this.#waited < PATIENCE_MS) return undefined;
+    const suspects = this.#suspects();
+    const gone = suspects.filter(({ isGone }) => isGone);
+    const { folder, rank, peers, timeoutMs } = this.#options;
+    if (gone.some(({ peer }) => hasFailed(folder, peer))) return undefined; // the launcher ends the job
+    if (gone.length > 0) return this.#verdict(gone);
+    if (!isLimited || this.#waited < timeoutMs) return undefined;
+    if (suspects.length > 0) return this.#verdict(suspects);
+    const seconds = Math.round(this.#waited / 1000);
+    return {
+      message: `rank ${rank} of ${peers.length} got no answer from the others for ${seconds} s`,
+      reportsFirst: rank === 0,
+    };
+  }
+
+  #suspects(): Suspect[] {
+    const { peers, rank, stateOf } = this.#options;
+    this.#readHeartbeats();
+    return peers.flatMap((peer): Suspect[] => {
+      if (peer.rank === rank) return [];
+      if (peer.isLocal) {
+        const state = stateOf(peer.pid);
+        if (state === "running") return [];
+        const isGone = state === "gone";
+        return [{ peer, isGone, why: isGone ? "it has ended" : "it is stopped by a signal" }];
+      }
+      const heartbeat = this.#heartbeats.get(peer.rank);
+      const silent = heartbeat === undefined ? 0 : this.#now - heartbeat.since;
+      if (silent < SILENT_MS) return [];
+      return [{ peer, isGone: false, why: `no heartbeat for ${Math.round(silent / 1000)} s` }];
+    });
+  }
+
+  #verdict(suspects: readonly Suspect[]): Verdict {
+    const { rank } = this.#options;
+    const named = suspects.slice(0, MOST_NAMED).map(({ peer, why }) =>
+      `rank ${peer.rank} (pid ${peer.pid} on host ${peer.host}) stopped answering: ${why}`
+    );
+    const more = suspects.length - named.length;
+    const below = suspects.filter(({ peer }) => peer.rank < rank).length;
+    return {
+      message: named.join("; ") + (more > 0 ? `; and ${more} more` : ""),
+      reportsFirst: below === rank,
+    };
+  }
+
+  #beat(): void {
+    writeHeartbeat(this.#options.folder, this.#options.rank, this.#count++);
+    this.#lastBeat = this.#now;
+  }
+
+  #readHeartbeats(): void {
+    if (this.#now - this.#looked < HEARTBEAT_MS) return;
+    this.#looked = this.#now;
+    for (const { rank, isLocal } of this.#options.peers) {
+      if (isLocal) continue;
+      const text = readHeartbeat(this.#options.folder, rank);
+      if (text === undefined || this.#heartbeats.get(rank)?.text === text) continue;
+      this.#heartbeats.set(rank, { text, since: this.#now });
+    }
+  }
+}

@@ -1,0 +1,75 @@
+/** Ranks that are killed or stopped: those that are left name them and end. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { runCommand } from "../cli/run.ts";
+import { withWorkplace } from "../cli/train_testing.ts";
+import { AS_ROOT, assertAllEnd, type Mpi, MPIS, ranksIn, startAndSave } from "./mpi.ts";
+
+const CHILD = new URL("rank_watch_child.ts", import.meta.url).pathname;
+
+/** Time for the runtime to start and a launcher to end its ranks, on a busy machine. */
+const SLACK_MS = 20_000;
+
+/** Open MPI ends the others a second after the death of one, unless it is told to wait. */
+function patient(mpi: Mpi): Mpi {
+  const more = mpi.name === "Open MPI" ? ["--mca", "odls_base_sigkill_timeout", "4"] : [];
+  return { ...mpi, options: [...mpi.options, ...more] };
+}
+
+for (const mpi of MPIS) {
+  const ignore = mpi.launcher === undefined;
+  const missing = ignore ? ` (skipped: no mpirun of ${mpi.name})` : "";
+
+  Deno.test({
+    name: `${mpi.name}: a rank that is stopped in training is named after the timeout${missing}`,
+    ignore,
+    fn: () =>
+      withWorkplace(async (place) => {
+        const child = await startAndSave(mpi, place, " --dist-timeout 3s");
+        const pid = ranksIn(mpi, place).get(1)!;
+        Deno.kill(pid, "SIGSTOP");
+        const began = performance.now();
+        const { code, stderr } = await child.output();
+        const text = new TextDecoder().decode(stderr);
+        assert(performance.now() - began < 3000 + SLACK_MS);
+        assertEquals(code, 4, text);
+        const name = `rank 1 (pid ${pid} on host ${Deno.hostname()})`;
+        assertStringIncludes(text, `error: ${name} stopped answering: it is stopped by a signal`);
+        assertStringIncludes(text, "hint: resume from the last checkpoint with `parscale train");
+        await assertAllEnd(mpi, place);
+      }),
+  });
+
+  Deno.test({
+    name: `${mpi.name}: a rank that is stopped inside an exchange is named after the timeout` +
+      missing,
+    ignore,
+    async fn() {
+      const program = [Deno.execPath(), "run", "-A", "--node-modules-dir=manual", CHILD];
+      const line = [mpi.launcher!, ...mpi.options, "-n", "3", ...program];
+      const began = performance.now();
+      const { code, stdout, stderr } = await runCommand(line, { env: AS_ROOT });
+      assert(performance.now() - began < 2000 + SLACK_MS);
+      const [pid] = stdout.match(/pid \d+/)!;
+      const name = `rank 2 (${pid} on host ${Deno.hostname()})`;
+      assertStringIncludes(stderr, `error: ${name} stopped answering: it is stopped by a signal`);
+      // MPICH's launcher may return the 9 of the rank that it then kills.
+      assert(code === 4 || mpi.name === "MPICH" && code === 9, `code ${code}: ${stderr}`);
+    },
+  });
+
+  Deno.test({
+    name: `${mpi.name}: a rank that is killed is named, where the launcher leaves time${missing}`,
+    ignore: ignore || mpi.name === "MPICH", // its launcher kills the others at once
+    fn: () =>
+      withWorkplace(async (place) => {
+        const child = await startAndSave(patient(mpi), place);
+        const pid = ranksIn(mpi, place).get(0)!;
+        Deno.kill(pid, "SIGKILL");
+        const { code, stderr } = await child.output();
+        const text = new TextDecoder().decode(stderr);
+        assert(code !== 0);
+        const words = `rank 0 \\(pid ${pid} on host ${Deno.hostname()}\\) stopped answering: `;
+        assertMatch(text, new RegExp(`\\[rank 1\\] error: ${words}it has ended`));
+      }),
+  });
+}

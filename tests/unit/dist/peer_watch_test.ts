@@ -1,0 +1,158 @@
+/** Which ranks are found to have stopped answering, on this machine and on others. */
+import { assert, assertEquals } from "@std/assert";
+import type { ProcessState } from "../../../core/base/platform/mod.ts";
+import { HEARTBEAT_MS, PeerWatch } from "../../../core/dist/peer_watch.ts";
+import {
+  gatherPeers,
+  hasFailed,
+  markFailed,
+  type Peer,
+  removeRankFile,
+  writeHeartbeat,
+} from "../../../core/dist/peers.ts";
+import { SOLO } from "../../../core/dist/solo.ts";
+
+/** Ranks on this machine, but those in `remote`. */
+function peersOf(count: number, remote: readonly number[] = []): Peer[] {
+  return Array.from({ length: count }, (_, rank) => ({
+    rank,
+    pid: 100 + rank,
+    host: `node${rank}`,
+    isLocal: !remote.includes(rank),
+  }));
+}
+
+async function withFolder(use: (folder: string) => void): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    use(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+function watchOf(
+  { rank = 0, count = 2, states = {}, timeoutMs = 10_000, folder = "", remote = [] }: {
+    rank?: number;
+    count?: number;
+    states?: Record<number, ProcessState>;
+    timeoutMs?: number;
+    folder?: string;
+    remote?: readonly number[];
+  },
+) {
+  const stateOf = (pid: number) => states[pid - 100] ?? "running";
+  const watch = new PeerWatch({ rank, peers: peersOf(count, remote), timeoutMs, folder, stateOf });
+  /** Waits in steps of a second until there is a verdict. */
+  const wait = (seconds: number, isLimited = true) => {
+    let verdict = watch.pass(250, "new", isLimited);
+    let waited = 0;
+    while (!verdict && waited < seconds) {
+      verdict = watch.pass(1000, "same", isLimited);
+      waited++;
+    }
+    return verdict && { ...verdict, waited };
+  };
+  return { watch, wait };
+}
+
+Deno.test("a rank whose process has ended is named at once, in a wait without a limit too", () => {
+  for (const isLimited of [true, false]) {
+    assertEquals(watchOf({ states: { 1: "gone" } }).wait(5, isLimited), {
+      message: "rank 1 (pid 101 on host node1) stopped answering: it has ended",
+      reportsFirst: true,
+      waited: 1,
+    });
+  }
+});
+
+Deno.test("no process is looked at while this rank computes or waits briefly", () => {
+  const { watch } = watchOf({ states: { 1: "gone" } });
+  for (let i = 0; i < 100; i++) assertEquals(watch.pass(250, "none", false), undefined);
+  for (let i = 0; i < 100; i++) assertEquals(watch.pass(400, "new", true), undefined);
+});
+
+Deno.test("a stopped rank is named at the time limit, and never in a wait without one", () => {
+  assertEquals(watchOf({ states: { 1: "stopped" } }).wait(60), {
+    message: "rank 1 (pid 101 on host node1) stopped answering: it is stopped by a signal",
+    reportsFirst: true,
+    waited: 10,
+  });
+  assertEquals(watchOf({ states: { 1: "stopped" } }).wait(60, false), undefined);
+});
+
+Deno.test("where all ranks live, the time limit names none", () => {
+  assertEquals(watchOf({}).wait(60), {
+    message: "rank 0 of 2 got no answer from the others for 10 s",
+    reportsFirst: true,
+    waited: 10,
+  });
+});
+
+Deno.test("the lowest rank that is left reports first", () => {
+  const states = { 0: "gone", 2: "gone" } as const;
+  const first = (rank: number) => watchOf({ rank, count: 4, states }).wait(5)?.reportsFirst;
+  assertEquals([first(1), first(3)], [true, false]);
+  assertEquals(watchOf({ rank: 1 }).wait(60)?.reportsFirst, false);
+});
+
+Deno.test("many lost ranks make one short message", () => {
+  const states = Object.fromEntries([1, 2, 3, 4, 5].map((rank) => [rank, "gone" as const]));
+  const { message } = watchOf({ count: 6, states }).wait(5)!;
+  assert(message.startsWith("rank 1 (pid 101 on host node1) stopped answering: it has ended; "));
+  assert(message.endsWith("; and 2 more"), message);
+});
+
+Deno.test("a rank that fails by itself and reports it is not reported by others", () =>
+  withFolder((folder) => {
+    markFailed(folder, 1);
+    assert(hasFailed(folder, { rank: 1, pid: Deno.pid }));
+    assert(!hasFailed(folder, { rank: 1, pid: 101 }), "left by another process");
+    Deno.writeTextFileSync(`${folder}/.rank-1`, "101 failed\n");
+    assertEquals(watchOf({ folder, states: { 1: "gone" } }).wait(60), undefined);
+    removeRankFile(folder, 1);
+    removeRankFile(folder, 1); // twice does no harm
+    assert(watchOf({ folder, states: { 1: "gone" } }).wait(60));
+  }));
+
+Deno.test("a rank on another machine is named when its file no longer changes", () =>
+  withFolder((folder) => {
+    const { watch, wait } = watchOf({ folder, remote: [1], timeoutMs: 40_000 });
+    let verdict = watch.pass(250, "new", true);
+    for (let second = 0, count = 0; !verdict && second < 60; second++) {
+      if (second < 20) writeHeartbeat(folder, 1, count++);
+      verdict = watch.pass(1000, "same", true);
+    }
+    const why = /no heartbeat for (\d+) s$/.exec(verdict!.message);
+    assert(Number(why?.[1]) >= 15 && Number(why?.[1]) <= 25, verdict!.message);
+    writeHeartbeat(folder, 1, 1000);
+    const alive = wait(60)!; // a wait of its own, with one heartbeat at its beginning
+    assertEquals(alive.waited, 40);
+  }));
+
+Deno.test("a rank writes a heartbeat every few seconds, only with several machines", () =>
+  withFolder((folder) => {
+    const heartbeats = (remote: readonly number[]) => {
+      const { watch } = watchOf({ folder, remote });
+      const seen = new Set<string>();
+      for (let i = 0; i < 10; i++) {
+        watch.pass(HEARTBEAT_MS / 2, "none", false);
+        try {
+          seen.add(Deno.readTextFileSync(`${folder}/.rank-0`));
+        } catch { /* none yet */ }
+      }
+      return seen.size;
+    };
+    assertEquals([heartbeats([]), heartbeats([1])], [0, 5]);
+  }));
+
+Deno.test("a run folder that is not there stops nothing", () => {
+  const { wait } = watchOf({ folder: "no/such/folder", remote: [1] });
+  assertEquals(wait(60)?.message, "rank 0 of 2 got no answer from the others for 10 s");
+});
+
+Deno.test("ranks know their process and the name of their machine", async () => {
+  assertEquals(await gatherPeers(SOLO), [
+    { rank: 0, pid: Deno.pid, host: Deno.hostname(), isLocal: true },
+  ]);
+});
