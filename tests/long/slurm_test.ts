@@ -97,6 +97,25 @@ for (const kind of KINDS) {
   );
 }
 
+// PMIx ends the others by itself; ranks under pmi2 used to wait for ever.
+test(
+  "a rank that is killed under srun without -K is named, and the others end",
+  KINDS[1]!.missing,
+  async (slurm, place) => {
+    const words = ["srun", "-n", "2", "--mpi=pmi2", ...programLine(place.args(LONG))];
+    const child = slurm.command(words, place.cwd, place.env).spawn();
+    await waitFor(() => place.exists("run/last"), "a checkpoint");
+    const pid = ranksIn(KINDS[1]!, place).get(1)!;
+    Deno.kill(pid, "SIGKILL");
+    await waitFor(() => ranksIn(KINDS[1]!, place).size === 0, "the end of all ranks");
+    const { code, stderr } = await child.output();
+    const text = new TextDecoder().decode(stderr);
+    assert(code !== 0);
+    const name = `rank 1 (pid ${pid} on host ${Deno.hostname()})`;
+    assertStringIncludes(text, `error: ${name} stopped answering: it has ended`);
+  },
+);
+
 test(
   "ranks that srun starts without their MPI are refused",
   KINDS[1]!.missing,
