@@ -1,0 +1,78 @@
+/** Which models open on several sessions, and what is planned for them. */
+import { assert, assertEquals } from "@std/assert";
+import { differentiate } from "../../../core/graph/differentiate.ts";
+import { prepare } from "../../../core/graph/rewrite.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { tensorBytes } from "../../../core/graph/types.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import { buildLoss } from "../../../core/model/loss.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
+import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
+import { partsOf } from "../../../core/runtime/onnxruntime/session/chain.ts";
+import { shapeOf } from "../../gpu/shapes.ts";
+
+const CONFIG = shapeOf("0.5B", 4);
+
+function forward(tokens: number): Program {
+  const sizes = { batch: 1, tokens, capacity: 512, selected: 1 };
+  const program = buildForward(CONFIG, sizes, { head: "greedy", cacheType: "f32" });
+  return prepare(program, (op) => lowers(op, CPU_TARGET));
+}
+
+/** Weights that nothing reads. */
+function weightsOf(program: Program) {
+  const data = new Float32Array();
+  return new Map([...program.parameters].map(([name, { dtype, shape }]) => [
+    name,
+    { dtype, shape, data },
+  ]));
+}
+
+Deno.test("a large model opens on a session for each thread, four at most, and a small one on one", () => {
+  const program = forward(1);
+  const counts = [1, 2, 3, 16].map((threads) =>
+    partsOf(program, weightsOf(program), { threads }).length
+  );
+  assertEquals(counts, [1, 2, 3, 4]);
+  assertEquals(partsOf(program, weightsOf(program), { threads: 4, least: 2 ** 29 }).length, 1);
+});
+
+Deno.test("decoding and prefill of a model are cut at the same places", () => {
+  const [decode, prefill] = [forward(1), forward(256)].map((program) =>
+    partsOf(program, weightsOf(program), { threads: 4 }).map((part) => [...part.state.keys()])
+  );
+  assertEquals(decode, prefill);
+});
+
+Deno.test("training is not cut: what it keeps for the gradients would pass", () => {
+  const loss = buildLoss(CONFIG, { batch: 1, tokens: 16 });
+  const introduced = [...loss.parameters.keys()].filter((name) => /prefix|aggreg/.test(name));
+  const program = prepare(
+    differentiate(loss, { of: "loss", by: introduced }),
+    (op) => lowers(op, CPU_TARGET),
+  );
+  const weights = weightsOf(program);
+  for (const name of introduced) weights.delete(name);
+  assertEquals(partsOf(program, weights, { threads: 4 }).length, 1);
+});
+
+Deno.test("the plan of a model in parts holds each weight and each state once", () => {
+  const program = forward(8);
+  const weights = weightsOf(program);
+  const [one, four] = [1, 4].map((threads) => {
+    const device = new CpuDevice({ threads });
+    try {
+      return device.plan(program, weights).sections;
+    } finally {
+      device.close();
+    }
+  });
+  assertEquals(four!.parameters, one!.parameters);
+  assertEquals(four!.state, one!.state);
+  const rows = 4 * 8 * CONFIG.hiddenSize * 4;
+  assert(four!.outputs >= one!.outputs + rows);
+  assert(
+    four!.inputs <= [...program.inputs.values()].reduce((sum, type) => sum + tensorBytes(type), 0),
+  );
+});
