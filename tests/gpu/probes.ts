@@ -27,6 +27,14 @@ export function openDeviceFor(emulated: boolean, elements: ElementType): CudaDev
   return new CudaDevice(machineFor(emulated), { elements, ...choices });
 }
 
+/** GPUs that the driver shows. */
+export function deviceCount({ driver }: CudaMachine): number {
+  const count = new Int32Array(1);
+  driver.cuInit(0);
+  if (driver.cuDeviceGetCount(count) !== 0) throw new Error("the driver cannot count its devices");
+  return count[0]!;
+}
+
 /** Kernels that find something out. */
 export class Probes {
   readonly driver: Driver;

@@ -1,5 +1,6 @@
 /**
- * Everything that wants a GPU, by one command: bring-up, conformance, golden models, benchmarks.
+ * Everything that wants a GPU, by one command: bring-up, conformance, golden models, training over all
+ * GPUs, benchmarks.
  *
  *   deno task test:gpu [--shape 0.5B,3B] [--streams 1,8] [--batch 1] [--context 1024] [--steps 64]
  *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated] [--sanitize]
@@ -17,7 +18,8 @@ import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
 import { type AutotuneRecord, autotuneRecords } from "../../core/runtime/cuda/autotune.ts";
 import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
-import { machineFor, openDeviceFor } from "./probes.ts";
+import { deviceCount, machineFor, openDeviceFor } from "./probes.ts";
+import { trainOverAll } from "./ranks.ts";
 import { trainTwice } from "./train_twice.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -201,6 +203,10 @@ await stage("training", async () => {
   for (const elements of ["f32", "bf16"] as const) {
     await trainTwice(() => openDeviceFor(emulated, elements), emulated ? 4 : 1000);
   }
+});
+await stage("ranks", async () => {
+  const gpus = emulated ? 1 : deviceCount(machineFor(false));
+  report.findings.push(...await trainOverAll(gpus, emulated ? "cpu" : "cuda"));
 });
 if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
