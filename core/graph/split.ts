@@ -20,6 +20,9 @@ export interface SplitOptions {
   readonly most?: number;
 }
 
+/** How the names of values begin that pass from one part to a later one. */
+export const PASSING = "passing.";
+
 /** How far from its share of the costs a part may end, in shares. */
 const TOLERANCE = 0.25;
 
@@ -39,7 +42,7 @@ export function splitProgram(program: Program, options: SplitOptions): Program[]
     const part = bounds.findIndex((end) => place < end);
     for (const value of node.inputs) {
       if ((partOf.get(value) ?? part) < part && !passing.has(value)) {
-        passing.set(value, `passing.${passing.size}`);
+        passing.set(value, `${PASSING}${passing.size}`);
       }
     }
   });

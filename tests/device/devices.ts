@@ -61,7 +61,6 @@ export const devices: readonly NamedDevice[] = [
     { name: "reference in f32", device: new ReferenceDevice("f32") },
     { name: "cpu", device: new CpuDevice() },
     { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },
-    { name: "cpu, in parts", device: new CpuDevice({ threads: 3, splitAbove: 64 }) },
     { name: "tfjs in JavaScript", device: openTfjsInJavaScript() },
   ]),
   ...(CUDA ? [{ name: CUDA, device: openTestCuda() }] : []),

@@ -11,7 +11,7 @@ import { elementCount, type TensorType } from "../../graph/types.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
-import { ChainedExecutable, partsOf, planOfParts } from "./session/chain.ts";
+import { openChain, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
@@ -76,10 +76,12 @@ export class CpuDevice extends HostDevice implements Device {
     this.threads = threads;
     this.#pool = new SessionPool(
       { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
-      ({ lowered, weights }, folder) => {
+      ({ lowered, weights, isPart }, folder) => {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);
           if (lowered.weights.size + lowered.fileWeights.size === 0) keepToArena(api, options);
+          // Parts run one after the other, so what one needs serves the next.
+          else if (isPart) api.shareArena(options, { exactly: false });
         };
         const memory = new WeightMemory(api, weights, matrices);
         return Session.openLater(api, { lowered, weights: memory, folder, configure });
@@ -103,19 +105,18 @@ export class CpuDevice extends HostDevice implements Device {
 
   async compile(program: Program, weights: Weights): Promise<Executable> {
     const programs = this.#partsOf(this.#pool.prepare(program), weights);
-    const parts = await Promise.all(programs.map(async (part) => {
+    const open = async (part: Program) => {
       const ready = this.#pool.lower(part, weights);
-      const session = await this.#pool.session(ready);
-      const executable = new OnnxExecutable(this.#api, ready, session, this.#bindings);
-      return { program: part, executable };
-    }));
-    if (parts.length === 1) return parts[0]!.executable;
-    const passed = new Map(
-      programs.flatMap(({ outputs }) => [...outputs])
-        .filter(([name]) => !program.outputs.has(name))
-        .map(([name, type]) => [name, this.allocate(type)]),
-    );
-    return new ChainedExecutable(parts, weights, passed);
+      const session = await this.#pool.session({ ...ready, isPart: programs.length > 1 });
+      return new OnnxExecutable(this.#api, ready, session, this.#bindings);
+    };
+    const [first, ...others] = programs as [Program, ...Program[]];
+    if (others.length === 0) return await open(first);
+    return await openChain(programs, open, {
+      lanes: this.threads,
+      weights,
+      allocate: (type) => this.allocate(type),
+    });
   }
 
   allocate(type: TensorType): DeviceTensor {
@@ -132,7 +133,7 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   #partsOf(program: Program, weights: Weights): Program[] {
-    return partsOf(program, weights, { threads: this.threads, least: this.#splitAbove });
+    return partsOf(program, weights, this.#splitAbove);
   }
 }
 
@@ -154,5 +155,5 @@ function heldBytes(use: WeightUse, isInFile: boolean): number {
  */
 function keepToArena(api: OnnxApi, options: Handle): void {
   api.disableMemoryPattern(options);
-  api.shareArena(options);
+  api.shareArena(options, { exactly: true });
 }

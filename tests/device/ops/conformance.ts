@@ -213,7 +213,8 @@ export function testGeneration(name: string, [label, open]: Opener): void {
       assertEquals(results, [...greedy.outputs, output]);
     }
     const sessions = device instanceof CpuDevice ? device.sessionCount : 1;
-    assertEquals(sessions, 1, "all sizes must run on one session");
+    const most = label.includes("in parts") ? 4 : 1;
+    assert(sessions <= most, `all sizes must run on the same sessions, not on ${sessions}`);
   });
 
   Deno.test(`${name} on ${label}: beam search`, async () => {

@@ -29,18 +29,18 @@ function weightsOf(program: Program) {
   ]));
 }
 
-Deno.test("a large model opens on a session for each thread, four at most, and a small one on one", () => {
+Deno.test("a large model opens on several sessions, four at most, and a small one on one", () => {
   const program = forward(1);
-  const counts = [1, 2, 3, 16].map((threads) =>
-    partsOf(program, weightsOf(program), { threads }).length
+  const counts = [27, 28, 29, 24].map((power) =>
+    partsOf(program, weightsOf(program), 2 ** power).length
   );
-  assertEquals(counts, [1, 2, 3, 4]);
-  assertEquals(partsOf(program, weightsOf(program), { threads: 4, least: 2 ** 29 }).length, 1);
+  assertEquals(counts, [3, 1, 1, 4]);
+  assertEquals(partsOf(program, weightsOf(program)).length, 4);
 });
 
 Deno.test("decoding and prefill of a model are cut at the same places", () => {
   const [decode, prefill] = [forward(1), forward(256)].map((program) =>
-    partsOf(program, weightsOf(program), { threads: 4 }).map((part) => [...part.state.keys()])
+    partsOf(program, weightsOf(program)).map((part) => [...part.state.keys()])
   );
   assertEquals(decode, prefill);
 });
@@ -54,14 +54,14 @@ Deno.test("training is not cut: what it keeps for the gradients would pass", () 
   );
   const weights = weightsOf(program);
   for (const name of introduced) weights.delete(name);
-  assertEquals(partsOf(program, weights, { threads: 4 }).length, 1);
+  assertEquals(partsOf(program, weights).length, 1);
 });
 
 Deno.test("the plan of a model in parts holds each weight and each state once", () => {
   const program = forward(8);
   const weights = weightsOf(program);
-  const [one, four] = [1, 4].map((threads) => {
-    const device = new CpuDevice({ threads });
+  const [one, four] = [2 ** 30, 2 ** 24].map((splitAbove) => {
+    const device = new CpuDevice({ splitAbove });
     try {
       return device.plan(program, weights).sections;
     } finally {

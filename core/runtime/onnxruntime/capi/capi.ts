@@ -196,11 +196,15 @@ export class OnnxApi {
     this.#check("DisableMemPattern", options);
   }
 
-  /** Lets a session allocate from the one arena of this process, which grows by what is asked for. */
-  shareArena(options: Handle): void {
+  /**
+   * Lets a session allocate from the one arena of this process. The first to ask decides how it grows:
+   * `exactly` by what is asked for, or by powers of two, which fits requests of many sizes.
+   */
+  shareArena(options: Handle, { exactly }: { readonly exactly: boolean }): void {
     if (!this.#hasArena) {
-      const [unlimited, asRequested, byDefault, splitsAbove] = [0n, 1, -1, 1 << 16];
-      const arena = this.#create("CreateArenaCfg", unlimited, asRequested, byDefault, splitsAbove);
+      const [unlimited, byDefault, splitsAbove] = [0n, -1, 1 << 16];
+      const growth = exactly ? 1 : 0;
+      const arena = this.#create("CreateArenaCfg", unlimited, growth, byDefault, splitsAbove);
       this.#check("CreateAndRegisterAllocator", this.#environment, this.#memoryInfo, arena);
       this.#release.ArenaCfg(arena);
       this.#hasArena = true;

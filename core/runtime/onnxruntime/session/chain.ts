@@ -2,37 +2,63 @@
  * A program in parts, each on a session of its own, one after the other; see `core/graph/split.ts`.
  *
  * Most of the time to open a model goes into packing its matrices, which the library does on one thread
- * for each session: with two sessions it takes half as long.
+ * for each session: two at once take half as long, and a copy of all matrices never exists at once.
  */
 import type { MemoryPlan, Section } from "../../../graph/memory_plan.ts";
 import type { Node, Program } from "../../../graph/program.ts";
-import { splitProgram } from "../../../graph/split.ts";
-import { elementCount, tensorBytes } from "../../../graph/types.ts";
+import { PASSING, splitProgram } from "../../../graph/split.ts";
+import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { Bindings, DeviceTensor, Executable, Weights } from "../../device.ts";
 
 /** Elements of matrices that are worth a session of their own, and sessions at most. */
 const [LEAST_ELEMENTS, MOST_SESSIONS] = [2 ** 24, 4];
 
-/** Parts of a prepared program for a device with some threads, of at least `least` elements each. */
+/** Parts of a prepared program, of about `least` elements of matrices each or more. */
 export function partsOf(
   program: Program,
   weights: Weights,
-  { threads, least = LEAST_ELEMENTS }: {
-    readonly threads: number;
-    readonly least?: number | undefined;
-  },
+  least: number = LEAST_ELEMENTS,
 ): Program[] {
   const fixed = new Map([...program.parameters].map(([name, value]) => [value, weights.has(name)]));
   const cost = ({ op, inputs: [, weight] }: Node) =>
     op.name === "linear" && fixed.get(weight!) ? elementCount(weight!.shape) : 0;
   const elements = program.nodes.reduce((sum, node) => sum + cost(node), 0);
-  const parts = Math.min(threads, MOST_SESSIONS, Math.floor(elements / least));
+  const parts = Math.min(MOST_SESSIONS, Math.floor(elements / least));
   return parts > 1 ? splitProgram(program, { parts, cost }) : [program];
 }
 
 /**
- * What a program in parts needs: each session keeps its own weights and temporaries, and what passes from
- * one part to the next is kept besides. The plans have sizes of sections only.
+ * Opens the parts of a program, as many at a time as there are `lanes`: what waits takes no memory, while
+ * one that is opened holds a wide copy of its matrices until they are packed.
+ */
+export async function openChain(
+  programs: readonly Program[],
+  open: (part: Program) => Promise<Executable>,
+  { lanes, weights, allocate }: {
+    readonly lanes: number;
+    readonly weights: Weights;
+    readonly allocate: (type: TensorType) => DeviceTensor;
+  },
+): Promise<Executable> {
+  const executables: Executable[] = [];
+  // The last one first: it has the largest matrix, whose copy is gone before the others are packed.
+  const waiting = [...programs.entries()];
+  await Promise.all(Array.from({ length: lanes }, async () => {
+    for (let next; (next = waiting.pop());) executables[next[0]] = await open(next[1]);
+  }));
+  // What one part leaves for later ones is an output that the program itself does not have.
+  const passed = new Map(
+    programs.flatMap(({ outputs }) => [...outputs])
+      .filter(([name]) => name.startsWith(PASSING))
+      .map(([name, type]) => [name, allocate(type)]),
+  );
+  const parts = programs.map((program, i) => ({ program, executable: executables[i]! }));
+  return new ChainedExecutable(parts, weights, passed);
+}
+
+/**
+ * What a program in parts needs: each session keeps its own weights, all share memory for temporaries, and
+ * what passes from one part to the next is kept besides. The plan has sizes of sections only.
  */
 export function planOfParts(program: Program, plans: readonly MemoryPlan[]): MemoryPlan {
   const sum = (bytes: readonly number[]) => bytes.reduce((total, each) => total + each, 0);
@@ -42,7 +68,7 @@ export function planOfParts(program: Program, plans: readonly MemoryPlan[]): Mem
     parameters: all("parameters"),
     state: all("state"),
     outputs: all("outputs"),
-    temporaries: all("temporaries"),
+    temporaries: Math.max(...plans.map((plan) => plan.sections.temporaries)),
   };
   return { placements: new Map(), sections, totalBytes: sum(Object.values(sections)) };
 }
@@ -53,12 +79,10 @@ interface Part {
   readonly names: readonly string[];
 }
 
-export class ChainedExecutable implements Executable {
+class ChainedExecutable implements Executable {
   readonly #parts: readonly Part[];
-  /** What one part leaves for later ones. */
   readonly #passed: ReadonlyMap<string, DeviceTensor>;
 
-  /** `passed` holds a tensor for every output of a part that the whole program does not have. */
   constructor(
     parts: readonly { readonly program: Program; readonly executable: Executable }[],
     weights: Weights,

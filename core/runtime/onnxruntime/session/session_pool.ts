@@ -26,6 +26,8 @@ export interface Ready {
   readonly program: Program;
   readonly lowered: Lowered;
   readonly weights: Weights;
+  /** Whether it is one of several that run one after the other; see `chain.ts`. */
+  readonly isPart?: boolean;
 }
 
 /** What the sessions of a pool have in common. */
