@@ -113,7 +113,6 @@ export class CpuDevice extends HostDevice implements Device {
     const [first, ...others] = programs as [Program, ...Program[]];
     if (others.length === 0) return await open(first);
     return await openChain(programs, open, {
-      lanes: this.threads,
       weights,
       allocate: (type) => this.allocate(type),
     });
@@ -133,7 +132,7 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   #partsOf(program: Program, weights: Weights): Program[] {
-    return partsOf(program, weights, this.#splitAbove);
+    return partsOf(program, weights, { threads: this.threads, least: this.#splitAbove });
   }
 }
 

@@ -8,7 +8,7 @@ import { GOLDEN_NAMES, takesGolden } from "../goldens.ts";
 /** Devices that generate. The emulator takes longest, so its generations are in tests/long. */
 const engines: readonly Opener[] = [
   ["cpu", () => new CpuDevice()],
-  ["cpu, in parts", () => new CpuDevice({ threads: 3, splitAbove: 64 })],
+  ["cpu, in parts", () => new CpuDevice({ threads: 2, splitAbove: 64 })],
   ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
 ];
 

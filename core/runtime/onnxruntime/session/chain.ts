@@ -2,7 +2,7 @@
  * A program in parts, each on a session of its own, one after the other; see `core/graph/split.ts`.
  *
  * Most of the time to open a model goes into packing its matrices, which the library does on one thread
- * for each session: two at once take half as long, and a copy of all matrices never exists at once.
+ * for each session: with two it takes half as long.
  */
 import type { MemoryPlan, Section } from "../../../graph/memory_plan.ts";
 import type { Node, Program } from "../../../graph/program.ts";
@@ -10,42 +10,39 @@ import { PASSING, splitProgram } from "../../../graph/split.ts";
 import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { Bindings, DeviceTensor, Executable, Weights } from "../../device.ts";
 
-/** Elements of matrices that are worth a session of their own, and sessions at most. */
-const [LEAST_ELEMENTS, MOST_SESSIONS] = [2 ** 24, 4];
+/** Elements of matrices that are worth a session of their own. */
+const LEAST_ELEMENTS = 2 ** 24;
 
-/** Parts of a prepared program, of about `least` elements of matrices each or more. */
+/** Two sessions decode as fast as one within 1 to 3%; four cost 6 to 13% of small models. */
+const MOST_SESSIONS = 2;
+
+/** Parts of a prepared program for a number of threads, of at least `least` elements of matrices each. */
 export function partsOf(
   program: Program,
   weights: Weights,
-  least: number = LEAST_ELEMENTS,
+  { threads, least = LEAST_ELEMENTS }: {
+    readonly threads: number;
+    readonly least?: number | undefined;
+  },
 ): Program[] {
   const fixed = new Map([...program.parameters].map(([name, value]) => [value, weights.has(name)]));
   const cost = ({ op, inputs: [, weight] }: Node) =>
     op.name === "linear" && fixed.get(weight!) ? elementCount(weight!.shape) : 0;
   const elements = program.nodes.reduce((sum, node) => sum + cost(node), 0);
-  const parts = Math.min(MOST_SESSIONS, Math.floor(elements / least));
+  const parts = Math.min(threads, MOST_SESSIONS, Math.floor(elements / least));
   return parts > 1 ? splitProgram(program, { parts, cost }) : [program];
 }
 
-/**
- * Opens the parts of a program, as many at a time as there are `lanes`: what waits takes no memory, while
- * one that is opened holds a wide copy of its matrices until they are packed.
- */
+/** Opens the parts of a program, all at once. */
 export async function openChain(
   programs: readonly Program[],
   open: (part: Program) => Promise<Executable>,
-  { lanes, weights, allocate }: {
-    readonly lanes: number;
+  { weights, allocate }: {
     readonly weights: Weights;
     readonly allocate: (type: TensorType) => DeviceTensor;
   },
 ): Promise<Executable> {
-  const executables: Executable[] = [];
-  // The last one first: it has the largest matrix, whose copy is gone before the others are packed.
-  const waiting = [...programs.entries()];
-  await Promise.all(Array.from({ length: lanes }, async () => {
-    for (let next; (next = waiting.pop());) executables[next[0]] = await open(next[1]);
-  }));
+  const executables = await Promise.all(programs.map(open));
   // What one part leaves for later ones is an output that the program itself does not have.
   const passed = new Map(
     programs.flatMap(({ outputs }) => [...outputs])
