@@ -1,7 +1,8 @@
 /** Files that the version before the first changelog entry wrote: they open, resume, or say why not. */
+import { cpSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
+import { parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale, withScratch } from "./run.ts";
 import { linkSync } from "../links.ts";
 
@@ -11,10 +12,7 @@ const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url))
 /** A folder with the files, the model `p1` and the benchmarks they were made with. */
 function withEarlier(test: (cwd: string, run: typeof runParscale) => Promise<void>) {
   return withScratch(async (cwd) => {
-    await copyFolder(FIXTURE, `${cwd}/files`);
-    for (const name of Deno.readDirSync(`${cwd}/files`)) {
-      await Deno.rename(`${cwd}/files/${name.name}`, `${cwd}/${name.name}`);
-    }
+    cpSync(FIXTURE, cwd, { recursive: true }); // no links: the run is resumed in place
     linkSync(PLAIN_MODEL, `${cwd}/p1`);
     linkSync(DATA, `${cwd}/data`);
     await test(cwd, (args, options) => runParscale(args, { cwd, ...options }));

@@ -1,108 +1,17 @@
 /** The golden training runs, gradient accumulation and clipping on every device. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import type { Device } from "../../../core/runtime/device.ts";
-import { weightValues } from "../../../core/runtime/weights.ts";
-import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { Trainer, type TrainingBatch } from "../../../core/train/trainer.ts";
 import { devices } from "../devices.ts";
-import {
-  GOLDEN_NAMES,
-  maxDifference,
-  modelFolder,
-  readExpected,
-  readTensors,
-  takesGolden,
-} from "../goldens.ts";
+import { maxDifference, takesGolden } from "../goldens.ts";
+import { batchOf, oneRate, openTrainer, testGoldenRuns } from "./golden_runs.ts";
 
-/** Rows of equal length, each one document. */
-function batchOf(rows: readonly number[][]): TrainingBatch {
-  const last = (row: readonly number[], t: number) => t === row.length - 1;
-  const weights = rows.flatMap((row) => row.map((_, t) => last(row, t) ? 0 : 1));
-  return {
-    ids: rows.flat(),
-    positions: rows.flatMap((row) => row.map((_, t) => t)),
-    targets: rows.flatMap((row) => row.map((_, t) => row[t + 1] ?? 0)),
-    weights,
-    predicted: weights.filter((weight) => weight > 0).length,
-  };
-}
-
-interface Options {
-  readonly mode?: "full" | "peft";
-  readonly rows: number;
-  readonly tokens: number;
-  readonly accumulates?: boolean;
-  readonly clip?: number;
-}
-
-async function openTrainer(device: Device, name: string, options: Options): Promise<Trainer> {
-  const { config, tensors } = await openCheckpoint(modelFolder(name));
-  const params = options.mode === "peft" ? "introduced" : "all";
-  return await Trainer.create(device, {
-    config,
-    trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
-    initial: (parameter) => weightValues(tensors.get(parameter)!),
-    sizes: { batch: options.rows, tokens: options.tokens },
-    optimizer: {
-      beta1: 0.9,
-      beta2: 0.95,
-      epsilon: 1e-8,
-      weightDecay: 0.1,
-      clip: options.clip ?? 1,
-    },
-    accumulates: options.accumulates ?? false,
-    recompute: false,
-  });
-}
-
-const oneRate = (rate: number) => ({ backbone: rate, prefix: rate, aggregator: rate });
-
-for (const name of GOLDEN_NAMES) {
-  const { train } = await readExpected(name);
-  for (const run of train ?? []) {
-    for (const { name: deviceName, device } of devices) {
-      if (!deviceName.startsWith("cpu") && run.run === "same_batch") continue; // slow
-      if (!takesGolden(deviceName, name)) continue;
-      if (deviceName.startsWith("tfjs") && !name.includes("p4")) continue; // slow too
-      Deno.test(`${deviceName}: ${name} ${run.mode} ${run.run} run follows the golden`, async () => {
-        const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
-        const trainer = await openTrainer(device, name, { mode: run.mode, rows, tokens });
-        const tolerance = Math.max(2e-5, 20 * run.loss_noise);
-        let batch = batchOf(run.batches[0]!);
-        for (const [i, expected] of run.steps.entries()) {
-          if (run.repeat === 1) batch = batchOf(run.batches[i]!);
-          await trainer.accumulate(batch);
-          const loss = trainer.sums.loss / trainer.sums.predicted;
-          const { gradNorm, clipScale } = await trainer.update(i + 1, oneRate(run.lr));
-          assert(Math.abs(loss - expected.loss) < tolerance, `step ${i + 1}: loss ${loss}`);
-          assert(Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3, `step ${i + 1}: ${gradNorm}`);
-          assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `step ${i + 1}: ${clipScale}`);
-        }
-        const after = await trainer.evaluate(batch);
-        assert(Math.abs(after.loss / after.predicted - run.loss_after) < tolerance);
-        const decayed = trainer.groups.filter(({ group }) => group.decayed);
-        assertEquals(
-          decayed.flatMap(({ group }) => group.tensors.map((tensor) => tensor.name)).sort(),
-          run.decayed.toSorted(),
-        );
-        for (const [parameter, expected] of Object.entries(run.final_l2)) {
-          const norm = Math.hypot(...Array.from(trainer.values(parameter)));
-          assert(Math.abs(norm / expected - 1) < 1e-4, `${parameter}: ${norm}`);
-        }
-        if (!run.final_file) return;
-        const final = await readTensors(name, run.final_file.replace(".safetensors", ""));
-        const bound = Math.max(2e-5, 20 * run.final_param_noise);
-        for (const [parameter, expected] of final) {
-          const error = maxDifference(trainer.values(parameter), expected);
-          assert(error <= bound, `${parameter}: ${error}`);
-        }
-      });
-    }
-  }
-}
+/** Runs that repeat one batch are slow, and so is all of training where a loop in JavaScript computes. */
+await testGoldenRuns(devices, (device, model, run) => {
+  if (device.startsWith("cpu")) return true;
+  if (run === "same_batch" || !takesGolden(device, model)) return false;
+  return device.startsWith("cuda") || model === "qwen2-p4-untied-f32";
+});
 
 const P2 = "qwen2-p2-tied-f32";
 const UNTIED = "qwen2-p2-untied-bf16";

@@ -2,9 +2,14 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
-import { DATA, TINY } from "./eval_testing.ts";
-import { runParscale, type RunResult, withScratch } from "./run.ts";
-import { allPaths, type StandInHub, type StandInRepository, startHub } from "./stand_in_hub.ts";
+import { DATA, TINY } from "../cli/eval_testing.ts";
+import { runParscale, type RunResult, withScratch } from "../cli/run.ts";
+import {
+  allPaths,
+  type StandInHub,
+  type StandInRepository,
+  startHub,
+} from "../cli/stand_in_hub.ts";
 
 const HUB = fileURLToPath(new URL("../../fixtures/eval/hub/", import.meta.url));
 

@@ -1,10 +1,10 @@
 /** `parscale train --data hf://…` with a stand-in hub on this machine. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { bytesOf, DATA, gzip } from "../unit/data/testing.ts";
-import { jsonLines } from "./models.ts";
-import { parscale } from "./run.ts";
-import { type StandInHub, type StandInRepository, startHub } from "./stand_in_hub.ts";
-import { texts, withWorkplace, type Workplace } from "./train_testing.ts";
+import { jsonLines } from "../cli/models.ts";
+import { parscale } from "../cli/run.ts";
+import { type StandInHub, type StandInRepository, startHub } from "../cli/stand_in_hub.ts";
+import { texts, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 
 const FIRST = "0123456789abcdef0123456789abcdef01234567";
 const LATER = FIRST.replaceAll("0", "f"), NAME = "owner/corpus";

@@ -2,9 +2,9 @@
  * The page of `parscale visualize` in a real browser: it renders, hover works, nothing is fetched.
  */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { MODEL, rowsOf } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
-import { BrowserPage, CHROMIUM } from "./visualize_browser.ts";
+import { MODEL, rowsOf } from "../cli/models.ts";
+import { runParscale, withScratch } from "../cli/run.ts";
+import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 
 const MODEL4 = MODEL.replace("qwen2-p2-tied-f32", "qwen2-p4-untied-f32");
 const TEXTS = [

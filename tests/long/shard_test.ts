@@ -1,8 +1,8 @@
 /** `--shard` of `generate`, `score` and `eval`: parts put together are the single run, bit for bit. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { runParscale, type RunResult, withScratch } from "./run.ts";
-import { jsonLines } from "./models.ts";
-import { comparable, EVAL, sortedLines } from "./eval_testing.ts";
+import { runParscale, type RunResult, withScratch } from "../cli/run.ts";
+import { jsonLines } from "../cli/models.ts";
+import { comparable, EVAL, sortedLines } from "../cli/eval_testing.ts";
 
 const MODEL = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
 const ENGINE = ["--model", MODEL, "--threads", "1", "-q"];

@@ -1,0 +1,110 @@
+/** The golden training runs, on whatever devices a test names. */
+import { assert, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import type { Device } from "../../../core/runtime/device.ts";
+import { weightValues } from "../../../core/runtime/weights.ts";
+import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { Trainer, type TrainingBatch } from "../../../core/train/trainer.ts";
+import type { NamedDevice } from "../devices.ts";
+import { GOLDEN_NAMES, maxDifference, modelFolder, readExpected, readTensors } from "../goldens.ts";
+
+/** Rows of equal length, each one document. */
+export function batchOf(rows: readonly number[][]): TrainingBatch {
+  const last = (row: readonly number[], t: number) => t === row.length - 1;
+  const weights = rows.flatMap((row) => row.map((_, t) => last(row, t) ? 0 : 1));
+  return {
+    ids: rows.flat(),
+    positions: rows.flatMap((row) => row.map((_, t) => t)),
+    targets: rows.flatMap((row) => row.map((_, t) => row[t + 1] ?? 0)),
+    weights,
+    predicted: weights.filter((weight) => weight > 0).length,
+  };
+}
+
+/** What a trainer of a golden model is opened with. */
+export interface TrainerOptions {
+  readonly mode?: "full" | "peft";
+  readonly rows: number;
+  readonly tokens: number;
+  readonly accumulates?: boolean;
+  readonly clip?: number;
+}
+
+/** A trainer of a golden model, with the optimizer of its golden runs. */
+export async function openTrainer(
+  device: Device,
+  name: string,
+  options: TrainerOptions,
+): Promise<Trainer> {
+  const { config, tensors } = await openCheckpoint(modelFolder(name));
+  const params = options.mode === "peft" ? "introduced" : "all";
+  return await Trainer.create(device, {
+    config,
+    trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
+    initial: (parameter) => weightValues(tensors.get(parameter)!),
+    sizes: { batch: options.rows, tokens: options.tokens },
+    optimizer: {
+      beta1: 0.9,
+      beta2: 0.95,
+      epsilon: 1e-8,
+      weightDecay: 0.1,
+      clip: options.clip ?? 1,
+    },
+    accumulates: options.accumulates ?? false,
+    recompute: false,
+  });
+}
+
+/** One rate for all groups of parameters. */
+export const oneRate = (rate: number) => ({ backbone: rate, prefix: rate, aggregator: rate });
+
+/** Repeats every golden run on the devices for which `takes` holds: losses, gradient norms, weights. */
+export async function testGoldenRuns(
+  devices: readonly NamedDevice[],
+  takes: (device: string, model: string, run: string) => boolean,
+): Promise<void> {
+  for (const name of GOLDEN_NAMES) {
+    const { train } = await readExpected(name);
+    for (const run of train ?? []) {
+      for (const { name: deviceName, device } of devices) {
+        if (!takes(deviceName, name, run.run)) continue;
+        Deno.test(`${deviceName}: ${name} ${run.mode} ${run.run} run follows the golden`, async () => {
+          const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
+          const trainer = await openTrainer(device, name, { mode: run.mode, rows, tokens });
+          const tolerance = Math.max(2e-5, 20 * run.loss_noise);
+          let batch = batchOf(run.batches[0]!);
+          for (const [i, expected] of run.steps.entries()) {
+            if (run.repeat === 1) batch = batchOf(run.batches[i]!);
+            await trainer.accumulate(batch);
+            const loss = trainer.sums.loss / trainer.sums.predicted;
+            const { gradNorm, clipScale } = await trainer.update(i + 1, oneRate(run.lr));
+            assert(Math.abs(loss - expected.loss) < tolerance, `step ${i + 1}: loss ${loss}`);
+            assert(
+              Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3,
+              `step ${i + 1}: ${gradNorm}`,
+            );
+            assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `step ${i + 1}: ${clipScale}`);
+          }
+          const after = await trainer.evaluate(batch);
+          assert(Math.abs(after.loss / after.predicted - run.loss_after) < tolerance);
+          const decayed = trainer.groups.filter(({ group }) => group.decayed);
+          assertEquals(
+            decayed.flatMap(({ group }) => group.tensors.map((tensor) => tensor.name)).sort(),
+            run.decayed.toSorted(),
+          );
+          for (const [parameter, expected] of Object.entries(run.final_l2)) {
+            const norm = Math.hypot(...Array.from(trainer.values(parameter)));
+            assert(Math.abs(norm / expected - 1) < 1e-4, `${parameter}: ${norm}`);
+          }
+          if (!run.final_file) return;
+          const final = await readTensors(name, run.final_file.replace(".safetensors", ""));
+          const bound = Math.max(2e-5, 20 * run.final_param_noise);
+          for (const [parameter, expected] of final) {
+            const error = maxDifference(trainer.values(parameter), expected);
+            assert(error <= bound, `${parameter}: ${error}`);
+          }
+        });
+      }
+    }
+  }
+}
