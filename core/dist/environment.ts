@@ -2,8 +2,8 @@
  * Finds out from environment variables which launcher started this process, and as which rank of how many.
  *
  * Launchers nest (mpirun starts its daemons with srun, srun starts torchrun), so the innermost is asked
- * first. Values are those measured with Open MPI 4.1, MPICH 4.0 and Slurm 22.05; torchrun and Kubernetes
- * follow their documentation.
+ * first. Values are those measured with Open MPI 4.1, MPICH 4.0, Slurm 22.05 and torchrun of PyTorch 2.13;
+ * those of Kubernetes follow its documentation.
  */
 import { EnvironmentError } from "../base/errors.ts";
 
