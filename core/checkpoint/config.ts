@@ -202,7 +202,9 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const usual = streams > 1 ? ["prefix"] : [];
   const value = fields.json.parscale_transforms ?? usual;
   const known = Array.isArray(value) && value.every((name) => TRANSFORMS.includes(name));
-  if (known && (value.length > 0 || streams === 1)) return new Set(value);
+  // Streams without any transformation are all the same: a control, which says that it means no prefix.
+  const none = streams === 1 || fields.json.parscale_n_tokens === 0;
+  if (known && (value.length > 0 || none)) return new Set(value);
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
 }
 

@@ -95,11 +95,12 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
 
 /** The model with streams added or removed. */
 function convertedModel(options: ConversionOptions, source: Checkpoint): MergedModel {
+  const M = options.prefixTokens ?? 48;
   const config: ModelConfig = options.strip ? plainConfig(source.config) : {
     ...source.config,
     streams: options.streams!,
-    prefix: true,
-    prefixTokens: options.prefixTokens ?? 48,
+    prefix: M > 0,
+    prefixTokens: M,
     smoothing: options.smoothing ?? 0.1,
     aggregator: options.aggregation ?? "dynamic",
   };
@@ -152,7 +153,7 @@ export function withValues(
 
 function checkOptions(options: ConversionOptions): void {
   const integers = [
-    ["--prefix-tokens", options.prefixTokens, 1, 65536],
+    ["--prefix-tokens", options.prefixTokens, 0, 65536],
     ["--seed", options.seed, 0, Number.MAX_SAFE_INTEGER],
     ["--max-shard-size", options.maxShardSize, 1, Number.MAX_SAFE_INTEGER],
     ["--streams", options.strip || options.merge ? undefined : options.streams, 1, 64],

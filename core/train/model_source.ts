@@ -181,11 +181,12 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
   if (loraRank !== undefined && !used.has("lora")) {
     throw new UsageError("`--lora-rank` needs `--transform lora`");
   }
+  const M = prefixTokens ?? (isParScale(base) ? base.prefixTokens : 48);
   const config = {
     ...changed,
     streams: P,
-    prefix: used.has("prefix"),
-    prefixTokens: prefixTokens ?? (isParScale(base) ? base.prefixTokens : 48),
+    prefix: used.has("prefix") && M > 0,
+    prefixTokens: M,
     loraRank: used.has("lora") ? loraRank ?? (base.loraRank || 8) : 0,
     bitfit: used.has("bitfit"),
     smoothing: smoothing ?? (isParScale(base) ? base.smoothing : 0.1),

@@ -1,5 +1,5 @@
 /** `parscale convert` as a black box: results, round trips, refusals, interruption. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, makeLargeModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { parscale, runParscale, runShell, withScratch } from "./run.ts";
@@ -101,6 +101,23 @@ Deno.test("an adapter over its backbone is the converted model to the last digit
     assertEquals(await inspect(...over), await inspect("--model", "full"));
   }));
 
+Deno.test("streams without prefix tokens score as the plain model does", () =>
+  withScratch(async (cwd) => {
+    const how = ["--streams", "4", "--prefix-tokens", "0", "--out", "same"];
+    const { prefix_tokens, streams } = await converted(cwd, "--model", UNTIED, ...how);
+    assertEquals([prefix_tokens, streams], [0, 4]);
+    const { parscale_transforms } = JSON.parse(await Deno.readTextFile(`${cwd}/same/config.json`));
+    assertEquals(parscale_transforms, []);
+    const stdin = jsonLines({ tokens: [3, 14, 15, 9, 26, 5, 35] });
+    const scores = async (model: string) => {
+      const [row] = await rowsOf(["score", "--model", model, "--jsonl"], { cwd, stdin });
+      return row.token_logprobs as number[];
+    };
+    const [plain, same] = [await scores(UNTIED), await scores("same")];
+    assertEquals(plain.length, 6);
+    for (const [i, x] of plain.entries()) assertAlmostEquals(same[i]!, x, 1e-5);
+  }));
+
 Deno.test("the seed decides the new tensors and nothing else; --verify reads back", () =>
   withScratch(async (cwd) => {
     const bytes: Uint8Array[] = [], hashes = new Set<string>();
@@ -152,9 +169,9 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
       [[], ["`convert` needs `--model`", "`convert` needs `--out`"]],
       [[...model, ...out], ["`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"]],
       [[...model, ...out, "-P", "1"], [between("--streams", "1", 2, 64)]],
-      [[...model, ...out, "-P", "65", "--prefix-tokens", "0"], [
+      [[...model, ...out, "-P", "65", "--prefix-tokens", "-1"], [
         between("--streams", "65", 2, 64),
-        between("--prefix-tokens", "0", 1, 4096),
+        between("--prefix-tokens", "-1", 0, 4096),
       ]],
       [[...model, ...out, "-P", "2", "--smoothing", "1.5"], [
         '"1.5" for `--smoothing`: must be a number',

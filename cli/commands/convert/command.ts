@@ -57,13 +57,13 @@ export const command = defineCommand({
     },
     "prefix-tokens": {
       type: "int",
-      min: 1,
+      min: 0,
       max: 4096,
       default: 48,
       group: "Conversion",
       unit: "tokens",
       summary: "Learned prefix tokens per stream and layer",
-      details: "The paper uses 48.",
+      details: "The paper uses 48. With 0 all streams compute the same: a control for experiments.",
     },
     "prefix-init": {
       type: "choice",

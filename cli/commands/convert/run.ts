@@ -104,6 +104,7 @@ export async function runConvert(
 async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPlan> {
   const plan = await planConversion(await optionsOf(values, io));
   if (values.prefixText === undefined) return plan;
+  if (!plan.config.prefix) throw new UsageError("`--prefix-text` needs prefix tokens");
 
   const { cutSegments, prefixesFromText } = await import("../../../core/generate/prefix_init.ts");
   using model = await openModel({ model: plan.options.model, device: "auto" }, io);

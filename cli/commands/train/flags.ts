@@ -71,12 +71,14 @@ const model = {
   },
   "prefix-tokens": {
     type: "int",
-    min: 1,
+    min: 0,
     max: 65536,
     group: "Model",
     defaultText: "48",
     summary: "Prefix tokens per stream and layer",
-    details: "Each is a learned key and value in every attention layer.",
+    details:
+      "Each is a learned key and value in every attention layer. With 0 all streams compute " +
+      "the same: a control for experiments.",
   },
   "lora-rank": {
     type: "int",

@@ -199,7 +199,7 @@ Deno.test("requests that make no sense are refused before anything is read", asy
     [{ streams: 1 }, "usage"],
     [{ streams: 65 }, "usage"],
     [{ streams: 2.5 }, "usage"],
-    [{ streams: 2, prefixTokens: 0 }, "usage"],
+    [{ streams: 2, prefixTokens: -1 }, "usage"],
     [{ streams: 2, smoothing: 1.5 }, "usage"],
     [{ streams: 2, smoothing: NaN }, "usage"],
     [{ streams: 2, seed: -1 }, "usage"],
