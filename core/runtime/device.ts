@@ -77,6 +77,15 @@ export interface CopyRegion {
   readonly height: number;
 }
 
+/** How a program will be used. */
+export interface CompileOptions {
+  /**
+   * Whether the program will not be compiled for other sizes as well. A device may then make it for its
+   * sizes alone, which takes less memory and time to run, in place of once for all sizes.
+   */
+  readonly fixedSizes?: boolean;
+}
+
 /** Runs programs. */
 export interface Device {
   readonly name: DeviceName;
@@ -92,7 +101,7 @@ export interface Device {
    * Makes a program runnable; its weights stay fixed from here on. A parameter without a weight is
    * free: it is bound at every run, as all are while they are trained.
    */
-  compile(program: Program, weights: Weights): Promise<Executable>;
+  compile(program: Program, weights: Weights, options?: CompileOptions): Promise<Executable>;
   /** A zeroed tensor. */
   allocate(type: TensorType): DeviceTensor;
   /** Part of a tensor, from some element on, as a tensor of its own in the same memory. */

@@ -165,8 +165,8 @@ export class Trainer {
         shards ? collective : SOLO,
       ),
       accumulates: options.accumulates,
-      gradients: await device.compile(gradients, frozen),
-      loss: await device.compile(loss, frozen),
+      gradients: await device.compile(gradients, frozen, { fixedSizes: true }),
+      loss: await device.compile(loss, frozen, { fixedSizes: true }),
     });
   }
 

@@ -8,7 +8,14 @@
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
 import { elementCount, type TensorType } from "../../graph/types.ts";
-import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../device.ts";
+import type {
+  CompileOptions,
+  Device,
+  DeviceTensor,
+  Executable,
+  HostArray,
+  Weights,
+} from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
 import { openChain, partsOf, planOfParts } from "./session/chain.ts";
@@ -76,10 +83,11 @@ export class CpuDevice extends HostDevice implements Device {
     this.threads = threads;
     this.#pool = new SessionPool(
       { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
-      ({ lowered, weights, isPart }, folder) => {
+      ({ lowered, weights, isPart, fixedSizes }, folder) => {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);
-          if (lowered.weights.size + lowered.fileWeights.size === 0) keepToArena(api, options);
+          const isFree = lowered.weights.size + lowered.fileWeights.size === 0;
+          if (isFree || fixedSizes) keepToArena(api, options);
           // Parts run one after the other, so what one needs serves the next.
           else if (isPart) api.shareArena(options, { exactly: false });
         };
@@ -103,11 +111,16 @@ export class CpuDevice extends HostDevice implements Device {
     return plans.length === 1 ? plan : planOfParts(program, plans);
   }
 
-  async compile(program: Program, weights: Weights): Promise<Executable> {
+  async compile(
+    program: Program,
+    weights: Weights,
+    { fixedSizes = false }: CompileOptions = {},
+  ): Promise<Executable> {
     const programs = this.#partsOf(this.#pool.prepare(program), weights);
     const open = async (part: Program) => {
-      const ready = this.#pool.lower(part, weights);
-      const session = await this.#pool.session({ ...ready, isPart: programs.length > 1 });
+      const ready = this.#pool.lower(part, weights, { fixedSizes });
+      const isPart = programs.length > 1;
+      const session = await this.#pool.session({ ...ready, isPart, fixedSizes });
       return new OnnxExecutable(this.#api, ready, session, this.#bindings);
     };
     const [first, ...others] = programs as [Program, ...Program[]];

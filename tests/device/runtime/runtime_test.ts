@@ -6,7 +6,7 @@ import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import type { Value } from "../../../core/graph/value.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import type { Device, HostArray, Weights } from "../../../core/runtime/device.ts";
+import type { CompileOptions, Device, HostArray, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { withScratch } from "../../cli/run.ts";
 import { CHILD_RUN, runChild } from "./child.ts";
@@ -24,8 +24,9 @@ async function runOnce(
   program: Program,
   data: Readonly<Record<string, ArrayLike<number>>>,
   weights: Weights = new Map(),
+  options: CompileOptions = {},
 ): Promise<Record<string, HostArray>> {
-  const executable = await device.compile(program, weights);
+  const executable = await device.compile(program, weights, options);
   const all = [...program.inputs, ...program.state, ...program.outputs];
   const tensors = new Map(all.map(([name, type]) => [name, device.allocate(type)]));
   for (const [name, values] of Object.entries(data)) device.write(tensors.get(name)!, values);
@@ -148,6 +149,26 @@ for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untie
     assertEquals(device.sessionCount, 0);
   });
 }
+
+Deno.test("a program for its sizes alone gives the same, on a session of its own", async () => {
+  const device = new CpuDevice();
+  const programOf = (rows: number) => {
+    const g = new Builder("sums");
+    const x = g.input("x", { dtype: "f32", shape: [rows, 12] });
+    const wide = x.exp().reshape([rows, 3, 4]).mul(2).add(1);
+    g.output("y", wide.sub(wide.max(-1)).sum(-1));
+    return g.build();
+  };
+  for (const rows of [2, 5]) {
+    const [program, x] = [programOf(rows), normal([rows, 12], rows)];
+    const { y } = await runOnce(device, program, { x });
+    const sessions = device.sessionCount;
+    const alone = await runOnce(device, program, { x }, new Map(), { fixedSizes: true });
+    assertEquals(alone.y, y);
+    assertEquals(device.sessionCount, sessions + 1);
+  }
+  device.close();
+});
 
 Deno.test("weights loaded ahead of the first step are those of every step", async () => {
   const device = new CpuDevice({ threads: 1 });

@@ -172,7 +172,8 @@ export class Lowering {
       model.output(name, value.dtype, this.#sizesOf(value));
     }
     const [weights, fileWeights] = [this.#weights, this.#fileWeights];
-    return { bytes: model.finish(), weights, fileWeights, sizes: this.#sizes };
+    const sizes = this.options.fixedSizes ? new Map() : this.#sizes;
+    return { bytes: model.finish(), weights, fileWeights, sizes };
   }
 
   /** Name of a value; a parameter is declared as plain f32. */

@@ -9,7 +9,7 @@ import { type MemoryPlan, planMemory } from "../../../graph/memory_plan.ts";
 import { prepare } from "../../../graph/rewrite.ts";
 import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
-import type { Weights } from "../../device.ts";
+import type { CompileOptions, Weights } from "../../device.ts";
 import type { OnnxType } from "../capi/capi.ts";
 import {
   lower,
@@ -28,6 +28,8 @@ export interface Ready {
   readonly weights: Weights;
   /** Whether it is one of several that run one after the other; see `chain.ts`. */
   readonly isPart?: boolean;
+  /** Whether it is for its sizes alone. */
+  readonly fixedSizes?: boolean;
 }
 
 /** What the sessions of a pool have in common. */
@@ -65,7 +67,7 @@ export class SessionPool {
   }
 
   /** Lowers a prepared program. */
-  lower(program: Program, weights: Weights): Ready {
+  lower(program: Program, weights: Weights, { fixedSizes = false }: CompileOptions = {}): Ready {
     const storedType = (name: string) => weights.get(name)?.dtype as OnnxType | undefined;
     const { matrices, target } = this.#options;
     const places = this.#placesOf(weights);
@@ -74,6 +76,7 @@ export class SessionPool {
       matrices,
       target,
       storedType,
+      fixedSizes,
       ...(places ? { place: places.find } : {}),
       ...(placeholder === undefined ? {} : { placeholder }),
     });
