@@ -37,6 +37,7 @@ export async function keepQuantized(
       {
         folder: quantizedFolder(io),
         limitBytes: cacheLimit,
+        signal: io.interruption,
         onMake(bytes) {
           io.note(`keeping ${matrices} weights (${bytesText(bytes)}) for the next start`);
           progress = startProgress(io, { label: "Quantizing", unit: "MB", total: bytes / 1e6 });

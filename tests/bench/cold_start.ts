@@ -7,8 +7,9 @@
  *
  * Every row is a process of its own; they take turns, round by round, so that a busy machine slows them
  * alike. `run time` quantizes while it loads, `first start` keeps the weights it quantizes, `second start`
- * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project. Of llama.cpp only loading and the first token count, not the start of its
- * process. Peaks include mapped pages of files. Files are made once, in the system's temporary folder.
+ * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project. Of
+ * llama.cpp only loading and the first token count, not the start of its process. Peaks include mapped
+ * pages of files. Files are made once, in the system's temporary folder.
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";

@@ -17,8 +17,8 @@ function home(env: Environment): string | undefined {
 
 export const LINUX: Platform = {
   name: "linux",
-  // Constants of mman.h, the same on x86-64 and arm64.
-  posix: { libc: "libc.so.6", anonymous: 0x20, dropPages: 4, hugePages: 14 },
+  // Constants of mman.h and malloc.h, the same on x86-64 and arm64.
+  posix: { libc: "libc.so.6", anonymous: 0x20, dropPages: 4, hugePages: 14, mappedBlocks: -3 },
   shell: "/bin/sh",
   endingSignals: ["SIGINT", "SIGTERM", "SIGHUP"],
   childVariables: ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"],

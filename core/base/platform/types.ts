@@ -29,6 +29,8 @@ export interface PosixNames {
   /** Advice to `madvise`; absent where the kernel has none with this effect. */
   readonly dropPages?: number;
   readonly hugePages?: number;
+  /** Option of `mallopt` for the size from which a block is mapped on its own; glibc has it. */
+  readonly mappedBlocks?: number;
 }
 
 /** One operating system. */

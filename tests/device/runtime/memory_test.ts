@@ -108,7 +108,38 @@ const heldMatrix = (folder: string, kind: string, stored: boolean) => `
   const plan = await run(device, [16384, 8192]);
   console.log(JSON.stringify({ plan, held: resident() - before }));`;
 
+/** Peak growth in bytes while forty matrices of 9 MiB are packed one after the other. */
+const packedMatrices = (folder: string) => `
+  import { Builder } from ${moduleAt("core/graph/builder.ts")};
+  import { linear } from ${moduleAt("core/ops/linear.ts")};
+  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
+
+  const shape = [1530, 1530];
+  const g = new Builder("matrices");
+  let x = g.input("x", { dtype: "f32", shape: [1, shape[1]] });
+  const weights = new Map();
+  for (let i = 0; i < 40; i++) {
+    weights.set("w" + i, { dtype: "bf16", shape, path: "${folder}/weights", offset: i * 2 * shape[0] * shape[1] });
+    x = linear({ x, weight: g.parameter("w" + i, { dtype: "f32", shape }) });
+  }
+  g.output("y", x);
+  const bytes = (name) =>
+    Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(Deno.readTextFileSync("/proc/self/status"))[1]) * 1024;
+  const device = new CpuDevice({ threads: 1 });
+  const before = bytes("VmRSS");
+  await device.compile(g.build(), weights);
+  const matrices = 40 * 4 * shape[0] * shape[1];
+  console.log(JSON.stringify({ matrices, grown: bytes("VmHWM") - before }));`;
+
 if (Deno.build.os === "linux") {
+  Deno.test("packing matrices one after the other takes memory for one more", () =>
+    withScratch(async (folder) => {
+      Deno.writeFileSync(`${folder}/weights`, new Uint8Array());
+      Deno.truncateSync(`${folder}/weights`, 40 * 1530 * 1530 * 2);
+      const { matrices, grown } = JSON.parse(await runChild(packedMatrices(folder)));
+      assert(grown < 1.11 * matrices, `${grown} for ${matrices}`);
+    }));
+
   for (
     const [kind, stored] of [["f32", false], ["q8", false], ["q4", false], ["q8", true], [
       "q4",
