@@ -16,14 +16,15 @@ export interface SplitOptions {
   readonly parts: number;
   /** What a node costs to make ready; the parts share the sum. */
   readonly cost: (node: Node) => number;
-  /** How far from its share of the costs a part may end, in shares; 0.25 unless told. */
-  readonly tolerance?: number;
   /** Values that may pass a cut; where more would, as in training, there is none. */
   readonly most?: number;
 }
 
 /** How the names of values begin that pass from one part to a later one. */
 export const PASSING = "passing.";
+
+/** How far from its share of the costs a part may end, in shares. */
+const TOLERANCE = 0.25;
 
 /** Splits a program; fewer parts come back where there is no good place for a cut. */
 export function splitProgram(program: Program, options: SplitOptions): Program[] {
@@ -82,10 +83,7 @@ function buildPart(
 }
 
 /** Places of the nodes that begin a part, without the first. */
-function chooseCuts(
-  program: Program,
-  { parts, cost, tolerance = 0.25, most = 16 }: SplitOptions,
-): number[] {
+function chooseCuts(program: Program, { parts, cost, most = 16 }: SplitOptions): number[] {
   const { nodes } = program;
   const spent: number[] = [0];
   for (const node of nodes) spent.push(spent.at(-1)! + cost(node));
@@ -95,7 +93,7 @@ function chooseCuts(
   for (let part = 1; part < parts && total > 0; part++) {
     const distance = (place: number) => Math.abs(spent[place]! * parts / total - part);
     const places = [...nodes.keys()].filter((place) =>
-      place > (cuts.at(-1) ?? 0) && distance(place) <= tolerance && crossing[place]! <= most
+      place > (cuts.at(-1) ?? 0) && distance(place) <= TOLERANCE && crossing[place]! <= most
     );
     const [best] = places.sort((a, b) => crossing[a]! - crossing[b]! || distance(a) - distance(b));
     if (best !== undefined) cuts.push(best);

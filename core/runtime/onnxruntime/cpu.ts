@@ -67,7 +67,6 @@ export class CpuDevice extends HostDevice implements Device {
   readonly cacheType = "f32";
   readonly threads: number;
   readonly #splitAbove: number | undefined;
-  readonly #packsCopies: boolean;
   readonly #api: OnnxApi;
   readonly #pool: SessionPool;
   readonly #values: FinalizationRegistry<Handle>;
@@ -79,7 +78,6 @@ export class CpuDevice extends HostDevice implements Device {
   ) {
     super();
     this.#splitAbove = splitAbove;
-    this.#packsCopies = matrices.kind === "f32";
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
@@ -147,11 +145,7 @@ export class CpuDevice extends HostDevice implements Device {
   }
 
   #partsOf(program: Program, weights: Weights): Program[] {
-    return partsOf(program, weights, {
-      threads: this.threads,
-      least: this.#splitAbove,
-      packsCopies: this.#packsCopies,
-    });
+    return partsOf(program, weights, { threads: this.threads, least: this.#splitAbove });
   }
 }
 

@@ -13,12 +13,6 @@ import type { Bindings, DeviceTensor, Executable, Weights } from "../../device.t
 /** Elements of matrices that are worth a session of their own. */
 const LEAST_ELEMENTS = 2 ** 24;
 
-/**
- * Shares by which parts may differ so that a large output matrix is a part of its own: its copy is gone
- * before the layers are all there, which lowers the peak.
- */
-const APART = 0.5;
-
 /** Two sessions decode as fast as one within 1 to 3%; four cost 6 to 13% of small models. */
 const MOST_SESSIONS = 2;
 
@@ -26,11 +20,9 @@ const MOST_SESSIONS = 2;
 export function partsOf(
   program: Program,
   weights: Weights,
-  { threads, least = LEAST_ELEMENTS, packsCopies = false }: {
+  { threads, least = LEAST_ELEMENTS }: {
     readonly threads: number;
     readonly least?: number | undefined;
-    /** Whether a matrix lies in memory twice while it is packed. */
-    readonly packsCopies?: boolean;
   },
 ): Program[] {
   const fixed = new Map([...program.parameters].map(([name, value]) => [value, weights.has(name)]));
@@ -38,8 +30,7 @@ export function partsOf(
     op.name === "linear" && fixed.get(weight!) ? elementCount(weight!.shape) : 0;
   const elements = program.nodes.reduce((sum, node) => sum + cost(node), 0);
   const parts = Math.min(threads, MOST_SESSIONS, Math.floor(elements / least));
-  if (parts < 2) return [program];
-  return splitProgram(program, { parts, cost, ...(packsCopies ? { tolerance: APART } : {}) });
+  return parts > 1 ? splitProgram(program, { parts, cost }) : [program];
 }
 
 /** Opens the parts of a program, all at once. */
