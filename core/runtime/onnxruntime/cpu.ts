@@ -151,13 +151,13 @@ export class CpuDevice extends HostDevice implements Device {
 
 /**
  * What stays in memory of a weight. Matrices are packed: of quantized ones there are then a copy of the
- * codes and, as measured, three of the scales, beside what was packed. That stays too, but for codes in a
+ * codes and, as measured, two of the scales, beside what was packed. That stays too, but for codes in a
  * file. Of a table in a file only the rows that are read come into memory.
  */
 function heldBytes(use: WeightUse, isInFile: boolean): number {
   const bytes = weightBytes(use);
   if (use.form === "blocks") return isInFile ? bytes : 2 * bytes;
-  if (use.form === "scales") return 4 * bytes;
+  if (use.form === "scales") return 3 * bytes;
   return use.form === "stored" && isInFile ? 0 : bytes;
 }
 

@@ -154,7 +154,8 @@ if (Deno.build.os === "linux") {
           DENO_V8_FLAGS: "--expose-gc",
         });
         const { plan, held } = JSON.parse(output);
-        assert(Math.abs(held / plan - 1) < 0.05, `held ${held}, planned ${plan}`);
+        // Besides 5%, what the runtime itself happens to take meanwhile.
+        assert(Math.abs(held - plan) < 0.05 * plan + 4e6, `held ${held}, planned ${plan}`);
       }));
   }
 
