@@ -17,6 +17,7 @@ import type {
   Weights,
 } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
+import { mapLargeBlocks } from "../memory/allocator.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
 import { openChain, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
@@ -87,9 +88,10 @@ export class CpuDevice extends HostDevice implements Device {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);
           const isFree = lowered.weights.size + lowered.fileWeights.size === 0;
-          if (isFree || fixedSizes) keepToArena(api, options);
+          if (isFree || fixedSizes) return keepToArena(api, options);
+          mapLargeBlocks();
           // Parts run one after the other, so what one needs serves the next.
-          else if (isPart) api.shareArena(options, { exactly: false });
+          if (isPart) api.shareArena(options, { exactly: false });
         };
         const memory = new WeightMemory(api, weights, matrices);
         return Session.openLater(api, { lowered, weights: memory, folder, configure });

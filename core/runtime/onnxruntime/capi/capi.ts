@@ -9,7 +9,6 @@
 import { duringNativeCall } from "../../../base/native_calls.ts";
 import { usableCores } from "../../../base/platform/mod.ts";
 import { openOnnxRuntime } from "./library.ts";
-import { mapLargeBlocks } from "../../memory/allocator.ts";
 import { quietly } from "./quiet.ts";
 
 /** Version of the API table asked for; any version up to the library's own is served. */
@@ -154,7 +153,6 @@ export class OnnxApi {
       nonblocking: true,
     }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
     this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
-    mapLargeBlocks();
     this.#environment = quietly(() => this.#openEnvironment());
     const [arena, defaultMemory] = [1, 0];
     this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
