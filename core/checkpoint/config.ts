@@ -202,9 +202,9 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const usual = streams > 1 ? ["prefix"] : [];
   const value = fields.json.parscale_transforms ?? usual;
   const known = Array.isArray(value) && value.every((name) => TRANSFORMS.includes(name));
-  // Streams without any transformation are all the same: a control, which says that it means no prefix.
-  const none = streams === 1 || fields.json.parscale_n_tokens === 0;
-  if (known && (value.length > 0 || none)) return new Set(value);
+  // Without any, all streams are the same: a control for experiments, which has to say so twice.
+  const mayBeEmpty = streams === 1 || fields.json.parscale_n_tokens === 0;
+  if (known && (value.length > 0 || mayBeEmpty)) return new Set(value);
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
 }
 
