@@ -30,6 +30,10 @@ export interface Traits {
   readonly trains: boolean;
   /** Elements of a long array that one program of the optimizer works on. */
   readonly optimizerChunk: number;
+  /** Bytes that training holds beside its tensors: the program and its libraries. 0 where not measured. */
+  readonly processBytes: number;
+  /** Bytes that the allocator of temporaries needs for itself, for each of theirs. */
+  readonly allocatorShare: number;
 }
 
 /** Tensors in host memory, programs for all sizes. Chunks of the optimizer fit a processor's cache. */
@@ -44,6 +48,8 @@ const HOST: Traits = {
   cacheTypes: ["f32"],
   trains: true,
   optimizerChunk: 2 ** 16,
+  processBytes: 0,
+  allocatorShare: 0,
 };
 
 /** A GPU needs more rows than a processor to be busy. */
@@ -58,7 +64,8 @@ const GPU: Traits = {
 
 export const TRAITS: Readonly<Record<DeviceName, Traits>> = {
   reference: { ...HOST, samplesTokens: true },
-  cpu: HOST,
+  // ONNX Runtime's arena keeps 8 bytes for every 256.
+  cpu: { ...HOST, processBytes: 140e6, allocatorShare: 8 / 256 },
   webgpu: { ...GPU, cacheTypes: ["f32", "f16"], trains: false },
   cuda: {
     ...GPU,

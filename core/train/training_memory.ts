@@ -13,6 +13,8 @@ export interface TrainingMemory {
   readonly gradients: number;
   readonly moments: number;
   readonly activations: number;
+  /** The process and its allocator, where the device lies in its memory. */
+  readonly runtime: number;
   readonly total: number;
 }
 
@@ -38,8 +40,10 @@ export function planTraining(
     sections.inputs;
   const parameters = sections.parameters + bytes(padded) - bytes(counts);
   const moments = 2 * bytes(slices);
-  const total = parameters + gradients + moments + activations;
-  return { parameters, gradients, moments, activations, total };
+  const { processBytes, allocatorShare } = device.traits;
+  const runtime = Math.ceil(processBytes + allocatorShare * activations);
+  const total = parameters + gradients + moments + activations + runtime;
+  return { parameters, gradients, moments, activations, runtime, total };
 }
 
 /** What will be constant weights where the device freezes them; types only. */

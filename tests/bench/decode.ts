@@ -129,7 +129,7 @@ async function llama(streams: number, kind: string): Promise<Runner> {
   const process = new Deno.Command(Deno.execPath(), {
     args: [
       ["run", "-A", "--no-lock", "--node-modules-dir=manual", script, flags.llama!, path],
-      [streams, flags.threads, CACHED, STEPS].map(String),
+      [streams, flags.threads, CACHED, STEPS, PREFILL].map(String),
     ].flat(),
     cwd: flags.llama,
     stdin: "piped",
@@ -138,12 +138,15 @@ async function llama(streams: number, kind: string): Promise<Runner> {
   const input = process.stdin.getWriter();
   const lines = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
   await lines.read(); // it says so when its prompt is in the cache
+  const ask = async (what: string) => {
+    await input.write(new TextEncoder().encode(`${what}\n`));
+    return JSON.parse((await lines.read()).value!);
+  };
   return {
     name: `llama.cpp ${type}`,
-    async decode() {
-      await input.write(new TextEncoder().encode("go\n"));
-      return JSON.parse((await lines.read()).value!);
-    },
+    decode: () => ask("decode"),
+    // Its sequences would each compute the prompt, so only one stream compares.
+    ...(streams === 1 ? { prefill: () => ask("prefill") } : {}),
     close: () => process.kill(),
   };
 }

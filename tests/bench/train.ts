@@ -9,8 +9,7 @@
  * The model has 4 layers and 20 million parameters, P = 2 and 48 prefix tokens; f32 on both sides.
  * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
  * and ratios of medians. `--memory` trains a larger model in a fresh process for each line and prints
- * by how much the resident set grew, at its largest, beside what `planTraining` had said (Linux only).
- * Some 35 MiB of that are sessions and programs, which no plan counts.
+ * its peak memory, less the values that it begins with, beside what `planTraining` had said (Linux only).
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
@@ -60,12 +59,15 @@ const median = (values: readonly number[]) =>
 /** Small values that differ; one array for all tensors, so that measuring takes little memory. */
 function valueSource(config: ModelConfig): (name: string) => Float32Array {
   const specs = new Map(parameterSpecs(config).map(({ name, shape }) => [name, shape]));
-  const largest = Math.max(...[...specs.values()].map(elementCount));
-  const values = new Float32Array(largest).map((_, i) => ((i * 7919) % 2003 - 1001) / 30000);
+  const values = new Float32Array(largestBytes(config) / 4);
+  values.forEach((_, i) => values[i] = ((i * 7919) % 2003 - 1001) / 30000);
   const ones = new Float32Array(config.intermediateSize).fill(1);
   return (name) =>
     (name.includes("norm") ? ones : values).subarray(0, elementCount(specs.get(name)!));
 }
+
+const largestBytes = (config: ModelConfig) =>
+  4 * Math.max(...parameterSpecs(config).map(({ shape }) => elementCount(shape)));
 
 function batchOf(config: ModelConfig): TrainingBatch {
   const count = B * T;
@@ -241,15 +243,14 @@ async function measureMemory(kind: string): Promise<void> {
   const options = optionsOf(LARGE, mode, { recompute: more.includes("recompute"), accumulates });
   const batch = batchOf(LARGE);
   const plan = planTraining(device, options);
-  const before = resident().now;
   const trainer = await Trainer.create(device, options);
   const created = resident().now;
   for (let step = 1; step <= 2; step++) {
     for (let i = 0; i < (accumulates ? 3 : 1); i++) await trainer.accumulate(batch);
     await trainer.update(step, RATES);
   }
-  const grown = resident().peak - before;
-  console.log(JSON.stringify({ plan, created: created - before, grown }));
+  const peak = resident().peak - largestBytes(LARGE);
+  console.log(JSON.stringify({ plan, created, peak }));
 }
 
 async function compareMemory(): Promise<void> {
@@ -262,12 +263,12 @@ async function compareMemory(): Promise<void> {
       stderr: "inherit",
     }).output();
     if (!success) Deno.exit(1);
-    const { plan, created, grown } = JSON.parse(new TextDecoder().decode(stdout));
+    const { plan, created, peak } = JSON.parse(new TextDecoder().decode(stdout));
     const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0).padStart(5);
     console.log(
       `${kind.padEnd(25)} planned ${mib(plan.total)} (activations ${mib(plan.activations)})  ` +
-        `measured ${mib(grown)} (after creation ${mib(created)})  ` +
-        `measured / planned ${(grown / plan.total).toFixed(3)}`,
+        `measured ${mib(peak)} (after creation ${mib(created)})  ` +
+        `measured / planned ${(peak / plan.total).toFixed(3)}`,
     );
   }
 }

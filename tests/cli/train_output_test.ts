@@ -25,6 +25,7 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
     assertEquals(bytes("parameters"), 4 * 105218);
     assertEquals([bytes("gradients"), bytes("moments")], [4 * 105218, 8 * 105218]);
     assert(bytes("activations") > 0);
+    assert(bytes("runtime") > bytes("activations") / 32);
     const row = plan.slice(plan.indexOf("first row:")).trim().split("\n").slice(1);
     const first = JSON.parse(place.read("texts.jsonl").split("\n")[0]!).text;
     assertMatch(row[0]!, /^ {2}slots 0 to \d+: "/);
@@ -39,7 +40,11 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
     assert(next <= 24);
 
     const json = await place.train(`${line} --out run --dry-run --json`);
-    assertEquals(JSON.parse(json.stdout).schema, "parscale.plan/2");
+    const { schema, results } = JSON.parse(json.stdout);
+    assertEquals(schema, "parscale.plan/2");
+    const parts = ["parameter", "gradient", "moment", "activation", "runtime"]
+      .map((part): number => results[`${part}_bytes`]);
+    assertEquals(results.memory_bytes, parts.reduce((sum, part) => sum + part, 0));
     assertEquals(place.exists("run"), false);
     place.write("plan.json", json.stdout);
     await place.trained(`${line} --out direct`);

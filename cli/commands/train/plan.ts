@@ -63,6 +63,9 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
     `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
     `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
     `  activations ${bytesText(memory.activations)} (${memory.activations} bytes)`,
+    ...(memory.runtime === 0
+      ? []
+      : [`  runtime ${bytesText(memory.runtime)} (${memory.runtime} bytes)`]),
     "first row:",
     ...row,
   ];
@@ -90,6 +93,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
       gradient_bytes: memory.gradients,
       moment_bytes: memory.moments,
       activation_bytes: memory.activations,
+      runtime_bytes: memory.runtime,
     },
   };
 }

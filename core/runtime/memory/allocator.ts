@@ -3,6 +3,9 @@ import { PLATFORM } from "../../base/platform/mod.ts";
 
 const LEAST_BYTES = 1 << 20;
 
+/** Blocks that training takes once and keeps are larger. */
+const KEPT_BYTES = 4 << 20;
+
 let isSet = false;
 
 /**
@@ -12,10 +15,31 @@ let isSet = false;
  * a quarter of the model. New pages take time: opening a model takes 7% more of it.
  */
 export function mapLargeBlocks(): void {
-  const { libc, mappedBlocks } = PLATFORM.posix ?? {};
-  if (isSet || libc === undefined || mappedBlocks === undefined) return;
+  if (isSet) return;
   isSet = true;
-  const mallopt = { parameters: ["i32", "i32"], result: "i32" } as const;
-  const { symbols } = Deno.dlopen(libc, { mallopt });
-  symbols.mallopt(mappedBlocks, LEAST_BYTES);
+  openAllocator()?.mapBlocksFrom(LEAST_BYTES);
+}
+
+/**
+ * Returns to the system what was freed while weights were read, and maps large blocks on their own from
+ * here on: for training, whose arena takes its blocks once and never frees them.
+ */
+export function returnFreedBlocks(): void {
+  const allocator = openAllocator();
+  allocator?.mapBlocksFrom(KEPT_BYTES);
+  allocator?.trim();
+}
+
+/** The settings of glibc; undefined elsewhere. */
+function openAllocator() {
+  const { libc, mappedBlocks } = PLATFORM.posix ?? {};
+  if (libc === undefined || mappedBlocks === undefined) return undefined;
+  const { symbols } = Deno.dlopen(libc, {
+    mallopt: { parameters: ["i32", "i32"], result: "i32" },
+    malloc_trim: { parameters: ["usize"], result: "i32" },
+  });
+  return {
+    mapBlocksFrom: (bytes: number) => symbols.mallopt(mappedBlocks, bytes),
+    trim: () => symbols.malloc_trim(0n),
+  };
 }

@@ -17,7 +17,7 @@ import type {
   Weights,
 } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
-import { mapLargeBlocks } from "../memory/allocator.ts";
+import { mapLargeBlocks, returnFreedBlocks } from "../memory/allocator.ts";
 import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
 import { openChain, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
@@ -125,6 +125,7 @@ export class CpuDevice extends HostDevice implements Device {
       const session = await this.#pool.session({ ...ready, isPart, fixedSizes });
       return new OnnxExecutable(this.#api, ready, session, this.#bindings);
     };
+    if (fixedSizes) returnFreedBlocks();
     const [first, ...others] = programs as [Program, ...Program[]];
     if (others.length === 0) return await open(first);
     return await openChain(programs, open, {
