@@ -24,7 +24,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno run -A example\.ts/, "the `ts` block before it runs"],
   [/^git clone <repository-url>/, "a clone is what the tests run in"],
   [/^npx -y deno@2\.9\.6 (install|task (check|test))/, "CI, on a machine with Node alone"],
-  [/^npx -y deno@2\.9\.6 task demo/, "takes minutes; its parts are tested by tests/cli"],
+  [/^npx -y deno@2\.9\.6 task demo/, "tests/long/demo_test.ts"],
   [/^alias parscale=/, "names the program; the tests define a function instead"],
   [/^deno (install -g|task npm)|^npm install -g /, "tests/release/install_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
