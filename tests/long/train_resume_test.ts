@@ -145,6 +145,14 @@ Deno.test("--keep never removes the newest checkpoint, nor later ones that were 
     assert(!place.exists("run/checkpoint-000003"));
   }));
 
+Deno.test("--keep removes what a run left that was killed before it could remove it", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 3 --save-every 1 --out run`);
+    await place.trained("--resume --out run --keep 1");
+    const found = place.names("run").filter((name) => name.startsWith("checkpoint-"));
+    assertEquals(found, ["checkpoint-000003"]);
+  }));
+
 Deno.test("free flags may change, others may not; they may be repeated", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 4 --save-every 2 --lr 1e-3 --out run`);

@@ -111,6 +111,10 @@ async function train(
   let newest = values.resume ? await lastCheckpoint(values.out) : undefined;
   const start = await begin(run, trainer, newest);
   await folder?.truncateMetrics(start.step);
+  const removeOld = async (step: number) => {
+    if (values.keep !== undefined) await folder?.keepNewest(values.keep, step);
+  };
+  await removeOld(start.step); // those of a run that was killed before it removed them
   await compareRanks(run, trainer, values);
   const feed = values.overfitOneBatch ? sameBatches(run) : run.data.stream;
   const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches /
@@ -160,7 +164,7 @@ async function train(
         await collective.barrier();
         await saveState(path, trainer, state);
       });
-      if (values.keep !== undefined) await folder.keepNewest(values.keep, state.step);
+      await removeOld(state.step);
       io.detail(`saved ${newest}`);
     },
   };

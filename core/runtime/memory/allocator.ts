@@ -1,12 +1,12 @@
 /** How the allocator of the C library, which native libraries use, gives memory back. */
 import { PLATFORM } from "../../base/platform/mod.ts";
 
-const LEAST_BYTES = 1 << 20;
-
-/** Blocks that training takes once and keeps are larger. */
+/** Matrices are larger. */
+const MATRIX_BYTES = 1 << 20;
+/** Blocks that training takes once and keeps are larger; from 1 MiB on it held 1 to 2% more. */
 const KEPT_BYTES = 4 << 20;
 
-let isSet = false;
+let opened: ReturnType<typeof openAllocator> | undefined;
 
 /**
  * Maps every large block on its own, so that it returns to the system when it is freed. Once blocks of up
@@ -15,9 +15,7 @@ let isSet = false;
  * a quarter of the model. New pages take time: opening a model takes 7% more of it.
  */
 export function mapLargeBlocks(): void {
-  if (isSet) return;
-  isSet = true;
-  openAllocator()?.mapBlocksFrom(LEAST_BYTES);
+  allocator()?.mapBlocksFrom(MATRIX_BYTES);
 }
 
 /**
@@ -25,15 +23,19 @@ export function mapLargeBlocks(): void {
  * here on: for training, whose arena takes its blocks once and never frees them.
  */
 export function returnFreedBlocks(): void {
-  const allocator = openAllocator();
-  allocator?.mapBlocksFrom(KEPT_BYTES);
-  allocator?.trim();
+  allocator()?.mapBlocksFrom(KEPT_BYTES);
+  allocator()?.trim();
 }
 
-/** The settings of glibc; undefined elsewhere. */
+function allocator() {
+  if (opened === undefined) opened = openAllocator();
+  return opened;
+}
+
+/** The settings of glibc; null elsewhere. */
 function openAllocator() {
   const { libc, mappedBlocks } = PLATFORM.posix ?? {};
-  if (libc === undefined || mappedBlocks === undefined) return undefined;
+  if (libc === undefined || mappedBlocks === undefined) return null;
   const { symbols } = Deno.dlopen(libc, {
     mallopt: { parameters: ["i32", "i32"], result: "i32" },
     malloc_trim: { parameters: ["usize"], result: "i32" },

@@ -154,8 +154,7 @@ if (Deno.build.os === "linux") {
           DENO_V8_FLAGS: "--expose-gc",
         });
         const { plan, held } = JSON.parse(output);
-        // Besides 5%, what the runtime itself happens to take meanwhile.
-        assert(Math.abs(held - plan) < 0.05 * plan + 4e6, `held ${held}, planned ${plan}`);
+        assert(Math.abs(held / plan - 1) < 0.05, `held ${held}, planned ${plan}`);
       }));
   }
 
