@@ -9,6 +9,7 @@ import type { Engine } from "../generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
+import { ChoiceMetrics } from "./choice_metrics.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
 import { Metrics } from "./metrics.ts";
 
@@ -40,8 +41,7 @@ interface Running {
   readonly model: Hosted;
   readonly listener: Listener;
   readonly job: Job;
-  readonly began: number;
-  lastToken: number | undefined;
+  readonly metrics: ChoiceMetrics;
 }
 
 interface Hosted {
@@ -156,8 +156,8 @@ export class Service implements Disposable {
   start(job: Job, model: ServedModel, request: GenerationRequest, listener: Listener): number {
     const hosted = this.#models.get(model.name)!;
     const index = this.#nextIndex++;
-    const began = performance.now();
-    this.#running.set(index, { model: hosted, listener, job, began, lastToken: undefined });
+    const metrics = new ChoiceMetrics(this.metrics, model.name);
+    this.#running.set(index, { model: hosted, listener, job, metrics });
     hosted.scheduler.add(index, request);
     this.#wake();
     return index;
@@ -250,39 +250,12 @@ export class Service implements Disposable {
   #hear(event: SchedulerEvent): void {
     const running = this.#running.get(event.index);
     if (!running) return;
-    this.#measure(event, running);
+    running.metrics.hear(event);
     if (event.kind === "done" || event.kind === "failed") {
       this.#running.delete(event.index);
       running.job.ended();
     }
     running.listener(event);
-  }
-
-  #measure(event: SchedulerEvent, running: Running): void {
-    const { metrics } = this;
-    const labels = { model: running.model.model.name };
-    const now = performance.now();
-    const seconds = (now - running.began) / 1000;
-    if (event.kind === "prefilled") {
-      metrics.count("prefix_cache_hits_total", labels, event.cached);
-      metrics.observe("request_queue_time_seconds", labels, seconds);
-    }
-    if (event.kind === "token") {
-      metrics.count("generation_tokens_total", labels);
-      if (event.weights) metrics.weigh(labels.model, event.weights);
-      if (running.lastToken === undefined) {
-        metrics.observe("time_to_first_token_seconds", labels, seconds);
-      } else {
-        const gap = (now - running.lastToken) / 1000;
-        metrics.observe("inter_token_latency_seconds", labels, gap);
-      }
-      running.lastToken = now;
-    }
-    if (event.kind === "done") {
-      const finished_reason = event.reason === "length" ? "length" : "stop";
-      metrics.count("request_success_total", { ...labels, finished_reason });
-      metrics.observe("e2e_request_latency_seconds", labels, seconds);
-    }
   }
 }
 

@@ -18,7 +18,9 @@ import type {
 } from "../device.ts";
 import { HOST_ARRAYS, HostDevice } from "../host_device.ts";
 import { mapLargeBlocks, returnFreedBlocks } from "../memory/allocator.ts";
-import { type Handle, type OnnxApi, onnxApi, type OnnxType } from "./capi/capi.ts";
+import { type OnnxApi, onnxApi } from "./capi/capi.ts";
+import type { Handle } from "./capi/table.ts";
+import type { OnnxType } from "./element_types.ts";
 import { openChain, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";

@@ -11,7 +11,7 @@ import { writeAll } from "../../base/write_all.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
-import type { OnnxType } from "./capi/capi.ts";
+import type { OnnxType } from "./element_types.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { weightBytes } from "./session/session.ts";

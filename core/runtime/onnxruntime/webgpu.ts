@@ -19,7 +19,7 @@ import {
   type HostArray,
   type Weights,
 } from "../device.ts";
-import type { Handle } from "./capi/capi.ts";
+import type { Handle } from "./capi/table.ts";
 import { bindingRegistry, OnnxExecutable } from "./session/executable.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { Session } from "./session/session.ts";

@@ -9,20 +9,12 @@
  * used, since it waits for all others.
  */
 import { EnvironmentError } from "../../../base/errors.ts";
+import { type DeviceInfo, readDeviceInfo } from "./device_info.ts";
 import { checkDriver, NOT_READY } from "./errors.ts";
+import { captureGraph } from "./graph.ts";
+import { readHandle, readInt } from "./results.ts";
 import type { DriverSymbols } from "./symbols.ts";
 import { encodeTensorMap, type TensorBoxes } from "./tensor_map.ts";
-
-/** Numbers by which the driver knows what can be asked of a device. */
-const DEVICE_ATTRIBUTE = {
-  processors: 16,
-  cacheBytes: 38,
-  sharedBytesPerProcessor: 81,
-  registersPerProcessor: 82,
-  sharedBytesPerBlock: 97,
-} as const;
-
-const [CAPABILITY_MAJOR, CAPABILITY_MINOR] = [75, 76];
 
 /** Numbers by which the driver knows what can be asked of a kernel. */
 const FUNCTION_ATTRIBUTE = { sharedBytes: 1, localBytes: 3, registers: 4 } as const;
@@ -30,19 +22,11 @@ const MAX_DYNAMIC_SHARED = 8;
 
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
-const THREAD_LOCAL = 1;
 const [PORTABLE, MAPPED] = [1, 2];
-const NAME_BYTES = 256;
 /** Oldest driver whose exports are what the symbol table expects. */
 const OLDEST = 12000;
 /** Bytes of static and dynamic shared memory that need no permission. */
 const PLAIN_SHARED = 48 * 1024;
-
-/** What is known about a device. */
-export type DeviceInfo = Readonly<
-  & Record<keyof typeof DEVICE_ATTRIBUTE, number>
-  & { name: string; major: number; minor: number; memoryBytes: number }
->;
 
 /** What the compiler made of a kernel. */
 export type KernelInfo = Readonly<Record<keyof typeof FUNCTION_ATTRIBUTE, number>>;
@@ -63,8 +47,6 @@ export class Driver {
   readonly version: number;
   readonly #cu: DriverSymbols;
   readonly #device: number;
-  readonly #u64 = new BigUint64Array(2);
-  readonly #i32 = new Int32Array(1);
   readonly #f32 = new Float32Array(1);
 
   /**
@@ -74,7 +56,7 @@ export class Driver {
   constructor(symbols: DriverSymbols, ordinal = 0) {
     this.#cu = symbols;
     checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
-    const version = this.#int(
+    const version = readInt(
       "read the driver's version",
       (out) => symbols.cuDriverGetVersion(out),
     );
@@ -86,15 +68,15 @@ export class Driver {
         { hints: ["install a newer NVIDIA driver"] },
       );
     }
-    const found = this.#int("count devices", (out) => symbols.cuDeviceGetCount(out));
+    const found = readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
     if (ordinal >= found) {
       throw new EnvironmentError(
         `no CUDA device ${ordinal}: the driver lists ${found}`,
         { hints: ["`nvidia-smi` lists the devices; CUDA_VISIBLE_DEVICES may hide some"] },
       );
     }
-    this.#device = this.#int("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
-    const context = this.#handle(
+    this.#device = readInt("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
+    const context = readHandle(
       "open a context",
       (out) => symbols.cuDevicePrimaryCtxRetain(out, this.#device),
     );
@@ -103,31 +85,12 @@ export class Driver {
 
   /** Name, capability and sizes of the device. */
   deviceInfo(): DeviceInfo {
-    const ask = (attribute: number) =>
-      this.#int(
-        `read device attribute ${attribute}`,
-        (out) => this.#cu.cuDeviceGetAttribute(out, attribute, this.#device),
-      );
-    const name = new Uint8Array(NAME_BYTES);
-    const code = this.#cu.cuDeviceGetName(name, NAME_BYTES, this.#device);
-    checkDriver(code, "read the device's name");
-    const memory = this.#handle(
-      "read the device's memory size",
-      (out) => this.#cu.cuDeviceTotalMem_v2(out, this.#device),
-    );
-    const sizes = Object.entries(DEVICE_ATTRIBUTE).map(([key, attribute]) => [key, ask(attribute)]);
-    return {
-      ...Object.fromEntries(sizes) as Record<keyof typeof DEVICE_ATTRIBUTE, number>,
-      name: new TextDecoder().decode(name.subarray(0, name.indexOf(0))),
-      major: ask(CAPABILITY_MAJOR),
-      minor: ask(CAPABILITY_MINOR),
-      memoryBytes: Number(memory),
-    };
+    return readDeviceInfo(this.#cu, this.#device);
   }
 
   /** Free and total bytes of device memory. */
   memoryInfo(): { free: number; total: number } {
-    const out = this.#u64;
+    const out = new BigUint64Array(2);
     checkDriver(this.#cu.cuMemGetInfo_v2(out.subarray(0, 1), out.subarray(1)), "read free memory");
     return { free: Number(out[0]), total: Number(out[1]) };
   }
@@ -135,7 +98,7 @@ export class Driver {
   /** Device memory, 256-byte aligned. It waits for the device, so allocate once and carve. */
   allocate(bytes: number): bigint {
     const doing = `allocate ${bytes} bytes on the device`;
-    return this.#handle(doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
+    return readHandle(doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
   }
 
   /** Returns what `allocate` gave. */
@@ -147,12 +110,12 @@ export class Driver {
   allocatePinned(bytes: number, { mapped = false } = {}): PinnedMemory {
     const flags = PORTABLE | (mapped ? MAPPED : 0);
     const doing = `pin ${bytes} bytes of host memory`;
-    const address = this.#handle(
+    const address = readHandle(
       doing,
       (out) => this.#cu.cuMemHostAlloc(out, BigInt(bytes), flags),
     );
     const device = mapped
-      ? this.#handle(doing, (out) => this.#cu.cuMemHostGetDevicePointer_v2(out, address, 0))
+      ? readHandle(doing, (out) => this.#cu.cuMemHostGetDevicePointer_v2(out, address, 0))
       : 0n;
     const pointer = Deno.UnsafePointer.create(address)!;
     return { address, device, buffer: Deno.UnsafePointerView.getArrayBuffer(pointer, bytes) };
@@ -206,7 +169,7 @@ export class Driver {
   /** A stream that does not wait for the default one. */
   createStream(): bigint {
     const create = this.#cu.cuStreamCreateWithPriority;
-    return this.#handle("create a stream", (out) => create(out, NON_BLOCKING, 0));
+    return readHandle("create a stream", (out) => create(out, NON_BLOCKING, 0));
   }
 
   /** Waits until everything in the stream is done. Faults of kernels come up here. */
@@ -227,7 +190,7 @@ export class Driver {
   /** A mark to be set in a stream; without times it is cheaper. */
   createEvent({ timing = false } = {}): bigint {
     const flags = timing ? 0 : NO_TIMING;
-    return this.#handle("create an event", (out) => this.#cu.cuEventCreate(out, flags));
+    return readHandle("create an event", (out) => this.#cu.cuEventCreate(out, flags));
   }
 
   /** Sets a mark behind all work the stream has so far. */
@@ -261,7 +224,7 @@ export class Driver {
 
   /** Loads a compiled program. */
   loadModule(cubin: Uint8Array<ArrayBuffer>, name: string): bigint {
-    return this.#handle(
+    return readHandle(
       `load the kernels of ${name}`,
       (out) => this.#cu.cuModuleLoadDataEx(out, cubin, 0, 0n, 0n),
     );
@@ -269,7 +232,7 @@ export class Driver {
 
   /** A kernel of a loaded program by its `extern "C"` name. */
   getFunction(module: bigint, name: string): bigint {
-    return this.#handle(
+    return readHandle(
       `find the kernel ${name}`,
       (out) => this.#cu.cuModuleGetFunction(out, module, cString(name)),
     );
@@ -279,7 +242,7 @@ export class Driver {
   kernelInfo(kernel: bigint): KernelInfo {
     const entries = Object.entries(FUNCTION_ATTRIBUTE).map(([key, attribute]) => [
       key,
-      this.#int(
+      readInt(
         "read what a kernel needs",
         (out) => this.#cu.cuFuncGetAttribute(out, attribute, kernel),
       ),
@@ -310,33 +273,9 @@ export class Driver {
     if (code !== 0) checkDriver(code, `launch ${name}`);
   }
 
-  /**
-   * What `issue` puts into the stream, as a graph that can be launched again and again. Everything in
-   * it must have run once before, and it may neither allocate nor wait.
-   */
+  /** What `issue` puts into the stream, as a graph; see `graph.ts`. */
   capture(stream: bigint, issue: () => void): bigint {
-    const cu = this.#cu;
-    checkDriver(cu.cuStreamBeginCapture_v2(stream, THREAD_LOCAL), "begin to capture a graph");
-    try {
-      issue();
-    } catch (error) {
-      this.#u64[0] = 0n;
-      cu.cuStreamEndCapture(stream, this.#u64); // the first error says more than this one would
-      if (this.#u64[0]) cu.cuGraphDestroy(this.#u64[0]);
-      throw error;
-    }
-    const graph = this.#handle(
-      "end the capture of a graph",
-      (out) => cu.cuStreamEndCapture(stream, out),
-    );
-    try {
-      return this.#handle(
-        "make a graph ready",
-        (out) => cu.cuGraphInstantiateWithFlags(out, graph, 0n),
-      );
-    } finally {
-      checkDriver(cu.cuGraphDestroy(graph), "free the template of a graph");
-    }
+    return captureGraph(this.#cu, stream, issue);
   }
 
   /** Puts a graph on the device ahead of its first launch. */
@@ -357,17 +296,6 @@ export class Driver {
   /** Gives the context back. */
   close(): void {
     checkDriver(this.#cu.cuDevicePrimaryCtxRelease_v2(this.#device), "release the context");
-  }
-
-  #int(doing: string, call: (out: Int32Array<ArrayBuffer>) => number): number {
-    checkDriver(call(this.#i32), doing);
-    return this.#i32[0]!;
-  }
-
-  #handle(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
-    this.#u64[0] = 0n;
-    checkDriver(call(this.#u64), doing);
-    return this.#u64[0]!;
   }
 }
 

@@ -1,93 +1,24 @@
 /**
- * The slice of ONNX Runtime's C API that the cpu device uses, as TypeScript functions.
+ * The slice of ONNX Runtime's C API that the cpu and webgpu devices use, as TypeScript functions.
  *
- * The API is a table of function pointers that only ever grows, so a slot number is as stable as a
- * name. Every call that returns a status throws when it is set. The runtime keeps raw addresses,
+ * Every call that returns a status throws when it is set. The runtime keeps raw addresses,
  * and `Deno.UnsafePointer.of` keeps nothing alive, so the caller that makes a tensor from memory must hold
  * that memory for as long as the tensor is used.
  */
 import { duringNativeCall } from "../../../base/native_calls.ts";
 import { usableCores } from "../../../base/platform/mod.ts";
-import { openOnnxRuntime } from "./library.ts";
+import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
 import { quietly } from "./quiet.ts";
+import {
+  type Argument,
+  type FunctionName,
+  type Handle,
+  openTable,
+  type Releasable,
+} from "./table.ts";
 
-/** Version of the API table asked for; any version up to the library's own is served. */
-const API_VERSION = 23;
-
-/** Element types as ONNX numbers them. */
-export const ONNX_TYPE = { f32: 1, u8: 2, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
-
-/** Element types of tensors handed to ONNX Runtime. */
-export type OnnxType = keyof typeof ONNX_TYPE;
-
-/** An address owned by ONNX Runtime. */
-export type Handle = Deno.PointerObject;
-
-type Parameter = "pointer" | "buffer" | "i32" | "usize";
-
-/** Slot and parameters of each function that returns a status; all results come through pointers. */
-const FUNCTIONS = {
-  CreateSessionFromArray: [8, ["pointer", "buffer", "usize", "pointer", "buffer"]],
-  CreateSessionOptions: [10, ["buffer"]],
-  DisableMemPattern: [17, ["pointer"]],
-  SetSessionLogSeverityLevel: [22, ["pointer", "i32"]],
-  SetSessionGraphOptimizationLevel: [23, ["pointer", "i32"]],
-  SetIntraOpNumThreads: [24, ["pointer", "i32"]],
-  CreateTensorWithDataAsOrtValue: [49, [
-    "pointer",
-    "pointer",
-    "usize",
-    "buffer",
-    "usize",
-    "i32",
-    "buffer",
-  ]],
-  CreateMemoryInfo: [68, ["buffer", "i32", "i32", "i32", "buffer"]],
-  CreateCpuMemoryInfo: [69, ["i32", "i32", "buffer"]],
-  AllocatorAlloc: [75, ["pointer", "usize", "buffer"]],
-  AllocatorFree: [76, ["pointer", "pointer"]],
-  CreateEnvWithGlobalThreadPools: [119, ["i32", "buffer", "pointer", "buffer"]],
-  DisablePerSessionThreads: [120, ["pointer"]],
-  CreateThreadingOptions: [121, ["buffer"]],
-  AddSessionConfigEntry: [130, ["pointer", "buffer", "buffer"]],
-  CreateAllocator: [131, ["pointer", "pointer", "buffer"]],
-  CreateIoBinding: [134, ["pointer", "buffer"]],
-  BindInput: [136, ["pointer", "buffer", "pointer"]],
-  BindOutput: [137, ["pointer", "buffer", "pointer"]],
-  CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
-  SetGlobalIntraOpNumThreads: [147, ["pointer", "i32"]],
-  AddInitializer: [150, ["pointer", "buffer", "pointer"]],
-  CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
-  SessionOptionsAppendExecutionProvider: [216, [
-    "pointer",
-    "buffer",
-    "buffer",
-    "buffer",
-    "usize",
-  ]],
-  CopyTensors: [386, ["pointer", "buffer", "buffer", "pointer", "usize"]],
-} as const satisfies Record<string, readonly [number, readonly Parameter[]]>;
-
-const RELEASE = {
-  Status: 93,
-  MemoryInfo: 94,
-  Session: 95,
-  Value: 96,
-  SessionOptions: 100,
-  ThreadingOptions: 122,
-  Allocator: 132,
-  IoBinding: 135,
-  ArenaCfg: 157,
-} as const;
 /** Log level: every error also comes back as a status, so the runtime itself stays silent. */
 const FATAL_ONLY = 4;
-const CREATE_SESSION_FROM_ARRAY = 8;
-const RUN_WITH_BINDING = 133;
-const GET_ERROR_MESSAGE = 2;
-
-type FunctionName = keyof typeof FUNCTIONS;
-type Argument = Deno.PointerValue | BufferSource | number | bigint;
-type StatusCall = (...args: Argument[]) => Deno.PointerValue;
 
 /** A text as the zero-terminated bytes C expects. */
 export function cString(text: string): Uint8Array<ArrayBuffer> {
@@ -102,57 +33,16 @@ function addressesOf(texts: readonly Uint8Array<ArrayBuffer>[]): BigUint64Array<
   );
 }
 
-function bindSlot(
-  table: Deno.UnsafePointerView,
-  slot: number,
-  definition: Deno.ForeignFunction,
-): StatusCall {
-  const pointer = table.getPointer<Deno.ForeignFunction>(slot * 8)!;
-  const bound = new Deno.UnsafeFnPointer(pointer, definition);
-  return bound.call.bind(bound) as unknown as StatusCall;
-}
-
 /** The opened API; one per process, see `onnxApi`. */
 export class OnnxApi {
-  readonly #call: Record<FunctionName, StatusCall>;
-  readonly #release: Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
-  readonly #run: (...args: Argument[]) => Promise<Deno.PointerValue>;
-  readonly #runNow: StatusCall;
-  readonly #createSession: (...args: Argument[]) => Promise<Deno.PointerValue>;
-  readonly #errorMessage: (status: Handle) => Deno.PointerValue;
+  readonly #table = openTable();
   readonly #memoryInfo: Handle;
   readonly #environment: Handle;
   readonly #threads: number = usableCores();
   #hasArena = false;
 
-  /** Loads the library. Throws `EnvironmentError` when that is not possible. */
+  /** @throws {EnvironmentError} when the library cannot be loaded */
   constructor() {
-    const base = new Deno.UnsafePointerView(quietly(openOnnxRuntime));
-    const getApi = new Deno.UnsafeFnPointer(base.getPointer(0)!, {
-      parameters: ["u32"],
-      result: "pointer",
-    });
-    const table = new Deno.UnsafePointerView(getApi.call(API_VERSION)!);
-    const bind = (slot: number, parameters: readonly Parameter[], result: "pointer" | "void") =>
-      bindSlot(table, slot, { parameters: [...parameters], result });
-    this.#call = Object.fromEntries(
-      Object.entries(FUNCTIONS).map(([name, [slot, list]]) => [name, bind(slot, list, "pointer")]),
-    ) as Record<FunctionName, StatusCall>;
-    this.#release = Object.fromEntries(
-      Object.entries(RELEASE).map(([name, slot]) => [name, bind(slot, ["pointer"], "void")]),
-    ) as Record<keyof typeof RELEASE, (handle: Handle) => unknown>;
-    this.#runNow = bind(RUN_WITH_BINDING, ["pointer", "pointer", "pointer"], "pointer");
-    this.#run = bindSlot(table, RUN_WITH_BINDING, {
-      parameters: ["pointer", "pointer", "pointer"],
-      result: "pointer",
-      nonblocking: true,
-    }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
-    this.#createSession = bindSlot(table, CREATE_SESSION_FROM_ARRAY, {
-      parameters: [...FUNCTIONS.CreateSessionFromArray[1]],
-      result: "pointer",
-      nonblocking: true,
-    }) as unknown as (...args: Argument[]) => Promise<Deno.PointerValue>;
-    this.#errorMessage = bind(GET_ERROR_MESSAGE, ["pointer"], "pointer");
     this.#environment = quietly(() => this.#openEnvironment());
     const [arena, defaultMemory] = [1, 0];
     this.#memoryInfo = this.#create("CreateCpuMemoryInfo", arena, defaultMemory);
@@ -166,7 +56,7 @@ export class OnnxApi {
     try {
       return this.#create("CreateEnvWithGlobalThreadPools", FATAL_ONLY, name, threading);
     } finally {
-      this.#release.ThreadingOptions(threading);
+      this.#table.release.ThreadingOptions(threading);
     }
   }
 
@@ -206,7 +96,7 @@ export class OnnxApi {
       const growth = exactly ? 1 : 0;
       const arena = this.#create("CreateArenaCfg", unlimited, growth, byDefault, splitsAbove);
       this.#check("CreateAndRegisterAllocator", this.#environment, this.#memoryInfo, arena);
-      this.#release.ArenaCfg(arena);
+      this.#table.release.ArenaCfg(arena);
       this.#hasArena = true;
     }
     this.configure(options, "session.use_env_allocators", "1");
@@ -285,7 +175,7 @@ export class OnnxApi {
     // The call holds addresses, so both arrays must be reachable until it is over.
     const arrays = [model, out];
     const status = await duringNativeCall(
-      this.#createSession(environment, model, size, options, out),
+      this.#table.callAsync.CreateSessionFromArray(environment, model, size, options, out),
     );
     this.#throwIfSet("CreateSessionFromArray", status);
     return Deno.UnsafePointer.create((arrays[1] as typeof out)[0]!)!;
@@ -330,17 +220,21 @@ export class OnnxApi {
 
   /** Runs on another thread, so timers and signals go on. */
   async run(session: Handle, binding: Handle): Promise<void> {
-    this.#throwIfSet("RunWithBinding", await duringNativeCall(this.#run(session, null, binding)));
+    const { RunWithBinding } = this.#table.callAsync;
+    this.#throwIfSet(
+      "RunWithBinding",
+      await duringNativeCall(RunWithBinding(session, null, binding)),
+    );
   }
 
   /** Runs and waits, for what is short. */
   runNow(session: Handle, binding: Handle): void {
-    this.#throwIfSet("RunWithBinding", this.#runNow(session, null, binding));
+    this.#check("RunWithBinding", session, null, binding);
   }
 
   /** Frees an object made by this API. */
-  release(kind: keyof typeof RELEASE, handle: Handle): void {
-    this.#release[kind](handle);
+  release(kind: Releasable, handle: Handle): void {
+    this.#table.release[kind](handle);
   }
 
   #create(name: FunctionName, ...args: Argument[]): Handle {
@@ -350,14 +244,14 @@ export class OnnxApi {
   }
 
   #check(name: FunctionName, ...args: Argument[]): void {
-    this.#throwIfSet(name, this.#call[name](...args));
+    this.#throwIfSet(name, this.#table.call[name](...args));
   }
 
   #throwIfSet(name: string, status: Deno.PointerValue): void {
     if (!status) return;
-    const text = this.#errorMessage(status);
+    const text = this.#table.errorMessage(status);
     const message = text ? Deno.UnsafePointerView.getCString(text) : "no message";
-    this.#release.Status(status);
+    this.#table.release.Status(status);
     throw new Error(`ONNX Runtime failed in ${name}: ${message}`);
   }
 }

@@ -12,7 +12,7 @@ import type { Node, Op, Program } from "../../../graph/program.ts";
 import type { Attributes, Operands, RulesByName, Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { softmax } from "../../../ops/softmax.ts";
-import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.ts";

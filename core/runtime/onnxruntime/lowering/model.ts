@@ -5,7 +5,7 @@
  * (see `lower.ts`). Field numbers are those of onnx.proto.
  */
 import { basename } from "node:path";
-import { ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
 import { Message } from "./protobuf.ts";
 

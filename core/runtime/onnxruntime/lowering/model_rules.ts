@@ -16,7 +16,7 @@ import { rmsNorm } from "../../../ops/rms_norm.ts";
 import { rope } from "../../../ops/rope.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
-import type { OnnxType } from "../capi/capi.ts";
+import type { OnnxType } from "../element_types.ts";
 import type { Lowering, Rule, WeightForm } from "./lower.ts";
 import { CONTRIB } from "./model.ts";
 

@@ -1,6 +1,6 @@
 /** Which ONNX operators compute each primitive: almost one each. */
 import type { Shape } from "../../../graph/types.ts";
-import { ONNX_TYPE } from "../capi/capi.ts";
+import { ONNX_TYPE } from "../element_types.ts";
 import type { PrimitiveRules, Rule, RuleOf, Target } from "./lower.ts";
 import { CONTRIB } from "./model.ts";
 import { MODEL_RULES } from "./model_rules.ts";

@@ -3,7 +3,9 @@
  */
 import { dirname } from "node:path";
 import { elementCount } from "../../../graph/types.ts";
-import type { Handle, OnnxApi, OnnxType } from "../capi/capi.ts";
+import type { OnnxApi } from "../capi/capi.ts";
+import type { Handle } from "../capi/table.ts";
+import type { OnnxType } from "../element_types.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
 import type { Lowered, WeightUse } from "../lowering/lower.ts";
 

@@ -10,7 +10,7 @@ import { prepare } from "../../../graph/rewrite.ts";
 import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
 import type { CompileOptions, Weights } from "../../device.ts";
-import type { OnnxType } from "../capi/capi.ts";
+import type { OnnxType } from "../element_types.ts";
 import {
   lower,
   type Lowered,

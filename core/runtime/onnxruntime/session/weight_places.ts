@@ -8,7 +8,7 @@
 import { basename, dirname } from "node:path";
 import { tensorBytes } from "../../../graph/types.ts";
 import type { FileRange, Weight, Weights } from "../../device.ts";
-import type { OnnxType } from "../capi/capi.ts";
+import type { OnnxType } from "../element_types.ts";
 import type { WeightPlace, WeightUse } from "../lowering/lower.ts";
 
 export class WeightPlaces {

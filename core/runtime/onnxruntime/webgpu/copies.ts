@@ -6,7 +6,8 @@
  */
 import { elementCount } from "../../../graph/types.ts";
 import type { CopyRegion } from "../../device.ts";
-import { type Handle, ONNX_TYPE, type OnnxType } from "../capi/capi.ts";
+import type { Handle } from "../capi/table.ts";
+import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
 import { OnnxModel } from "../lowering/model.ts";
 import type { Session } from "../session/session.ts";
 import { type Gpu, RESULT } from "./gpu.ts";

@@ -7,7 +7,9 @@
  */
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { DType } from "../../../graph/types.ts";
-import { cString, type Handle, type OnnxApi, onnxApi, type OnnxType } from "../capi/capi.ts";
+import { cString, type OnnxApi, onnxApi } from "../capi/capi.ts";
+import type { Handle } from "../capi/table.ts";
+import type { OnnxType } from "../element_types.ts";
 import { OnnxModel } from "../lowering/model.ts";
 import { Session } from "../session/session.ts";
 import { quietly } from "../capi/quiet.ts";

@@ -7,7 +7,8 @@
 import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { HostArray } from "../../device.ts";
 import { HOST_ARRAYS } from "../../host_device.ts";
-import type { Handle, OnnxType } from "../capi/capi.ts";
+import type { Handle } from "../capi/table.ts";
+import type { OnnxType } from "../element_types.ts";
 import type { OnnxValue } from "../session/executable.ts";
 import type { Gpu } from "./gpu.ts";
 

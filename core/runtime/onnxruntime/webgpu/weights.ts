@@ -4,7 +4,7 @@
  * One weight at a time is widened, narrowed or quantised in host memory and copied over.
  */
 import type { Weights } from "../../device.ts";
-import type { Handle } from "../capi/capi.ts";
+import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
 import { type Initializers, weightBytes } from "../session/session.ts";
