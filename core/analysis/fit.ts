@@ -30,6 +30,9 @@ export const START_GRID = {
 /** Its first value would be a logarithm of zero. */
 const LEAST_ALPHA = 0.05;
 
+/** Below it, E and k or ρ are as good as zero, where refits begin. */
+const LEAST_REFIT = 0.01;
+
 /** A starting point in the units of the grid. */
 export interface Start {
   readonly E: number;
@@ -93,9 +96,17 @@ export function fitLaw(observations: readonly Observation[], kind: LawKind): Gri
   };
 }
 
-/** Fits from one law, for instance that of all observations when some are left out. */
+/**
+ * Fits from one law, for instance that of all observations when some are left out. What is at its bound
+ * there starts above it: at zero its logarithm has no slope, and no descent would leave it.
+ */
 export function refit(observations: readonly Observation[], from: Law): Fit {
-  const start = { E: from.E, A: from.A / UNIT, alpha: from.alpha, stream: from.stream };
+  const start = {
+    E: Math.max(from.E, LEAST_REFIT),
+    A: from.A / UNIT,
+    alpha: from.alpha,
+    stream: Math.max(from.stream, LEAST_REFIT),
+  };
   return fitOf(descend(observations, from.kind, start), observations, from.kind);
 }
 

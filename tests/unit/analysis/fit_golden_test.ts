@@ -159,6 +159,21 @@ Deno.test("bootstrap: intervals within what the golden file allows, the same for
   assert(bootstrap(observations, FIT.law, { ...options, seed: 8 }).laws[0]!.E !== drawn[0]!.E);
 });
 
+Deno.test("bootstrap: a parameter at its bound in the fit may lie above it in a resample", () => {
+  const none = { kind: "log", E: 1, A: 1e8, alpha: 0.3, stream: 0 } as const;
+  // Streams that lose a little, and noise.
+  const factor = (n: number, p: number) => 1 + 0.002 * Math.log(p) + 0.02 * Math.sin(2 * n + p);
+  const rows = [5e4, 1e5, 2e5].flatMap((n) =>
+    [1, 2, 4, 8].map((p) => ({ n, p, loss: predictLoss(none, n, p) * factor(n, p) }))
+  );
+  const { law } = fitLaw(rows, "log");
+  assert(law.stream < 1e-6, `k = ${law.stream}`);
+  const { laws, dropped } = bootstrap(rows, law, { resamples: 100, seed: 7 });
+  assert(dropped <= 5, `${dropped} dropped`);
+  const above = laws.filter(({ stream }) => stream > 0.01).length;
+  assert(above > 10 && above < 90, `k is above its bound in ${above} of 100`);
+});
+
 Deno.test("observations that determine nothing are refused", () => {
   const fit = (rows: typeof observations, kind: "log" | "chinchilla" = "log") => () =>
     void fitLaw(rows, kind);
