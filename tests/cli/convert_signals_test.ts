@@ -2,9 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { makeLargeModel } from "../unit/checkpoint/testing.ts";
 import { PLAIN_MODEL } from "./models.ts";
-import { parscale, runParscale, withScratch } from "./run.ts";
-
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+import { converted, names } from "./convert_testing.ts";
+import { parscale, withScratch } from "./run.ts";
 
 /** Starts converting a large model, sends a signal while its weights are being written. */
 async function interrupted(cwd: string, signal: Deno.Signal) {
@@ -51,10 +50,6 @@ Deno.test("an interrupted conversion leaves nothing, and the next one removes wh
     await interrupted(cwd, "SIGKILL");
     assert(!names(cwd).includes("out"));
     assertEquals(names(cwd).length, 2, "a hidden folder is left");
-    const args = ["--model", PLAIN_MODEL, "--streams", "2", "--out", "out", "--verify", "--json"];
-    const { code, stdout, stderr } = await runParscale(["convert", ...args], { cwd });
-    assertEquals([code, stderr], [0, ""]);
-    const document = JSON.parse(stdout);
-    assertEquals([document.schema, document.command], ["parscale.convert/2", "convert"]);
+    await converted(cwd, "--model", PLAIN_MODEL, "--streams", "2", "--out", "out", "--verify");
     assertEquals(names(cwd), ["large", "out"]);
   }));

@@ -2,21 +2,10 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { converted, names } from "./convert_testing.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
 const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
-
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
-
-/** Runs `convert` successfully and returns `results` of its JSON document. */
-// deno-lint-ignore no-explicit-any -- tests look at any field
-async function converted(cwd: string, ...args: string[]): Promise<any> {
-  const result = await runParscale(["convert", ...args, "--json"], { cwd });
-  assertEquals([result.code, result.stderr], [0, ""]);
-  const document = JSON.parse(result.stdout);
-  assertEquals([document.schema, document.command], ["parscale.convert/2", "convert"]);
-  return document.results;
-}
 
 Deno.test("a conversion reports what it wrote, as a table and as JSON, and strip undoes it", () =>
   withScratch(async (cwd) => {

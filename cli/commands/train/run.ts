@@ -114,8 +114,8 @@ async function train(
   const removeOld = async (step: number) => {
     if (values.keep !== undefined) await folder?.keepNewest(values.keep, step);
   };
-  await removeOld(start.step); // those of a run that was killed before it removed them
   await compareRanks(run, trainer, values);
+  await removeOld(start.step); // those of a run that was killed before it removed them
   const feed = values.overfitOneBatch ? sameBatches(run) : run.data.stream;
   const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches /
     ranks.world;

@@ -13,6 +13,7 @@ import type { KernelCompiler } from "./kernel_loader.ts";
 import { openLibrary } from "./driver/libraries.ts";
 import type { ElementType } from "./tensor.ts";
 import { Nvrtc } from "./driver/nvrtc.ts";
+import { readInt } from "./driver/results.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./driver/symbols.ts";
 import { autotuneRecords } from "./autotune.ts";
 
@@ -59,18 +60,15 @@ export function openMachine(): { machine: CudaMachine; cache: CubinCache } {
  */
 export function countCudaDevices(): number {
   const { symbols } = openLibrary("libcuda", DRIVER_SYMBOLS);
-  const count = new Int32Array(1);
   checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
-  checkDriver(symbols.cuDeviceGetCount(count), "count devices");
-  return count[0]!;
+  return readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
 }
 
 /** A newer major version than the driver's may compile what it refuses. Opens no device. */
 function driverMajor({ cuInit, cuDriverGetVersion }: CudaMachine["driver"]): number {
-  const version = new Int32Array(1);
   checkDriver(cuInit(0), "start the NVIDIA driver");
-  checkDriver(cuDriverGetVersion(version), "read the driver's version");
-  return Math.floor(version[0]! / 1000);
+  const version = readInt("read the driver's version", (out) => cuDriverGetVersion(out));
+  return Math.floor(version / 1000);
 }
 
 function openCompiler(maxMajor: number, cache: CubinCache): KernelCompiler {

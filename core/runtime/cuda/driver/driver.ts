@@ -8,6 +8,7 @@
  * `nonblocking`. Waiting blocks; code that must not block polls `isDone` instead. Stream 0 is never
  * used, since it waits for all others.
  */
+import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
 import { type DeviceInfo, readDeviceInfo } from "./device_info.ts";
 import { checkDriver, NOT_READY } from "./errors.ts";
@@ -38,9 +39,6 @@ export interface PinnedMemory {
   readonly device: bigint;
   readonly buffer: ArrayBuffer;
 }
-
-const encoder = new TextEncoder();
-const cString = (text: string) => encoder.encode(`${text}\0`);
 
 export class Driver {
   /** 13000 for CUDA 13.0. */

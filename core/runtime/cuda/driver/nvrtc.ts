@@ -8,6 +8,7 @@
  * file lying there can never change a kernel. Compiles from several threads wait for each other
  * inside the library.
  */
+import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
 import { checkNvrtc } from "./errors.ts";
 import type { NvrtcSymbols } from "./symbols.ts";
@@ -127,10 +128,6 @@ export class Nvrtc {
     checkNvrtc(this.#nvrtc.nvrtcGetProgramLog(program, bytes), doing);
     return new TextDecoder().decode(bytes.subarray(0, -1)); // without the closing zero
   }
-}
-
-function cString(text: string): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(`${text}\0`);
 }
 
 /** `char**`: the addresses of the strings and, behind them in the same buffer, the strings. */

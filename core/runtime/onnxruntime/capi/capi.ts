@@ -5,6 +5,7 @@
  * and `Deno.UnsafePointer.of` keeps nothing alive, so the caller that makes a tensor from memory must hold
  * that memory for as long as the tensor is used.
  */
+import { cString } from "../../../base/c_string.ts";
 import { duringNativeCall } from "../../../base/native_calls.ts";
 import { usableCores } from "../../../base/platform/mod.ts";
 import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
@@ -19,11 +20,6 @@ import {
 
 /** Log level: every error also comes back as a status, so the runtime itself stays silent. */
 const FATAL_ONLY = 4;
-
-/** A text as the zero-terminated bytes C expects. */
-export function cString(text: string): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(`${text}\0`);
-}
 
 /** Addresses of texts, which the caller keeps alive. */
 function addressesOf(texts: readonly Uint8Array<ArrayBuffer>[]): BigUint64Array<ArrayBuffer> {

@@ -12,7 +12,8 @@ import {
   type Executable,
   type Weights,
 } from "../../device.ts";
-import { cString, type OnnxApi } from "../capi/capi.ts";
+import { cString } from "../../../base/c_string.ts";
+import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import { type Lowered, SIZE_ARRAYS, updateName } from "../lowering/lower.ts";
 import type { Session } from "./session.ts";

@@ -7,7 +7,8 @@
  */
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { DType } from "../../../graph/types.ts";
-import { cString, type OnnxApi, onnxApi } from "../capi/capi.ts";
+import { cString } from "../../../base/c_string.ts";
+import { type OnnxApi, onnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { OnnxType } from "../element_types.ts";
 import { OnnxModel } from "../lowering/model.ts";
