@@ -30,7 +30,7 @@ import {
   respectNohup,
   SIGNALS,
 } from "./output/signals.ts";
-import { VERSION } from "./framework/version.ts";
+import { VERSION } from "../core/base/version.ts";
 
 /** What the top-level catch must know before, and possibly without, a resolved command line. */
 interface Frame {

@@ -8,7 +8,7 @@
  */
 import type { Command } from "./command.ts";
 import type { Row } from "../output/table.ts";
-import { VERSION } from "./version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { commonFlags } from "./common.ts";
 import { flagUsage, grouped, notes, usageLine } from "./help.ts";
 import type { Flag, FlagTable } from "./table.ts";

@@ -9,7 +9,7 @@ import { NumericalError } from "../../core/base/errors.ts";
 import type { Format } from "../framework/common.ts";
 import type { Origin } from "../framework/resolve.ts";
 import { type ConfigValue, snakeCase } from "../framework/table.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 
 /** One run of one command: what it was asked and when. */
 export interface Invocation {

@@ -7,7 +7,7 @@
  */
 import { ParscaleError } from "../../core/base/errors.ts";
 import { MisuseError } from "../framework/misuse.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
 import { visible, visibleJson, visibleLines } from "./clean.ts";

@@ -9,7 +9,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import { defineCommand } from "../framework/command.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import launcher from "./launcher.sh" with { type: "text" };
 import { NOTICES_FILE } from "./notices.ts";
 import { platformOf } from "./platforms.ts";

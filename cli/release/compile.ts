@@ -10,7 +10,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import { defineCommand } from "../framework/command.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { readSection, type Section } from "./section.ts";
 import { requireComplete, ROOT, stage } from "./stage.ts";

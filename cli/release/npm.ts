@@ -6,7 +6,7 @@
  */
 import { EnvironmentError } from "../../core/base/errors.ts";
 import { defineCommand } from "../framework/command.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { openReport } from "../output/report.ts";
 import start from "./npm_start.mjs" with { type: "text" };
 import { LEFT_BEHIND, SOURCES } from "./shipped_files.ts";

@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { defineCommand } from "../framework/command.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { openReport } from "../output/report.ts";
 import { platformOf, TARGET_NAMES } from "./platforms.ts";
 import { ROOT } from "./stage.ts";

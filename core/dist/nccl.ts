@@ -10,7 +10,7 @@ import {
   type NcclSymbols,
   uniqueId,
 } from "../runtime/cuda/driver/nccl.ts";
-import type { CudaTensor } from "../runtime/cuda/tensor.ts";
+import type { CudaTensor } from "../runtime/cuda/memory.ts";
 import { elementCount } from "../graph/types.ts";
 import type { Collective } from "./collective.ts";
 import type { Launch } from "./environment.ts";

@@ -9,18 +9,16 @@ constexpr int CHUNK = 64;
 
 extern "C" __global__ void __launch_bounds__(128)
     bias_partials(float* __restrict__ partial, const Element* __restrict__ dy, int rows, int N) {
-  takeTurn();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   const int begin = blockIdx.y * CHUNK, end = min(rows, begin + CHUNK);
   float sum = 0.0f;
-  for (int row = begin; row < end; row++) sum += widen(dy[(long long)row * N + n]);
+  for (int row = begin; row < end; row++) sum += toFloat(dy[(long long)row * N + n]);
   partial[(long long)blockIdx.y * N + n] = sum;
 }
 
 extern "C" __global__ void __launch_bounds__(128)
     sum_partials(float* __restrict__ sum, const float* __restrict__ partial, int chunks, int N) {
-  takeTurn();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   float total = 0.0f;

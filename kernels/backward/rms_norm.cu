@@ -2,10 +2,9 @@
 //
 //   dx = (g − n mean(g n)) · inverse,  dweight = Σ over rows of dy n
 //
-// in   dy, x [rows, C], weight [C], inverse [rows] f32 as the forward pass saved it; residual
-//      [rows, C] or null, a gradient that joins dx
-// out  dx [rows, C] (may be dy or residual); partial [ceil(rows / CHUNK), C] f32, whose sum over
-//      the first axis by sum_partials of linear.cu is dweight
+// in   dy, x [rows, C], weight [C], inverse [rows] f32 as the forward pass saved it
+// out  dx [rows, C] (may be dy); partial [ceil(rows / CHUNK), C] f32, whose sum over the first axis
+//      by sum_partials of linear.cu is dweight
 // reference: the rule in core/ops/rms_norm.ts; float inside.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
@@ -13,10 +12,9 @@
 constexpr int WARPS = 8, CHUNK = 64;
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    rms_norm_backward(Element* dx, const Element* dy, const Element* residual,
-                      const Element* __restrict__ x, const Element* __restrict__ weight,
+    rms_norm_backward(Element* dx, const Element* dy, const Element* __restrict__ x,
+                      const Element* __restrict__ weight,
                       const float* __restrict__ inverse, int rows, int C) {
-  takeTurn();
   const int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   const long long at = (long long)row * C;
@@ -32,10 +30,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   for (int c = lane * step; c < C; c += 32 * step) {
     Pack g = load(dy + at + c, step);
     const Pack a = load(x + at + c, step), w = load(weight + c, step);
-    const Pack r = load(residual + at + c, residual ? step : 0);
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) {
-      g.v[i] = (g.v[i] * w.v[i] - a.v[i] * scale * along) * scale + r.v[i];
+      g.v[i] = (g.v[i] * w.v[i] - a.v[i] * scale * along) * scale;
     }
     store(dx + at + c, g, step);
   }
@@ -45,14 +42,13 @@ extern "C" __global__ void __launch_bounds__(128)
     rms_norm_weight(float* __restrict__ partial, const Element* __restrict__ dy,
                     const Element* __restrict__ x, const float* __restrict__ inverse, int rows,
                     int C) {
-  takeTurn();
   const int c = blockIdx.x * blockDim.x + threadIdx.x;
   if (c >= C) return;
   const int begin = blockIdx.y * CHUNK, end = min(rows, begin + CHUNK);
   float sum = 0.0f;
   for (int row = begin; row < end; row++) {
     const long long at = (long long)row * C + c;
-    sum += widen(dy[at]) * widen(x[at]) * inverse[row];
+    sum += toFloat(dy[at]) * toFloat(x[at]) * inverse[row];
   }
   partial[(long long)blockIdx.y * C + c] = sum;
 }

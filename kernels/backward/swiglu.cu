@@ -15,7 +15,6 @@ __device__ inline float slope(float x, float s) { return s * (1.0f + x * (1.0f -
 
 extern "C" __global__ void __launch_bounds__(256)
     silu_backward(Element* dx, const Element* dy, const Element* x, long long count) {
-  takeTurn();
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (at >= count) return;
   const int n = left(count, at);
@@ -29,7 +28,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     swiglu_backward(Element* dgate, Element* dup, const Element* dy, const Element* gate,
                     const Element* up, long long count) {
-  takeTurn();
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (at >= count) return;
   const int n = left(count, at);

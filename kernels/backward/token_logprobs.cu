@@ -12,7 +12,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     token_logprobs_backward(Element* dlogits, const float* __restrict__ dy, const Element* logits,
                             const int* __restrict__ targets, const float* __restrict__ normalizer,
                             int N, int V) {
-  takeTurn();
   const int n = blockIdx.x;
   if (n >= N) return;
   const long long row = (long long)n * V;

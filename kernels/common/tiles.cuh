@@ -1,9 +1,9 @@
 // Tiles of bfloat16 in shared memory as operands of mma_m16n8k16_bf16.
 //
 // The rows of a tile lie spanOf(D) elements apart: D and 8 more. For D a multiple of 16 that is an
-// odd number of 16-byte pieces, so that the eight rows which ldmatrix reads at a time, and the
-// pieces that cp_async_16 writes at a time, are in different banks. Operands are of 16 × 16: the
-// left one whole, the right one for two products of 16 × 8 side by side.
+// odd number of 16-byte pieces, so that the eight rows which ldmatrix reads at a time are in
+// different banks. Operands are of 16 × 16: the left one whole, the right one for two products of
+// 16 × 8 side by side.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -50,39 +50,21 @@ __device__ inline void asLeft(unsigned (&a)[4], const float (*d)[4]) {
   a[2] = packHalves(d[1][0], d[1][1]), a[3] = packHalves(d[1][2], d[1][3]);
 }
 
-// Starts to copy rows begin … of D elements, zeros from row `end` on; by a warp if THREADS is 32,
-// else by the block. offsetOf(row) tells at which element a row begins.
+struct alignas(16) Piece {
+  Half v[8];
+};
+
+// Loads rows begin … of D elements by the whole block, zeros from row `end` on; offsetOf(row) is
+// the element at which a row begins.
 template <int D, int COUNT, int THREADS, class OffsetOf>
-__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end,
+__device__ inline void loadRows(Half* tile, const Half* rows, int begin, int end,
                                 OffsetOf offsetOf) {
   constexpr int PIECES = D / 8;
-#pragma unroll 4  // no more, or their addresses take the registers
-  for (int i = threadIdx.x % THREADS; i < COUNT * PIECES; i += THREADS) {
-    const int row = begin + i / PIECES, piece = i % PIECES * 8;
-    const bool there = row < end;
-    const auto at = there ? offsetOf(row) + piece : 0;
-    cp_async_16(tile + i / PIECES * spanOf(D) + piece, rows + at, there);
-  }
-}
-
-// The same for rows that lie one behind the other, within one head.
-template <int D, int COUNT, int THREADS>
-__device__ inline void copyRows(Half* tile, const Half* rows, int begin, int end) {
-  copyRows<D, COUNT, THREADS>(tile, rows, begin, end, [](int row) { return row * D; });
-}
-
-// Starts to copy queries start … of the G heads of key head k, which lie side by side for each
-// token, zeros from query `end` on; rows [T, K·G, D].
-template <int D, int COUNT, int THREADS>
-__device__ inline void copyQueries(Half* tile, const Half* rows, int start, int end, int k, int K,
-                                   int G) {
-  constexpr int PIECES = D / 8;
-#pragma unroll
+#pragma unroll 2  // no more, or their addresses take the registers
   for (int i = threadIdx.x; i < COUNT * PIECES; i += THREADS) {
-    const int query = start + i / PIECES, piece = i % PIECES * 8, t = query / G;
-    const bool there = query < end;
-    const long long head = (long long)t * K * G + k * G + query - t * G;
-    const long long at = there ? head * D + piece : 0;
-    cp_async_16(tile + i / PIECES * spanOf(D) + piece, rows + at, there);
+    const int row = begin + i / PIECES, at = i % PIECES * 8;
+    Piece piece = {};
+    if (row < end) piece = *reinterpret_cast<const Piece*>(rows + offsetOf(row) + at);
+    *reinterpret_cast<Piece*>(tile + i / PIECES * spanOf(D) + at) = piece;
   }
 }

@@ -7,20 +7,19 @@
 #pragma once
 
 #include "common/ptx.cuh"
-#include "common/turn.cuh"
 
 #if BF16
 typedef unsigned short Element;
 
-__device__ inline float widen(Element x) { return __uint_as_float((unsigned)x << 16); }
+__device__ inline float toFloat(Element x) { return __uint_as_float((unsigned)x << 16); }
 
-__device__ inline Element narrow(float x) { return cvt_rn_bf16(x); }
+__device__ inline Element fromFloat(float x) { return cvt_rn_bf16(x); }
 #else
 typedef float Element;
 
-__device__ inline float widen(Element x) { return x; }
+__device__ inline float toFloat(Element x) { return x; }
 
-__device__ inline Element narrow(float x) { return x; }
+__device__ inline Element fromFloat(float x) { return x; }
 #endif
 
 // Elements of one 16-byte access.
@@ -43,10 +42,10 @@ __device__ inline Pack load(const Element* p, int n) {
   if (n == WIDTH) {
     const RawPack raw = *reinterpret_cast<const RawPack*>(p);
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) pack.v[i] = widen(raw.v[i]);
+    for (int i = 0; i < WIDTH; i++) pack.v[i] = toFloat(raw.v[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) pack.v[i] = i < n ? widen(p[i]) : 0.0f;
+    for (int i = 0; i < WIDTH; i++) pack.v[i] = i < n ? toFloat(p[i]) : 0.0f;
   }
   return pack;
 }
@@ -56,12 +55,12 @@ __device__ inline void store(Element* p, const Pack& pack, int n) {
   if (n == WIDTH) {
     RawPack raw;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) raw.v[i] = narrow(pack.v[i]);
+    for (int i = 0; i < WIDTH; i++) raw.v[i] = fromFloat(pack.v[i]);
     *reinterpret_cast<RawPack*>(p) = raw;
   } else {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) {
-      if (i < n) p[i] = narrow(pack.v[i]);
+      if (i < n) p[i] = fromFloat(pack.v[i]);
     }
   }
 }

@@ -10,15 +10,14 @@
 extern "C" __global__ void __launch_bounds__(128)
     stream_weights(float* __restrict__ weights, const Element* __restrict__ scores, int N, int P,
                    float smoothing) {
-  takeTurn();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   const Element* row = scores + (long long)n * P;  // (P)
   float peak = -INFINITE, total = 0.0f;
-  for (int p = 0; p < P; p++) peak = fmaxf(peak, widen(row[p]));
-  for (int p = 0; p < P; p++) total += expf(widen(row[p]) - peak);
+  for (int p = 0; p < P; p++) peak = fmaxf(peak, toFloat(row[p]));
+  for (int p = 0; p < P; p++) total += expf(toFloat(row[p]) - peak);
   for (int p = 0; p < P; p++) {
-    const float share = expf(widen(row[p]) - peak) / total;
+    const float share = expf(toFloat(row[p]) - peak) / total;
     weights[(long long)n * P + p] = share * (1.0f - smoothing) + smoothing / P;
   }
 }
@@ -26,7 +25,6 @@ extern "C" __global__ void __launch_bounds__(128)
 extern "C" __global__ void __launch_bounds__(256)
     mix_streams(Element* __restrict__ y, const Element* __restrict__ x,
                 const float* __restrict__ weights, int P, int N, int C) {
-  takeTurn();
   const int step = packStep(C);
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * step;  // n, c
   if (at >= (long long)N * C) return;

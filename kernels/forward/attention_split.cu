@@ -1,162 +1,220 @@
-// attention_split: attention of few queries over many slots, shared out (flash decoding).
+// attention_split, attention_combine: attention of few queries over many slots (split-KV, flash
+// decoding).
 //
-//   partial = Σ exp(scale q k) v over the slots of one split
+//   split     partial = Σ exp(scale q k − rowMax) v over the slots of one split, with its rowMax
+//             and rowSum
+//   combine   out = Σ partial / Σ rowSum, all relative to the largest rowMax
 //
-// in   as in forward/attention.cu; D / WIDTH is a power of two, 32 at most
-// out  partial [splits, P·B, T, H, D], peaks, totals [splits, P·B, T, H] f32: mixtures as in
-//      common/mixtures.cuh, which attention_combine puts together
-// reference: core/ops/attention.ts; 2e-6 in float when combined. In bf16 the split on tensor cores
-// takes its place.
+// in   as in forward/attention.cu, and table (or null) [B, S] i32: the row of the batch where a
+//      slot lies, for the slots that any query of a row sees
+// out  partial [splits, P·B, T, H, D], rowMax (in powers of two), rowSum [splits, P·B, T, H] f32;
+//      out and normalizer as in forward/attention.cu
+// reference: core/ops/attention.ts; 2e-6 in float when combined, output rounding in bf16.
 //
 // Split 0 is the prefix, where there is one; each of the others has `chunk` slots of text. SHARE
-// lanes have WIDTH dimensions each of one slot, so a warp reads whole rows, and keeps one mixture
-// for each of its 32 / SHARE places. Splits are cut by the room for slots, not by how many are in
-// use, so that a captured launch stays valid; a split that no query sees reads nothing and says so
-// by a total of 0, and its partial mixture is never written nor read.
-#include "common/mixtures.cuh"
+// lanes have WIDTH dimensions each of one slot, so a warp reads whole rows, and keeps a partial
+// softmax for each of its PLACES slots. Splits are cut by the room for slots, not by how many are
+// in use, so that a captured launch stays valid; a split that no query sees has a rowSum of 0, and
+// its partial is neither written nor read.
+#include "common/attention.cuh"
 #include "common/reduce.cuh"
-#include "common/types.cuh"
+
+// The least power of two that is not below n.
+__host__ __device__ constexpr int powerOfTwo(int n) {
+  return n <= 1 ? 1 : 2 * powerOfTwo((n + 1) / 2);
+}
 
 constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, QUERIES = 8;
-constexpr int SHARE = D / WIDTH, PLACES = 32 / SHARE, AHEAD = 4;
-constexpr float LOG2E = 1.44269504f;
-static_assert(D % WIDTH == 0 && SHARE <= 32 && 32 % SHARE == 0, "a warp reads whole rows");
+constexpr int SHARE = powerOfTwo((D + WIDTH - 1) / WIDTH), PLACES = 32 / SHARE, AHEAD = 4;
+static_assert(SHARE <= 32 && D <= THREADS, "a warp reads whole rows, a thread adds up a dimension");
 
+// Factor that makes sums relative to `rowMax` relative to `higher`.
+__device__ inline float decay(float rowMax, float higher) {
+  return rowMax == higher ? 1.0f : exp2f(rowMax - higher);
+}
+
+// The dimensions of this lane in a row, zeros behind its end.
 __device__ inline RawPack loadRaw(const Element* row, bool there) {
   RawPack pack = {};
-  if (there) pack = *reinterpret_cast<const RawPack*>(row + threadIdx.x % SHARE * WIDTH);
+  const int d = threadIdx.x % SHARE * WIDTH;
+  if (!there || d >= D) return pack;
+  if constexpr (D % WIDTH == 0) {
+    pack = *reinterpret_cast<const RawPack*>(row + d);
+  } else {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) pack.v[i] = d + i < D ? row[d + i] : Element(0);
+  }
   return pack;
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
-    attention_split(float* __restrict__ partial, float* __restrict__ peaks,
-                    float* __restrict__ totals, const Element* __restrict__ q,
+// Blocks per processor are said outright, since the compiler else spills to fit one more.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
+    attention_split(float* __restrict__ partial, float* __restrict__ rowMaxes,
+                    float* __restrict__ rowSums, const Element* __restrict__ q,
                     const Element* __restrict__ keys, const Element* __restrict__ values,
                     const int* __restrict__ first, const int* __restrict__ last,
                     const int* __restrict__ table, const Element* __restrict__ prefixKeys,
                     const Element* __restrict__ prefixValues, int R, int rows, int B, int T, int S,
                     int K, int G, int M, int chunk, float scale) {
-  takeTurn();
   const int k = blockIdx.y % K, start = blockIdx.y / K * QUERIES, row = blockIdx.z;
   if (start >= G * T) return;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, H = K * G;
-  const int own = row % R, count = min(QUERIES, G * T - start);
+  const Attention a = {R, B, T, S, K, G, M, scale, first, last};
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % SHARE;
+  const int count = min(QUERIES, G * T - start);
   const bool text = M == 0 || blockIdx.x > 0;
-  const long long heads = (long long)rows * T * H;
-  __shared__ float4 queryTile[QUERIES][WIDTH / 4][SHARE];  // lanes read neighbours
-  __shared__ Mixtures<D, WARPS, QUERIES> mixtures;
-  __shared__ int from[QUERIES], to[QUERIES];
+  __shared__ float queryTile[QUERIES][SHARE][WIDTH + 1];  // 1 more: lanes hit different banks
+  __shared__ float sumOf[WARPS][QUERIES][SHARE * WIDTH];
+  __shared__ float rowMaxOf[WARPS][QUERIES], rowSumOf[WARPS][QUERIES];
+  __shared__ Range seen[QUERIES];
 
   const auto headOf = [&](int j) {
-    const int query = start + j;
-    return blockIdx.x * heads + ((long long)row * T + query / G) * H + k * G + query % G;
+    return (long long)blockIdx.x * rows * T * K * G + a.head(row, k, start + j);
   };
-  // What each query sees of this split; those behind the end see what the last one sees.
-  const int at = row % B * T + (start + min(lane, count - 1)) / G;
+  // Slots of this split that each query sees; those behind the end see none.
   const int begin = text ? (blockIdx.x - (M > 0)) * chunk : 0;
-  const int low = max(begin, text && first ? first[at] : 0);
-  const int high = min(text ? min(S, begin + chunk) : M, text ? last[at] + 1 : M) - 1;
-  const int lowest = __reduce_min_sync(ALL, low), highest = __reduce_max_sync(ALL, high);
-  if (lowest > highest) {
-    if (threadIdx.x < count) {
-      peaks[headOf(lane)] = -INFINITE;
-      totals[headOf(lane)] = 0.0f;
+  if (threadIdx.x < QUERIES) {
+    Range range = {0, M - 1};
+    if (text && lane < count) {
+      const Range all = visible(a, row, start + lane);
+      range = {max(all.from, begin), min(all.to, begin + chunk - 1)};
     }
-    return;
+    seen[lane] = lane < count ? range : Range{S + M, -1};
   }
-  if (threadIdx.x < QUERIES) from[lane] = low, to[lane] = high;
-  for (int i = threadIdx.x; i < QUERIES * D; i += THREADS) {
-    const int j = i / D, d = i % D, query = start + j;
-    const long long head = ((long long)own * T + query / G) * H + k * G + query % G;
-    float* to4 = &queryTile[j][d % WIDTH / 4][d / WIDTH].x;
-    to4[d % 4] = j < count ? widen(q[head * D + d]) * scale * LOG2E : 0.0f;
+  for (int i = threadIdx.x; i < QUERIES * SHARE * WIDTH; i += THREADS) {
+    const int j = i / (SHARE * WIDTH), d = i % (SHARE * WIDTH);
+    const bool there = j < count && d < D;
+    const float x = there ? toFloat(q[a.head(row % R, k, start + j) * D + d]) : 0.0f;
+    queryTile[j][d / WIDTH][d % WIDTH] = x * scale * LOG2E;
   }
   __syncthreads();
+  Range all = {S + M, -1};
+  for (int j = 0; j < count; j++) {
+    if (seen[j].from > seen[j].to) continue;
+    all.from = min(all.from, seen[j].from), all.to = max(all.to, seen[j].to);
+  }
+  if (all.to < 0) {
+    if (threadIdx.x < count) rowMaxes[headOf(lane)] = -INFINITE, rowSums[headOf(lane)] = 0.0f;
+    return;
+  }
 
-  const int size = text ? S : M;
-  const long long head = ((long long)(text ? own : row / B) * K + k) * size * D;
-  const Element* keyRows = (text ? keys : prefixKeys) + head;
-  const Element* valueRows = (text ? values : prefixValues) + head;
-  float peak[QUERIES], total[QUERIES] = {}, mixed[QUERIES][WIDTH] = {};
-#pragma unroll
-  for (int j = 0; j < QUERIES; j++) peak[j] = -INFINITE;
-
+  const Element* keyRows = (text ? keys : prefixKeys) + a.slots(text, row, k) * D;
+  const Element* valueRows = (text ? values : prefixValues) + a.slots(text, row, k) * D;
   const auto offsetOf = [&](int slot) {  // from the own row on
-    long long offset = slot * D;
-    if (text && table) offset += (long long)(table[row % B * S + slot] - row % B) * K * S * D;
-    return offset;
+    const int b = row % B;
+    const long long other = text && table ? (long long)(table[b * S + slot] - b) * K * S : 0;
+    return (other + slot) * D;
   };
+  float rowMax[QUERIES], rowSum[QUERIES] = {}, sum[QUERIES][WIDTH] = {};
+#pragma unroll
+  for (int j = 0; j < QUERIES; j++) rowMax[j] = -INFINITE;
   constexpr int STEP = WARPS * PLACES;
   const int place = warp * PLACES + lane / SHARE;
-  for (int base = lowest; base <= highest; base += STEP * AHEAD) {
+  for (int base = all.from; base <= all.to; base += STEP * AHEAD) {
     RawPack key[AHEAD], value[AHEAD];
 #pragma unroll
-    for (int a = 0; a < AHEAD; a++) {
-      const int slot = base + a * STEP + place;
-      const bool there = slot <= highest;
+    for (int n = 0; n < AHEAD; n++) {
+      const int slot = base + n * STEP + place;
+      const bool there = slot <= all.to;
       const long long offset = there ? offsetOf(slot) : 0;
-      key[a] = loadRaw(keyRows + offset, there);
-      value[a] = loadRaw(valueRows + offset, there);
+      key[n] = loadRaw(keyRows + offset, there);
+      value[n] = loadRaw(valueRows + offset, there);
     }
 #pragma unroll
     for (int j = 0; j < QUERIES; j++) {
-      float x[WIDTH], score[AHEAD], higher = peak[j];
+      float score[AHEAD], higher = rowMax[j];
 #pragma unroll
-      for (int i = 0; i < WIDTH / 4; i++) {
-        const float4 four = queryTile[j][i][lane % SHARE];
-        x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
-      }
+      for (int n = 0; n < AHEAD; n++) {
+        score[n] = 0.0f;
 #pragma unroll
-      for (int a = 0; a < AHEAD; a++) {
-        score[a] = 0.0f;
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) score[a] += x[i] * widen(key[a].v[i]);
+        for (int i = 0; i < WIDTH; i++) score[n] += queryTile[j][part][i] * toFloat(key[n].v[i]);
 #pragma unroll
         for (int distance = SHARE / 2; distance > 0; distance /= 2) {
-          score[a] += __shfl_xor_sync(ALL, score[a], distance);
+          score[n] += __shfl_xor_sync(ALL, score[n], distance);
         }
-        const int slot = base + a * STEP + place;
-        if (slot < from[j] || to[j] < slot) score[a] = -INFINITE;
-        higher = fmaxf(higher, score[a]);
+        if (!seen[j].has(base + n * STEP + place)) score[n] = -INFINITE;
+        higher = fmaxf(higher, score[n]);
       }
-      const float keep = decay(peak[j], higher), floor = higher == -INFINITE ? 0.0f : higher;
-      peak[j] = higher, total[j] *= keep;
+      const float keep = decay(rowMax[j], higher), zero = higher == -INFINITE ? 0.0f : higher;
+      rowMax[j] = higher, rowSum[j] *= keep;
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) mixed[j][i] *= keep;
+      for (int i = 0; i < WIDTH; i++) sum[j][i] *= keep;
 #pragma unroll
-      for (int a = 0; a < AHEAD; a++) {
-        const float weight = exp2f(score[a] - floor);
-        total[j] += weight;
+      for (int n = 0; n < AHEAD; n++) {
+        const float weight = exp2f(score[n] - zero);
+        rowSum[j] += weight;
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) mixed[j][i] += weight * widen(value[a].v[i]);
+        for (int i = 0; i < WIDTH; i++) sum[j][i] += weight * toFloat(value[n].v[i]);
       }
     }
   }
 
-  // The places of a warp, then the warps.
+  // Adds up the places of a warp, then the warps.
 #pragma unroll
   for (int j = 0; j < QUERIES; j++) {
-    float higher = peak[j];
+    float higher = rowMax[j];
 #pragma unroll
     for (int distance = SHARE; distance < 32; distance *= 2) {
       higher = fmaxf(higher, __shfl_xor_sync(ALL, higher, distance));
     }
-    const float keep = decay(peak[j], higher);
-    total[j] *= keep;
+    const float keep = decay(rowMax[j], higher);
+    rowSum[j] *= keep;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) mixed[j][i] *= keep;
+    for (int i = 0; i < WIDTH; i++) sum[j][i] *= keep;
 #pragma unroll
     for (int distance = SHARE; distance < 32; distance *= 2) {
-      total[j] += __shfl_xor_sync(ALL, total[j], distance);
+      rowSum[j] += __shfl_xor_sync(ALL, rowSum[j], distance);
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) mixed[j][i] += __shfl_xor_sync(ALL, mixed[j][i], distance);
+      for (int i = 0; i < WIDTH; i++) sum[j][i] += __shfl_xor_sync(ALL, sum[j][i], distance);
     }
     if (lane < SHARE) {
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) mixtures.mixed[warp][j][lane * WIDTH + i] = mixed[j][i];
+      for (int i = 0; i < WIDTH; i++) sumOf[warp][j][part * WIDTH + i] = sum[j][i];
     }
-    if (lane == 0) mixtures.peak[warp][j] = higher, mixtures.total[warp][j] = total[j];
+    if (lane == 0) rowMaxOf[warp][j] = higher, rowSumOf[warp][j] = rowSum[j];
   }
   __syncthreads();
-  mixtures.write(partial, peaks, totals, count, headOf);
+  for (int i = threadIdx.x; i < count * D; i += THREADS) {
+    const int j = i / D, d = i % D;
+    float higher = -INFINITE, whole = 0.0f, total = 0.0f;
+    for (int w = 0; w < WARPS; w++) higher = fmaxf(higher, rowMaxOf[w][j]);
+    for (int w = 0; w < WARPS; w++) {
+      const float keep = decay(rowMaxOf[w][j], higher);
+      whole += rowSumOf[w][j] * keep, total += sumOf[w][j][d] * keep;
+    }
+    partial[headOf(j) * D + d] = total;
+    if (d == 0) rowMaxes[headOf(j)] = higher, rowSums[headOf(j)] = whole;
+  }
+}
+
+// heads counts the query heads of all tokens of all rows; a block has one of them.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
+    attention_combine(Element* __restrict__ out, float* __restrict__ normalizer,
+                      const float* __restrict__ partial, const float* __restrict__ rowMaxes,
+                      const float* __restrict__ rowSums, long long heads, int splits) {
+  const long long head = blockIdx.x;
+  if (head >= heads) return;
+  __shared__ float keepOf[THREADS], scratch[WARPS];
+  float higher = -INFINITE;
+  for (int split = threadIdx.x; split < splits; split += THREADS) {
+    higher = fmaxf(higher, rowMaxes[split * heads + head]);
+  }
+  higher = blockMax(higher, scratch);
+  float rowSum = 0.0f, sum = 0.0f;  // sum: of the dimension threadIdx.x
+  for (int begin = 0; begin < splits; begin += THREADS) {
+    const long long at = (begin + (int)threadIdx.x) * heads + head;
+    const float own = begin + threadIdx.x < splits ? rowSums[at] : 0.0f;
+    __syncthreads();  // all have read the last ones
+    keepOf[threadIdx.x] = own > 0.0f ? decay(rowMaxes[at], higher) : 0.0f;
+    rowSum += own * keepOf[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x >= D) continue;
+    for (int i = 0; i < min(THREADS, splits - begin); i++) {
+      const float* from = partial + ((begin + i) * heads + head) * D;
+      if (keepOf[i] > 0.0f) sum += from[threadIdx.x] * keepOf[i];
+    }
+  }
+  rowSum = blockSum(rowSum, scratch);
+  const float inverse = rowSum > 0.0f ? 1.0f / rowSum : 0.0f;
+  if (threadIdx.x < D) out[head * D + threadIdx.x] = fromFloat(sum * inverse);
+  if (normalizer && threadIdx.x == 0) normalizer[head] = (higher + log2f(rowSum)) * LN2;
 }

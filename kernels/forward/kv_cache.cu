@@ -14,7 +14,6 @@ extern "C" __global__ void __launch_bounds__(256)
     write_slots(Element* __restrict__ cache, const Element* __restrict__ update,
                 const int* __restrict__ start, int R, int starts, int T, int K, int S, int D,
                 int rowStride, int tokenStride, int headStride) {
-  takeTurn();
   const int step = packStep(D);
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * step;
   if (at >= (long long)R * T * K * D) return;

@@ -16,15 +16,14 @@
 // Turns elements i and i + half of the head behind `from`.
 __device__ inline void turnPair(Element* to, const Element* from, float c, float s, int i,
                                 int half) {
-  const float a = widen(from[i]), b = widen(from[i + half]);
-  to[i] = narrow(a * c - b * s);
-  to[i + half] = narrow(b * c + a * s);
+  const float a = toFloat(from[i]), b = toFloat(from[i + half]);
+  to[i] = fromFloat(a * c - b * s);
+  to[i + half] = fromFloat(b * c + a * s);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     rope(Element* y, const Element* x, const float* __restrict__ cosines,
          const float* __restrict__ sines, int rows, int heads, int half, float direction) {
-  takeTurn();
   const long long pair = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // row, head, i
   if (pair >= (long long)rows * heads * half) return;
   const long long head = pair / half;  // row · heads + head
@@ -41,7 +40,6 @@ extern "C" __global__ void __launch_bounds__(256)
                      const float* __restrict__ cosines, const float* __restrict__ sines,
                      const int* __restrict__ start, int R, int starts, int T, int H, int K, int S,
                      int half) {
-  takeTurn();
   const int all = H + 2 * K, D = 2 * half;
   const long long pair = (long long)blockIdx.x * blockDim.x + threadIdx.x;  // row, token, head, i
   if (pair >= (long long)R * T * all * half) return;

@@ -155,7 +155,6 @@ __device__ inline void cut(Row& row, Mass target, Value value, Scratch& scratch)
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     sample(int* __restrict__ tokens, const float* __restrict__ logits,
            const float* __restrict__ sampling, int N, int V) {
-  takeTurn();
   const int n = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (n >= N) return;
   __shared__ Scratch scratch;

@@ -12,7 +12,6 @@ __device__ inline int left(long long count, long long at) {
 
 extern "C" __global__ void __launch_bounds__(256)
     silu(Element* y, const Element* x, long long count) {
-  takeTurn();
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (at >= count) return;
   const int n = left(count, at);
@@ -24,7 +23,6 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     swiglu(Element* y, const Element* gate, const Element* up, long long count) {
-  takeTurn();
   const long long at = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (at >= count) return;
   const int n = left(count, at);

@@ -14,7 +14,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     token_logprobs(float* __restrict__ logprobs, float* __restrict__ normalizer,
                    const Element* __restrict__ logits, const int* __restrict__ targets, int N,
                    int V) {
-  takeTurn();
   const int n = blockIdx.x;
   if (n >= N) return;
   __shared__ float scratch[THREADS / 32];
@@ -41,6 +40,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const float all = summit + logf(sum);
   const int target = targets[n];
   const bool known = target >= 0 && target < V;
-  logprobs[n] = known ? widen(row[known ? target : 0]) - all : __int_as_float(0x7fc00000);
+  logprobs[n] = known ? toFloat(row[known ? target : 0]) - all : __int_as_float(0x7fc00000);
   if (normalizer) normalizer[n] = all;
 }

@@ -8,7 +8,6 @@
 // reference: core/ops/adamw.ts, up to rounding: that one forms its scalars in other order.
 // The scalars lie in device memory, so that a captured graph works at every learning rate. All
 // tensors of a group lie end to end (core/train/optimizer.ts), so one launch updates many.
-#include "common/turn.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     adamw(float* __restrict__ parameter, float* __restrict__ m, float* __restrict__ v,
@@ -16,7 +15,6 @@ extern "C" __global__ void __launch_bounds__(256)
           const float* __restrict__ decay, const float* __restrict__ stepSize,
           const float* __restrict__ correction, long long count, float beta1, float beta2,
           float epsilon) {
-  takeTurn();
   const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= count) return;
   const float g = gradient[at] * scale[0];

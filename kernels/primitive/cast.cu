@@ -9,24 +9,21 @@
 __device__ inline long long own() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
 
 extern "C" __global__ void __launch_bounds__(256)
-    narrow_floats(Element* __restrict__ y, const float* __restrict__ x, long long count) {
-  takeTurn();
+    f32_to_bf16(Element* __restrict__ y, const float* __restrict__ x, long long count) {
   const long long at = own();
   if (at >= count) return;
-  y[at] = narrow(x[at]);
+  y[at] = fromFloat(x[at]);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    widen_elements(float* __restrict__ y, const Element* __restrict__ x, long long count) {
-  takeTurn();
+    bf16_to_f32(float* __restrict__ y, const Element* __restrict__ x, long long count) {
   const long long at = own();
   if (at >= count) return;
-  y[at] = widen(x[at]);
+  y[at] = toFloat(x[at]);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     cast_integers(float* __restrict__ y, const int* __restrict__ x, long long count) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (float)x[at];
@@ -34,7 +31,6 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     cast_bools(float* __restrict__ y, const unsigned char* __restrict__ x, long long count) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = x[at] ? 1.0f : 0.0f;
@@ -42,14 +38,12 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     truncate_floats(int* __restrict__ y, const float* __restrict__ x, long long count) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (int)x[at];
 }
 
 extern "C" __global__ void __launch_bounds__(256) iota(int* __restrict__ y, long long count) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   y[at] = (int)at;

@@ -32,7 +32,6 @@ __device__ inline long long own() { return (long long)blockIdx.x * blockDim.x + 
 
 extern "C" __global__ void __launch_bounds__(256)
     unary(float* y, const float* x, long long count, int op) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const float a = x[at];
@@ -49,7 +48,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     binary(float* y, const float* a, const float* b, long long count, int op, int n1, int n2,
            int n3, int a0, int a1, int a2, int a3, int b0, int b1, int b2, int b3) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const float left = a[place(at, n1, n2, n3, {a0, a1, a2, a3})];
@@ -60,7 +58,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     binary_integers(int* y, const int* a, const int* b, long long count, int op, int n1, int n2,
                     int n3, int a0, int a1, int a2, int a3, int b0, int b1, int b2, int b3) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const int left = a[place(at, n1, n2, n3, {a0, a1, a2, a3})];
@@ -71,7 +68,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     less_equal(unsigned char* y, const float* a, const float* b, long long count, int n1, int n2,
                int n3, int a0, int a1, int a2, int a3, int b0, int b1, int b2, int b3) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const float left = a[place(at, n1, n2, n3, {a0, a1, a2, a3})];
@@ -83,7 +79,6 @@ extern "C" __global__ void __launch_bounds__(256)
     less_equal_integers(unsigned char* y, const int* a, const int* b, long long count, int n1,
                         int n2, int n3, int a0, int a1, int a2, int a3, int b0, int b1, int b2,
                         int b3) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const int left = a[place(at, n1, n2, n3, {a0, a1, a2, a3})];
@@ -96,7 +91,6 @@ extern "C" __global__ void __launch_bounds__(256)
                   const float* __restrict__ a, const float* __restrict__ b, long long count,
                   int n1, int n2, int n3, int c0, int c1, int c2, int c3, int a0, int a1, int a2,
                   int a3, int b0, int b1, int b2, int b3) {
-  takeTurn();
   const long long at = own();
   if (at >= count) return;
   const bool chosen = condition[place(at, n1, n2, n3, {c0, c1, c2, c3})];

@@ -10,14 +10,12 @@
 // Scatter_add needs neither sorting nor atomics. The block of an entry whose index occurred before
 // leaves; that of the first adds all its entries in order, so equal inputs give equal bits.
 #include "common/reduce.cuh"
-#include "common/turn.cuh"
 
 constexpr int THREADS = 128;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     take_last(float* __restrict__ y, const float* __restrict__ x, const int* __restrict__ indices,
               int rows, int size) {
-  takeTurn();
   const int row = blockIdx.x * THREADS + threadIdx.x;
   if (row >= rows) return;
   const int index = indices[row];
@@ -28,7 +26,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     add_last(float* __restrict__ y, const int* __restrict__ indices,
              const float* __restrict__ update, int rows, int size) {
-  takeTurn();
   const int row = blockIdx.x * THREADS + threadIdx.x;
   if (row >= rows) return;
   const int index = indices[row];
@@ -38,7 +35,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     scatter_add(float* __restrict__ y, const int* __restrict__ indices,
                 const float* __restrict__ update, int outer, int size, int count, int inner) {
-  takeTurn();
   const int entry = blockIdx.x, o = blockIdx.y;
   if (entry >= count || o >= outer) return;
   __shared__ float scratch[THREADS / 32];

@@ -6,7 +6,6 @@
 // out  y [batch, m, n], dense
 // reference: core/graph/primitives/products.ts, in float, k in order.
 // For products that no model op stands for, which are small; layers go through `linear`.
-#include "common/turn.cuh"
 
 constexpr int TILE = 16;
 
@@ -14,7 +13,6 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
     matmul(float* __restrict__ y, const float* __restrict__ a, const float* __restrict__ b, int m,
            int n, int k, int aRow, int aColumn, int bRow, int bColumn, int n1, int n2, int a0,
            int a1, int a2, int b0, int b1, int b2, float scale) {
-  takeTurn();
   const int column = blockIdx.x * TILE, row = blockIdx.y * TILE, batch = blockIdx.z;
   if (column >= n || row >= m) return;
   __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];

@@ -14,12 +14,9 @@ typedef unsigned short Unit;
 typedef unsigned Unit;
 #endif
 
-#include "common/turn.cuh"
-
 extern "C" __global__ void __launch_bounds__(256)
     copy(Unit* y, const Unit* x, long long count, int n1, int n2, int n3, long long yFirst, int y0,
          int y1, int y2, int y3, long long xFirst, int x0, int x1, int x2, int x3) {
-  takeTurn();
   const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= count) return;
   const long long i3 = at % n3, i2 = at / n3 % n2, i1 = at / n3 / n2 % n1, i0 = at / n3 / n2 / n1;
@@ -30,7 +27,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     gather(Unit* __restrict__ y, const Unit* __restrict__ x, const int* __restrict__ indices,
            int outer, int size, int count, int inner) {
-  takeTurn();
   const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= (long long)outer * count * inner) return;
   const long long i = at % inner, o = at / inner / count;

@@ -1,6 +1,6 @@
 // Sums and maxima along one axis, always in the same order.
 //
-// in   x [rows, n] for rows, [outer, n, inner] for columns; op 0 sum, 1 maximum, 2 sum of squares
+// in   x [rows, n] for rows, [outer, n, inner] for columns; op 0 sum, 1 maximum
 // out  y [rows, ceil(n / chunk)]: a long row is folded in pieces, whose results are folded in turn;
 //      y [outer, inner]
 // reference: core/graph/primitives/products.ts; sums in float by pieces, so closer than one by one.
@@ -10,13 +10,12 @@
 constexpr int THREADS = 256;
 
 __device__ inline float fold(float sofar, float x, int op) {
-  return op == 1 ? fmaxf(sofar, x) : sofar + (op == 2 ? x * x : x);
+  return op == 1 ? fmaxf(sofar, x) : sofar + x;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_rows(float* __restrict__ y, const float* __restrict__ x, int rows, long long n,
                 int chunk, int op) {
-  takeTurn();
   const int row = blockIdx.x, piece = blockIdx.y;
   if (row >= rows) return;
   __shared__ float scratch[THREADS / 32];
@@ -32,7 +31,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_columns(float* __restrict__ y, const float* __restrict__ x, int outer, int n, int inner,
                    int op) {
-  takeTurn();
   const long long at = (long long)blockIdx.x * THREADS + threadIdx.x;  // outer, inner
   if (at >= (long long)outer * inner) return;
   const float* from = x + at / inner * n * inner + at % inner;

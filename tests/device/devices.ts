@@ -1,7 +1,7 @@
 /** Devices under test on this machine, each opened once. */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { CudaDevice, type CudaOptions } from "../../core/runtime/cuda/device.ts";
+import { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { openCuda } from "../../core/runtime/cuda/open.ts";
 import type { Device } from "../../core/runtime/device.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
@@ -25,20 +25,14 @@ export const CUDA: string | undefined = onGpu ? "cuda" : onEmulator ? "cuda, emu
 export function openEmulated(
   elements: "f32" | "bf16" = "f32",
   machine = emulatedMachine(),
-  options: CudaOptions = {},
 ): CudaDevice {
   const { driver, compiler, products } = machine;
-  return new CudaDevice({ driver, compiler, products: () => products }, { ...options, elements });
+  return new CudaDevice({ driver, compiler, products: () => products }, { elements });
 }
 
 /** The cuda device: on a GPU where tests are to run on one, else emulated. */
-export function openTestCuda(
-  elements: "f32" | "bf16" = "f32",
-  options: CudaOptions = {},
-): CudaDevice {
-  return onGpu
-    ? openCuda(0, elements, options)
-    : openEmulated(elements, emulatedMachine(), options);
+export function openTestCuda(elements: "f32" | "bf16" = "f32"): CudaDevice {
+  return onGpu ? openCuda(0, elements) : openEmulated(elements);
 }
 
 tf.enableProdMode(); // else it advises on stderr to install the native package

@@ -2,9 +2,8 @@
  * Kernel files as shared libraries of this machine, made with g++.
  *
  * Takes what NVRTC would be given; returns the bytes of a library in place of a cubin, and a log in
- * the words of ptxas. The headers with the instructions, `common/ptx.cuh` and `common/hopper.cuh`,
- * are replaced by those of this folder; everything else is compiled as it is, behind `cuda.hpp` and
- * in front of a table of the kernels.
+ * the words of ptxas. `common/ptx.cuh` is replaced by that of this folder; everything else is compiled
+ * as it is, behind `cuda.hpp` and in front of a table of the kernels.
  *
  * G++ takes a second for a file, so libraries are kept in the folder for temporary files, by the
  * hash of all that went into them. They are written under another name and renamed: tests run in
@@ -13,12 +12,10 @@
 import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../core/base/errors.ts";
 import type { CompileTarget, Cubin, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
-import boxes from "./boxes.hpp" with { type: "text" };
 import context from "./context.hpp" with { type: "text" };
 import cuda from "./cuda.hpp" with { type: "text" };
 import entries from "./entries.hpp" with { type: "text" };
 import fibers from "./fibers.hpp" with { type: "text" };
-import hopper from "./hopper.cuh" with { type: "text" };
 import machineCode from "./machine.cpp" with { type: "text" };
 import machineHeader from "./machine.hpp" with { type: "text" };
 import productCode from "./product.cpp" with { type: "text" };
@@ -32,9 +29,6 @@ const APART = ["-fno-gnu-unique", "-Wl,-Bsymbolic", "-w"];
 const CHECKS = ["-fsanitize=alignment,bounds", "-fsanitize-undefined-trap-on-error"];
 const KERNEL_OPTIONS = ["-O2", "-fno-strict-aliasing", "-fno-exceptions", ...CHECKS];
 const MACHINE_OPTIONS = ["-O3", "-fno-strict-aliasing", "-Wl,-z,nodelete"];
-
-/** Headers with inline PTX, in plain C++; they have to come before the nameless namespace. */
-const INSTRUCTIONS = new Map([["common/ptx.cuh", ptx], ["common/hopper.cuh", hopper]]);
 
 /** A kernel of a source text and the argument of its `__launch_bounds__`. */
 const KERNEL =
@@ -138,7 +132,7 @@ export function compile(source: KernelSource, { architecture, defines }: Compile
   // Without a name, so that inline functions are this file's own and may have __shared__ variables.
   const text = [
     `#include "emulator/cuda.hpp"`,
-    ...INSTRUCTIONS.keys().map((name) => `#include "${name}"`),
+    `#include "common/ptx.cuh"`,
     "namespace {",
     `#line 1 "${source.name}"`,
     source.text,
@@ -150,8 +144,7 @@ export function compile(source: KernelSource, { architecture, defines }: Compile
   ].join("\n");
   const files = new Map([
     ...source.headers,
-    ...INSTRUCTIONS,
-    ["emulator/boxes.hpp", boxes],
+    ["common/ptx.cuh", ptx],
     ["emulator/context.hpp", context],
     ["emulator/cuda.hpp", cuda],
     ["emulator/entries.hpp", entries],

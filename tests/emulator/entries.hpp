@@ -22,13 +22,11 @@ EXPORTED int emulatedParameter(int kernel, int i) {
 
 EXPORTED int emulatedMaxThreads(int kernel) { return emulatedKernels[kernel].maxThreads; }
 
-// geometry: grid, block, bytes of dynamic shared memory, whether it may start early. Not 0 when all
-// went well.
-EXPORTED int emulatedLaunch(emulator::Machine* machine, int kernel, const unsigned* geometry,
+// config: grid, block. Not 0 when all went well.
+EXPORTED int emulatedLaunch(emulator::Machine* machine, int kernel, const unsigned* config,
                             void** parameters) {
   const emulator::Kernel& each = emulatedKernels[kernel];
-  const dim3 grid(geometry[0], geometry[1], geometry[2]);
-  const dim3 block(geometry[3], geometry[4], geometry[5]);
-  return emulator::runGrid(machine, each.name, each.call, parameters, grid, block, geometry[6],
-                           geometry[7] != 0);
+  const dim3 grid(config[0], config[1], config[2]);
+  const dim3 block(config[3], config[4], config[5]);
+  return emulator::runGrid(machine, each.name, each.call, parameters, grid, block);
 }

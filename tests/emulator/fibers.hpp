@@ -17,24 +17,7 @@ inline void makeReady(int base, unsigned lanes) {
   if (lanes) block.ready[block.endReady++ % MAX_BATCHES] = {base, lanes};
 }
 
-// Asks for the waiters whether what they wait for holds; only when no other thread can go on, so that
-// they are as late as they can be.
-inline void askForWaiters() {
-  int left = 0;
-  for (int i = 0; i < block.waiterCount; i++) {
-    const Waiter each = block.waiters[i];
-    const Thread& thread = *each.thread;
-    if (each.holds(each.about)) makeReady(thread.number - thread.lane, 1u << thread.lane);
-    else block.waiters[left++] = each;
-  }
-  block.waiterCount = left;
-}
-
-inline bool someReady() {
-  const bool all = block.started == block.size;
-  if (all && block.firstReady == block.endReady && block.waiterCount > 0) askForWaiters();
-  return block.firstReady != block.endReady;
-}
+inline bool someReady() { return block.firstReady != block.endReady; }
 
 inline void enter(Thread& thread) {
   current = &thread;
@@ -65,11 +48,9 @@ inline void work() {
       block.next.x = 0;
       if (++block.next.y == blockDim.y) block.next.y = 0, block.next.z++;
     }
-    thread.returned = thread.waited = false;
-    thread.copies = thread.group = 0;
+    thread.returned = false;
     enter(thread);
     block.kernel(block.parameters);
-    if (block.early && !current->waited) fail("returned without waiting for the launch before");
     current->returned = true;
     block.finished++;
     Warp& warp = *current->warp;
@@ -105,12 +86,6 @@ __attribute__((noinline)) void wait() {
   } else {
     switchContext(self.context, block.scheduler);  // no thread can go on
   }
-}
-
-// Leaves the current thread until something holds.
-inline void waitUntil(const char* name, bool (*holds)(void*), void* about) {
-  block.waiters[block.waiterCount++] = {current, holds, about, name};
-  wait();
 }
 
 inline void complete(Warp& warp, int which) {
@@ -159,12 +134,6 @@ inline void barrier() {
 }
 
 inline void reportDeadlock() {
-  if (block.waiterCount > 0) {
-    const Waiter& first = block.waiters[0];
-    const uint3& index = first.thread->index;
-    return reportHere(": %d threads wait in %s for ever, the first of them (%u, %u, %u)",
-                      block.waiterCount, first.name, index.x, index.y, index.z);
-  }
   for (int i = 0; i * LANES < block.size; i++) {
     if (!warps[i].meetings) continue;
     const Meeting& first = warps[i].meeting[0];
@@ -174,7 +143,7 @@ inline void reportDeadlock() {
   reportHere(": barrier reached by %d of %d threads", block.waiting, block.size);
 }
 
-inline void runBlock(size_t sharedBytes) {
+inline void runBlock() {
   for (int i = 0; i * LANES < block.size; i++) {
     const int lanes = block.size - i * LANES;
     warps[i].returned = lanes < LANES ? ~0u << lanes : 0;
@@ -182,30 +151,20 @@ inline void runBlock(size_t sharedBytes) {
   }
   block.started = block.finished = block.waiting = 0;
   block.firstReady = block.endReady = 0;
-  block.waiterCount = 0;
   block.next = {0, 0, 0};
   memset(__start_shared, POISON, __stop_shared - __start_shared);
-  memset(dynamicSharedMemory, POISON, sharedBytes + GUARD_BYTES);
   switchContext(block.scheduler, freshStack());
   if (!block.failed && block.finished < block.size) reportDeadlock();
-  if (blockEnded) blockEnded();
-  for (size_t i = 0; i < GUARD_BYTES && !block.failed; i++) {
-    if (dynamicSharedMemory[sharedBytes + i] != POISON) {
-      reportHere(": wrote past its %zu bytes of dynamic shared memory", sharedBytes);
-    }
-  }
 }
 
 // Runs all blocks; false when machine->message says what went wrong.
 inline bool runGrid(Machine* on, const char* name, void (*kernel)(void**), void** parameters,
-                    dim3 grid, dim3 size, size_t sharedBytes, bool early) {
+                    dim3 grid, dim3 size) {
   machine = on, kernelName = name, gridDim = grid, blockDim = size;
   block.kernel = kernel, block.parameters = parameters;
   block.size = (int)(size.x * size.y * size.z), block.failed = false;
-  block.early = early;
   block.freeCount = 0;
   for (int i = MAX_THREADS; i-- > 0;) block.freeStacks[block.freeCount++] = i;
-  dynamicSharedMemory = on->shared;
   // A fault is a signal on the stack of the thread that caused it; siglongjmp leaves that stack.
   sigjmp_buf afterFault;
   if (sigsetjmp(afterFault, 0)) {
@@ -218,7 +177,7 @@ inline bool runGrid(Machine* on, const char* name, void (*kernel)(void**), void*
       for (unsigned y = 0; y < grid.y; y++) {
         for (unsigned x = 0; x < grid.x && !block.failed; x++) {
           blockIdx = {x, y, z};
-          runBlock(sharedBytes);
+          runBlock();
         }
       }
     }

@@ -58,7 +58,6 @@ EXPORTED Machine* machineOpen() {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   madvise(stacks, STACK_STRIDE * MAX_THREADS, MADV_HUGEPAGE);
   machine->stacks = static_cast<char*>(stacks);
-  machine->shared = static_cast<unsigned char*>(aligned_alloc(1024, SHARED_BYTES + 1024));
   machine->fault = &fault;
   return machine;
 }
@@ -100,18 +99,12 @@ EXPORTED void* machineDamaged() {
 
 EXPORTED void machineCopy(void* to, const void* from, size_t bytes) { memmove(to, from, bytes); }
 
-EXPORTED void machineSet(unsigned char* to, unsigned value, size_t width, size_t count) {
-  for (size_t i = 0; i < count; i++) memcpy(to + i * width, &value, width);
-}
+EXPORTED void machineSet(void* to, int value, size_t bytes) { memset(to, value, bytes); }
 
-// Copies parameters: `out` becomes an array of their addresses with the values behind it.
+// Copies parameters: `out` becomes an array of their addresses with the values behind it, 8 bytes each.
 EXPORTED void machineParameters(void** out, void* const* from, const int* sizes, int count) {
-  size_t at = (reinterpret_cast<size_t>(out + count) + 127) / 128 * 128;
   for (int i = 0; i < count; i++) {
-    const size_t bytes = abs(sizes[i]);
-    if (bytes > 16) at = (at + 127) / 128 * 128;
-    out[i] = reinterpret_cast<void*>(at);
-    memcpy(out[i], from[i], bytes);
-    at += (bytes + 15) / 16 * 16;
+    out[i] = out + count + i;
+    memcpy(out[i], from[i], abs(sizes[i]));
   }
 }

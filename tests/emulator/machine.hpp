@@ -9,14 +9,12 @@ constexpr int MAX_THREADS = 1024;
 constexpr size_t STACK_BYTES = 32 * 1024;
 // Five cache lines more, so that the tops of the stacks do not share the sets of a cache.
 constexpr size_t STACK_STRIDE = STACK_BYTES + 320;
-constexpr size_t SHARED_BYTES = 228 * 1024;
 constexpr size_t GUARD_BYTES = 256;
 // Unwritten memory, and guards: NaN as float and as bfloat16, −1 as int.
 constexpr unsigned char POISON = 0xff;
 
 struct Machine {
   char* stacks;           // one of STACK_STRIDE for each thread of a block
-  unsigned char* shared;  // SHARED_BYTES of dynamic shared memory and a guard, 1024-byte aligned
   sigjmp_buf** fault;     // where this OS thread goes on after a memory fault, while it is not null
   char message[1024];     // what went wrong in a launch
 };

@@ -36,7 +36,7 @@ const SYMBOLS = {
   machineFree: { parameters: ["u64"], result: "void" },
   machineDamaged: { parameters: [], result: "u64" },
   machineCopy: { parameters: ["u64", "u64", "usize"], result: "void" },
-  machineSet: { parameters: ["u64", "u32", "usize", "usize"], result: "void" },
+  machineSet: { parameters: ["u64", "i32", "usize"], result: "void" },
   machineParameters: { parameters: ["buffer", "u64", "buffer", "i32"], result: "void" },
   machineProduct: { parameters: ["buffer"], result: "i32" },
 } as const;
@@ -55,7 +55,7 @@ export function openCopy<T extends Deno.ForeignLibraryInterface>(
   }
 }
 
-type Kind = "device" | "pinned" | "registered";
+type Kind = "device" | "pinned";
 
 interface Range {
   readonly base: bigint;
@@ -82,7 +82,7 @@ export class Memory {
   }
 
   /** New memory full of NaN; undefined when the limit is reached. */
-  allocate(bytes: bigint, kind: "device" | "pinned"): bigint | undefined {
+  allocate(bytes: bigint, kind: Kind): bigint | undefined {
     if (kind === "device" && this.used + Number(bytes) > this.limit) return undefined;
     const base = this.library.machineAllocate(bytes);
     if (base !== 0n) this.#ranges.set(base, { base, bytes, kind });
@@ -90,7 +90,7 @@ export class Memory {
   }
 
   /** Frees what `allocate` gave; false when there is nothing of this kind. */
-  free(base: bigint, kind: "device" | "pinned"): boolean {
+  free(base: bigint, kind: Kind): boolean {
     if (this.#ranges.get(base)?.kind !== kind) return false;
     this.checkGuards("before it was freed");
     this.#ranges.delete(base);
@@ -98,27 +98,14 @@ export class Memory {
     return true;
   }
 
-  /** Takes memory of the host as pinned. */
-  register(base: bigint, bytes: bigint): boolean {
-    if (this.#ranges.has(base)) return false;
-    this.#ranges.set(base, { base, bytes, kind: "registered" });
-    return true;
-  }
-
-  /** Takes that back. */
-  unregister(base: bigint): boolean {
-    return this.#ranges.get(base)?.kind === "registered" && this.#ranges.delete(base);
-  }
-
   /** Whether all of it lies in one allocation that a kernel or a copy may use. */
   holds(address: bigint, bytes: bigint): boolean {
     return this.#find(address, bytes) !== undefined;
   }
 
-  /** Whether all of it is host memory that copies need not stage. */
+  /** Whether all of it is pinned host memory. */
   isPinned(address: bigint, bytes: bigint): boolean {
-    const kind = this.#find(address, bytes)?.kind;
-    return kind === "pinned" || kind === "registered";
+    return this.#find(address, bytes)?.kind === "pinned";
   }
 
   #find(address: bigint, bytes: bigint): Range | undefined {

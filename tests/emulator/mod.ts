@@ -3,7 +3,7 @@
  *
  * For tests only, and slow. `emulatedMachine` gives the symbol tables of libcuda and cuBLASLt and a
  * compiler in the shape of `Nvrtc`; they belong together. Values are those of the kernels up to
- * rounding: what is checked is addresses, arguments, geometry, barriers and order, not speed.
+ * rounding: what is checked is addresses, arguments, launch configs, barriers and order, not speed.
  */
 import type { Cubin } from "../../core/runtime/cuda/driver/nvrtc.ts";
 import type { CompileTarget, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
@@ -33,8 +33,6 @@ export interface EmulatedMachine {
 export interface MachineOptions {
   /** Device memory; 4 GiB unless told. */
   readonly memoryBytes?: number;
-  /** Runs work when it is issued and not when something waits for it. */
-  readonly eager?: boolean;
 }
 
 /** Whether this computer can emulate: Linux with g++ on a known processor. */
@@ -45,9 +43,9 @@ export function emulatorPresent(): boolean {
 
 /** A new machine with memory, streams and handles of its own. */
 export function emulatedMachine(options: MachineOptions = {}): EmulatedMachine {
-  const { memoryBytes = 4 * 2 ** 30, eager = false } = options;
+  const { memoryBytes = 4 * 2 ** 30 } = options;
   const memory = new Memory(memoryBytes);
-  const streams = new Streams(eager);
+  const streams = new Streams();
   return {
     driver: driverSymbols(memory, streams),
     products: cublasLtSymbols(memory, streams),

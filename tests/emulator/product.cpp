@@ -1,7 +1,7 @@
-// D = α op(A) op(B) + β C, column-major, as cuBLASLt has it: f32 or bf16 inside and out, f32 sums.
+// D = op(A) op(B) + bias, column-major, as cuBLASLt has it: f32 or bf16 inside and out, f32 sums.
 //
-// Operands are packed as float in panels of 16 rows and 6 columns, whose product is kept in vector
-// registers. Every element is summed in the order of k, so a result does not depend on the sizes.
+// Operands are packed as float in panels of 16 rows and 6 columns, whose product is kept in vector registers.
+// Every element is summed in the order of k, so a result does not depend on the sizes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,53 +60,33 @@ void multiplyPanels(float (&sums)[COLUMNS][ROWS], const float* a, const float* b
 }  // namespace
 
 struct Operand {
-  unsigned char* at;
-  long long ld, batchStride;
-  long long type, transposed;
+  void* at;
+  long long ld, type, transposed;
 };
 
 struct Product {
-  long long m, n, k, batch;
-  Operand a, b, c, d;
-  const unsigned char* bias;  // [m] or null
+  long long m, n, k;
+  Operand a, b, d;
+  const void* bias;  // [m] or null
   long long biasType;
-  float alpha, beta;
 };
 
 extern "C" __attribute__((visibility("default"))) int machineProduct(const Product* product) {
-  const auto& [m, n, k, batch, a, b, c, d, bias, biasType, alpha, beta] = *product;
+  const auto& [m, n, k, a, b, d, bias, biasType] = *product;
   const long long panelsM = (m + ROWS - 1) / ROWS, panelsN = (n + COLUMNS - 1) / COLUMNS;
   auto* left = static_cast<float*>(malloc(sizeof(float) * (panelsM * ROWS * k + 1)));
   auto* right = static_cast<float*>(malloc(sizeof(float) * (panelsN * COLUMNS * k + 1)));
   if (!left || !right) return 1;
-  const auto from = [](const Operand& each, long long i) {
-    return each.at + each.batchStride * i * (each.type == F32 ? 4 : 2);
-  };
-  for (long long i = 0; i < batch; i++) {
-    pack(left, from(a, i), (int)a.type, m, k, ROWS, a.transposed ? a.ld : 1,
-         a.transposed ? 1 : a.ld);
-    pack(right, from(b, i), (int)b.type, n, k, COLUMNS, b.transposed ? 1 : b.ld,
-         b.transposed ? b.ld : 1);
-    const void* before = from(c, i);
-    void* out = from(d, i);
-    for (long long pn = 0; pn < panelsN; pn++) {
-      for (long long pm = 0; pm < panelsM; pm++) {
-        float sums[COLUMNS][ROWS];
-        multiplyPanels(sums, left + pm * ROWS * k, right + pn * COLUMNS * k, k);
-        const long long row = pm * ROWS;
-        const int rows = m - row < ROWS ? (int)(m - row) : ROWS;
-        for (long long column = pn * COLUMNS; column < n && column < (pn + 1) * COLUMNS; column++) {
-          float* x = sums[column % COLUMNS];
-          for (int j = 0; j < ROWS; j++) x[j] *= alpha;
-          if (beta != 0.0f) {
-            for (int j = 0; j < rows; j++) {
-              x[j] += beta * get(before, (int)c.type, column * c.ld + row + j);
-            }
-          }
-          if (bias) {
-            for (int j = 0; j < rows; j++) x[j] += get(bias, (int)biasType, row + j);
-          }
-          for (int j = 0; j < rows; j++) put(out, (int)d.type, column * d.ld + row + j, x[j]);
+  pack(left, a.at, (int)a.type, m, k, ROWS, a.transposed ? a.ld : 1, a.transposed ? 1 : a.ld);
+  pack(right, b.at, (int)b.type, n, k, COLUMNS, b.transposed ? 1 : b.ld, b.transposed ? b.ld : 1);
+  for (long long pn = 0; pn < panelsN; pn++) {
+    for (long long pm = 0; pm < panelsM; pm++) {
+      float sums[COLUMNS][ROWS];
+      multiplyPanels(sums, left + pm * ROWS * k, right + pn * COLUMNS * k, k);
+      for (long long column = pn * COLUMNS; column < n && column < (pn + 1) * COLUMNS; column++) {
+        for (long long row = pm * ROWS; row < m && row < (pm + 1) * ROWS; row++) {
+          const float offset = bias ? get(bias, (int)biasType, row) : 0.0f;
+          put(d.at, (int)d.type, column * d.ld + row, sums[column % COLUMNS][row % ROWS] + offset);
         }
       }
     }

@@ -1,9 +1,7 @@
 // kernels/common/ptx.cuh in plain C++: the same functions with the same layouts, for the emulator.
 //
-// mma and ldmatrix meet the whole warp; the last lane to arrive computes for all. Cp_async_16
-// copies when its group is waited for, and until then poisons its target, so that a kernel that
-// reads too early finds NaN. Sums of mma are float in the order of k; those of a tensor core keep
-// fewer bits.
+// mma and ldmatrix meet the whole warp; the last lane to arrive computes for all. Sums of mma are float in
+// the order of k; those of a tensor core keep fewer bits.
 #pragma once
 
 inline unsigned short cvt_rn_bf16(float x) {
@@ -11,8 +9,6 @@ inline unsigned short cvt_rn_bf16(float x) {
   if (x != x) return 0x7fff;
   return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-inline unsigned char* dynamicShared() { return emulator::dynamicSharedMemory; }
 
 namespace emulator {
 
@@ -58,10 +54,10 @@ struct Matrices {
   const unsigned char* row;
 };
 
-template <int count, bool transposed>
+template <bool transposed>
 inline void resolveMatrices(void* const* lanes, unsigned) {
   for (int lane = 0; lane < LANES; lane++) {
-    for (int matrix = 0; matrix < count; matrix++) {
+    for (int matrix = 0; matrix < 4; matrix++) {
       unsigned short pair[2];
       for (int i = 0; i < 2; i++) {
         const int g = lane / 4, t = lane % 4 * 2 + i;
@@ -80,14 +76,13 @@ inline void wholeWarp(const char* name) {
   if (returned) fail("%s without lanes %08x of its warp", name, returned);
 }
 
-template <int count, bool transposed>
+template <bool transposed>
 inline void ldmatrix(const char* name, unsigned* r, const void* shared) {
   wholeWarp(name);
   const auto* row = static_cast<const unsigned char*>(shared);
-  const bool used = laneOf() < 8 * count;
-  if (used && (size_t)row % 16) fail("%s from an address that is not 16-byte aligned", name);
+  if ((size_t)row % 16) fail("%s from an address that is not 16-byte aligned", name);
   Matrices record = {r, row};
-  meet(name, ~0u, resolveMatrices<count, transposed>, &record);
+  meet(name, ~0u, resolveMatrices<transposed>, &record);
 }
 
 }  // namespace emulator
@@ -99,54 +94,9 @@ inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsig
 }
 
 inline void ldmatrix_x4(unsigned (&r)[4], const void* shared) {
-  emulator::ldmatrix<4, false>("ldmatrix_x4", r, shared);
+  emulator::ldmatrix<false>("ldmatrix_x4", r, shared);
 }
 
 inline void ldmatrix_x4_trans(unsigned (&r)[4], const void* shared) {
-  emulator::ldmatrix<4, true>("ldmatrix_x4_trans", r, shared);
+  emulator::ldmatrix<true>("ldmatrix_x4_trans", r, shared);
 }
-
-inline void ldmatrix_x2(unsigned (&r)[2], const void* shared) {
-  emulator::ldmatrix<2, false>("ldmatrix_x2", r, shared);
-}
-
-inline void ldmatrix_x2_trans(unsigned (&r)[2], const void* shared) {
-  emulator::ldmatrix<2, true>("ldmatrix_x2_trans", r, shared);
-}
-
-inline void ld_nc_no_allocate_16(unsigned (&r)[4], const void* global, bool there) {
-  if ((size_t)global % 16) emulator::fail("ld_nc_no_allocate_16 that is not 16-byte aligned");
-  if (there) memcpy(r, global, 16);
-  else memset(r, 0, 16);
-}
-
-inline void cp_async_16(void* shared, const void* global, bool there) {
-  using namespace emulator;
-  if ((size_t)shared % 16 || (there && (size_t)global % 16)) {
-    fail("cp_async_16 with an address that is not 16-byte aligned");
-  }
-  if (current->copies == MAX_COPIES) fail("cp_async_16 with %d copies under way", MAX_COPIES);
-  memset(shared, POISON, 16);
-  copies[current->number][current->copies++] = {shared, there ? global : nullptr, current->group};
-}
-
-inline void cp_async_commit() { emulator::current->group++; }
-
-template <int N>
-inline void cp_async_wait() {
-  using namespace emulator;
-  Copy* own = copies[current->number];
-  int left = 0;
-  for (int i = 0; i < current->copies; i++) {
-    if (own[i].group >= current->group - N) own[left++] = own[i];
-    else if (own[i].from) memcpy(own[i].to, own[i].from, 16);
-    else memset(own[i].to, 0, 16);
-  }
-  current->copies = left;
-}
-
-inline void griddep_wait() { emulator::current->waited = true; }
-
-inline void griddep_launch() {}
-
-inline void prefetch_l2(const void*) {}

@@ -10,8 +10,8 @@ import { narrow, widen } from "../../core/base/dtype.ts";
 import { Driver } from "../../core/runtime/cuda/driver/driver.ts";
 import {
   type ArgumentType,
-  type Geometry,
-  LaunchSite,
+  Launch,
+  type LaunchConfig,
 } from "../../core/runtime/cuda/driver/launch.ts";
 import {
   EMULATED_ARCHITECTURE,
@@ -20,12 +20,8 @@ import {
   type MachineOptions,
 } from "./mod.ts";
 
-/** What a kernel is given: a device address, a null address, a map, or a number of some type. */
-export type Argument =
-  | bigint
-  | null
-  | Uint8Array
-  | readonly [Exclude<ArgumentType, "map">, number | bigint];
+/** An argument of a kernel: a device address, a null address, or a number of some type. */
+export type Argument = bigint | null | readonly [ArgumentType, number | bigint];
 
 /** Headers that kernels of a test may include besides `common/ptx.cuh`. */
 const NO_HEADERS: ReadonlyMap<string, string> = new Map();
@@ -58,20 +54,15 @@ export class Bench {
   }
 
   /** A launch with its arguments set. */
-  site(kernel: bigint, geometry: Geometry, list: readonly Argument[]): LaunchSite {
-    const types = list.map((each) => {
-      if (each instanceof Uint8Array) return "map";
-      return Array.isArray(each) ? each[0] as ArgumentType : "pointer";
-    });
-    const site = new LaunchSite(kernel, "test", types);
-    site.setGeometry(geometry);
-    list.forEach((each, i) => site.set(i, Array.isArray(each) ? each[1] : each as bigint ?? 0n));
-    return site;
+  prepare(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): Launch {
+    const types = list.map((each) => Array.isArray(each) ? each[0] as ArgumentType : "pointer");
+    const launch = new Launch(kernel, "test", types, config);
+    list.forEach((each, i) => launch.set(i, Array.isArray(each) ? each[1] : each as bigint ?? 0n));
+    return launch;
   }
 
-  /** Launches. */
-  launch(kernel: bigint, geometry: Geometry, list: readonly Argument[]): void {
-    this.site(kernel, geometry, list).launch(this.driver, this.stream);
+  launch(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): void {
+    this.prepare(kernel, config, list).issue(this.driver, this.stream);
   }
 
   /** Device memory that was never written. */
@@ -86,15 +77,14 @@ export class Bench {
     const rounded = values instanceof Float32Array && type === "bf16";
     const bytes = rounded ? narrow(values, "bf16") : values;
     const address = this.empty(bytes.byteLength);
-    this.driver.upload(address, bytes);
+    this.driver.upload(address, bytes, this.stream);
     return address;
   }
 
   /** Numbers from device memory, when everything issued is done. */
   get(address: bigint, count: number, type: Type = "f32"): Float32Array<ArrayBuffer> {
-    this.driver.synchronize(this.stream);
     const bytes = new Uint8Array(count * (type === "f32" ? 4 : 2));
-    this.driver.download(bytes, address);
+    this.driver.download(bytes, address, this.stream);
     return widen(bytes, type);
   }
 

@@ -25,13 +25,6 @@ extern "C" __attribute__((weak)) unsigned char __stop_shared[];
 namespace emulator {
 
 constexpr int LANES = 32;
-constexpr int MAX_COPIES = 128;
-
-struct Copy {
-  void* to;
-  const void* from;  // null for zeros
-  int group;
-};
 
 struct Warp;
 
@@ -41,8 +34,6 @@ struct Thread {
   int number, lane;
   Warp* warp;
   bool returned;
-  bool waited;        // for the launch before, where this one may start early
-  int copies, group;  // copies under way, and the group that new ones join
 };
 
 // Gives every lane of `here` its result; lanes[i] is the record of lane i.
@@ -69,14 +60,6 @@ struct Batch {
 
 constexpr int MAX_BATCHES = MAX_THREADS;  // no thread is in two of them
 
-// A thread that goes on when something holds.
-struct Waiter {
-  Thread* thread;
-  bool (*holds)(void*);
-  void* about;
-  const char* name;
-};
-
 struct Block {
   void (*kernel)(void**);
   void** parameters;
@@ -86,22 +69,15 @@ struct Block {
   unsigned firstReady, endReady;
   int freeStacks[MAX_THREADS], freeCount, newStack;
   bool failed;
-  bool early;  // may start before the launch before it has ended
-  Waiter waiters[MAX_THREADS];
-  int waiterCount;
   Context scheduler;
 };
 
 Machine* machine;
 const char* kernelName;
-unsigned char* dynamicSharedMemory;
 Thread threads[MAX_THREADS];
 Thread* current;
 Warp warps[MAX_THREADS / LANES];
-Copy copies[MAX_THREADS][MAX_COPIES];
 Block block;
-// Called when a block has ended, by the owner of its resources.
-void (*blockEnded)() = nullptr;
 
 // Words for the one who reads the test, in front of them where it happened.
 inline void report(const char* format, va_list list) {

@@ -1,7 +1,7 @@
 /**
  * Decoding, prefill and training of real shapes, each beside what the machine could do at best.
  *
- * The share is that of the ceilings which `bring_up.ts` measured in the same process. Weights are
+ * The share is that of the ceilings measured in the same process. Weights are
  * random. A decoding step counts everything from one token's number on the host to the next one.
  */
 import { Engine } from "../../core/generate/engine.ts";
@@ -10,7 +10,7 @@ import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
 import { planTraining } from "../../core/train/training_memory.ts";
-import type { Ceilings } from "./bring_up.ts";
+import type { Ceilings } from "../../core/runtime/cuda/ceilings.ts";
 import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
 
 /** What is timed. */
@@ -74,7 +74,7 @@ async function inferenceTimings(
   const timings: Timing[] = [];
   for (const batch of plan.batches) {
     const ms = await decodeMs(engine, batch, plan);
-    const floor = decodeBytes(config, batch, plan.context) / ceilings.readRate * 1000;
+    const floor = decodeBytes(config, batch, plan.context) / ceilings.bandwidth * 1000;
     timings.push({ ...row, what: "decode", batch, ms, share: floor / ms });
   }
   const ms = await prefillMs(engine, plan);

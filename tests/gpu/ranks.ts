@@ -5,7 +5,13 @@
  * that the command lines work; what several ranks do there is tested with mpirun.
  */
 import { programLine } from "../cli/run.ts";
-import type { Finding } from "./bring_up.ts";
+
+/** A figure of a machine. */
+export interface Finding {
+  readonly name: string;
+  readonly figure: number;
+  readonly unit: string;
+}
 
 const STEPS = 12;
 

@@ -16,10 +16,14 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
-import { type AutotuneRecord, autotuneRecords } from "../../core/runtime/cuda/autotune.ts";
-import { bringUp, type Ceilings, type Finding } from "./bring_up.ts";
-import { deviceCount, machineFor, openDeviceFor } from "./probes.ts";
-import { trainOverAll } from "./ranks.ts";
+import { bringUp, type StageResult } from "../../cli/commands/doctor/cuda.ts";
+import { type Ceilings, measureCeilings } from "../../core/runtime/cuda/ceilings.ts";
+import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
+import type { ComputeType } from "../../core/runtime/cuda/memory.ts";
+import { countCudaDevices, openMachine } from "../../core/runtime/cuda/open.ts";
+import { recordVerified } from "../../core/runtime/cuda/verified.ts";
+import { emulatedMachine } from "../emulator/mod.ts";
+import { type Finding, trainOverAll } from "./ranks.ts";
 import { trainTwice } from "./train_twice.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -44,16 +48,24 @@ const context = Number(flags.context ?? (emulated ? 16 : 1024));
 const trainTokens = Number(flags["train-tokens"] ?? (emulated ? 16 : 2048));
 const skipped = new Set(flags.skip.split(","));
 
+/** The real libraries, or the emulator, which tries the script but measures nothing. */
+function machineFor(): CudaMachine {
+  if (!emulated) return openMachine();
+  const { driver, compiler, products } = emulatedMachine({ memoryBytes: 2 ** 34 });
+  return { driver, compiler, products: () => products };
+}
+
+const openDevice = (elements: ComputeType) => new CudaDevice(machineFor(), { elements });
+
 /** Everything found. */
 const report: {
+  stages: StageResult[];
   findings: Finding[];
   suites: { name: string; passed: number; failed: number }[];
   timings: Timing[];
-  /** Which of two kernels the device chose, for each class of sizes. */
-  autotuned: AutotuneRecord[];
   peers: unknown[];
   failures: string[];
-} = { findings: [], suites: [], timings: [], autotuned: [], peers: [], failures: [] };
+} = { stages: [], findings: [], suites: [], timings: [], peers: [], failures: [] };
 
 /** Runs one stage; what goes wrong in it does not keep the others from running. */
 async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
@@ -78,6 +90,7 @@ const SUITES = [
   "model/model",
   "train/trainer",
   "cuda/device",
+  "cuda/ptx",
   "cuda/attention",
   "cuda/linear",
   "cuda/nccl",
@@ -128,7 +141,7 @@ async function benchmarks(ceilings: Ceilings): Promise<void> {
     };
     for (const { label, run } of benchTasks(plan, ceilings)) {
       await stage(label, async () => {
-        const device = openDeviceFor(emulated, "bf16");
+        const device = openDevice("bf16");
         try {
           report.timings.push(...await run(device));
         } finally {
@@ -161,16 +174,14 @@ function print(): void {
       best === undefined ? "" : `${(best / ms).toFixed(2)}x`,
     ]);
   }
+  for (const { stage, ok, found, seconds } of report.stages) {
+    console.log(`${stage}: ${ok ? "ok" : "FAILED"}, ${found} (${seconds.toFixed(1)} s)`);
+  }
   for (const { name, figure, unit } of report.findings) console.log(`${name}: ${figure} ${unit}`);
   for (const { name, passed, failed } of report.suites) {
     console.log(`${name}: ${passed} passed, ${failed} failed`);
   }
   if (report.timings.length > 0) console.log(table.toString());
-  for (const { shape, outcome, milliseconds } of report.autotuned) {
-    console.log(
-      `attention on warpgroups, ${shape}: ${outcome} ${JSON.stringify(milliseconds ?? {})}`,
-    );
-  }
   for (const failure of report.failures) console.log(`FAILED ${failure}`);
 }
 
@@ -188,29 +199,31 @@ function bestPeer(row: Pick<Timing, "what" | "shape" | "streams" | "batch">): nu
   return times.length > 0 ? Math.min(...times) : undefined;
 }
 
-let ceilings: Ceilings = { readRate: NaN, flopRate: NaN };
-await stage("bring-up", () => {
-  const sizes = emulated
-    ? { copyBytes: 1 << 16, product: 64 }
-    : { copyBytes: 2 ** 31, product: 8192 };
-  const found = bringUp(machineFor(emulated), sizes);
-  report.findings.push(...found.findings);
-  ceilings = found.ceilings;
+const sizes = emulated
+  ? { copyBytes: 1 << 16, product: 64 }
+  : { copyBytes: 2 ** 31, product: 8192 };
+let ceilings: Ceilings = { bandwidth: NaN, flopRate: NaN };
+await stage("bring-up", async () => {
+  const onVerified = emulated ? () => {} : recordVerified;
+  for await (const result of bringUp({ open: machineFor, ordinal: 0, sizes, onVerified })) {
+    report.stages.push(result);
+    if (!result.ok) throw new Error(`${result.stage}: ${result.found}`);
+  }
+  ceilings = measureCeilings(machineFor(), sizes);
 });
 await stage("conformance", () => conformance(SUITES));
 if (flags.sanitize) await stage("sanitize", sanitize);
 await stage("training", async () => {
   for (const elements of ["f32", "bf16"] as const) {
-    await trainTwice(() => openDeviceFor(emulated, elements), emulated ? 4 : 1000);
+    await trainTwice(() => openDevice(elements), emulated ? 4 : 1000);
   }
 });
 await stage("ranks", async () => {
-  const gpus = emulated ? 1 : deviceCount(machineFor(false));
+  const gpus = emulated ? 1 : countCudaDevices();
   report.findings.push(...await trainOverAll(gpus, emulated ? "cpu" : "cuda"));
 });
 if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
-if (!emulated) report.autotuned.push(...autotuneRecords().list());
 print();
 Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
 Deno.exit(report.failures.length === 0 ? 0 : 1);

@@ -10,20 +10,19 @@
  */
 import { assertEquals } from "@std/assert";
 import { parseCompileLog } from "../unit/runtime/cuda/compile_log.ts";
-import type { KernelFile } from "../../core/runtime/cuda/kernels/define.ts";
-import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/headers.ts";
+import { KERNEL_HEADERS, type KernelFile } from "../../core/runtime/cuda/kernels/define.ts";
 import { KERNEL_FILES, KERNELS } from "../../core/runtime/cuda/kernels/mod.ts";
 import { openLibrary } from "../../core/runtime/cuda/driver/libraries.ts";
 import { compileOptions, type CompileTarget, Nvrtc } from "../../core/runtime/cuda/driver/nvrtc.ts";
 import { NVRTC_SYMBOLS } from "../../core/runtime/cuda/driver/symbols.ts";
 
 const BUDGET = new URL("cuda_budget.json", import.meta.url);
-const ALL = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
+const ALL = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
 const writing = Deno.env.get("PARSCALE_CUDA_BUDGET") === "1";
 const long = writing || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
-const architectures = long ? ALL : ["sm_80", "sm_90a"];
+const architectures = long ? ALL : ["sm_80", "sm_90"];
 
-/** Registers for each of `ALL`, by `file entry macros`; 0 where it is not compiled. */
+/** Registers for each of `ALL`, by `file entry macros`. */
 type Budget = Record<string, number[]>;
 
 /** Compiles some files and returns the compiler's log. */
@@ -37,7 +36,7 @@ function nvrtcCompiler(): Compile | undefined {
         files.map((file) => nvrtc.compile(file, target).log).join("\n"),
       );
   } catch {
-    return undefined; // not on this machine: the next rung of the ladder
+    return undefined; // not on this machine
   }
 }
 
@@ -84,8 +83,8 @@ function groups(): KernelFile[][] {
 /** Registers come in units of this; between NVRTC and nvcc a kernel differs by less. */
 const SLACK = 8;
 
-/** Compilations at a time; nvcc is a process each, NVRTC takes turns by itself. */
-const LANES = 2;
+/** Compilations at a time; nvcc is a process each. */
+const WORKERS = 2;
 
 async function compileAll(
   compile: Compile,
@@ -94,17 +93,17 @@ async function compileAll(
   const work = groups().flatMap((files) =>
     files[0]!.specialisations.flatMap((defines) =>
       architectures.map((architecture) => ({
-        files: files.filter((file) => (file.architecture ?? architecture) === architecture),
+        files,
         target: { architecture, defines },
       }))
     )
-  ).filter(({ files }) => files.length > 0);
-  const lane = async () => {
+  );
+  const worker = async () => {
     for (let next = work.pop(); next; next = work.pop()) {
       visit(next.files, next.target, await compile(next.files, next.target));
     }
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  await Promise.all(Array.from({ length: WORKERS }, worker));
 }
 
 const folder = await Deno.makeTempDir();

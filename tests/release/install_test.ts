@@ -5,7 +5,7 @@
  * All in an empty HOME. They fetch packages from the npm registry, as an installation does.
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { VERSION } from "../../cli/framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { ROOT } from "../../cli/release/stage.ts";
 import { MODEL } from "../cli/models.ts";
 import { withScratch } from "../cli/run.ts";

@@ -8,7 +8,7 @@ import type { Engine } from "../../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
 import { centerOf } from "../../../core/base/statistics.ts";
-import { VERSION } from "../../framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import { type BenchEngine, unique } from "./engines.ts";
 import type { BenchValues } from "./flags.ts";
 

@@ -81,17 +81,12 @@ export const CHECKS: readonly Check[] = [
     name: "cuda libraries",
     required: false,
     async run() {
-      const { findCudaLibraries } = await import("../../../core/runtime/cuda/driver/presence.ts");
-      const libraries = findCudaLibraries();
-      const found = libraries.map(({ library, found, about }) =>
-        `${library} ${found ? about : "not usable"}`
-      );
-      const missing = libraries.filter((each) => !each.found);
-      return {
-        ok: missing.length === 0,
-        found: found.join(", "),
-        remedy: missing.flatMap(({ hints }) => hints).join("; ") || "please report this",
-      };
+      const { openMachine } = await import("../../../core/runtime/cuda/open.ts");
+      return await attempt(() => {
+        const { compiler, products } = openMachine();
+        const cublasLt = products().cublasLtGetVersion();
+        return Promise.resolve(`driver, NVRTC ${compiler.version}, cuBLASLt ${cublasLt}`);
+      });
     },
   },
   {
@@ -121,14 +116,7 @@ export const CHECKS: readonly Check[] = [
   {
     name: "device cuda",
     required: false,
-    run: () =>
-      checkDevice("cuda", async () => {
-        const { describeFailures, autotuneRecords } = await import(
-          "../../../core/runtime/cuda/autotune.ts"
-        );
-        const failures = describeFailures(autotuneRecords().list());
-        return failures && `${failures}; `;
-      }),
+    run: () => checkDevice("cuda"),
   },
   { name: "device webgpu", required: false, run: () => checkDevice("webgpu") },
   {

@@ -9,7 +9,7 @@ import { DEFAULT_BLOCK } from "../../../core/runtime/mod.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { matrixKind, type Quantization } from "../../input/open_model.ts";
-import { VERSION } from "../../framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import guide from "./guide.md" with { type: "text" };
 
 /** Values of the flags. */

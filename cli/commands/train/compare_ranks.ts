@@ -3,7 +3,7 @@ import { hashNumber, requireSame } from "../../../core/dist/agreement.ts";
 import { chunksOf } from "../../../core/dist/slices.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { Trainer } from "../../../core/train/trainer.ts";
-import { VERSION } from "../../framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import type { TrainValues } from "./flags.ts";
 import type { PreparedRun } from "./open_run.ts";
 

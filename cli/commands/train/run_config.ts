@@ -1,7 +1,7 @@
 /** What a run folder records of its run, and what must not change when it is resumed. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
-import { VERSION } from "../../framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
 import type { TrainValues } from "./flags.ts";
 import type { PreparedRun } from "./open_run.ts";

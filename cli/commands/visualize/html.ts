@@ -9,7 +9,7 @@
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
-import { VERSION } from "../../framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import { colorOf } from "./look.ts";
 import type { MeasuredText } from "./measure.ts";
 import style from "./page.css" with { type: "text" };

@@ -1,28 +1,21 @@
 /**
- * A lowered program as launches on a stream.
+ * A lowered program as launches on a stream. The host does not wait; reading a result does.
  *
- * Takes the program with its memory plan, and tensors by name at each run; returns everything
- * issued in order; the host does not wait, reading a result does.
- *
- * The first run with some tensors launches step by step, which also warms every kernel; the second
- * is captured as a graph, and from then on a run is one launch of that graph. A graph holds
- * addresses, so other tensors, or an arena that has moved, start anew.
+ * The first run with some tensors launches step by step, which also warms every kernel; the second is
+ * captured as a graph, and from then on a run is one launch of that graph. A graph holds addresses, so
+ * other tensors, or an arena that has moved, start over.
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Node, Program } from "../../graph/program.ts";
 import type { Value } from "../../graph/value.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
-import type { DeviceMemory } from "./device_memory.ts";
+import type { Products } from "./driver/cublaslt.ts";
 import type { Driver } from "./driver/driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
-import type { KernelArgument } from "./kernels/define.ts";
-import type { LaunchSite } from "./driver/launch.ts";
-import type { Lowered, Step } from "./lowered.ts";
-import type { Product, Products } from "./driver/cublaslt.ts";
-import type { CudaTensor } from "./tensor.ts";
-import { boxesOf } from "./driver/tensor_map.ts";
+import type { Lowered, Step } from "./lowering.ts";
+import type { CudaTensor, DeviceMemory } from "./memory.ts";
 
-/** What a program runs with. */
+/** What all programs of a device share. */
 export interface ExecutionContext {
   readonly driver: Driver;
   readonly stream: bigint;
@@ -33,7 +26,7 @@ export interface ExecutionContext {
   readonly products: () => Products;
 }
 
-/** What is compiled. */
+/** A program with its lowered form, memory plan, weights and constants. */
 export interface CompiledProgram {
   /** As it was given, before anything was rewritten. */
   readonly program: Program;
@@ -44,9 +37,9 @@ export interface CompiledProgram {
   readonly fixed: ReadonlyMap<string, CudaTensor>;
 }
 
-/** One step: how to give it addresses, and how to issue it. */
+/** One step: sets its addresses, and issues it. */
 interface Issue {
-  rebind(address: (value: Value) => bigint): void;
+  bind(address: (value: Value) => bigint): void;
   issue(): void;
 }
 
@@ -54,7 +47,7 @@ export class CudaExecutable implements Executable {
   readonly #context: ExecutionContext;
   readonly #compiled: CompiledProgram;
   readonly #steps: readonly Issue[];
-  /** Name of what is bound to each place outside the arena. */
+  /** By section and offset outside the arena, the name of the tensor bound there. */
   readonly #names: ReadonlyMap<string, string>;
   /** Tensors of the last run, kept so that their memory is not returned. */
   #bound = new Map<string, CudaTensor>();
@@ -62,43 +55,42 @@ export class CudaExecutable implements Executable {
   #runs = 0;
   #graph: bigint | undefined;
 
-  /** Loads what the program needs. */
+  /** Loads the kernels of the program. */
   constructor(context: ExecutionContext, compiled: CompiledProgram) {
-    [this.#context, this.#compiled] = [context, compiled];
-    this.#names = placeNames(compiled);
-    this.#steps = compiled.lowered.program.nodes.flatMap((node) => {
-      const made = this.#step(node);
-      return made ? [made] : [];
-    });
+    this.#context = context;
+    this.#compiled = compiled;
+    const { inputs, parameters, state, outputs, nodes } = compiled.lowered.program;
+    this.#names = new Map(
+      [inputs, parameters, state, outputs].flatMap((values) =>
+        [...values].map(([name, value]) => [placeOf(compiled.plan, value), name])
+      ),
+    );
+    this.#steps = nodes.flatMap((node) => prepareStep(context, node) ?? []);
   }
 
   run(bindings: Bindings): Promise<void> {
-    const { driver, stream, memory } = this.#context;
+    const { driver, stream, memory, graphs } = this.#context;
     memory.reserve(this.#compiled.plan.sections.temporaries);
     if (!this.#isBound(bindings)) this.#bind(bindings as ReadonlyMap<string, CudaTensor>);
     this.#runs++;
+    const issue = () => this.#steps.forEach((step) => step.issue());
     if (this.#runs === 2) {
-      this.#graph = driver.capture(stream, () => this.#issue());
-      this.#context.graphs.add(this.#graph);
+      this.#graph = driver.capture(stream, issue);
+      graphs.add(this.#graph);
       collected.register(this, { graph: this.#graph, context: this.#context }, this);
     }
-    if (this.#graph === undefined) this.#issue();
+    if (this.#graph === undefined) issue();
     else driver.launchGraph(this.#graph, stream);
     return Promise.resolve();
   }
 
-  #issue(): void {
-    for (const step of this.#steps) step.issue();
-  }
-
-  /** Whether nothing has changed since the last run; asked for every token, so it costs little. */
   #isBound(bindings: Bindings): boolean {
     if (this.#context.memory.generation !== this.#generation) return false;
     for (const [name, tensor] of this.#bound) if (bindings.get(name) !== tensor) return false;
     return true;
   }
 
-  /** Gives every step its addresses. */
+  /** Sets the addresses of every step. */
   #bind(bindings: ReadonlyMap<string, CudaTensor>): void {
     const { program, weights, fixed, plan } = this.#compiled;
     checkBindings(program, weights, bindings);
@@ -115,44 +107,51 @@ export class CudaExecutable implements Executable {
     const address = (value: Value) => {
       const { section, offset } = plan.placements.get(value)!;
       if (section === "temporaries") return memory.arena + BigInt(offset);
-      const name = this.#names.get(`${section}@${offset}`)!;
+      const name = this.#names.get(placeOf(plan, value))!;
       return (fixed.get(name) ?? this.#bound.get(name)!).address;
     };
-    for (const step of this.#steps) step.rebind(address);
+    for (const step of this.#steps) step.bind(address);
   }
+}
 
-  #step(node: Node): Issue | undefined {
-    const { driver, stream, kernels } = this.#context;
-    const { launch, product, zeros } = node.attributes as Step;
-    if (launch) {
-      const site = kernels.site(launch.kernel, launch.numbers, launch.macros);
-      const places = launch.kernel.arguments.flatMap(({ name, box }, i) => {
-        const from = launch.pointers[name];
-        return from ? [{ i, value: node[from.from][from.index]!, box }] : [];
-      });
-      return launchIssue(site, places, { driver, stream });
-    }
-    if (product) return this.#productIssue(this.#context.products().prepare(product), node);
-    if (zeros === undefined) return undefined; // a view
-    let at = 0n;
+function placeOf(plan: MemoryPlan, value: Value): string {
+  const { section, offset } = plan.placements.get(value)!;
+  return `${section}@${offset}`;
+}
+
+/** A kernel launch, a cuBLASLt product or a memset; nothing for a view. */
+function prepareStep(context: ExecutionContext, node: Node): Issue | undefined {
+  const { driver, stream, kernels } = context;
+  const { launch, product, zeros } = node.attributes as Step;
+  const { inputs, outputs } = node;
+  if (launch) {
+    const prepared = kernels.launch(launch.kernel, launch.numbers, launch.macros);
+    const pointers = launch.kernel.arguments.flatMap(({ name }, i) => {
+      const from = launch.pointers[name];
+      return from ? [{ i, value: node[from.from][from.index]! }] : [];
+    });
     return {
-      rebind: (address) => at = address(node.outputs[0]!),
-      issue: () => driver.zero(at, zeros, stream),
+      bind: (address) => pointers.forEach(({ i, value }) => prepared.set(i, address(value))),
+      issue: () => prepared.issue(driver, stream),
     };
   }
-
-  #productIssue(product: Product, { inputs, outputs }: Node): Issue {
-    const products = this.#context.products();
+  if (product) {
+    const products = context.products(), prepared = products.prepare(product);
     const operands = { a: 0n, b: 0n, bias: 0n, d: 0n };
-    const { stream } = this.#context;
     return {
-      rebind: (address) => {
+      bind: (address) => {
         const [a, b, bias] = inputs.map(address);
         Object.assign(operands, { a, b, bias: bias ?? 0n, d: address(outputs[0]!) });
       },
-      issue: () => products.launch(product, operands, stream),
+      issue: () => products.launch(prepared, operands, stream),
     };
   }
+  if (zeros === undefined) return undefined;
+  let at = 0n;
+  return {
+    bind: (address) => at = address(outputs[0]!),
+    issue: () => driver.zero(at, zeros, stream),
+  };
 }
 
 interface OwnedGraph {
@@ -172,36 +171,3 @@ const collected = new FinalizationRegistry<OwnedGraph>((owned) => {
     // After a fault nothing can be freed; the next run reports it.
   }
 });
-
-/** An argument that holds an address, or a map of what lies there. */
-interface Place {
-  readonly i: number;
-  readonly value: Value;
-  readonly box: KernelArgument["box"];
-}
-
-function launchIssue(
-  site: LaunchSite,
-  places: readonly Place[],
-  { driver, stream }: { driver: Driver; stream: bigint },
-): Issue {
-  const bind = ({ i, value, box }: Place, address: bigint) =>
-    site.set(i, box ? driver.encodeTensorMap(boxesOf(value, address, box)) : address);
-  return {
-    rebind: (address) => places.forEach((each) => bind(each, address(each.value))),
-    issue: () => site.launch(driver, stream),
-  };
-}
-
-/** By section and offset, the name of the tensor that is bound there. */
-function placeNames({ lowered, plan }: CompiledProgram): Map<string, string> {
-  const { inputs, parameters, state, outputs } = lowered.program;
-  const names = new Map<string, string>();
-  for (const values of [inputs, parameters, state, outputs]) {
-    for (const [name, value] of values) {
-      const { section, offset } = plan.placements.get(value)!;
-      names.set(`${section}@${offset}`, name);
-    }
-  }
-  return names;
-}

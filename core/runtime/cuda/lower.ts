@@ -1,21 +1,42 @@
-/** Lowers programs to launches: what has no rule is expanded, the rest is fused, each op has its rule. */
+/**
+ * Lowers programs to launches: ops without a rule are expanded, the rest is fused, each op has its rule.
+ *
+ * Every op that a fusion introduces has a decomposition, so the fused program still runs on the reference
+ * device, and a test shows for each fusion that it computes the same.
+ */
+import { writeSlots } from "../../graph/primitives.ts";
+import type { Op, Program } from "../../graph/program.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import type { Program } from "../../graph/program.ts";
-import { fuse, isFused } from "./fuse.ts";
+import { rotateWhileWriting, writeInPlace } from "./fuse/cache_writes.ts";
+import { computeInPlace } from "./fuse/in_place.ts";
+import { groupLinears } from "./fuse/linears.ts";
+import { addBeforeNorm } from "./fuse/residuals.ts";
+import { keepStatistics, readsStatistic } from "./fuse/statistics.ts";
 import { RULES } from "./kernels/mod.ts";
-import type { Choices, Lowered } from "./lowered.ts";
-import { Lowering } from "./lowering.ts";
-import type { ElementType } from "./tensor.ts";
+import { type Lowered, Lowering } from "./lowering.ts";
+import type { ComputeType } from "./memory.ts";
+
+/** Fuses a prepared program. */
+export function fuse(program: Program, dtype: ComputeType): Program {
+  const stated = addBeforeNorm(keepStatistics(program));
+  return computeInPlace(rotateWhileWriting(writeInPlace(groupLinears(stated)), dtype));
+}
+
+/** A program of ops that have rules: expanded and fused. */
+export function fusedFor(program: Program, dtype: ComputeType): Program {
+  // Fusions replace every node of `write_slots` and of gradients that read a statistic.
+  const isFused = (op: Op) => op === writeSlots || readsStatistic(op);
+  return fuse(prepare(program, (op) => RULES.has(op) || isFused(op)), dtype);
+}
 
 /** Lowers a program. `isFixed` tells whether a parameter is a constant weight. */
 export function lower(
   program: Program,
-  elements: ElementType,
+  dtype: ComputeType,
   isFixed: (name: string) => boolean,
-  choices: Choices = {},
 ): Lowered {
-  const source = fuse(prepare(program, (op) => RULES.has(op) || isFused(op)), elements);
-  const lowering = new Lowering(source, elements, isFixed, choices);
+  const source = fusedFor(program, dtype);
+  const lowering = new Lowering(source, dtype, isFixed);
   for (const node of source.nodes) {
     const rule = RULES.get(node.op);
     if (!rule) throw new TypeError(`no rule to lower "${node.op.name}"`);

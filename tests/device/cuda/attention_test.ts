@@ -15,7 +15,7 @@ import { buildLoss } from "../../../core/model/loss.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
-import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
+import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
 import { CUDA, openTestCuda, reference } from "../devices.ts";
 import { modelFolder } from "../goldens.ts";
@@ -45,7 +45,7 @@ interface Case {
 }
 
 /** Type, how far results may be off, and gradients of them. */
-const TYPES: Readonly<Record<ElementType, { result: number; gradient: number }>> = {
+const TYPES: Readonly<Record<ComputeType, { result: number; gradient: number }>> = {
   f32: { result: 3e-6, gradient: 1e-5 },
   bf16: { result: 2 ** -7, gradient: 2 ** -7 },
 };
@@ -62,14 +62,6 @@ const TRAINING: readonly Case[] = [
   { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 16, M: 0, blind: 4 },
 ];
 
-/** Those whose heads fit boxes, and more of the kind. */
-const WARPGROUPS: readonly Case[] = [
-  ...TRAINING.filter(({ D }) => D >= 64),
-  { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 64, M: 5, document: 45 },
-  { name: "a cache", P: 2, B: 2, T: 20, S: 200, K: 1, G: 1, D: 128, M: 48, past: 130 },
-  { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 64, M: 0, blind: 4 },
-];
-
 const DECODING: readonly Case[] = [
   { name: "one token", P: 2, B: 2, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
   { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
@@ -81,7 +73,6 @@ const DECODING: readonly Case[] = [
   { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
 ];
 
-/** Slots shared out over blocks. */
 const PAGED_DECODING: readonly Case[] = [
   { name: "one token", P: 2, B: 3, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
   { name: "wide heads", P: 1, B: 4, T: 1, S: 200, K: 2, G: 7, D: 128, M: 0, past: 199 },
@@ -90,12 +81,17 @@ const PAGED_DECODING: readonly Case[] = [
   { name: "documents", P: 1, B: 2, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
 ];
 
-/** Few slots, many queries, or heads that have no other kernel. */
-const PAGED_SIMPLE: readonly Case[] = [
+/** Few slots, many queries, and heads that are no multiple of 16 bytes in bf16. */
+const PAGED_ODD: readonly Case[] = [
   { name: "few slots", P: 2, B: 3, T: 1, S: 70, K: 2, G: 3, D: 16, M: 5, past: 40 },
   { name: "many queries", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 64, M: 5, past: 90 },
   { name: "odd heads", P: 2, B: 2, T: 1, S: 150, K: 2, G: 1, D: 20, M: 5, past: 99, shared: true },
 ];
+
+/** Heads that tensor cores cannot multiply. */
+const ODD_HEADS: Case = {
+  ...{ name: "odd heads", P: 2, B: 2, T: 20, S: 20, K: 1, G: 3, D: 24, M: 5 },
+};
 
 function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shape> {
   const R = shared ? B : P * B;
@@ -170,18 +166,18 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
 }
 
 /** Names of the kernels that a program is made of. */
-function kernelsOf(program: Program, elements: ElementType, wgmma = false): string[] {
-  return launchesOf(program, elements, { wgmma: () => wgmma }).map(({ kernel }) => kernel.entry);
+function kernelsOf(program: Program, dtype: ComputeType): string[] {
+  return launchesOf(program, dtype).map(({ kernel }) => kernel.entry);
 }
 
 const attends = (entry: string) => entry.startsWith("attention");
 
-function entriesOf(program: Program, elements: ElementType, wgmma?: boolean): Set<string> {
-  return new Set(kernelsOf(program, elements, wgmma).filter(attends));
+function entriesOf(program: Program, dtype: ComputeType): Set<string> {
+  return new Set(kernelsOf(program, dtype).filter(attends));
 }
 
 /** That nothing is moved for the sake of a table. */
-function assertReadsInPlace(each: Case, elements: ElementType): void {
+function assertReadsInPlace(each: Case, elements: ComputeType): void {
   const [paged, plain] = [true, false].map((paged) =>
     kernelsOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
   );
@@ -189,12 +185,11 @@ function assertReadsInPlace(each: Case, elements: ElementType): void {
 }
 
 function test(
-  { name, each, elements, entries, wgmma }: {
+  { name, each, elements, entries }: {
     name: string;
     each: Case;
-    elements: ElementType;
+    elements: ComputeType;
     entries: readonly string[];
-    wgmma?: boolean;
   },
   by: readonly string[],
 ): void {
@@ -204,10 +199,10 @@ function test(
     async fn() {
       const plain = forward(each);
       const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
-      assertEquals(entriesOf(program, elements, wgmma), new Set(entries));
+      assertEquals(entriesOf(program, elements), new Set(entries));
       if (each.paged) assertReadsInPlace(each, elements);
       const expected = await runOn(reference, program, inputsOf(each, false));
-      const device = openTestCuda(elements, { wgmma });
+      const device = openTestCuda(elements);
       const found = await runOn(device, program, inputsOf(each, true));
       const again = await runOn(device, program, inputsOf(each, true));
       const { result, gradient } = TYPES[elements];
@@ -227,51 +222,45 @@ function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): vo
   if (key === "out") values.fill(0, 0, blind! * K * G * D);
 }
 
-for (const wgmma of [false, true]) {
-  for (const each of wgmma ? WARPGROUPS : TRAINING) {
-    const { name, M, blind } = each;
-    const backward = ["queries_mma", "keys_mma", "delta", ...(M > 0 ? ["prefix_mma"] : [])];
-    const forward = wgmma ? "wgmma" : "mma";
-    const entries = [forward, ...(blind ? [] : backward)].map((part) => `attention_${part}`);
-    const by = blind ? [] : Object.keys(shapesOf(each));
-    const where = wgmma ? "warpgroups" : "tensor cores";
-    test({ name: `bf16 on ${where}: ${name}`, each, elements: "bf16", entries, wgmma }, by);
-  }
+const named = (parts: string) => parts.split(" ").map((part) => `attention_${part}`);
+const SPLIT = named("split combine");
+const PLAIN = ["attention", ...named("delta queries keys prefix")];
+
+for (const each of TRAINING) {
+  const { name, M, blind } = each;
+  const backward = named(`queries_mma keys_mma delta${M > 0 ? " prefix_mma" : ""}`);
+  const entries = ["attention_mma", ...(blind ? [] : backward)];
+  const by = blind ? [] : Object.keys(shapesOf(each));
+  test({ name: `bf16 on tensor cores: ${name}`, each, elements: "bf16", entries }, by);
 }
 
 for (const elements of ["f32", "bf16"] as const) {
   for (const each of DECODING) {
-    const entries = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
-    test({ name: `${elements}, slots shared out: ${each.name}`, each, elements, entries }, []);
+    test({ name: `${elements}, split slots: ${each.name}`, each, elements, entries: SPLIT }, []);
   }
-  for (const [cases, how] of [[PAGED_DECODING, "shared out, "], [PAGED_SIMPLE, ""]] as const) {
-    const split = [`attention_split${elements === "bf16" ? "_mma" : ""}`, "attention_combine"];
-    for (const each of cases) {
-      const name = `${elements}, slots ${how}through a table: ${each.name}`;
-      const entries = how ? split : ["attention"];
-      test({ name, each: { ...each, paged: true }, elements, entries }, []);
-    }
+  for (const each of [...PAGED_DECODING, ...PAGED_ODD]) {
+    const name = `${elements}, slots through a table: ${each.name}`;
+    test({ name, each: { ...each, paged: true }, elements, entries: SPLIT }, []);
   }
+  const by = Object.keys(shapesOf(ODD_HEADS));
+  const name = `${elements}: heads that are no multiple of 16`;
+  test({ name, each: ODD_HEADS, elements, entries: PLAIN }, by);
 }
 
 const documents = TRAINING.find(({ name }) => name === "documents")!;
-const SIMPLE = [
-  "attention",
-  ..."delta queries keys prefix".split(" ").map((x) => `attention_${x}`),
-];
-test(
-  { name: "f32: queries in chunks", each: documents, elements: "f32", entries: SIMPLE },
-  Object.keys(shapesOf(documents)),
-);
+const cache = TRAINING.find(({ name }) => name === "a cache")!;
+for (const each of [documents, cache]) {
+  const name = `f32: ${each.name}`;
+  test({ name, each, elements: "f32", entries: PLAIN }, Object.keys(shapesOf(each)));
+}
 
 Deno.test("a golden model trains on tensor cores in bf16, and without them in f32", async () => {
   const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
   const loss = buildLoss(config, { batch: 1, tokens: 16 });
   const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-  const part = (name: string) => `attention_${name}`;
   assertEquals(
     entriesOf(program, "bf16"),
-    new Set(["mma", "delta", "queries_mma", "keys_mma", "prefix_mma"].map(part)),
+    new Set(named("mma delta queries_mma keys_mma prefix_mma")),
   );
-  assertEquals(entriesOf(program, "f32"), new Set(SIMPLE));
+  assertEquals(entriesOf(program, "f32"), new Set(PLAIN));
 });

@@ -3,9 +3,9 @@ import { assert } from "@std/assert";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
-import type { ElementType } from "../../../core/runtime/cuda/tensor.ts";
+import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { lower } from "../../../core/runtime/cuda/lower.ts";
-import type { Choices, KernelLaunch, Step } from "../../../core/runtime/cuda/lowered.ts";
+import type { KernelLaunch, Step } from "../../../core/runtime/cuda/lowering.ts";
 import { narrow, widen } from "../../../core/base/dtype.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
@@ -15,12 +15,8 @@ export function drawNarrow(random: RandomStream, count: number, size: number): n
 }
 
 /** Launches of kernels that a program is made of. */
-export function launchesOf(
-  program: Program,
-  elements: ElementType,
-  choices: Choices = {},
-): KernelLaunch[] {
-  const { nodes } = lower(program, elements, () => false, choices).program;
+export function launchesOf(program: Program, dtype: ComputeType): KernelLaunch[] {
+  const { nodes } = lower(program, dtype, () => false).program;
   return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
 }
 

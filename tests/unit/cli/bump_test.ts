@@ -2,7 +2,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { bumped } from "../../../cli/release/bump.ts";
 import { pieces } from "../../../cli/release/release.ts";
-import { VERSION } from "../../../cli/framework/version.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 
 const DATE = new Date("2027-01-02T03:04:05Z");

@@ -7,8 +7,8 @@
  * The library counts columns first. Our row-major matrix [rows, columns] is its matrix [columns,
  * rows], so Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
-import type { Block } from "../device_memory.ts";
-import type { ElementType } from "../tensor.ts";
+import type { Block } from "../memory.ts";
+import type { ComputeType } from "../memory.ts";
 import { checkCublas } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 
@@ -20,8 +20,8 @@ export interface ProductShape {
   readonly k: number;
   readonly transposeA: boolean;
   readonly transposeB: boolean;
-  readonly input: ElementType;
-  readonly output: ElementType;
+  readonly input: ComputeType;
+  readonly output: ComputeType;
   /** Whether a vector of m elements is added to every column. */
   readonly bias: boolean;
 }
@@ -31,7 +31,7 @@ export function linearProduct(
   M: number,
   N: number,
   K: number,
-  type: ElementType,
+  type: ComputeType,
   bias: boolean,
 ): ProductShape {
   const sizes = { m: N, n: M, k: K, transposeA: true, transposeB: false };
@@ -43,7 +43,7 @@ export function inputGradientProduct(
   M: number,
   N: number,
   K: number,
-  type: ElementType,
+  type: ComputeType,
 ): ProductShape {
   const sizes = { m: K, n: M, k: N, transposeA: false, transposeB: false };
   return { ...sizes, input: type, output: type, bias: false };
@@ -54,7 +54,7 @@ export function weightGradientProduct(
   M: number,
   N: number,
   K: number,
-  type: ElementType,
+  type: ComputeType,
 ): ProductShape {
   const sizes = { m: K, n: N, k: M, transposeA: false, transposeB: true };
   return { ...sizes, input: type, output: "f32", bias: false };
@@ -69,7 +69,7 @@ export interface ProductOperands {
 }
 
 const COMPUTE_F32 = 68;
-const TYPE: Readonly<Record<ElementType, number>> = { f32: 0, bf16: 14 };
+const TYPE: Readonly<Record<ComputeType, number>> = { f32: 0, bf16: 14 };
 const DESCRIPTION = { transposeA: 3, transposeB: 4, epilogue: 7, bias: 8, biasType: 26 } as const;
 const EPILOGUE_BIAS = 4;
 const PREFERENCE = { workspace: 1, alignA: 5, alignB: 6, alignC: 7, alignD: 8 } as const;
@@ -163,7 +163,7 @@ export class Products {
     return made;
   }
 
-  #layout(type: ElementType, rows: number, columns: number): bigint {
+  #layout(type: ComputeType, rows: number, columns: number): bigint {
     return this.#make(
       "describe a matrix",
       (out) =>

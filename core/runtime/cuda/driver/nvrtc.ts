@@ -1,12 +1,8 @@
 /**
- * Compiles CUDA C++ text to machine code for one architecture, in this process.
- *
- * Takes the text of a kernel file and of the headers it includes, all from memory; returns a cubin
- * and what the compiler said about each kernel.
+ * NVRTC: compiles CUDA C++ text, with headers from memory, to machine code for one architecture.
  *
  * By default NVRTC also looks for headers in the working directory; that is switched off, so that a
- * file lying there can never change a kernel. Compiles from several threads wait for each other
- * inside the library.
+ * file there can never change a kernel.
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
@@ -24,7 +20,7 @@ export interface KernelSource {
 
 /** What to compile for. */
 export interface CompileTarget {
-  /** `sm_90a` */
+  /** `sm_90` */
   readonly architecture: string;
   /** Values of `-D` macros. */
   readonly defines: Readonly<Record<string, number>>;
@@ -49,7 +45,7 @@ export function compileOptions({ architecture, defines }: CompileTarget): string
   ];
 }
 
-/** The architecture to compile for; Hopper's tensor instructions exist under its own name only. */
+/** The architecture to compile for. @throws {EnvironmentError} below compute capability 8.0 */
 export function architectureOf(major: number, minor: number): string {
   if (major < 8) {
     throw new EnvironmentError(
@@ -57,7 +53,7 @@ export function architectureOf(major: number, minor: number): string {
       { hints: ["use `--device cpu`"] },
     );
   }
-  return major === 9 ? "sm_90a" : `sm_${major}${minor}`;
+  return `sm_${major}${minor}`;
 }
 
 /** The runtime compiler behind its symbol table. */
@@ -69,18 +65,9 @@ export class Nvrtc {
   /** Asks the library for its version. */
   constructor(symbols: NvrtcSymbols) {
     this.#nvrtc = symbols;
-    const [major, minor] = [new Int32Array(1), new Int32Array(1)];
+    const major = new Int32Array(1), minor = new Int32Array(1);
     checkNvrtc(symbols.nvrtcVersion(major, minor), "read the version of NVRTC");
     this.version = `${major[0]}.${minor[0]}`;
-  }
-
-  /** Architectures it knows, as numbers: 80, 90, 120. */
-  architectures(): number[] {
-    const count = new Int32Array(1);
-    checkNvrtc(this.#nvrtc.nvrtcGetNumSupportedArchs(count), "count architectures");
-    const list = new Int32Array(count[0]!);
-    checkNvrtc(this.#nvrtc.nvrtcGetSupportedArchs(list), "list architectures");
-    return [...list];
   }
 
   /**

@@ -1,7 +1,6 @@
 /**
- * Between projections and attention: queries and keys are turned, and keys and values written where
- * attention reads them. Heads are read where they lie, not moved behind each other first; and where all of
- * it fits, it is one launch instead of four over little memory.
+ * Rope of queries and keys and the writes of keys and values into the cache become one launch instead of
+ * four; heads are read where they lie, without a transpose.
  *
  *   write_slots(cache, transpose(update), start)   →   write_tokens(cache, update, start)
  *
@@ -64,7 +63,7 @@ export const rotateAndWrite = modelOp()({
 });
 
 /** Reads heads and starts where they lie before they are moved and repeated. */
-export function writeWhereTheyLie(program: Program): Program {
+export function writeInPlace(program: Program): Program {
   const uses = new Uses(program);
   return substitute(
     program,

@@ -25,8 +25,8 @@ export const ADAMW_RULES: readonly Rule[] = [adamw, adamwInPlace].map((op) =>
     return l.launch(step, {
       updates: { parameter, m: own(inputs.m), v: own(inputs.v) },
       reads: {
-        ...{ gradient: l.wide(gradient), scale: l.wide(scale), decay: l.wide(decay) },
-        ...{ stepSize: l.wide(stepSize), correction: l.wide(correction) },
+        ...{ gradient: l.f32(gradient), scale: l.f32(scale), decay: l.f32(decay) },
+        ...{ stepSize: l.f32(stepSize), correction: l.f32(correction) },
       },
       numbers: { count: elementCount(parameter.shape), ...attributes },
     });

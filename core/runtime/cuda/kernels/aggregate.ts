@@ -1,6 +1,5 @@
-/** What ParScale adds to a model: streams repeated, weighted and mixed; and the gradients. */
+/** The ParScale ops: streams repeated, weighted and added up; and their gradients. */
 import backwardText from "../../../../kernels/backward/aggregate.cu" with { type: "text" };
-import repeatText from "../../../../kernels/backward/repeat_streams.cu" with { type: "text" };
 import forwardText from "../../../../kernels/forward/aggregate.cu" with { type: "text" };
 import { elementCount } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -9,13 +8,12 @@ import { repeat } from "../../../ops/repeat_streams.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import type { Lowering } from "../lowering.ts";
 import { toDense } from "../strides.ts";
-import { each, kernel, kernelFile, packStep, spread } from "./define.ts";
+import { each, grid, kernel, kernelFile, packStep } from "./define.ts";
 import { gradientRule, once, type Rule, rule } from "./rule.ts";
 import { f32, rowsOf } from "./sums.ts";
 
 export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
 export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
-export const REPEAT_BACKWARD = kernelFile("backward/repeat_streams.cu", repeatText);
 
 const weigh = kernel(
   AGGREGATE,
@@ -30,7 +28,7 @@ const mix = kernel(
 const mixBackward = kernel(
   AGGREGATE_BACKWARD,
   "mix_streams_backward *dx *dweights *dy *x *weights P N C",
-  ({ N }) => spread(128, N!),
+  ({ N }) => grid(128, N!),
 );
 const weighBackward = kernel(
   AGGREGATE_BACKWARD,
@@ -38,7 +36,7 @@ const weighBackward = kernel(
   ({ N }) => each(N!, 1, 128),
 );
 const sumStreams = kernel(
-  REPEAT_BACKWARD,
+  AGGREGATE_BACKWARD,
   "sum_streams *dx *dy count:i64 P",
   ({ count }) => each(count!),
 );
@@ -47,14 +45,14 @@ const sumStreams = kernel(
 function scoresGradient(
   l: Lowering,
   { weights, upstream }: { readonly weights: Value; readonly upstream: Value },
-  { smoothing, narrow }: { readonly smoothing: number; readonly narrow: boolean },
+  { smoothing, cast }: { readonly smoothing: number; readonly cast: boolean },
 ): Value {
   const [N, P] = rowsOf(weights.shape);
   return l.launch(weighBackward, {
-    reads: { dweights: l.wide(upstream), weights: l.wide(weights) },
-    writes: { dscores: narrow ? l.elements(weights.shape) : f32(...weights.shape) },
+    reads: { dweights: l.f32(upstream), weights: l.f32(weights) },
+    writes: { dscores: cast ? l.type(weights.shape) : f32(...weights.shape) },
     numbers: { N, P, smoothing },
-    ...(narrow ? {} : { macros: { BF16: 0 } }),
+    ...(cast ? {} : { macros: { BF16: 0 } }),
   })[0]!;
 }
 
@@ -67,8 +65,8 @@ export const AGGREGATE_RULES: readonly Rule[] = [
   gradientRule(repeat, (l, { x }, { upstream, attributes: { streams } }) => ({
     x: () =>
       l.launch(sumStreams, {
-        reads: { dy: l.element(upstream) },
-        writes: { dx: l.elements(x.shape) },
+        reads: { dy: l.operand(upstream) },
+        writes: { dx: l.type(x.shape) },
         numbers: { count: elementCount(x.shape), P: streams },
       })[0]!,
   })),
@@ -76,31 +74,31 @@ export const AGGREGATE_RULES: readonly Rule[] = [
   rule(softmax, (l, { x }) => {
     const [N, P] = rowsOf(x.shape);
     return l.launch(weigh, {
-      reads: { scores: l.wide(x) },
+      reads: { scores: l.f32(x) },
       writes: { weights: x },
       numbers: { N, P, smoothing: 0 },
       macros: { BF16: 0 },
     });
   }),
   gradientRule(softmax, (l, _, { output: weights, upstream }) => ({
-    x: () => scoresGradient(l, { weights, upstream }, { smoothing: 0, narrow: false }),
+    x: () => scoresGradient(l, { weights, upstream }, { smoothing: 0, cast: false }),
   })),
   rule(streamWeights, (l, { scores }, { smoothing }, [weights]) => {
     const [N, P] = rowsOf(scores.shape);
     return l.launch(weigh, {
-      reads: { scores: l.element(scores) },
+      reads: { scores: l.operand(scores) },
       writes: { weights },
       numbers: { N, P, smoothing },
     });
   }),
   gradientRule(streamWeights, (l, _, { output: weights, upstream, attributes: { smoothing } }) => ({
-    scores: () => scoresGradient(l, { weights, upstream }, { smoothing, narrow: true }),
+    scores: () => scoresGradient(l, { weights, upstream }, { smoothing, cast: true }),
   })),
   rule(mixStreams, (l, { x, weights }, _, [y]) => {
     const [P, N, C] = x.shape as [number, number, number];
     return l.launch(mix, {
-      reads: { x: l.element(x), weights: l.wide(weights) },
-      writes: { y: l.elements(y.shape) },
+      reads: { x: l.operand(x), weights: l.f32(weights) },
+      writes: { y: l.type(y.shape) },
       numbers: { P, N, C },
     });
   }),
@@ -108,8 +106,8 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     const both = once(() => {
       const [P, N, C] = x.shape as [number, number, number];
       return l.launch(mixBackward, {
-        reads: { dy: l.element(upstream), x: l.element(x), weights: l.wide(weights) },
-        writes: { dx: l.elements(x.shape), dweights: f32(N, P) },
+        reads: { dy: l.operand(upstream), x: l.operand(x), weights: l.f32(weights) },
+        writes: { dx: l.type(x.shape), dweights: f32(N, P) },
         numbers: { P, N, C },
       });
     });

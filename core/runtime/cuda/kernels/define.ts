@@ -1,41 +1,28 @@
 /**
- * How a kernel is declared: its file, what it takes, how it is spread over the device. The rule that
- * launches it stands beside it.
+ * Kernel declarations: file, arguments, launch config. The rule that launches a kernel stands beside it.
  *
- * Launch packing is made from these declarations, and a test compares them with the C signatures, so
- * that an argument cannot be added on one side only.
- *
- * Arguments are written as in C, in order: `*x` is an address, `n` an i32, `n:i64` and `n:f32` what
- * they say, `#x:64x128` the map of a tensor that is copied in boxes of 128 rows of 64 elements.
- * Sizes that follow from others are arguments too; a kernel computes no strides from what it could
- * be told.
+ * Launches are packed by these declarations, and a test compares them with the C signatures, so that an
+ * argument cannot be added on one side only. Arguments are written in the order of C: `*x` is an address,
+ * `n` an i32, `n:i64` and `n:f32` of that type.
  */
-import type { ArgumentType, Geometry } from "../driver/launch.ts";
+import angle from "../../../../kernels/common/angle.cuh" with { type: "text" };
+import attention from "../../../../kernels/common/attention.cuh" with { type: "text" };
+import ptx from "../../../../kernels/common/ptx.cuh" with { type: "text" };
+import reduce from "../../../../kernels/common/reduce.cuh" with { type: "text" };
+import tiles from "../../../../kernels/common/tiles.cuh" with { type: "text" };
+import types from "../../../../kernels/common/types.cuh" with { type: "text" };
+import type { ArgumentType, LaunchConfig } from "../driver/launch.ts";
 import type { KernelSource } from "../driver/nvrtc.ts";
-import { KERNEL_HEADERS } from "./headers.ts";
 
-/** Numbers of one launch by argument name, and the macros of its compilation. */
+/** Scalar arguments of a launch, or defines of a compilation, by name. */
 export type Sizes = Readonly<Record<string, number>>;
-
-/** Macros of one compilation of a file. */
-export type Specialisation = Readonly<Record<string, number>>;
 
 /** One file of kernels, with the headers it may include. */
 export interface KernelFile extends KernelSource {
-  /** Every set of macros with which it is used; other head sizes are compiled when a model has them. */
-  readonly specialisations: readonly Specialisation[];
-  /** The only architecture that has its instructions. */
-  readonly architecture?: string | undefined;
+  /** Every set of defines it is used with; other head sizes are compiled when a model has them. */
+  readonly specialisations: readonly Sizes[];
   /** In the order of the text. */
   readonly kernels: readonly Kernel[];
-}
-
-/** One argument of a kernel. */
-export interface KernelArgument {
-  readonly name: string;
-  readonly type: ArgumentType;
-  /** Elements and rows of a box; maps only. */
-  readonly box?: readonly [elements: number, rows: number];
 }
 
 /** One kernel. */
@@ -43,12 +30,20 @@ export interface Kernel {
   readonly file: KernelFile;
   /** Its `extern "C"` name. */
   readonly entry: string;
-  readonly arguments: readonly KernelArgument[];
-  geometry(sizes: Sizes): Geometry;
+  readonly arguments: readonly { readonly name: string; readonly type: ArgumentType }[];
+  /** Launch config by scalar arguments and defines. */
+  config(sizes: Sizes): LaunchConfig;
 }
 
-/** How a kernel is spread, by its numbers and macros. */
-type Spread = (sizes: Record<string, number>) => Geometry;
+/** Headers by the name in `#include`; the compiler gets them from memory. */
+export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["common/angle.cuh", angle],
+  ["common/attention.cuh", attention],
+  ["common/ptx.cuh", ptx],
+  ["common/reduce.cuh", reduce],
+  ["common/tiles.cuh", tiles],
+  ["common/types.cuh", types],
+]);
 
 /** Compiled for f32 and for bf16. */
 const TYPES = [{ BF16: 0 }, { BF16: 1 }] as const;
@@ -56,36 +51,34 @@ const TYPES = [{ BF16: 0 }, { BF16: 1 }] as const;
 /** Head sizes of the models in use. */
 const HEAD_DIMS = [64, 128] as const;
 
-/** Declares a file by its path below `kernels/`, and the macros it is compiled with. */
+/** Declares a file by its path below `kernels/`, and the defines it is compiled with. */
 export function kernelFile(
   name: string,
   text: string,
   specialisations: KernelFile["specialisations"] = TYPES,
-  architecture?: string,
 ): KernelFile {
-  return { name, text, headers: KERNEL_HEADERS, specialisations, architecture, kernels: [] };
+  return { name, text, headers: KERNEL_HEADERS, specialisations, kernels: [] };
 }
 
 /** Declares the next kernel of a file. */
-export function kernel(file: KernelFile, signature: string, geometry: Spread): Kernel {
+export function kernel(
+  file: KernelFile,
+  signature: string,
+  config: (sizes: Record<string, number>) => LaunchConfig,
+): Kernel {
   const [entry, ...list] = signature.split(" ") as [string, ...string[]];
-  const made = { file, entry, arguments: list.map(parseArgument), geometry };
+  const parameters = list.map((text) => {
+    if (text.startsWith("*")) return { name: text.slice(1), type: "pointer" as const };
+    const [name, type = "i32"] = text.split(":") as [string, ArgumentType?];
+    return { name, type };
+  });
+  const made = { file, entry, arguments: parameters, config };
   (file.kernels as Kernel[]).push(made);
   return made;
 }
 
-function parseArgument(text: string): KernelArgument {
-  if (text.startsWith("*")) return { name: text.slice(1), type: "pointer" };
-  if (text.startsWith("#")) {
-    const [name, elements, rows] = text.slice(1).split(/[:x](?=\d)/);
-    return { name: name!, type: "map", box: [Number(elements), Number(rows)] };
-  }
-  const [name, type = "i32"] = text.split(":") as [string, ArgumentType?];
-  return { name, type };
-}
-
 /** The usual head sizes, for each type or for one. */
-export function overHeads(types: readonly Specialisation[] = TYPES): Specialisation[] {
+export function overHeads(types: readonly Sizes[] = TYPES): Sizes[] {
   return types.flatMap((type) => HEAD_DIMS.map((HEAD_DIM) => ({ ...type, HEAD_DIM })));
 }
 
@@ -95,13 +88,13 @@ export function blocks(count: number, size: number): number {
 }
 
 /** A grid of blocks with one dimension of threads. */
-export function spread(threads: number, x: number, y = 1, z = 1): Geometry {
+export function grid(threads: number, x: number, y = 1, z = 1): LaunchConfig {
   return { grid: [x, y, z], block: [threads, 1, 1] };
 }
 
 /** Threads that take `per` elements each until `count` are taken. */
-export function each(count: number, per = 1, threads = 256): Geometry {
-  return spread(threads, blocks(count, threads * per));
+export function each(count: number, per = 1, threads = 256): LaunchConfig {
+  return grid(threads, blocks(count, threads * per));
 }
 
 /** Elements in 16 bytes, WIDTH of types.cuh. */
@@ -109,7 +102,7 @@ export function perPack({ BF16 }: Sizes): number {
   return BF16 ? 8 : 4;
 }
 
-/** What `packStep` of types.cuh gives. */
+/** `packStep` of types.cuh. */
 export function packStep(sizes: Sizes, row: number): number {
   return row % perPack(sizes) === 0 ? perPack(sizes) : 1;
 }

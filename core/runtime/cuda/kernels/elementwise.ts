@@ -8,7 +8,7 @@ import type { Value } from "../../../graph/value.ts";
 import { type BinaryName, computeInto } from "../fuse/in_place.ts";
 import { collapse } from "../strides.ts";
 import { each, type Kernel, kernel, kernelFile, perPack, type Sizes } from "./define.ts";
-import { castBools, castIntegers, iota as iotaKernel, truncateFloats } from "./moves.ts";
+import { castBools, castIntegers, iota as iotaKernel, truncateFloats } from "./copies.ts";
 import { listRule, type Rule, rule } from "./rule.ts";
 
 export const ADD = kernelFile("forward/add.cu", addText);
@@ -60,7 +60,7 @@ function walk(shape: Shape, inputs: Readonly<Record<string, Value>>): Sizes {
 
 function unary(op: Primitive & { readonly name: keyof typeof UNARY }): Rule {
   return listRule(op, (l, [input]) => {
-    const x = l.wide(input);
+    const x = l.f32(input);
     const numbers = { count: elementCount(x.shape), op: UNARY[op.name] };
     return l.launch(unaryKernel, { reads: { x }, writes: { y: x }, numbers, reuse: "x" });
   });
@@ -72,7 +72,7 @@ function binary(op: Primitive & { readonly name: BinaryName }): Rule {
     if (op === p.add && areFloats && first.shape.join() === second.shape.join()) {
       // Sums of equal shapes, such as residual streams, are read 16 bytes at a time.
       const narrow = [first, second].some((value) => l.get(value).dtype === "bf16");
-      const [a, b] = [first, second].map((value) => narrow ? l.element(value) : l.wide(value));
+      const [a, b] = [first, second].map((value) => narrow ? l.operand(value) : l.f32(value));
       return l.launch(addPacked, {
         reads: { a, b },
         writes: { y: a! },
@@ -81,7 +81,7 @@ function binary(op: Primitive & { readonly name: BinaryName }): Rule {
         reuse: "a",
       });
     }
-    const [a, b] = areFloats ? [l.wide(first), l.wide(second)] : [l.get(first), l.get(second)];
+    const [a, b] = areFloats ? [l.f32(first), l.f32(second)] : [l.get(first), l.get(second)];
     return l.launch(areFloats ? binaryFloats : binaryIntegers, {
       reads: { a, b },
       writes: { y },
@@ -105,7 +105,7 @@ export const MUL: Rule = binary(p.mul);
 export const DIV: Rule = binary(p.div);
 
 export const COMPUTE_INTO: Rule = rule(computeInto, (l, inputs, { op }) => {
-  const [state, a, b] = [l.get(inputs.state), l.wide(inputs.a), l.wide(inputs.b)];
+  const [state, a, b] = [l.get(inputs.state), l.f32(inputs.a), l.f32(inputs.b)];
   return l.launch(binaryFloats, {
     updates: { y: state },
     reads: { a, b },
@@ -115,7 +115,7 @@ export const COMPUTE_INTO: Rule = rule(computeInto, (l, inputs, { op }) => {
 
 export const LESS_EQUAL: Rule = listRule(p.lessEqual, (l, [first, second], _, [y]) => {
   const areFloats = first.dtype !== "i32";
-  const [a, b] = areFloats ? [l.wide(first), l.wide(second)] : [l.get(first), l.get(second)];
+  const [a, b] = areFloats ? [l.f32(first), l.f32(second)] : [l.get(first), l.get(second)];
   return l.launch(areFloats ? lessEqualFloats : lessEqualIntegers, {
     reads: { a, b },
     writes: { y },
@@ -124,7 +124,7 @@ export const LESS_EQUAL: Rule = listRule(p.lessEqual, (l, [first, second], _, [y
 });
 
 export const SELECT: Rule = listRule(p.select, (l, [first, second, third], _, [y]) => {
-  const [condition, a, b] = [l.get(first), l.wide(second), l.wide(third)];
+  const [condition, a, b] = [l.get(first), l.f32(second), l.f32(third)];
   return l.launch(selectFloats, {
     reads: { condition, a, b },
     writes: { y },
@@ -141,10 +141,10 @@ const CASTS: Readonly<Record<string, Kernel>> = {
 export const CAST_RULE: Rule = listRule(p.cast, (l, [x], { dtype }, [y]) => {
   // Between floats nothing is to be done before a kernel wants one type or the other.
   if (x.dtype === "bf16" && dtype === "f32") return [l.get(x)];
-  if (x.dtype === "f32" && dtype === "bf16") return [l.inType(l.get(x), "bf16")];
+  if (x.dtype === "f32" && dtype === "bf16") return [l.cast(l.get(x), "bf16")];
   const found = CASTS[`${x.dtype} ${dtype}`];
   if (!found) throw new TypeError(`cannot cast ${x.dtype} to ${dtype} on this device`);
-  const source = x.dtype === "f32" ? l.wide(x) : l.get(x);
+  const source = x.dtype === "f32" ? l.f32(x) : l.get(x);
   const numbers = { count: elementCount(y.shape) };
   return l.launch(found, { reads: { x: source }, writes: { y }, numbers });
 });

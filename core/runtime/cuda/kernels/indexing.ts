@@ -3,7 +3,7 @@ import text from "../../../../kernels/primitive/indexing.cu" with { type: "text"
 import * as p from "../../../graph/primitives.ts";
 import { elementCount } from "../../../graph/types.ts";
 import { around } from "../strides.ts";
-import { each, kernel, kernelFile, spread } from "./define.ts";
+import { each, grid, kernel, kernelFile } from "./define.ts";
 import { ownCopy } from "./movement.ts";
 import { listRule, type Rule } from "./rule.ts";
 
@@ -17,14 +17,14 @@ const addLast = kernel(INDEXING, "add_last *y *indices *update rows size", byRow
 export const scatterAdd = kernel(
   INDEXING,
   "scatter_add *y *indices *update outer size count inner",
-  ({ outer, count }) => spread(128, count!, outer!),
+  ({ outer, count }) => grid(128, count!, outer!),
 );
 
 export const TAKE_LAST: Rule = listRule(
   p.takeLast,
   (l, [x, indices], _, [y]) =>
     l.launch(takeLast, {
-      reads: { x: l.wide(x), indices: l.get(indices) },
+      reads: { x: l.f32(x), indices: l.get(indices) },
       writes: { y },
       numbers: { rows: elementCount(y.shape), size: x.shape.at(-1)! },
     }),
@@ -33,7 +33,7 @@ export const TAKE_LAST: Rule = listRule(
 export const ADD_LAST: Rule = listRule(p.addLast, (l, [x, indices, update]) =>
   l.launch(addLast, {
     updates: { y: ownCopy(l, x) },
-    reads: { indices: l.get(indices), update: l.wide(update) },
+    reads: { indices: l.get(indices), update: l.f32(update) },
     numbers: { rows: elementCount(indices.shape), size: x.shape.at(-1)! },
   }));
 
@@ -41,7 +41,7 @@ export const SCATTER_ADD: Rule = listRule(p.scatterAdd, (l, [x, indices, update]
   const [outer, size, inner] = around(x.shape, axis);
   return l.launch(scatterAdd, {
     updates: { y: ownCopy(l, x) },
-    reads: { indices: l.get(indices), update: l.wide(update) },
+    reads: { indices: l.get(indices), update: l.f32(update) },
     numbers: { outer, size, count: elementCount(indices.shape), inner },
   });
 });

@@ -5,7 +5,7 @@ import { broadcastStrides } from "../../../graph/strides.ts";
 import { elementCount } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { collapse } from "../strides.ts";
-import { blocks, kernel, kernelFile, spread } from "./define.ts";
+import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
 
 export const MATMUL_FILE = kernelFile("primitive/matmul.cu", text, [{}]);
@@ -13,12 +13,12 @@ export const MATMUL_FILE = kernelFile("primitive/matmul.cu", text, [{}]);
 const matmul = kernel(
   MATMUL_FILE,
   "matmul *y *a *b m n k aRow aColumn bRow bColumn n1 n2 a0 a1 a2 b0 b1 b2 scale:f32",
-  ({ m, n, batch }) => spread(256, blocks(n!, 16), blocks(m!, 16), batch!),
+  ({ m, n, batch }) => grid(256, blocks(n!, 16), blocks(m!, 16), batch!),
 );
 
 export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
   const { transposeA, transposeB, scale } = attributes;
-  const [a, b] = [l.wide(inputs[0]), l.wide(inputs[1])];
+  const [a, b] = [l.f32(inputs[0]), l.f32(inputs[1])];
   const [m, n] = y.shape.slice(-2) as [number, number];
   const k = a.shape.at(transposeA ? -2 : -1)!;
   const leading = y.shape.slice(0, -2);

@@ -2,20 +2,18 @@
 import type { PrimitiveName } from "../../../graph/primitives.ts";
 import type { Op } from "../../../graph/program.ts";
 import { ADAMW, ADAMW_RULES } from "./adamw.ts";
-import { AGGREGATE, AGGREGATE_BACKWARD, AGGREGATE_RULES, REPEAT_BACKWARD } from "./aggregate.ts";
-import { ATTENTION_GRADIENT } from "./attention/backward.ts";
-import { ATTENTION_RULES } from "./attention/forward.ts";
-import * as attention from "./attention/kernels.ts";
+import { AGGREGATE, AGGREGATE_BACKWARD, AGGREGATE_RULES } from "./aggregate.ts";
+import * as attention from "./attention.ts";
 import type { Kernel, KernelFile } from "./define.ts";
 import * as elementwise from "./elementwise.ts";
 import { EMBEDDING, EMBEDDING_RULES } from "./embedding.ts";
 import { ADD_LAST, INDEXING, SCATTER_ADD, TAKE_LAST } from "./indexing.ts";
-import { LINEAR, LINEAR_MMA, LINEAR_RULES } from "./linear.ts";
+import { LINEAR, LINEAR_RULES } from "./linear.ts";
 import { MATMUL, MATMUL_FILE } from "./matmul.ts";
 import * as movement from "./movement.ts";
-import { CAST, MOVEMENT } from "./moves.ts";
-import { ARGMAX, argmax, PUBLISH, SAMPLE, SAMPLE_RULES } from "./next_token.ts";
-import { MAX, REDUCE, SUM, SUM_SQUARES } from "./reduce.ts";
+import { CAST, MOVEMENT } from "./copies.ts";
+import { ARGMAX, argmax, SAMPLE, SAMPLE_RULES } from "./next_token.ts";
+import { MAX, REDUCE, SUM } from "./reduce.ts";
 import { RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_RULES } from "./rms_norm.ts";
 import { KV_CACHE, ROPE, ROPE_RULES } from "./rope.ts";
 import type { Rule } from "./rule.ts";
@@ -26,10 +24,8 @@ import { LOGPROBS, LOGPROBS_BACKWARD, LOGPROBS_RULES } from "./token_logprobs.ts
 /** All files, in the order in which a training step meets them. */
 export const KERNEL_FILES: readonly KernelFile[] = [
   ...[EMBEDDING, RMS_NORM, ROPE, KV_CACHE, attention.ATTENTION, attention.ATTENTION_MMA],
-  ...[attention.ATTENTION_WGMMA, attention.ATTENTION_SPLIT, attention.ATTENTION_SPLIT_MMA],
-  ...[attention.ATTENTION_COMBINE, elementwise.ADD, SWIGLU, AGGREGATE, LINEAR, LINEAR_MMA],
-  ...[LOGPROBS, ARGMAX, SAMPLE, PUBLISH, REPEAT_BACKWARD, RMS_NORM_BACKWARD],
-  ...[attention.ATTENTION_DELTA, attention.ATTENTION_BACKWARD, attention.ATTENTION_BACKWARD_MMA],
+  ...[attention.ATTENTION_SPLIT, elementwise.ADD, SWIGLU, AGGREGATE, LINEAR, LOGPROBS, ARGMAX],
+  ...[SAMPLE, RMS_NORM_BACKWARD, attention.ATTENTION_BACKWARD, attention.ATTENTION_BACKWARD_MMA],
   ...[SWIGLU_BACKWARD, AGGREGATE_BACKWARD, SUMS, LOGPROBS_BACKWARD, ADAMW],
   ...[elementwise.ELEMENTWISE, CAST, MOVEMENT, REDUCE, INDEXING, MATMUL_FILE],
 ];
@@ -75,8 +71,8 @@ const PRIMITIVE_RULES: Readonly<Record<Exclude<PrimitiveName, "write_slots">, Ru
 export const RULES: ReadonlyMap<Op, Rule> = new Map(
   [
     ...Object.values(PRIMITIVE_RULES),
-    ...[...EMBEDDING_RULES, ...RMS_NORM_RULES, ...LINEAR_RULES, ...ROPE_RULES, ...ATTENTION_RULES],
-    ...[ATTENTION_GRADIENT, ...SWIGLU_RULES, ...AGGREGATE_RULES, ...LOGPROBS_RULES],
-    ...[...SAMPLE_RULES, ...ADAMW_RULES, elementwise.COMPUTE_INTO, SUM_SQUARES],
+    ...[...EMBEDDING_RULES, ...RMS_NORM_RULES, ...LINEAR_RULES, ...ROPE_RULES],
+    ...[...attention.ATTENTION_RULES, ...SWIGLU_RULES, ...AGGREGATE_RULES, ...LOGPROBS_RULES],
+    ...[...SAMPLE_RULES, ...ADAMW_RULES, elementwise.COMPUTE_INTO],
   ].map((rule) => [rule.op, rule]),
 );

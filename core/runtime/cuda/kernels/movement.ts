@@ -10,12 +10,12 @@ import {
 import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "../lowering.ts";
 import { around, collapse, dense, toDense } from "../strides.ts";
-import { gather as gatherKernel } from "./moves.ts";
+import { gather as gatherKernel } from "./copies.ts";
 import { listRule, type Rule } from "./rule.ts";
 
 /** A copy of an operand in f32, to be changed where it lies. */
 export function ownCopy(l: Lowering, value: Value): Value {
-  const x = l.wide(value);
+  const x = l.f32(value);
   return l.copy(x, x, dense(x.shape));
 }
 
@@ -63,7 +63,7 @@ export const CONCAT: Rule = listRule(p.concat, (l, inputs, { axis }, [y]) => {
   let start = 0;
   let whole: Value | undefined;
   for (const input of inputs) {
-    const part = isFloat && !narrow ? l.wide(input) : l.get(input);
+    const part = isFloat && !narrow ? l.f32(input) : l.get(input);
     const { sizes, strides: [targetStrides, sourceStrides] } = collapse(
       part.shape,
       [strides, denseStrides(part.shape)],
@@ -93,6 +93,6 @@ export const GATHER: Rule = listRule(p.gather, (l, inputs, { axis }, [y]) => {
 
 export const ASSIGN: Rule = listRule(p.assign, (l, [state, value]) => {
   const target = l.get(state);
-  const source = target.dtype === "f32" ? l.wide(value) : l.get(value);
+  const source = target.dtype === "f32" ? l.f32(value) : l.get(value);
   return [l.copy(source, source, dense(source.shape), target)];
 });

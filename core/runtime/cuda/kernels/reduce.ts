@@ -2,10 +2,9 @@
 import text from "../../../../kernels/primitive/reduce.cu" with { type: "text" };
 import * as p from "../../../graph/primitives.ts";
 import type { Value } from "../../../graph/value.ts";
-import { sumSquares } from "../fuse/squares.ts";
 import type { Lowering } from "../lowering.ts";
 import { around } from "../strides.ts";
-import { blocks, each, kernel, kernelFile, spread } from "./define.ts";
+import { blocks, each, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
 
 export const REDUCE = kernelFile("primitive/reduce.cu", text, [{ BF16: 0 }]);
@@ -13,7 +12,7 @@ export const REDUCE = kernelFile("primitive/reduce.cu", text, [{ BF16: 0 }]);
 const reduceRows = kernel(
   REDUCE,
   "reduce_rows *y *x rows n:i64 chunk op",
-  ({ rows, n, chunk }) => spread(256, rows!, blocks(n!, chunk!)),
+  ({ rows, n, chunk }) => grid(256, rows!, blocks(n!, chunk!)),
 );
 const reduceColumns = kernel(
   REDUCE,
@@ -25,18 +24,13 @@ const reduceColumns = kernel(
 const CHUNK = 1 << 14;
 
 /** Numbers by which the kernels know what to compute. */
-const OPS = { sum: 0, max: 1, squares: 2 } as const;
+const OPS = { sum: 0, max: 1 } as const;
 
-/** The rule of a reduction; results of pieces are folded by `again`. */
-function reduction(
-  op: typeof p.sum | typeof p.max | typeof sumSquares.op,
-  name: keyof typeof OPS,
-  again = name,
-): Rule {
+function reduction(op: typeof p.sum | typeof p.max, name: keyof typeof OPS): Rule {
   return listRule<{ axis: number }>(op, (l, [source], { axis }, [y]) => {
     const [outer, n, inner] = around(source.shape, axis);
-    const x = l.wide(source);
-    if (inner === 1) return [foldRows(l, x, { rows: outer, n, names: [name, again] }, y)];
+    const x = l.f32(source);
+    if (inner === 1) return [foldRows(l, x, { rows: outer, n, op: OPS[name] }, y)];
     const numbers = { outer, n, inner, op: OPS[name] };
     return l.launch(reduceColumns, { reads: { x }, writes: { y }, numbers });
   });
@@ -46,22 +40,15 @@ function reduction(
 function foldRows(
   l: Lowering,
   x: Value,
-  { rows, n, names: [name, again] }: {
-    readonly rows: number;
-    readonly n: number;
-    readonly names: readonly [keyof typeof OPS, keyof typeof OPS];
-  },
+  { rows, n, op }: { readonly rows: number; readonly n: number; readonly op: number },
   y: Value,
 ): Value {
   const pieces = Math.ceil(n / CHUNK);
   const type = pieces === 1 ? y : { dtype: y.dtype, shape: [rows, pieces] };
-  const numbers = { rows, n, chunk: CHUNK, op: OPS[name] };
+  const numbers = { rows, n, chunk: CHUNK, op };
   const [folded] = l.launch(reduceRows, { reads: { x }, writes: { y: type }, numbers });
-  return pieces === 1
-    ? folded!
-    : foldRows(l, folded!, { rows, n: pieces, names: [again, again] }, y);
+  return pieces === 1 ? folded! : foldRows(l, folded!, { rows, n: pieces, op }, y);
 }
 
 export const SUM: Rule = reduction(p.sum, "sum");
 export const MAX: Rule = reduction(p.max, "max");
-export const SUM_SQUARES: Rule = reduction(sumSquares.op, "squares", "sum");

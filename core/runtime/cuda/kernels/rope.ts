@@ -36,8 +36,8 @@ function turn(
 ): Value {
   const [rows, width] = rowsOf(x.shape);
   return l.launch(rotate, {
-    reads: { x: l.element(x), cosines: l.wide(cos), sines: l.wide(sin) },
-    writes: { y: l.elements(x.shape) },
+    reads: { x: l.operand(x), cosines: l.f32(cos), sines: l.f32(sin) },
+    writes: { y: l.type(x.shape) },
     numbers: { rows, heads, half: width / heads / 2, direction },
     ...(reuse && { reuse }),
   })[0]!;
@@ -55,10 +55,10 @@ export const ROPE_RULES: readonly Rule[] = [
     return l.launch(rotateAndWriteSlots, {
       updates: { keyCache: l.get(keyCache), valueCache: l.get(valueCache) },
       reads: {
-        ...{ q: l.element(q), k: l.element(k), v: l.element(v) },
-        ...{ cosines: l.wide(cos), sines: l.wide(sin), start: l.get(start) },
+        ...{ q: l.operand(q), k: l.operand(k), v: l.operand(v) },
+        ...{ cosines: l.f32(cos), sines: l.f32(sin), start: l.get(start) },
       },
-      writes: { y: l.elements(y.shape) },
+      writes: { y: l.type(y.shape) },
       numbers: { R, starts: start.shape[0]!, T, H, K, S, half: D / 2 },
     });
   }),
@@ -71,7 +71,7 @@ export const ROPE_RULES: readonly Rule[] = [
     const elements = cache.dtype === "bf16" ? "bf16" : "f32";
     return l.launch(writeSlots, {
       updates: { cache },
-      reads: { update: l.inType(l.get(update), elements), start: l.get(start) },
+      reads: { update: l.cast(l.get(update), elements), start: l.get(start) },
       numbers: {
         ...{ R, starts: start.shape[0]!, T, K, S, D },
         ...{ rowStride: T * K * D, tokenStride, headStride },

@@ -3,7 +3,7 @@ import text from "../../../../kernels/backward/linear.cu" with { type: "text" };
 import { elementCount, type Shape, type TensorType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "../lowering.ts";
-import { blocks, each, kernel, kernelFile, spread } from "./define.ts";
+import { blocks, each, grid, kernel, kernelFile } from "./define.ts";
 
 /** Rows of which one block makes a partial sum. */
 export const PARTIAL_ROWS = 64;
@@ -13,7 +13,7 @@ export const SUMS = kernelFile("backward/linear.cu", text);
 const biasPartials = kernel(
   SUMS,
   "bias_partials *partial *dy rows N",
-  ({ rows, N }) => spread(128, blocks(N!, 128), blocks(rows!, PARTIAL_ROWS)),
+  ({ rows, N }) => grid(128, blocks(N!, 128), blocks(rows!, PARTIAL_ROWS)),
 );
 const sumOfPartials = kernel(
   SUMS,

@@ -22,15 +22,15 @@ const swigluBackward = kernel(
 
 export const SWIGLU_RULES: readonly Rule[] = [
   rule(silu, (l, inputs) => {
-    const x = l.element(inputs.x);
+    const x = l.operand(inputs.x);
     const numbers = { count: elementCount(x.shape) };
     return l.launch(siluForward, { reads: { x }, writes: { y: x }, numbers, reuse: "x" });
   }),
   gradientRule(silu, (l, inputs, { upstream }) => ({
     x() {
-      const x = l.element(inputs.x);
+      const x = l.operand(inputs.x);
       return l.launch(siluBackward, {
-        reads: { dy: l.element(upstream), x },
+        reads: { dy: l.operand(upstream), x },
         writes: { dx: x },
         numbers: { count: elementCount(x.shape) },
         reuse: "dy",
@@ -38,7 +38,7 @@ export const SWIGLU_RULES: readonly Rule[] = [
     },
   })),
   rule(swiglu, (l, inputs) => {
-    const [gate, up] = [l.element(inputs.gate), l.element(inputs.up)];
+    const [gate, up] = [l.operand(inputs.gate), l.operand(inputs.up)];
     return l.launch(swigluForward, {
       reads: { gate, up },
       writes: { y: gate },
@@ -48,9 +48,9 @@ export const SWIGLU_RULES: readonly Rule[] = [
   }),
   gradientRule(swiglu, (l, inputs, { upstream }) => {
     const both = once(() => {
-      const [gate, up] = [l.element(inputs.gate), l.element(inputs.up)];
+      const [gate, up] = [l.operand(inputs.gate), l.operand(inputs.up)];
       return l.launch(swigluBackward, {
-        reads: { dy: l.element(upstream), gate, up },
+        reads: { dy: l.operand(upstream), gate, up },
         writes: { dgate: gate, dup: up },
         numbers: { count: elementCount(gate.shape) },
       });

@@ -3,14 +3,14 @@ import backwardText from "../../../../kernels/backward/token_logprobs.cu" with {
 import forwardText from "../../../../kernels/forward/token_logprobs.cu" with { type: "text" };
 import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
 import { tokenLogprobsWithStatistic } from "../fuse/statistics.ts";
-import { kernel, kernelFile, spread } from "./define.ts";
+import { grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule, statisticGradientRule } from "./rule.ts";
 import { rowsOf } from "./sums.ts";
 
 export const LOGPROBS = kernelFile("forward/token_logprobs.cu", forwardText);
 export const LOGPROBS_BACKWARD = kernelFile("backward/token_logprobs.cu", backwardText);
 
-const byRow = ({ N }: Record<string, number>) => spread(512, N!);
+const byRow = ({ N }: Record<string, number>) => grid(512, N!);
 
 const forward = kernel(
   LOGPROBS,
@@ -29,7 +29,7 @@ export const LOGPROBS_RULES: readonly Rule[] = [
     listRule(op, (l, [logits, targets], _, [logprobs, normalizer]) => {
       const [N, V] = rowsOf(logits.shape);
       return l.launch(forward, {
-        reads: { logits: l.element(logits), targets: l.get(targets) },
+        reads: { logits: l.operand(logits), targets: l.get(targets) },
         writes: { logprobs, normalizer: normalizer as typeof normalizer | undefined },
         numbers: { N, V },
       });
@@ -43,10 +43,10 @@ export const LOGPROBS_RULES: readonly Rule[] = [
         const [N, V] = rowsOf(logits.shape);
         return l.launch(backward, {
           reads: {
-            ...{ dy: l.wide(upstream), logits: l.element(logits), targets: l.get(targets) },
+            ...{ dy: l.f32(upstream), logits: l.operand(logits), targets: l.get(targets) },
             normalizer: l.get(statistic),
           },
-          writes: { dlogits: l.elements(logits.shape) },
+          writes: { dlogits: l.type(logits.shape) },
           numbers: { N, V },
           reuse: "logits",
         })[0]!;

@@ -18,14 +18,13 @@ import { sampleTokens } from "../../../../core/ops/sample.ts";
 import { tokenLogprobs } from "../../../../core/ops/token_logprobs.ts";
 import {
   rotateWhileWriting,
-  writeWhereTheyLie,
+  writeInPlace,
 } from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
 import { computeInPlace } from "../../../../core/runtime/cuda/fuse/in_place.ts";
-import { joinLinears, joinSwiglu } from "../../../../core/runtime/cuda/fuse/linears.ts";
+import { groupLinears } from "../../../../core/runtime/cuda/fuse/linears.ts";
 import { addBeforeNorm } from "../../../../core/runtime/cuda/fuse/residuals.ts";
-import { joinSquares } from "../../../../core/runtime/cuda/fuse/squares.ts";
 import { keepStatistics } from "../../../../core/runtime/cuda/fuse/statistics.ts";
-import { fuse } from "../../../../core/runtime/cuda/fuse.ts";
+import { fuse } from "../../../../core/runtime/cuda/lower.ts";
 import { RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
 import type { HostTensor } from "../../../../core/runtime/device.ts";
 import { ReferenceDevice } from "../../../../core/runtime/reference/device.ts";
@@ -129,21 +128,7 @@ Deno.test("a sum stays where another node reads it first, where it is a result, 
   }
 });
 
-Deno.test("gate and up projection end in their product", () => {
-  const program = programOf((g) => {
-    const x = g.input("x", f32(4, 8));
-    const [gate, up] = ["gate", "up"].map((name) =>
-      linear({ x, weight: g.parameter(name, f32(6, 8)) })
-    ) as [Value, Value];
-    g.output("y", swiglu({ gate, up }));
-  });
-  return check(program, joinSwiglu, [
-    ["v0 = linear(x, gate)", "v1 = linear(x, up)", "v2 = swiglu(v0, v1)"],
-    ["v0 = linear_swiglu(x, gate, up)"],
-  ]);
-});
-
-Deno.test("layers that read the same few rows go together, three at most, wide ones apart", async () => {
+Deno.test("layers that read the same few rows go together, three at most, those read as f32 apart", async () => {
   const write = (rows: number) => (g: Builder) => {
     const x = g.input("x", f32(rows, 8));
     const layer = (name: string, bias = false) =>
@@ -158,24 +143,24 @@ Deno.test("layers that read the same few rows go together, three at most, wide o
     g.output("logits", layer("head"));
   };
   const few = programOf(write(4));
-  const lines = linesOf(joinLinears(few));
+  const lines = linesOf(groupLinears(few));
   assertEquals(lines.filter((line) => line.includes("linears")), [
     "v0, v1, v2 = linears(x, q, q.bias, k, v)",
     "v6 = linears(x, o)",
     "v8 = linears(x, head)",
   ]);
-  await assertSame(few, joinLinears(few));
+  await assertSame(few, groupLinears(few));
   const many = programOf(write(65));
-  assertEquals(linesOf(joinLinears(many)), linesOf(many));
+  assertEquals(linesOf(groupLinears(many)), linesOf(many));
 });
 
-Deno.test("logits that are sampled are written wide", () => {
+Deno.test("logits that are sampled are written in f32", () => {
   const program = programOf((g) => {
     const logits = linear({ x: g.input("x", f32(2, 8)), weight: g.parameter("w", f32(16, 8)) });
     g.output("tokens", sampleTokens(logits, g.input("sampling", f32(2, 6))));
   });
-  const [node] = joinLinears(program).nodes;
-  assertEquals(node!.attributes, { biases: [false], wide: true });
+  const [node] = groupLinears(program).nodes;
+  assertEquals(node!.attributes, { biases: [false], f32Out: true });
 });
 
 /** The part of a layer between its projections and the end of attention. */
@@ -200,7 +185,7 @@ function layer(g: Builder): void {
 
 Deno.test("heads are written where they lie", async () => {
   const program = programOf(layer);
-  const fused = writeWhereTheyLie(program);
+  const fused = writeInPlace(program);
   assertEquals(linesOf(fused), [
     "v0 = rope(k, cos, sin)",
     "v1 = reshape(v0)",
@@ -215,13 +200,13 @@ Deno.test("heads are written where they lie", async () => {
 
 Deno.test("queries and keys are turned while keys and values are written", async () => {
   const program = programOf(layer);
-  const fused = rotateWhileWriting(writeWhereTheyLie(program), "f32");
+  const fused = rotateWhileWriting(writeInPlace(program), "f32");
   assertEquals(linesOf(fused), [
     "v0, v1, v2 = rotate_and_write(keys, values, q, k, v, cos, sin, start)",
     "v3 = attention(v2, v0, v1, last)",
   ]);
   await assertSame(program, fused);
-  const narrow = rotateWhileWriting(writeWhereTheyLie(program), "bf16");
+  const narrow = rotateWhileWriting(writeInPlace(program), "bf16");
   assertEquals(narrow.nodes.length, 7, "a cache in another type than the model computes in");
 });
 
@@ -297,17 +282,6 @@ Deno.test("a state that is read later is not overwritten early", async () => {
   });
   assertEquals(linesOf(computeInPlace(program)), linesOf(program));
   await assertSame(program, computeInPlace(program));
-});
-
-Deno.test("squares are summed without being kept", () => {
-  const program = programOf((g) => {
-    const x = g.input("x", f32(3, 8));
-    g.output("y", x.mul(x).sum(1));
-  });
-  return check(program, joinSquares, [
-    ["v0 = mul(x, x)", "v1 = sum(v0)"],
-    ["v0 = sum_squares(x)"],
-  ]);
 });
 
 Deno.test("a fused program holds only ops that have a rule", () => {

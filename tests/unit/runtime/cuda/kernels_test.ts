@@ -2,14 +2,12 @@
 import { gradientOp } from "../../../../core/graph/differentiate.ts";
 import type { Op } from "../../../../core/graph/program.ts";
 import { assert, assertEquals } from "@std/assert";
-import type { KernelArgument } from "../../../../core/runtime/cuda/kernels/define.ts";
-import { KERNEL_HEADERS } from "../../../../core/runtime/cuda/kernels/headers.ts";
+import { type Kernel, KERNEL_HEADERS } from "../../../../core/runtime/cuda/kernels/define.ts";
 import { KERNEL_FILES, KERNELS, RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
-import { LaunchSite } from "../../../../core/runtime/cuda/driver/launch.ts";
 import { MODEL_OPS } from "../../../../core/ops/mod.ts";
 
 interface Signature {
-  readonly arguments: readonly KernelArgument[];
+  readonly arguments: Kernel["arguments"];
   readonly threads: string;
   readonly body: string;
 }
@@ -24,14 +22,13 @@ function signatures(text: string): Map<string, Signature> {
   ]));
 }
 
-function parseArgument(text: string): KernelArgument {
-  const words = text.replace(/\b(const|__restrict__|__grid_constant__)\b/g, " ").trim().split(
+function parseArgument(text: string): Kernel["arguments"][number] {
+  const words = text.replace(/\b(const|__restrict__)\b/g, " ").trim().split(
     /[\s*]+/,
   );
   const name = words.pop()!;
   if (text.includes("*")) return { name, type: "pointer" };
-  if (words[0] === "TensorMap") return { name, type: "map" };
-  const types = { int: "i32", unsigned: "u32", "long long": "i64", float: "f32" } as const;
+  const types = { int: "i32", "long long": "i64", float: "f32" } as const;
   return { name, type: types[words.join(" ") as keyof typeof types] };
 }
 
@@ -48,7 +45,7 @@ Deno.test("the table and the kernels have the same signatures", () => {
 
 Deno.test("blocks have the threads that the kernel was compiled for", () => {
   const sizes = new Proxy({} as Record<string, number>, { get: () => 64 });
-  for (const { file, entry, geometry } of KERNELS) {
+  for (const { file, entry, config } of KERNELS) {
     const { text } = file;
     const constants = Object.fromEntries(
       [...text.matchAll(/\b([A-Z]+) = (\d+)\b/g)].map(([, name, value]) => [name!, Number(value)]),
@@ -56,11 +53,11 @@ Deno.test("blocks have the threads that the kernel was compiled for", () => {
     const [bounds] = signatures(text).get(entry)!.threads.split(",");
     const threads = bounds!.split("*").map((each) => constants[each.trim()] ?? Number(each))
       .reduce((product, factor) => product * factor, 1);
-    assertEquals(geometry(sizes).block, [threads, 1, 1], `${file.name} ${entry}`);
+    assertEquals(config(sizes).block, [threads, 1, 1], `${file.name} ${entry}`);
   }
 });
 
-Deno.test("every size a geometry asks for is an argument, a macro or named here", () => {
+Deno.test("every size a launch config needs is an argument, a macro or named here", () => {
   /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
   const implied = ["rows", "P", "batch"];
   for (const kernel of KERNELS) {
@@ -70,15 +67,9 @@ Deno.test("every size a geometry asks for is an argument, a macro or named here"
     const sizes = new Proxy({} as Record<string, number>, {
       get: (_, name) => (asked.add(String(name)), 33),
     });
-    const { grid } = kernel.geometry(sizes);
+    const { grid } = kernel.config(sizes);
     assert(grid.every((size) => Number.isInteger(size) && size > 0), kernel.entry);
     assertEquals([...asked].filter((name) => !known.includes(name)), [], kernel.entry);
-  }
-});
-
-Deno.test("a launch can be laid out for every kernel", () => {
-  for (const { entry, arguments: list } of KERNELS) {
-    new LaunchSite(1n, entry, list.map(({ type }) => type));
   }
 });
 
@@ -88,16 +79,6 @@ Deno.test("the first branch of every kernel leaves when there is nothing to do",
       const guard = body.search(/if \([^\n]*\) return;/);
       const work = body.search(/\bfor \(|__syncthreads|\bload\(|\bstore\(/);
       assert(guard >= 0 && (work < 0 || guard < work), `${file.name} ${entry}`);
-    }
-  }
-});
-
-Deno.test("every kernel waits for the launch before it, before it does anything that can be seen", () => {
-  for (const file of KERNEL_FILES) {
-    for (const [entry, { body }] of signatures(file.text)) {
-      const turn = body.search(/\btakeTurn\(/);
-      const other = body.search(/\b(if|for|return|switch)\b|__\w+sync|\bload\(/);
-      assert(turn >= 0 && (other < 0 || turn < other), `${file.name} ${entry}`);
     }
   }
 });

@@ -18,7 +18,7 @@ export interface FakeDriver {
 
 /** Functions whose first argument receives a new handle or address. */
 const CREATES =
-  /^cu(DevicePrimaryCtxRetain|MemAlloc_v2|MemHostAlloc|MemHostGetDevicePointer|StreamCreate|EventCreate$|ModuleLoad|ModuleGetFunction|GraphInstantiate)/;
+  /^cu(DevicePrimaryCtxRetain|MemAlloc_v2|MemHostAlloc|StreamCreate|EventCreate$|ModuleLoad|ModuleGetFunction|GraphInstantiate)/;
 
 /** Handles count up from here in steps of 4096, so that two are never mistaken for each other. */
 const FIRST = 0x7000_0000n;
@@ -37,9 +37,7 @@ export function fakeDriver(): FakeDriver {
     else if (name === "cuDeviceGetCount") (args[0] as Int32Array)[0] = 1;
     else if (name === "cuDeviceGet") (args[0] as Int32Array)[0] = 0;
     else if (name === "cuDeviceGetAttribute") (args[0] as Int32Array)[0] = args[1] as number;
-    else if (name === "cuFuncGetAttribute") (args[0] as Int32Array)[0] = args[1] as number;
     else if (name === "cuDeviceGetName") (args[0] as Uint8Array).set([70, 97, 107, 101, 0]);
-    else if (name === "cuDeviceTotalMem_v2") out[0] = 80n * 2n ** 30n;
     else if (name === "cuMemGetInfo_v2") [out[0], second[0]] = [5n, 7n];
     else if (name === "cuEventElapsedTime") (args[0] as Float32Array)[0] = 1.5;
     else if (name === "cuStreamEndCapture") second[0] = next += 4096n;

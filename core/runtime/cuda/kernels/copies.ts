@@ -16,9 +16,9 @@ export const MOVEMENT = kernelFile("primitive/movement.cu", movementText, [
 const all = ({ count }: Record<string, number>) => each(count!);
 
 /** f32 → bf16 */
-export const narrowFloats = kernel(CAST, "narrow_floats *y *x count:i64", all);
+export const f32ToBf16 = kernel(CAST, "f32_to_bf16 *y *x count:i64", all);
 /** bf16 → f32 */
-export const widenElements = kernel(CAST, "widen_elements *y *x count:i64", all);
+export const bf16ToF32 = kernel(CAST, "bf16_to_f32 *y *x count:i64", all);
 export const castIntegers = kernel(CAST, "cast_integers *y *x count:i64", all);
 export const castBools = kernel(CAST, "cast_bools *y *x count:i64", all);
 export const truncateFloats = kernel(CAST, "truncate_floats *y *x count:i64", all);

@@ -1,13 +1,17 @@
 /**
- * Memory of the device, as its tensors and programs hold it.
+ * Device memory of tensors and programs.
  *
- * Every tensor has an allocation of its own, returned when nothing refers to it any more. The
- * temporaries of all programs share one arena, since programs run one after the other: it is as
- * large as the largest needs, and a value lies in it where the memory plan put it.
- *
- * When the arena grows it moves, so addresses in it hold only for its `generation`.
+ * Every tensor has an allocation of its own, returned when nothing refers to it any more. The temporaries
+ * of all programs share one arena, since programs run one after the other: it is as large as the largest
+ * needs, and a value lies in it where the memory plan put it. When the arena grows it moves, so addresses
+ * in it hold only for its `generation`.
  */
+import type { DType, TensorType } from "../../graph/types.ts";
+import type { DeviceTensor } from "../device.ts";
 import type { Driver } from "./driver/driver.ts";
+
+/** What a model computes in; statistics, losses and gradients of parameters are f32. */
+export type ComputeType = "f32" | "bf16";
 
 /** Allocations are multiples of this. */
 const UNIT = 256;
@@ -17,16 +21,33 @@ export interface Block {
   readonly address: bigint;
 }
 
+/** A tensor in device memory. */
+export class CudaTensor implements DeviceTensor {
+  readonly dtype: DType;
+  readonly shape: TensorType["shape"];
+  readonly address: bigint;
+  /** Keeps the memory from being returned. */
+  readonly block: Block;
+
+  /** A tensor at some byte of a block. */
+  constructor({ dtype, shape }: TensorType, block: Block, address = block.address) {
+    this.dtype = dtype;
+    this.shape = shape;
+    this.block = block;
+    this.address = address;
+  }
+}
+
 export class DeviceMemory {
   /** Changes whenever the arena moves. */
   generation = 0;
+  /** Address of the arena. */
+  arena = 0n;
   readonly #driver: Driver;
   readonly #blocks: FinalizationRegistry<bigint>;
   readonly #live = new Set<bigint>();
-  #arena = 0n;
   #arenaBytes = 0;
 
-  /** Takes memory when it is asked for. */
   constructor(driver: Driver) {
     this.#driver = driver;
     this.#blocks = new FinalizationRegistry((address) => {
@@ -38,13 +59,8 @@ export class DeviceMemory {
     });
   }
 
-  /** Address of the arena. */
-  get arena(): bigint {
-    return this.#arena;
-  }
-
   /**
-   * Memory for one tensor; it lives as long as the result is referred to.
+   * Memory for one tensor, freed when the result is collected.
    * @throws {CudaError} when the device has less memory left
    */
   allocate(bytes: number): Block {
@@ -54,7 +70,7 @@ export class DeviceMemory {
     return block;
   }
 
-  /** Returns the memory of a tensor at once; whatever works on it must be done. */
+  /** Returns the memory of a tensor at once. */
   free(block: Block): void {
     this.#blocks.unregister(block);
     this.#release(block.address);
@@ -66,9 +82,10 @@ export class DeviceMemory {
    */
   reserve(bytes: number): void {
     if (bytes <= this.#arenaBytes) return;
-    if (this.#arena) this.#release(this.#arena); // waits for the work that uses it
-    [this.#arena, this.#arenaBytes] = [0n, 0];
-    this.#arena = this.#take(bytes);
+    if (this.arena) this.#release(this.arena); // waits for the work that uses it
+    this.arena = 0n;
+    this.#arenaBytes = 0;
+    this.arena = this.#take(bytes);
     this.#arenaBytes = bytes;
     this.generation++;
   }

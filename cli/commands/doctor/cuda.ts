@@ -1,0 +1,381 @@
+/**
+ * The bring-up of a GPU: stages from loading the libraries to a training step, each on what the ones before
+ * have shown. The first that fails ends it, since everything after it rests on that.
+ *
+ * Stages with numbers compare the device with the reference. A GPU that passes all of them is recorded, and
+ * `--device cuda` accepts it from then on.
+ */
+import { type CostDevice, DEVICES } from "../../../core/analysis/devices.ts";
+import { NumericalError } from "../../../core/base/errors.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { samplingNumbers } from "../../../core/base/sampling.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { differentiate } from "../../../core/graph/differentiate.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount, type TensorType } from "../../../core/graph/types.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import { scratchValues } from "../../../core/model/init.ts";
+import { buildLoss } from "../../../core/model/loss.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
+import { type CeilingSizes, measureCeilings } from "../../../core/runtime/cuda/ceilings.ts";
+import { compareNodes, relativeDifference } from "../../../core/runtime/cuda/compare_nodes.ts";
+import { CudaDevice, type CudaMachine } from "../../../core/runtime/cuda/device.ts";
+import { Driver, formatVersion } from "../../../core/runtime/cuda/driver/driver.ts";
+import { KERNEL_FILES } from "../../../core/runtime/cuda/kernels/mod.ts";
+import { architectureOf } from "../../../core/runtime/cuda/driver/nvrtc.ts";
+import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
+import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
+import type { Device, HostTensor } from "../../../core/runtime/device.ts";
+import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { buildSquaredNorm, buildUpdate } from "../../../core/train/optimizer.ts";
+import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { Trainer } from "../../../core/train/trainer.ts";
+
+/** The outcome of a stage. */
+export interface StageResult {
+  readonly stage: string;
+  readonly ok: boolean;
+  /** What was found, or the call or the difference that failed. */
+  readonly found: string;
+  readonly seconds: number;
+}
+
+/** What is brought up. */
+export interface BringUpOptions {
+  /** Opens the libraries. */
+  readonly open: () => CudaMachine;
+  readonly ordinal: number;
+  readonly sizes: CeilingSizes;
+  /** Called when all stages have passed. */
+  readonly onVerified: (place: CudaPlace) => void;
+}
+
+/** Largest relative difference of one op, of logits, and of losses and norms of gradients. */
+const TOLERANCE: Readonly<Record<ComputeType, { op: number; logits: number; training: number }>> = {
+  f32: { op: 1e-4, logits: 1e-4, training: 1e-4 },
+  bf16: { op: 0.05, logits: 0.1, training: 0.05 },
+};
+
+const TYPES: readonly ComputeType[] = ["f32", "bf16"];
+
+/** Head sizes of the models in use, for which kernels are compiled one by one. */
+const HEAD_DIMS = [64, 128];
+
+/** A small model with everything that the kernels tell apart: biases, grouped heads, streams, prefixes. */
+function tinyConfig(headDim: number): ModelConfig {
+  return {
+    ...{ family: "qwen2", vocabSize: 160, hiddenSize: 64, intermediateSize: 96 },
+    ...{ numHiddenLayers: 2, numAttentionHeads: 4, numKeyValueHeads: 2, headDim },
+    ...{ rmsNormEps: 1e-6, ropeTheta: 1e4, maxPositionEmbeddings: 512 },
+    ...{ tieWordEmbeddings: true, attentionBias: true, outputBias: false, mlpBias: false },
+    ...{ dtype: "f32", eosTokenIds: [], streams: 2, prefix: true, prefixTokens: 5 },
+    ...{ loraRank: 0, bitfit: false, smoothing: 0.1, aggregator: "dynamic" },
+  };
+}
+
+function tinyWeights(config: ModelConfig): Map<string, HostTensor> {
+  return new Map(
+    parameterSpecs(config).map((spec): [string, HostTensor] => {
+      const values = scratchValues({ ...spec, introduced: false }, 0, 0.2);
+      return [spec.name, { dtype: "f32", shape: spec.shape, data: values }];
+    }),
+  );
+}
+
+/** Programs that together launch the kernels of inference and training. */
+function kernelPrograms(headDim: number, cacheType: ComputeType): Program[] {
+  const config = tinyConfig(headDim);
+  const prompt = { batch: 2, tokens: 20, capacity: 96, selected: 3 };
+  const token = { batch: 2, tokens: 1, capacity: 200, selected: 2 };
+  const loss = buildLoss(config, { batch: 2, tokens: 24 });
+  return [
+    buildForward(config, prompt, { head: "streams", cacheType }),
+    buildForward(config, token, { head: "sample", cacheType, table: true }),
+    buildForward(config, token, { head: "greedy", cacheType }),
+    differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] }),
+    buildUpdate([200, 7], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }),
+    buildSquaredNorm([20_000, 7]),
+  ];
+}
+
+/** Numbers for the inputs, parameters and states of a program, by their meaning. */
+function numbersFor(program: Program, config: ModelConfig): Map<string, ArrayLike<number>> {
+  const random = new RandomStream(0, program.name);
+  const weights = tinyWeights(config);
+  const [batch = 1, tokens = 1] = program.inputs.get("ids")?.shape ?? [];
+  const numbers = (name: string, { shape }: TensorType): ArrayLike<number> => {
+    const known = weights.get(name);
+    if (known) return known.data;
+    const list = (value: (i: number) => number) =>
+      Array.from({ length: elementCount(shape) }, (_, i) => value(i));
+    const past = tokens === 1 ? 150 : 30;
+    switch (name) {
+      case "ids":
+      case "targets":
+        return list(() => random.integer(config.vocabSize));
+      case "start":
+        return list(() => past);
+      case "positions": // of a row that begins with its text, or of documents of nine tokens
+        return list((i) => program.inputs.has("start") ? past + i % tokens : i % tokens % 9);
+      case "select":
+        return list((i) => batch * tokens - 1 - i);
+      case "table":
+        return list((i) => Math.floor(i / shape[1]!));
+      case "predicted":
+        return list((i) => Number(i % 5 > 0));
+      case "sampling":
+        return list(() => 0).map((_, i) => SAMPLING[i % SAMPLING.length]!);
+    }
+    if (/^(v|correction)/.test(name)) return list(() => random.uniform() + 0.5);
+    return list(() => random.normal());
+  };
+  return new Map(
+    [program.inputs, program.parameters, program.state].flatMap((given) =>
+      [...given].map(([name, type]) => [name, numbers(name, type)] as const)
+    ),
+  );
+}
+
+const SAMPLING = samplingNumbers({ temperature: 1, topK: 40, topP: 0.9, minP: 0.01 }, {
+  uniform: () => 0.37,
+});
+
+const percent = (difference: number) => difference.toExponential(0);
+
+/** @throws {NumericalError} where numbers are further apart than they may be */
+function requireNear(what: string, difference: number, tolerance: number): void {
+  if (difference <= tolerance) return; // not so for NaN
+  throw new NumericalError(
+    `${what} differs from the reference by ${difference.toPrecision(2)} of its largest value, ` +
+      `expected at most ${tolerance}`,
+  );
+}
+
+/** One stage: what it shows, from a device that earlier stages have opened. */
+interface Stage {
+  readonly name: string;
+  run(context: Context): string | Promise<string>;
+}
+
+/** What later stages need of earlier ones. */
+interface Context extends BringUpOptions {
+  machine?: CudaMachine;
+  place?: CudaPlace;
+}
+
+const reference = new ReferenceDevice("f64");
+
+async function withDevice<T>(
+  { machine, ordinal }: Context,
+  elements: ComputeType,
+  use: (device: CudaDevice) => Promise<T>,
+): Promise<T> {
+  const device = new CudaDevice(machine!, { ordinal, elements });
+  try {
+    return await use(device);
+  } finally {
+    device.close();
+  }
+}
+
+function withDriver({ machine, ordinal }: Context, use: (driver: Driver) => string): string {
+  const driver = new Driver(machine!.driver, ordinal);
+  try {
+    return use(driver);
+  } finally {
+    driver.close();
+  }
+}
+
+async function compareKernels(device: CudaDevice): Promise<string> {
+  const ops = new Set<string>();
+  let worst = { op: "", difference: 0 };
+  for (const headDim of HEAD_DIMS) {
+    const config = tinyConfig(headDim);
+    for (const program of kernelPrograms(headDim, device.cacheType)) {
+      const given = { program, data: numbersFor(program, config) };
+      for await (const each of compareNodes(device, reference, given)) {
+        requireNear(`op ${each.op}`, each.difference, TOLERANCE[device.cacheType].op);
+        if (each.difference > worst.difference) worst = each;
+        ops.add(each.op);
+      }
+    }
+  }
+  return `${ops.size} ops, within ${percent(worst.difference)} of the reference (${worst.op})`;
+}
+
+/** Logits of a prompt and of tokens after it: the third step replays a captured graph. */
+async function logitsOn(device: Device): Promise<Float32Array[]> {
+  const config = tinyConfig(HEAD_DIMS[0]!);
+  const engine = new Engine(device, config, tinyWeights(config));
+  const cache = engine.createCache(1, 64);
+  const random = new RandomStream(1, "prompt");
+  const found: Float32Array[] = [];
+  let length = 0;
+  for (const tokens of [20, 1, 1, 1, 1]) {
+    const ids = Array.from({ length: tokens }, () => random.integer(config.vocabSize));
+    const input = { ids: [ids], start: [length], select: [tokens - 1] };
+    const outputs = await engine.forward(cache, input);
+    found.push(Float32Array.from(outputs.get("logits")!));
+    length += tokens;
+  }
+  return found;
+}
+
+async function compareLogits(device: CudaDevice): Promise<string> {
+  const expected = await logitsOn(reference), found = await logitsOn(device);
+  const differences = found.map((logits, i) => relativeDifference(logits, expected[i]!));
+  const worst = Math.max(...differences);
+  requireNear("the logits", worst, TOLERANCE[device.cacheType].logits);
+  return `a prompt and four tokens, within ${percent(worst)} of the reference`;
+}
+
+/** Losses and norms of gradients of two steps on one batch. */
+async function trainOn(device: Device): Promise<number[]> {
+  const config = tinyConfig(HEAD_DIMS[0]!), T = 24;
+  const weights = tinyWeights(config);
+  const trainer = await Trainer.create(device, {
+    config,
+    trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
+    initial: (name) => weights.get(name)!.data,
+    sizes: { batch: 2, tokens: T },
+    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    accumulates: false,
+    recompute: false,
+  });
+  const random = new RandomStream(2, "rows");
+  const ids = Array.from({ length: 2 * T }, () => random.integer(config.vocabSize));
+  const isLast = (i: number) => i % T === T - 1;
+  const batch = {
+    ids,
+    positions: ids.map((_, i) => i % T),
+    targets: ids.map((_, i) => ids[i + 1] ?? 0),
+    weights: ids.map((_, i) => isLast(i) ? 0 : 1),
+    predicted: 2 * (T - 1),
+  };
+  const found: number[] = [];
+  for (let step = 1; step <= 2; step++) {
+    await trainer.accumulate(batch);
+    found.push(trainer.sums.loss);
+    const rates = { backbone: 1e-3, prefix: 1e-3, aggregator: 1e-3 };
+    found.push((await trainer.update(step, rates)).gradNorm);
+  }
+  return found;
+}
+
+async function compareTraining(device: CudaDevice): Promise<string> {
+  const expected = await trainOn(reference), found = await trainOn(device);
+  const worst = Math.max(...found.map((x, i) => Math.abs(x / expected[i]! - 1)));
+  requireNear("the loss or the norm of the gradients", worst, TOLERANCE[device.cacheType].training);
+  return `two steps, within ${percent(worst)} of the reference`;
+}
+
+/** The data sheet of a GPU by the driver's name for it, such as "NVIDIA A100-SXM4-80GB". */
+function sheetOf(name: string): CostDevice | undefined {
+  const text = name.toLowerCase().replace(/[^a-z0-9]/g, "");
+  const agreement = ({ name }: CostDevice) => {
+    const [model, ...details] = name.split("-") as [string, ...string[]];
+    const known = details.filter((detail) => text.includes(detail)).length;
+    return text.includes(model) ? 10 * model.length + known : 0;
+  };
+  const [best] = DEVICES.toSorted((a, b) => agreement(b) - agreement(a));
+  return best && agreement(best) > 0 ? best : undefined;
+}
+
+function describeCeilings({ machine, sizes, place }: Context): string {
+  const { bandwidth, flopRate } = measureCeilings(machine!, sizes);
+  const sheet = sheetOf(place!.name);
+  const of = (measured: number, promised: number | undefined) =>
+    promised === undefined ? "" : ` (${Math.round(100 * measured / promised)}% of the data sheet)`;
+  return `${(bandwidth / 1e9).toFixed(0)} GB/s${of(bandwidth / 1e9, sheet?.bandwidthGbS)}, ` +
+    `${(flopRate / 1e12).toFixed(1)} TFLOP/s in bf16${of(flopRate / 1e12, sheet?.tflops)}`;
+}
+
+const STAGES: readonly Stage[] = [
+  {
+    name: "libraries",
+    run(context) {
+      const machine = context.machine = context.open();
+      return `driver, NVRTC ${machine.compiler.version}, ` +
+        `cuBLASLt ${machine.products().cublasLtGetVersion()}`;
+    },
+  },
+  {
+    name: "context",
+    run: (context) =>
+      withDriver(context, (driver) => {
+        const { name, major, minor } = driver.deviceInfo();
+        context.place = { name, driverVersion: driver.version };
+        architectureOf(major, minor);
+        return `${name}, capability ${major}.${minor}, CUDA ${formatVersion(driver.version)}`;
+      }),
+  },
+  {
+    name: "memory",
+    run: (context) =>
+      withDriver(context, (driver) => {
+        driver.free(driver.allocate(2 ** 24));
+        const { free, total } = driver.memoryInfo();
+        return `${(free / 2 ** 30).toFixed(1)} GiB free of ${(total / 2 ** 30).toFixed(1)} GiB`;
+      }),
+  },
+  {
+    name: "copy",
+    run: (context) =>
+      withDriver(context, (driver) => {
+        const data = Float32Array.from({ length: 2 ** 18 }, (_, i) => i * 0.5);
+        const found = new Float32Array(data.length);
+        const stream = driver.createStream(), address = driver.allocate(data.byteLength);
+        driver.upload(address, data, stream);
+        driver.download(found, address, stream);
+        driver.free(address);
+        driver.destroyStream(stream);
+        requireNear("memory that was copied there and back", relativeDifference(found, data), 0);
+        return "1 MiB there and back";
+      }),
+  },
+  {
+    name: "compiler",
+    run: (context) =>
+      withDriver(context, (driver) => {
+        const { major, minor } = driver.deviceInfo();
+        const architecture = architectureOf(major, minor);
+        const file = KERNEL_FILES[0]!;
+        const target = { architecture, defines: file.specialisations[0]! };
+        const { bytes } = context.machine!.compiler.compile(file, target);
+        driver.unloadModule(driver.loadModule(bytes, file.name));
+        return `${file.name} for ${architecture}`;
+      }),
+  },
+  ...TYPES.map((type): Stage => ({
+    name: `kernels in ${type}`,
+    run: (context) => withDevice(context, type, compareKernels),
+  })),
+  ...TYPES.map((type): Stage => ({
+    name: `logits in ${type}`,
+    run: (context) => withDevice(context, type, compareLogits),
+  })),
+  ...TYPES.map((type): Stage => ({
+    name: `training in ${type}`,
+    run: (context) => withDevice(context, type, compareTraining),
+  })),
+  { name: "rates", run: describeCeilings },
+];
+
+/** Runs the stages until one fails. */
+export async function* bringUp(options: BringUpOptions): AsyncGenerator<StageResult> {
+  const context: Context = { ...options };
+  for (const { name, run } of STAGES) {
+    const began = performance.now();
+    const result = (ok: boolean, found: string) => ({
+      ...{ stage: name, ok, found, seconds: (performance.now() - began) / 1000 },
+    });
+    try {
+      yield result(true, await run(context));
+    } catch (error) {
+      return yield result(false, (error as Error).message);
+    }
+  }
+  options.onVerified(context.place!);
+}
