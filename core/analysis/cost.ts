@@ -79,6 +79,13 @@ export interface Cost {
   readonly flops: number;
 }
 
+/** The mean memory and latency of several workloads. */
+export function meanCost(costs: readonly Cost[]): Pick<Cost, "memoryBytes" | "latencyS"> {
+  const mean = (key: "memoryBytes" | "latencyS") =>
+    costs.reduce((sum, cost) => sum + cost[key] / costs.length, 0);
+  return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
+}
+
 /** 16 bits for everything. */
 export const HALF_PRECISION: ElementBytes = { weight: 2, activation: 2, cache: 2 };
 

@@ -190,7 +190,7 @@ function* trainRows(setting: Setting): Generator<Row> {
       );
     }
   }
-  for (const streams of streamsOf(setting, [1])) {
+  for (const streams of streamsOf(setting)) {
     for (const batch of values.batch) {
       for (const microBatch of orDefault(values.microBatch, [batch])) {
         for (const seqLen of lengths) {
