@@ -27,9 +27,6 @@ export const DASHES: readonly (readonly number[])[] = [
   [1, 3],
 ];
 
-/** Ink of text on white. */
-export const INK = "#1a1a1a";
-
 /** Background, margins and fonts of every figure. */
 export const FRAME = {
   $schema: "https://vega.github.io/schema/vega-lite/v6.json",
