@@ -1,7 +1,7 @@
 /** Protects charts: places of points, ticks, what tells series apart, odd data, whole SVG files. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type ChartOptions, renderChart, type Series } from "../../../cli/output/chart.ts";
-import { renderSvgChart } from "../../../cli/output/svg_chart.ts";
+import { renderSvgChart } from "../../../cli/output/vega.ts";
 import { linearAxis, logAxis } from "../../../cli/output/ticks.ts";
 
 const OPTIONS: ChartOptions = {
