@@ -26,7 +26,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^npx -y deno@2\.9\.6 (install|task (check|test))/, "CI, on a machine with Node alone"],
   [/^npx -y deno@2\.9\.6 task demo/, "tests/long/demo_test.ts"],
   [/^alias parscale=/, "names the program; the tests define a function instead"],
-  [/^deno (install -g|task npm)|^npm install -g /, "tests/release/install_test.ts"],
+  [/^deno install -g/, "tests/release/install_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
