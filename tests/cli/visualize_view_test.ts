@@ -4,7 +4,7 @@ import { drawPage } from "../../cli/commands/visualize/html.ts";
 import { colorOf, labelsOf } from "../../cli/commands/visualize/look.ts";
 import type { MeasuredText } from "../../cli/commands/visualize/measure.ts";
 import { studyTexts } from "../../cli/commands/visualize/result.ts";
-import { legendText, textView } from "../../cli/commands/visualize/terminal.ts";
+import { legendText, textView } from "../../cli/commands/visualize/show.ts";
 import { piecesOf, visibleText } from "../../cli/commands/visualize/token_text.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
