@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import type { Io } from "../output/io.ts";
 
 /** First argument of such a child; not part of the command line that users see. */
-export const CHILD_ARGUMENT = "--child";
+const CHILD_ARGUMENT = "--child";
 
 const ENTRY = new URL("../../mod.ts", import.meta.url);
 

@@ -86,9 +86,6 @@ export function meanCost(costs: readonly Cost[]): Pick<Cost, "memoryBytes" | "la
   return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
 }
 
-/** 16 bits for everything. */
-export const HALF_PRECISION: ElementBytes = { weight: 2, activation: 2, cache: 2 };
-
 /** The shape of a model. */
 export function shapeOf(config: ModelConfig): CostShape {
   return {

@@ -89,7 +89,7 @@ export async function estimate(setting: Setting, io: Io, invocation: Invocation)
 }
 
 /** A truth for people. */
-export function yesNo(value: boolean | null): string | null {
+function yesNo(value: boolean | null): string | null {
   return value === null ? null : value ? "yes" : "no";
 }
 

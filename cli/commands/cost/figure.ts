@@ -21,7 +21,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { writeText } from "../../output/sink.ts";
+import type { Figure } from "../../output/sink.ts";
 import { COLORS, FRAME, NEAR_LEGEND, renderSvg } from "../../output/vega.ts";
 import { gib, headline, isReadable, withGib } from "./estimate.ts";
 import {
@@ -50,12 +50,10 @@ export async function drawFigure(
   setting: Setting,
   io: Io,
   invocation: Invocation,
-  path: string,
+  figure: Figure,
 ): Promise<void> {
   const points = pointsOf(setting);
-  const svg = await renderSvg(figureSpec(points, setting));
-  writeText(io, svg, path, invocation.overwrite);
-  io.note(`wrote ${path}`);
+  figure.write(await renderSvg(figureSpec(points, setting)));
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
     schema: "parscale.cost-figure/2",

@@ -3,6 +3,7 @@ import { DEVICES } from "../../../core/analysis/devices.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
+import { openFigure } from "../../output/sink.ts";
 import { estimate } from "./estimate.ts";
 import { openSetting } from "./setting.ts";
 import type { CostValues } from "./flags.ts";
@@ -18,9 +19,10 @@ export async function runCost(values: CostValues, io: Io, invocation: Invocation
     const { measureHere } = await import("./measure.ts");
     return await measureHere(setting, io, invocation);
   }
-  if (values.svg !== undefined) {
+  using figure = openFigure(io, values.svg, invocation.overwrite);
+  if (figure !== undefined) {
     const { drawFigure } = await import("./figure.ts");
-    return await drawFigure(setting, io, invocation, values.svg);
+    return await drawFigure(setting, io, invocation, figure);
   }
   await estimate(setting, io, invocation);
 }

@@ -1,13 +1,7 @@
 /** Protects the cost model: the official script's numbers, the corrected ones, the headline, speed. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import {
-  type CostQuestion,
-  countShape,
-  HALF_PRECISION,
-  meanCost,
-  shapeOf,
-} from "../../../core/analysis/cost.ts";
+import { type CostQuestion, countShape, meanCost, shapeOf } from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
 import { familyShape, findSize, memberOf } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
@@ -23,6 +17,8 @@ import { countParameters } from "../../../core/model/parameters.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
+/** 16 bits for everything. */
+const HALF_PRECISION = { weight: 2, activation: 2, cache: 2 };
 /** What the script always uses. */
 const RATES = ratesOf(findDevice(DEFAULT_DEVICE)!, { flops: 0.7, memory: 0.9 }, 16);
 const HEADLINE = findSize("1.6B")!;

@@ -58,7 +58,6 @@ Deno.test("a logarithmic x axis has round numbers and gives each decade the same
     xLabel: "steps",
     yLabel: "loss",
     color: false,
-    ascii: true,
   };
   const text = renderChart([{ label: "a", points }], { ...options, logX: true });
   const axis = text.split("\n").find((line) => /\b10\b.*\b100\b/.test(line))!;
