@@ -74,10 +74,6 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 if (import.meta.main) {
-  if (Deno.build.standalone) {
-    const { waitForFiles } = await import("./cli/framework/first_start.ts");
-    await waitForFiles(new URL(".", import.meta.url));
-  }
   // A compiled program is its own sandbox child; see core/eval/sandbox/argument.ts.
   if (Deno.args[0] === "--sandbox-child") {
     await (await import("./core/eval/sandbox/child.ts")).serve();

@@ -1,17 +1,17 @@
 /**
- * Completion scripts for four shells, generated from the tables.
+ * Completion scripts for bash, zsh and fish, generated from the tables.
  *
  * The scripts are static text: completing never starts the program. Words offered are command
- * names, long flags, known values after a flag that has them (in lists after every comma, but for
- * PowerShell, where a comma is an operator), and paths after a flag that takes one. The first word
- * that is a command's name is the command, as the program itself has it.
+ * names, long flags, known values after a flag that has them (in lists after every comma), and paths
+ * after a flag that takes one. The first word that is a command's name is the command, as the program
+ * itself has it.
  */
 import { type Command, flagEntries } from "./command.ts";
 import { commonFlags } from "./common.ts";
 import { type Flag, isList, isNegatable, takesValue } from "./table.ts";
 
 /** Shells that are served. */
-export const SHELLS = ["bash", "zsh", "fish", "powershell"] as const;
+export const SHELLS = ["bash", "zsh", "fish"] as const;
 
 /** One of them. */
 export type Shell = typeof SHELLS[number];
@@ -229,49 +229,8 @@ function fish(commands: readonly CommandWords[]): string {
   return lines.join("\n") + "\n";
 }
 
-function powershell(commands: readonly CommandWords[]): string {
-  const quote = (text: string) => `'${text.replaceAll("'", "''")}'`;
-  const list = (words: readonly string[]) => `@(${words.map(quote).join(", ")})`;
-  const tables = commands.map((command) => {
-    const choices = command.flags.filter((flag) => flag.choices.length > 0).flatMap((flag) =>
-      spellingsOf(flag).map((spelling) => `${quote(spelling)} = ${list(flag.choices)}`)
-    );
-    const flags = list(command.flags.map((flag) => `--${flag.name}`));
-    return `    ${quote(command.name)} = @{
-      flags = ${flags}
-      words = ${list(command.arguments)}
-      choices = @{ ${choices.join("; ")} }
-    }`;
-  });
-  return `# PowerShell completion of parscale; add its output to $PROFILE
-Register-ArgumentCompleter -Native -CommandName parscale -ScriptBlock {
-  param($word, $ast, $position)
-  $commands = [ordered]@{
-${tables.join("\n")}
-  }
-  $typed = @($ast.CommandElements | Select-Object -Skip 1 | ForEach-Object { $_.ToString() })
-  if ($word -ne '' -and $typed.Count -gt 0) { $typed = @($typed | Select-Object -SkipLast 1) }
-  $command = $typed | Where-Object { $commands.Contains($_) } | Select-Object -First 1
-  if ($null -eq $command) {
-    $words = if ($word -like '-*') { ${
-    list(TOP.map((name) => `--${name}`))
-  } } else { @($commands.Keys) }
-  } else {
-    $table = $commands[$command]
-    $previous = $typed[-1]
-    if ($table.choices.ContainsKey($previous)) { $words = $table.choices[$previous] }
-    elseif ($word -like '-*') { $words = $table.flags }
-    else { $words = $table.words }
-  }
-  $words | Where-Object { $_ -like "$word*" } | ForEach-Object {
-    [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
-  }
-}
-`;
-}
-
 /** The script for a shell. */
 export function completionScript(shell: Shell, commands: readonly Command[]): string {
-  const generate = { bash, zsh, fish, powershell }[shell];
+  const generate = { bash, zsh, fish }[shell];
   return generate(commands.map(wordsOf));
 }

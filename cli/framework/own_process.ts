@@ -9,21 +9,9 @@ import { fileURLToPath } from "node:url";
 import type { Io } from "../output/io.ts";
 
 /** First argument of such a child; not part of the command line that users see. */
-export const CHILD_ARGUMENT = "--child";
+const CHILD_ARGUMENT = "--child";
 
 const ENTRY = new URL("../../mod.ts", import.meta.url);
-
-/** A clone has its packages beside it, an installed package has them in deno's cache. */
-function modules(): string {
-  const beside = new URL("node_modules", ENTRY);
-  try {
-    return Deno.statSync(beside).isDirectory ? "--node-modules-dir=manual" : NO_MODULES;
-  } catch {
-    return NO_MODULES;
-  }
-}
-
-const NO_MODULES = "--node-modules-dir=none";
 
 /** How long a child may take to save. */
 const GRACE_MS = 5000;
@@ -33,7 +21,9 @@ export async function runOwn(
   args: readonly string[],
   io: Io,
 ): Promise<{ code: number; stdout: string }> {
-  const program = Deno.build.standalone ? [] : ["run", "-A", modules(), fileURLToPath(ENTRY)];
+  const program = Deno.build.standalone
+    ? []
+    : ["run", "-A", "--node-modules-dir=manual", fileURLToPath(ENTRY)];
   const child = new Deno.Command(Deno.execPath(), {
     args: [...program, CHILD_ARGUMENT, ...args],
     env: { DENO_NO_UPDATE_CHECK: "1" },

@@ -88,7 +88,7 @@ export function parseIntRange(text: string): number[] | undefined {
 }
 
 /** Reads `5%` or `0.05` into a fraction. */
-export function parseShare(text: string): number | undefined {
+function parseShare(text: string): number | undefined {
   const percent = text.endsWith("%");
   const value = parseNumber(percent ? text.slice(0, -1) : text);
   return value === undefined || !percent ? value : value / 100;

@@ -47,7 +47,7 @@ export function invocationOf(
 }
 
 /** `scores.json` of part 2 is `scores-2.json`; the folder `res` is `res-2`. */
-export function partName(path: string, part: number): string {
+function partName(path: string, part: number): string {
   const [, stem, extension = ""] = /^(.*?[^/])(\.\w+)?$/s.exec(path.replace(/\/+$/, "")) ?? [];
   return `${stem}-${part}${extension}`;
 }

@@ -1,5 +1,5 @@
 /**
- * Curves as text for a terminal: axes, ticks, several series, braille dots or plain ASCII.
+ * Curves as text for a terminal: axes, ticks, several series, braille dots.
  *
  * Takes series of points; returns lines of text. A series is told from the others by its letter,
  * which stands in the curve and at its end; colour only repeats that. The packages at hand were
@@ -30,8 +30,6 @@ export interface ChartOptions {
   readonly yLabel: string;
   /** Whether the text may hold colours. */
   readonly color: boolean;
-  /** Letters and `+-|` only. */
-  readonly ascii?: boolean;
   /** A logarithmic x axis; points at or below 0 are left out. */
   readonly logX?: boolean;
   /** A logarithmic y axis; points at or below 0 are left out. */
@@ -43,6 +41,8 @@ const COLORS = [34, 33, 36, 35, 32, 31];
 /** Bits of a braille character by row and column of its dots. */
 const DOTS = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]] as const;
 const BRAILLE = 0x2800;
+/** Dots of a character. */
+const ACROSS = 2, DOWN = 4;
 /** Columns between two letters of one curve. */
 const LETTER_SPACING = 16;
 
@@ -51,7 +51,7 @@ export function renderChart(series: readonly Series[], options: ChartOptions): s
   const drawn = series.map(({ points }) => points.filter(([x, y]) => isDrawn(x, y, options)));
   const xs = drawn.flat().map(([x]) => x), ys = drawn.flat().map(([, y]) => y);
   if (xs.length === 0) return `${options.yLabel}: no points to draw\n`;
-  const ascii = options.ascii ?? false, rows = Math.max(3, options.height);
+  const rows = Math.max(3, options.height);
   const yAxis = options.logY
     ? logAxis(extent(ys), Math.ceil(rows / 2))
     : linearAxis(extent(ys), Math.ceil(rows / 2), "rounded");
@@ -63,15 +63,15 @@ export function renderChart(series: readonly Series[], options: ChartOptions): s
     ? logAxis(extent(xs), xTicks)
     : linearAxis(extent(xs), xTicks, "exact");
 
-  const canvas = new Canvas(columns, rows, ascii);
+  const canvas = new Canvas(columns, rows);
   series.forEach(({ points }, i) => drawCurve(canvas, points, i, xAxis, yAxis, options));
   const paint = painter(options.color, series);
   const endLetters = lastRows(canvas, drawn, yAxis);
   const tickAt = new Map(yAxis.ticks.map(({ at, text }) => [canvas.rowOf(at), text]));
   const lines = [options.yLabel];
   for (let row = 0; row < rows; row++) {
-    const tick = tickAt.get(row), [bar, mark] = ascii ? ["|", "+"] : ["│", "┤"];
-    const edge = `${(tick ?? "").padStart(gutter)} ${tick === undefined ? bar : mark}`;
+    const tick = tickAt.get(row);
+    const edge = `${(tick ?? "").padStart(gutter)} ${tick === undefined ? "│" : "┤"}`;
     lines.push(
       edge + canvas.line(row, series.length, paint) +
         (endLetters[row] ?? []).map((i) => paint(i)).join(""),
@@ -141,20 +141,20 @@ function xAxisLines(
   axis: Axis,
   canvas: Canvas,
   gutter: number,
-  { ascii, xLabel }: ChartOptions,
+  { xLabel }: ChartOptions,
 ): string[] {
-  const line = Array<string>(canvas.columns).fill(ascii ? "-" : "─");
+  const line = Array<string>(canvas.columns).fill("─");
   let numbers = "";
   const left = gutter + 2;
   for (const { at, text } of axis.ticks) {
     const column = canvas.columnOf(at);
     const start = left + column - Math.floor(text.length / 2);
     if (numbers !== "" && start <= numbers.length) continue;
-    line[column] = ascii ? "+" : "┬";
+    line[column] = "┬";
     numbers = numbers.padEnd(start) + text;
   }
   const label = " ".repeat(left + Math.max(0, (canvas.columns - displayWidth(xLabel)) >> 1));
-  return [" ".repeat(gutter + 1) + (ascii ? "+" : "└") + line.join(""), numbers, label + xLabel];
+  return [" ".repeat(gutter + 1) + "└" + line.join(""), numbers, label + xLabel];
 }
 
 /** Letter and label of each series, as many on a line as fit. */
@@ -171,40 +171,37 @@ function legend(series: readonly Series[], { width }: ChartOptions, paint: Paint
   return lines;
 }
 
-/** A grid of characters, each of 2 × 4 dots (1 in ASCII), that knows whose dots they are. */
+/** A grid of characters, each of 2 × 4 dots, that knows whose dots they are. */
 class Canvas {
   readonly #dots: Uint8Array;
   readonly #owners: Set<number>[];
-  readonly #across: number;
-  readonly #down: number;
 
-  constructor(readonly columns: number, readonly rows: number, readonly ascii: boolean) {
+  constructor(readonly columns: number, readonly rows: number) {
     this.#dots = new Uint8Array(columns * rows);
     this.#owners = Array.from(this.#dots, () => new Set<number>());
-    [this.#across, this.#down] = ascii ? [1, 1] : [2, 4];
   }
 
   /** Column of a place on the x axis, from 0 to 1. */
   columnOf(place: number): number {
-    return Math.floor(Math.round(place * (this.columns * this.#across - 1)) / this.#across);
+    return Math.floor(Math.round(place * (this.columns * ACROSS - 1)) / ACROSS);
   }
 
   /** Row of a place on the y axis, from 0 at the bottom to 1. */
   rowOf(place: number): number {
-    return Math.floor(Math.round((1 - place) * (this.rows * this.#down - 1)) / this.#down);
+    return Math.floor(Math.round((1 - place) * (this.rows * DOWN - 1)) / DOWN);
   }
 
   /** Sets the dots from one place to another. */
   drawLine([x0, y0]: readonly number[], [x1, y1]: readonly number[], series: number): void {
-    const wide = this.columns * this.#across - 1, high = this.rows * this.#down - 1;
+    const wide = this.columns * ACROSS - 1, high = this.rows * DOWN - 1;
     const fromX = Math.round(x0! * wide), fromY = Math.round((1 - y0!) * high);
     const toX = Math.round(x1! * wide), toY = Math.round((1 - y1!) * high);
     const steps = Math.max(Math.abs(toX - fromX), Math.abs(toY - fromY), 1);
     for (let i = 0; i <= steps; i++) {
       const x = Math.round(fromX + (toX - fromX) * i / steps);
       const y = Math.round(fromY + (toY - fromY) * i / steps);
-      const cell = Math.floor(y / this.#down) * this.columns + Math.floor(x / this.#across);
-      this.#dots[cell]! |= DOTS[y % this.#down]![x % this.#across]!;
+      const cell = Math.floor(y / DOWN) * this.columns + Math.floor(x / ACROSS);
+      this.#dots[cell]! |= DOTS[y % DOWN]![x % ACROSS]!;
       this.#owners[cell]!.add(series);
     }
   }
@@ -219,7 +216,7 @@ class Canvas {
       const named = owners.find((series) => this.#isNamed(series, column, seriesCount));
       const shown = named ?? owners[column % owners.length];
       if (shown === undefined) text += " ";
-      else if (this.ascii || named !== undefined) text += paint(shown);
+      else if (named !== undefined) text += paint(shown);
       else text += paint(shown, String.fromCharCode(BRAILLE + this.#dots[cell]!));
     }
     return text;

@@ -15,9 +15,7 @@ export interface ProgressOptions {
   /** Plural name of one item: `rows`. */
   readonly unit: string;
   readonly total?: number | undefined;
-  /** Seconds between plain lines. */
-  readonly everySeconds?: number;
-  /** Items between plain lines; replaces `everySeconds`. For `--log-every`. */
+  /** Items between plain lines, in place of ten seconds. For `--log-every`. */
   readonly everyItems?: number;
   /** Items that were done before, by an earlier run; they count as done and not in the rate. */
   readonly from?: number;
@@ -34,6 +32,8 @@ export interface Count {
 }
 
 const REDRAW_MS = 100;
+/** Between lines where nothing can be redrawn. */
+const PLAIN_MS = 10_000;
 const BAR_WIDTH = 20;
 
 /** `45s`, `3m05s`, `2h07m`. */
@@ -75,9 +75,9 @@ export class Progress implements Disposable {
       if (now - this.#shownMs < REDRAW_MS) return;
       this.io.redraw(this.#text(detail));
     } else {
-      const { everyItems, everySeconds = 10 } = this.options;
+      const { everyItems } = this.options;
       const due = everyItems === undefined
-        ? now - this.#shownMs >= everySeconds * 1000
+        ? now - this.#shownMs >= PLAIN_MS
         : done - this.#shownItems >= everyItems;
       if (!due) return;
       this.io.note(this.#text(detail));

@@ -188,3 +188,27 @@ export function writeText(io: Io, text: string, path: string | undefined, overwr
     sink.abandon();
   }
 }
+
+/** A figure that a command writes besides its result. */
+export interface Figure extends Disposable {
+  /** Writes the whole figure, and reports that it did. */
+  write(text: string): void;
+}
+
+/** Opens the file of a figure, if one is asked for; an existing one is refused at once. */
+export function openFigure(
+  io: Io,
+  path: string | undefined,
+  overwrite: boolean,
+): Figure | undefined {
+  if (path === undefined) return undefined;
+  const sink = openSink(io, path, overwrite);
+  return {
+    write(text) {
+      sink.write(text);
+      sink.commit();
+      io.note(`wrote ${path}`);
+    },
+    [Symbol.dispose]: () => sink.abandon(),
+  };
+}

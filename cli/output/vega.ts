@@ -1,9 +1,10 @@
 /**
- * What all figures share: the palette, their frame, and the one renderer.
+ * SVG figures by Vega-Lite: palette, frame, renderer, and the chart of curves.
  *
  * Vega is loaded only when something is drawn, since that takes a third of a second.
  */
 import type { TopLevelSpec } from "vega-lite";
+import type { Series } from "./chart.ts";
 
 /** Okabe and Ito (2008) without yellow, which fades on white; colour-blind readers tell them apart. */
 export const COLORS = [
@@ -26,9 +27,6 @@ export const DASHES: readonly (readonly number[])[] = [
   [4, 4],
   [1, 3],
 ];
-
-/** Ink of text on white. */
-export const INK = "#1a1a1a";
 
 /** Background, margins and fonts of every figure. */
 export const FRAME = {
@@ -77,3 +75,120 @@ export function parameterTicks([low, high]: readonly [number, number]): number[]
 /** `0.5B`, `250M`, `50k`, for the labels of such an axis; an expression of Vega. */
 export const PARAMETER_LABEL = "datum.value >= 5e8 ? datum.value / 1e9 + 'B' : " +
   "datum.value >= 1e6 ? datum.value / 1e6 + 'M' : datum.value / 1e3 + 'k'";
+
+/** How an SVG chart looks. */
+export interface SvgChartOptions {
+  readonly title: string;
+  /** Pixels of the plot, without axes, title and legend. */
+  readonly width: number;
+  readonly height: number;
+  readonly xLabel: string;
+  readonly yLabel: string;
+  /** A logarithmic x axis; points at or below 0 are left out. */
+  readonly logX?: boolean;
+  /** A logarithmic y axis; points at or below 0 are left out. */
+  readonly logY?: boolean;
+}
+
+/** Series with more points than this have no dots, which would hide the line. */
+const MOST_DOTS = 30;
+
+/** Draws the series of a terminal chart as an SVG document. */
+export async function renderSvgChart(
+  series: readonly Series[],
+  options: SvgChartOptions,
+): Promise<string> {
+  return await renderSvg(chartSpec(series, options));
+}
+
+/** One row of Vega's table. */
+interface PointRow {
+  readonly series: string;
+  readonly segment: number;
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Points as a table. Vega joins all points of a group, so each gap starts a new group. */
+function pointRows(series: readonly Series[], { logX, logY }: SvgChartOptions): PointRow[] {
+  return series.flatMap(({ label, points }) => {
+    let segment = 0;
+    const rows: PointRow[] = [];
+    for (const [x, y] of points) {
+      const drawn = Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) &&
+        !(logY && y <= 0);
+      if (drawn) rows.push({ series: label, segment, x, y });
+      else segment++;
+    }
+    return rows;
+  });
+}
+
+/** Ranges as a table, where a series has one. */
+function bandRows(series: readonly Series[], { logX, logY }: SvgChartOptions) {
+  return series.flatMap(({ label, band = [] }) =>
+    band.filter(([x, low]) => !(logX && x <= 0) && !(logY && low <= 0))
+      .map(([x, low, high]) => ({ series: label, x, low, high }))
+  );
+}
+
+function chartSpec(series: readonly Series[], options: SvgChartOptions) {
+  const { title, width, height, xLabel, yLabel, logX = false, logY = false } = options;
+  const domain = series.map(({ label }) => label);
+  const bands = bandRows(series, options);
+  const few = series.filter(({ points }) => points.length <= MOST_DOTS);
+  // Colour and dash share one legend, which Vega makes when both say the same about it.
+  const bySeries = (range: readonly unknown[], kind: "color" | "dash") => ({
+    field: "series",
+    type: "nominal" as const,
+    sort: null,
+    scale: {
+      domain,
+      range: series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
+    },
+    legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
+  });
+  return {
+    ...FRAME,
+    title,
+    width,
+    height,
+    data: { values: pointRows(series, options) },
+    encoding: {
+      x: {
+        field: "x",
+        type: "quantitative",
+        title: xLabel,
+        axis: { labelExpr: "replace(format(datum.value, '~s'), 'G', 'B')" },
+        scale: logX ? { type: "log", nice: false } : { zero: false, nice: false },
+      },
+      y: {
+        field: "y",
+        type: "quantitative",
+        title: yLabel,
+        scale: logY ? { type: "log", nice: false } : { zero: false },
+      },
+      color: bySeries(COLORS, "color"),
+      detail: { field: "segment", type: "nominal" },
+    },
+    layer: [
+      ...(bands.length === 0 ? [] : [{
+        data: { values: bands },
+        mark: { type: "area", opacity: 0.2 },
+        encoding: {
+          y: { field: "low", type: "quantitative" },
+          y2: { field: "high" },
+          detail: { field: "series", type: "nominal" },
+        },
+      }]),
+      {
+        mark: { type: "line", strokeWidth: 2 },
+        encoding: { strokeDash: bySeries(DASHES, "dash") },
+      },
+      {
+        transform: [{ filter: { field: "series", oneOf: few.map(({ label }) => label) } }],
+        mark: { type: "point", filled: true, size: 50, opacity: 1 },
+      },
+    ],
+  };
+}

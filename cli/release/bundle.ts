@@ -14,7 +14,7 @@ import launcher from "./launcher.sh" with { type: "text" };
 import { NOTICES_FILE } from "./notices.ts";
 import { platformOf } from "./platforms.ts";
 import { DATE, filesIn, ROOT, stage } from "./stage.ts";
-import { replaceWith, runProgram, runTool } from "./tool.ts";
+import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
 
 /** Largest archive. */
 export const BUNDLE_LIMIT = 60e6;
@@ -59,7 +59,8 @@ export const command = defineCommand({
       }
       for (const file of ["bin/deno", "bin/parscale"]) await Deno.chmod(`${root}/${file}`, 0o755);
       report.row({ part: "deno", files: 1, bytes: (await Deno.stat(`${root}/bin/deno`)).size });
-      await start(root, folder);
+      const env = { PARSCALE_CACHE: `${folder}/cache` };
+      await requireVersion("bundle", `${root}/bin/parscale`, env);
       const archive = await pack(folder, name);
       const { size } = await Deno.stat(archive);
       if (size > BUNDLE_LIMIT) {
@@ -75,17 +76,6 @@ export const command = defineCommand({
     await report.finish();
   },
 });
-
-/** Runs what is about to be packed. */
-async function start(root: string, folder: string): Promise<void> {
-  const env = { PARSCALE_CACHE: `${folder}/cache` };
-  const { text } = await runProgram(`${root}/bin/parscale`, ["--version"], { env });
-  const found = text.trim().slice(0, 200);
-  if (found === `parscale ${VERSION}`) return;
-  throw new DataError(
-    `the bundle is version "${found}", expected ${VERSION}`,
-  );
-}
 
 /** Packs the folder `name` in `folder` and returns the archive's path. */
 async function pack(folder: string, name: string): Promise<string> {

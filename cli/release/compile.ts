@@ -3,24 +3,18 @@
  *
  * In: the project with an installed `node_modules`, and `denort`, the base program that Deno
  * downloads or DENORT_BIN names. Out: a program that writes its files to disk at its first start,
- * since the engine can only be loaded from there. With DENORT_BIN set to deno itself the build
- * succeeds, but the file then behaves as deno; it serves to look at what would be shipped.
+ * since the engine can only be loaded from there.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand } from "../framework/command.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
-import { VERSION } from "../../core/base/version.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
-import { readSection, type Section } from "./section.ts";
-import { requireComplete, ROOT, stage } from "./stage.ts";
-import { replaceWith, runProgram, runTool } from "./tool.ts";
+import { filesIn, ROOT, stage } from "./stage.ts";
+import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
 
 /** Largest program. */
 export const PROGRAM_LIMIT = 160e6;
-
-/** Of it, room for the base: Deno's documentation puts a program with nothing in it at about 70 MB. */
-export const BASE_LIMIT = 85e6;
 
 export const command = defineCommand({
   name: "compile",
@@ -68,40 +62,30 @@ export const command = defineCommand({
     const file = `parscale${platform.name.startsWith("windows") ? ".exe" : ""}`;
     const out = values.out ?? `${ROOT}dist/${file}`;
     using report = openReport(io, invocation, { schema: "parscale.compile/1" });
-    const standIn = await isStandIn(io.env("DENORT_BIN"));
+    await requireBase(io.env("DENORT_BIN"));
     await replaceWith(out, async (folder) => {
       const parts = await stage(`${folder}/app`, platform);
       const program = `${folder}/${file}`;
       await compile(`${folder}/app`, program, platform);
-      const section = await readSection(program);
-      const programBytes = (await Deno.stat(program)).size;
-      check(section, platform, programBytes, standIn);
-      if (platform.target === Deno.build.target && !standIn) await start(program);
+      if (platform.target === Deno.build.target) await requireVersion("program", program);
+      const { size } = await Deno.stat(program);
+      if (size > PROGRAM_LIMIT) {
+        throw new DataError(
+          `the program has ${grouped(size)} bytes, expected at most ${bytesText(PROGRAM_LIMIT)}`,
+        );
+      }
       for (const part of parts) report.row({ ...part });
-      report.row({ part: "program", files: section.files.size, bytes: programBytes });
+      report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes: size });
       return program;
     });
     report.remark(`${out} for ${platform.target}, engine ${platform.engine}`);
     await report.finish();
-    if (standIn) {
-      io.warn(
-        "the program behaves as deno and not as parscale, since DENORT_BIN names deno",
-        "set DENORT_BIN to a denort, or unset it to have deno download one",
-      );
-    }
   },
 });
 
-/** Whether the base is a deno, which never looks for what was compiled into it. */
-async function isStandIn(base: string | undefined): Promise<boolean> {
-  if (!base) return false;
-  try {
-    return (await runProgram(base, ["--version"])).text.startsWith("deno ");
-  } catch (error) {
-    // One for another platform cannot be asked.
-    if (!(error instanceof Deno.errors.NotFound)) return false;
-    throw new EnvironmentError(`no such file: "${base}", which DENORT_BIN names`);
-  }
+async function requireBase(path: string | undefined): Promise<void> {
+  if (!path || await Deno.stat(path).then(() => true, () => false)) return;
+  throw new EnvironmentError(`no such file: "${path}", which DENORT_BIN names`);
 }
 
 async function compile(app: string, program: string, platform: Platform): Promise<void> {
@@ -131,38 +115,6 @@ async function compile(app: string, program: string, platform: Platform): Promis
         "`deno task bundle` makes a release that needs no base",
       ],
     },
-  );
-}
-
-/** Throws unless the program carries what it should. */
-function check(section: Section, platform: Platform, bytes: number, standIn: boolean): void {
-  const { self_extracting, entrypoint_key, unstable_config } = section.metadata;
-  const facts = `${entrypoint_key}, ${self_extracting ? "self-extracting" : "in memory"}, ` +
-    `unstable ${unstable_config.features.join(" ")}`;
-  const wanted =
-    "mod.ts, self-extracting, unstable lazy-dynamic-imports no-legacy-abort worker-options";
-  if (facts !== wanted) {
-    throw new DataError(`the program is wrong: found ${facts}, expected ${wanted}`);
-  }
-  requireComplete([...section.files.keys()], platform);
-  // What deno itself weighs says nothing about the program, what it carries does.
-  const [size, limit] = standIn
-    ? [section.bytes, PROGRAM_LIMIT - BASE_LIMIT]
-    : [bytes, PROGRAM_LIMIT];
-  if (size <= limit) return;
-  const found = `${grouped(size)} bytes${standIn ? " without its base" : ""}`;
-  throw new DataError(
-    `the program is too large: found ${found}, expected at most ${bytesText(limit)}`,
-  );
-}
-
-/** Starts the program, which writes its files next to it, into the folder that is thrown away. */
-async function start(program: string): Promise<void> {
-  const { text } = await runProgram(program, ["--version"]);
-  const found = text.trim().slice(0, 200);
-  if (found === `parscale ${VERSION}`) return;
-  throw new DataError(
-    `the program is version "${found}", expected ${VERSION}`,
   );
 }
 

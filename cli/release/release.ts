@@ -1,7 +1,7 @@
 /**
  * `deno task release`: all files of a release in one folder, with their SHA-256.
  *
- * The npm package, the archive for this machine, and a program for every platform whose base can be had.
+ * The archive for this machine, and a program for every platform whose base can be had.
  * Each tool checks what it makes; a platform that fails is reported and the rest is made.
  */
 import { createHash } from "node:crypto";
@@ -19,12 +19,11 @@ interface Piece {
   readonly args: readonly string[];
 }
 
-/** All files for this version; archives can be made for the machine's own platform alone. */
+/** All files for this version; an archive can be made for the machine's own platform alone. */
 export function pieces(): Piece[] {
   const name = `parscale-${VERSION}`, own = platformOf();
   const isLinux = own?.name.startsWith("linux-") ?? false;
   return [
-    { file: `${name}.tgz`, tool: "npm", args: [] },
     ...(isLinux ? [{ file: `${name}-${own!.name}.tar.xz`, tool: "bundle", args: [] }] : []),
     ...TARGET_NAMES.map((target) => {
       const { name: platform } = platformOf(target)!;
@@ -37,8 +36,7 @@ export function pieces(): Piece[] {
 export const command = defineCommand({
   name: "release",
   summary: "Make all files of a release",
-  description:
-    "Runs `npm`, `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
+  description: "Runs `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
     "version with `deno task bump` first. Exit code 1 tells that a file could not be made.",
   examples: [{ text: "Everything for the version in deno.json", line: "deno task release" }],
   flags: {

@@ -5,8 +5,10 @@
  * runs them with a registry of one.
  */
 import { dirname } from "node:path";
+import { DataError } from "../../core/base/errors.ts";
 import { rename } from "../../core/base/platform/rename.ts";
 import type { Command } from "../framework/command.ts";
+import { VERSION } from "../framework/version.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
 
@@ -27,6 +29,21 @@ export async function runProgram(
   const { success, stdout, stderr } = await command.output();
   const decoder = new TextDecoder();
   return { ok: success, text: decoder.decode(stdout) + decoder.decode(stderr) };
+}
+
+/**
+ * Starts what was built, and reads its version.
+ * @throws {DataError} unless it is the version of these sources
+ */
+export async function requireVersion(
+  name: "bundle" | "program",
+  program: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  const { text } = await runProgram(program, ["--version"], { env });
+  const found = text.trim().slice(0, 200);
+  if (found === `parscale ${VERSION}`) return;
+  throw new DataError(`the ${name} is version "${found}", expected ${VERSION}`);
 }
 
 /** Lets `build` make a file in a new folder beside `out`, then puts it in its place. */

@@ -79,8 +79,12 @@ export interface Cost {
   readonly flops: number;
 }
 
-/** 16 bits for everything. */
-export const HALF_PRECISION: ElementBytes = { weight: 2, activation: 2, cache: 2 };
+/** The mean memory and latency of several workloads. */
+export function meanCost(costs: readonly Cost[]): Pick<Cost, "memoryBytes" | "latencyS"> {
+  const mean = (key: "memoryBytes" | "latencyS") =>
+    costs.reduce((sum, cost) => sum + cost[key] / costs.length, 0);
+  return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
+}
 
 /** The shape of a model. */
 export function shapeOf(config: ModelConfig): CostShape {

@@ -23,7 +23,7 @@ export interface ExactCost extends Cost {
 }
 
 /** Seconds of a product of r rows from width x to width y. */
-export function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number): number {
+function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number): number {
   const traffic = x * y * bytes.weight + r * (x + y) * bytes.activation;
   return Math.max(2 * r * x * y / rates.flops, traffic / rates.bytes);
 }

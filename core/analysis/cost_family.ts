@@ -2,18 +2,16 @@
  * The six sizes the ParScale paper trains, with the losses it observes on Stack-V2-Python.
  *
  * All have 36 layers, 16 heads, 2 key/value heads, one table of 151,936 tokens, and are named as the
- * paper names them. Equal-loss comparison and the figure of `parscale cost` stand on these numbers.
+ * paper names them. The figure of `parscale cost` and the laws of `parscale fit` stand on these numbers.
  */
-import { type CostShape, countShape } from "./cost.ts";
+import type { CostShape } from "./cost.ts";
 import { findPaperShape, PAPER_CONSTANTS, PAPER_SHAPES } from "../model/paper_shapes.ts";
 import type { Law } from "./law.ts";
 
-/** A dense model that a loss or a count of parameters can be placed between. */
-export interface Rung {
+/** A model of the paper's figure. */
+export interface ModelSize {
   readonly name: string;
   readonly shape: CostShape;
-  /** N with one stream, without embeddings. */
-  readonly n: number;
   /** Observed loss by streams. */
   readonly losses: ReadonlyMap<number, number>;
 }
@@ -51,13 +49,12 @@ const LOSSES: readonly (readonly number[])[] = [
 ];
 
 /** From the smallest to the largest. */
-export const PAPER_FAMILY: readonly Rung[] = PAPER_SHAPES.map(
-  ({ size, hiddenSize, intermediateSize }, row) =>
-    rung(
-      size,
-      familyShape({ hiddenSize, intermediateSize }),
-      new Map(STREAMS.map((P, column) => [P, LOSSES[row]![column]!])),
-    ),
+export const PAPER_FAMILY: readonly ModelSize[] = PAPER_SHAPES.map(
+  ({ size, hiddenSize, intermediateSize }, row) => ({
+    name: size,
+    shape: familyShape({ hiddenSize, intermediateSize }),
+    losses: new Map(STREAMS.map((P, column) => [P, LOSSES[row]![column]!])),
+  }),
 );
 
 /** The size the paper's headline is about. */
@@ -73,13 +70,13 @@ export const STACK_LAW: Law = {
 };
 
 /** The member called `1.6B` or `paper-1.6b`, in any case. */
-export function findSize(name: string): Rung | undefined {
+export function findSize(name: string): ModelSize | undefined {
   const size = findPaperShape(name)?.size;
   return PAPER_FAMILY.find((member) => member.name === size);
 }
 
 /** The member of exactly this shape. */
-export function memberOf(shape: CostShape): Rung | undefined {
+export function memberOf(shape: CostShape): ModelSize | undefined {
   const keys = Object.keys(shape) as (keyof CostShape)[];
   return PAPER_FAMILY.find((member) => keys.every((key) => member.shape[key] === shape[key]));
 }
@@ -88,7 +85,7 @@ export function memberOf(shape: CostShape): Rung | undefined {
 const WIDTHS = Array.from({ length: 14 }, (_, i) => 1 + i / 10);
 
 /** Models like this one, up to 2.3 times as wide: over five times its parameters. */
-export function widened(base: CostShape): Rung[] {
+export function widened(base: CostShape): ModelSize[] {
   const even = (size: number) => 2 * Math.round(size / 2);
   return WIDTHS.map((factor) => {
     const headDim = even(base.headDim * factor);
@@ -100,10 +97,6 @@ export function widened(base: CostShape): Rung[] {
         : even(base.hiddenSize * factor),
       intermediateSize: even(base.intermediateSize * factor),
     };
-    return rung(`${factor.toFixed(1)}x width`, shape, new Map());
+    return { name: `${factor.toFixed(1)}x width`, shape, losses: new Map() };
   });
-}
-
-function rung(name: string, shape: CostShape, losses: ReadonlyMap<number, number>): Rung {
-  return { name, shape, n: countShape(shape, 1, 0).nonEmbedding, losses };
 }

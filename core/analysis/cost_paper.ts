@@ -6,8 +6,8 @@
  *
  *   total = pass(n, s) + o (pass(n, 1) + 2 cache / B) + aggregator + correction
  *
- * The correction takes back the head's work for all streams but one. What is odd about these formulas,
- * and by how much, is listed in `cost_discrepancies.ts`; nothing is corrected here.
+ * The correction takes back the head's work for all streams but one. The
+ * known discrepancies are listed in `docs/analysis.md`; nothing is corrected here.
  */
 import { type Cost, type CostQuestion, prefixRows } from "./cost.ts";
 
@@ -25,7 +25,7 @@ export interface PaperCost extends Cost {
 }
 
 /** The script's building blocks for one question. */
-export class PaperTerms {
+class Terms {
   /** n: rows of a pass */
   readonly n: number;
   /** s: prompt with prefix */
@@ -56,17 +56,17 @@ export class PaperTerms {
       Math.max(3 * n * m * h, 2 * n * m * h + 4 * q * n * m);
   }
 
-  /** Bytes alive in the MLP, which holds `buffers` of width f. */
-  mlpActivation(n: number, m: number, buffers = 1): number {
+  /** Bytes alive in the MLP. */
+  mlpActivation(n: number, m: number): number {
     const { hiddenSize: h, intermediateSize: f } = this.question.shape;
-    return this.question.bytes.activation * n * m * h * Math.max(1, buffers * f / h);
+    return this.question.bytes.activation * n * m * h * Math.max(1, f / h);
   }
 
-  /** Seconds of a layer's attention; `share` of the scores is computed. */
-  attentionS(n: number, m: number, share = 1): number {
+  /** Seconds of a layer's attention. */
+  attentionS(n: number, m: number): number {
     const { rates, bytes } = this.question;
     const traffic = this.attentionParams * bytes.weight + this.attentionActivation(n, m);
-    return Math.max(this.attentionFlops(n, m, share) / rates.flops, traffic / rates.bytes);
+    return Math.max(this.attentionFlops(n, m) / rates.flops, traffic / rates.bytes);
   }
 
   /** Seconds of a layer's MLP. */
@@ -76,12 +76,12 @@ export class PaperTerms {
     return Math.max(this.mlpFlops(n, m) / rates.flops, traffic / rates.bytes);
   }
 
-  /** Seconds of one norm, reading elements of `size` bytes. */
-  normS(n: number, m: number, size = 4): number {
+  /** Seconds of one norm, which reads elements of 4 bytes. */
+  normS(n: number, m: number): number {
     const { rates, shape } = this.question;
     return Math.max(
       5 * n * m * shape.hiddenSize / rates.flops,
-      size * n * m * shape.hiddenSize / rates.bytes,
+      4 * n * m * shape.hiddenSize / rates.bytes,
     );
   }
 
@@ -109,10 +109,10 @@ export class PaperTerms {
     return L * layer + this.headFlops(n, m);
   }
 
-  /** Operations of a layer's attention; `share` of the scores is computed. */
-  attentionFlops(n: number, m: number, share = 1): number {
+  /** Operations of a layer's attention. */
+  attentionFlops(n: number, m: number): number {
     const { hiddenSize: h, numHeads: q, numKvHeads: v } = this.question.shape;
-    return 4 * n * m * h * h + 4 * n * m * h * h * v / q + share * 4 * n * m * m * h;
+    return 4 * n * m * h * h + 4 * n * m * h * h * v / q + 4 * n * m * m * h;
   }
 
   /** Operations of a layer's MLP. */
@@ -131,7 +131,7 @@ export function paperCost(question: CostQuestion): PaperCost {
   const { shape, work, bytes, rates } = question;
   const { hiddenSize: h, numLayers: L, vocabSize: V } = shape;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const terms = new PaperTerms(question);
+  const terms = new Terms(question);
   const { n, s } = terms;
   const layer = terms.attentionParams + terms.mlpParams + 2 * h;
   const weightBytes = L * layer * bytes.weight + V * h * bytes.weight + h * bytes.weight;

@@ -10,8 +10,6 @@
  * correlation, so it tends to lie above the ρ of the theory, and says more beside another model's
  * on the same text than by itself.
  */
-import { Moments } from "./correlation.ts";
-
 /** Blocks of consecutive tokens for the standard error. */
 const BLOCKS = 20;
 
@@ -34,8 +32,6 @@ export interface Diversity {
    * tokens per block.
    */
   readonly standardError: number | undefined;
-  /** Pearson's correlation of the residuals of two streams over tokens [P][P]. */
-  readonly correlations: readonly (readonly (number | undefined)[])[];
   /** Mean relative residual of each stream [P], from −1 (never foreseen) to 0 (always certain). */
   readonly meanResiduals: readonly number[];
   /** Mean −log p(y) of each stream alone [P], in nats. */
@@ -64,7 +60,6 @@ export function diversityOf(texts: readonly StreamPredictions[]): Diversity | un
     tokens: T,
     rho: moments.meanCorrelation(),
     standardError: T < 2 * BLOCKS ? undefined : jackknifeError(moments, blocks),
-    correlations: moments.matrix(),
     meanResiduals: places.map((p) => moments.mean(p)),
     streamLosses: places.map((p) => -meanOf(rows.map((row) => row[p]!))),
     meanMixtureLoss: meanOf(rows.map(mixtureLoss)),
@@ -82,6 +77,71 @@ function mixtureLoss(logprobs: ArrayLike<number>): number {
 
 function meanOf(values: readonly number[]): number {
   return values.reduce((sum, x) => sum + x, 0) / values.length;
+}
+
+/**
+ * Sums of rows of P numbers, for their means and correlations. They are kept relative to an origin,
+ * or else rows that hardly vary would lose their variance in rounding; sums of two sets only
+ * subtract when both have the same origin.
+ */
+class Moments {
+  #count = 0;
+  readonly #sums: Float64Array;
+  /** Sums of products [P][P]; only i ≤ j is filled. */
+  readonly #products: Float64Array;
+
+  /** `origin` is subtracted from every row: any typical row will do. */
+  constructor(readonly origin: ArrayLike<number>) {
+    const P = origin.length;
+    this.#sums = new Float64Array(P);
+    this.#products = new Float64Array(P * P);
+  }
+
+  /** Adds one row. */
+  add(row: ArrayLike<number>): void {
+    const P = this.origin.length;
+    this.#count++;
+    for (let i = 0; i < P; i++) {
+      const own = row[i]! - this.origin[i]!;
+      this.#sums[i]! += own;
+      for (let j = i; j < P; j++) {
+        this.#products[i * P + j]! += own * (row[j]! - this.origin[j]!);
+      }
+    }
+  }
+
+  /** These rows with others of the same origin added (`sign` 1) or taken out (−1). */
+  with(other: Moments, sign: 1 | -1): Moments {
+    const result = new Moments(this.origin);
+    result.#count = this.#count + sign * other.#count;
+    result.#sums.set(this.#sums.map((x, i) => x + sign * other.#sums[i]!));
+    result.#products.set(this.#products.map((x, i) => x + sign * other.#products[i]!));
+    return result;
+  }
+
+  /** Mean of column i. */
+  mean(i: number): number {
+    return this.origin[i]! + this.#sums[i]! / this.#count;
+  }
+
+  /** Mean over pairs i < j of Pearson's correlation; undefined where one column never varies. */
+  meanCorrelation(): number | undefined {
+    let sum = 0, pairs = 0;
+    for (let i = 0; i < this.origin.length; i++) {
+      for (let j = i + 1; j < this.origin.length; j++, pairs++) {
+        const variances = this.#covariance(i, i) * this.#covariance(j, j);
+        if (!(variances > 0)) return undefined;
+        const value = this.#covariance(i, j) / Math.sqrt(variances);
+        sum += Math.max(-1, Math.min(1, value));
+      }
+    }
+    return pairs === 0 ? undefined : sum / pairs;
+  }
+
+  #covariance(i: number, j: number): number {
+    const n = this.#count, P = this.origin.length;
+    return this.#products[i * P + j]! / n - (this.#sums[i]! / n) * (this.#sums[j]! / n);
+  }
 }
 
 /** √((n − 1)/n Σ (x − mean)²) over estimates with one block left out each. */

@@ -20,7 +20,7 @@ const UNIT = 1e9;
 const SAME = 1e-9;
 
 /** The paper's starting points: E, A / 10⁹, α, k or ρ. */
-export const START_GRID = {
+const START_GRID = {
   E: [-1, -0.5, 0].map(Math.exp),
   A: [-4, -2, 0, 2, 4].map(Math.exp),
   alpha: [0, 0.5, 1, 1.5, 2],
@@ -63,7 +63,7 @@ export interface GridFit extends Fit {
 }
 
 /** Every starting point for a law. */
-export function startsFor(kind: LawKind): Start[] {
+function startsFor(kind: LawKind): Start[] {
   const { E, A, alpha, stream } = START_GRID;
   const streams = kind === "chinchilla" ? [1] : stream;
   return E.flatMap((e) =>

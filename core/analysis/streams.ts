@@ -5,8 +5,6 @@
  * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
  * one text to the next, so the length expected by chance depends on how the texts are cut.
  */
-import { Moments } from "./correlation.ts";
-
 /** A text and the aggregation weights at its tokens. */
 export interface WeightedText {
   /** T token ids. */
@@ -35,11 +33,6 @@ export interface StreamStatistics {
   readonly chanceRunLength: number;
   /** `meanRunLength / chanceRunLength`: above 1, neighbouring tokens prefer the same stream. */
   readonly locality: number;
-  /**
-   * Pearson's correlation over tokens of the weights of two streams [P][P]. As weights sum to 1
-   * they compete: two streams have −1, P streams that differ by chance about −1 / (P − 1).
-   */
-  readonly correlations: readonly (readonly (number | undefined)[])[];
 }
 
 /** The stream that weighs most; the first of several that weigh the same. */
@@ -64,7 +57,7 @@ export function describeStreams(texts: readonly WeightedText[]): StreamStatistic
   const rows = texts.flatMap(({ weights }) => weights);
   const P = rows[0]!.length;
   const wins = new Float64Array(P);
-  const moments = new Moments(rows[0]!);
+  const sums = new Float64Array(P);
   let entropy = 0, runs = 0;
   for (const { weights } of texts) {
     let last = -1;
@@ -74,7 +67,7 @@ export function describeStreams(texts: readonly WeightedText[]): StreamStatistic
       entropy += entropyOf(row);
       if (winner !== last) runs++;
       last = winner;
-      moments.add(row);
+      for (let p = 0; p < P; p++) sums[p]! += row[p]!;
     }
   }
   const shares = Array.from(wins, (count) => count / rows.length);
@@ -84,13 +77,12 @@ export function describeStreams(texts: readonly WeightedText[]): StreamStatistic
   return {
     tokens: rows.length,
     shares,
-    meanWeights: shares.map((_, p) => moments.mean(p)),
+    meanWeights: Array.from(sums, (sum) => sum / rows.length),
     meanEntropy,
     entropyShare: P === 1 ? 0 : meanEntropy / Math.log(P),
     meanRunLength,
     chanceRunLength,
     locality: meanRunLength / chanceRunLength,
-    correlations: moments.matrix(),
   };
 }
 

@@ -1,5 +1,5 @@
 /**
- * How far a fitted law can be trusted: refits with observations left out or drawn again.
+ * Bootstrap of a fitted law: refits to observations drawn with replacement.
  *
  * The paper gives point estimates. Its valley is flat: E and α trade off against each other, so their
  * intervals are wide while that of k is narrow, which is why anything derived from a law should be
@@ -7,42 +7,14 @@
  */
 import { quantileOf } from "../base/statistics.ts";
 import { RandomStream } from "../base/random.ts";
-import { type Fit, refit } from "./fit.ts";
+import { refit } from "./fit.ts";
 import type { Law, Observation } from "./law.ts";
-import { predictLoss } from "./law.ts";
 
 /** Names of what is estimated, in the order of tables. */
 export const PARAMETERS = ["E", "A", "alpha", "stream"] as const;
 
 /** A parameter of a law. */
 export type Parameter = typeof PARAMETERS[number];
-
-/** Leave-one-out refits. */
-export interface Jackknife {
-  /** One per observation, in their order. */
-  readonly fits: readonly Fit[];
-  /** √((n − 1)/n Σ (x − mean)²) */
-  readonly standardErrors: Readonly<Record<Parameter, number>>;
-  /** Error of predicting each observation from the others, predicted minus observed. */
-  readonly holdoutErrors: readonly number[];
-}
-
-/** Refits with each observation left out once. */
-export function jackknife(observations: readonly Observation[], law: Law): Jackknife {
-  const fits = observations.map((_, i) => refit(observations.toSpliced(i, 1), law));
-  const count = observations.length;
-  const errorOf = (name: Parameter) => {
-    const values = fits.map((fit) => fit.law[name]);
-    const mean = values.reduce((sum, x) => sum + x, 0) / count;
-    return Math.sqrt((count - 1) / count * values.reduce((sum, x) => sum + (x - mean) ** 2, 0));
-  };
-  const errors = PARAMETERS.map((name) => [name, errorOf(name)] as const);
-  return {
-    fits,
-    standardErrors: Object.fromEntries(errors) as Record<Parameter, number>,
-    holdoutErrors: observations.map(({ n, p, loss }, i) => predictLoss(fits[i]!.law, n, p) - loss),
-  };
-}
 
 /** Refits of resampled observations. */
 export interface Bootstrap {

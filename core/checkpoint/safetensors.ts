@@ -93,7 +93,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
 }
 
 /** Validates header bytes against the length of the file they come from. */
-export function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
+function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
   const dataOffset = 8 + bytes.length;
   const { __metadata__: metadata = {}, ...tensors } = parseJsonObject(
     bytes,

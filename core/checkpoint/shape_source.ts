@@ -49,7 +49,7 @@ function unknownShape(source: string): DataError {
  * 2,048 tokens, in bfloat16. The paper does not say whether the output matrix is the embedding
  * table; it is here, as in the small Qwen2.5 models.
  */
-export function paperConfigJson(shape: PaperShape): JsonObject {
+function paperConfigJson(shape: PaperShape): JsonObject {
   return {
     architectures: ["Qwen2ForCausalLM"],
     model_type: "qwen2",

@@ -13,7 +13,7 @@ const FRAME_MAGIC = 0xfd2fb528, SKIPPABLE_MAGIC = 0x184d2a50;
 const DICTIONARY_BYTES = [0, 1, 2, 4], SIZE_BYTES = [0, 2, 4, 8];
 
 /** The data are no Zstandard frames, or end inside one. */
-export class ZstdFormatError extends Error {}
+class ZstdFormatError extends Error {}
 
 /** Splits compressed bytes into frames. Each frame must be read to its end before the next. */
 export async function* zstdFrames(

@@ -8,7 +8,7 @@
 import { DataError, notFinite } from "../base/errors.ts";
 import { hasStreamWeights, type ModelConfig } from "../model/config.ts";
 import type { Engine } from "./engine.ts";
-import type { KvCache } from "./kv_cache.ts";
+import { bucketFor, type KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
 
 /** Tokens of each sequence per forward pass. */
@@ -179,4 +179,18 @@ export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: bool
 
 function roundUp(size: number, step: number): number {
   return Math.max(1, Math.ceil(size / step)) * step;
+}
+
+/**
+ * The largest batch up to `most` whose exact plan stays within `limit` bytes, for sequences of up to
+ * `slots` tokens; at least 1. Candidates are `most` halved again and again.
+ */
+export function largestBatch(engine: Engine, most: number, slots: number, limit: number): number {
+  const capacity = bucketFor(engine.device, slots);
+  for (let batch = most; batch > 1; batch = Math.floor(batch / 2)) {
+    const tokens = Math.min(SCORE_CHUNK, slots);
+    const sizes = { batch, tokens, capacity, selected: 32 };
+    if (engine.plan(sizes, { head: "score" }).totalBytes <= limit) return batch;
+  }
+  return 1;
 }

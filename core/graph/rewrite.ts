@@ -32,7 +32,7 @@ export function expand(program: Program, runs: (op: Op) => boolean): Program {
 }
 
 /** Lets a view of a view of the same kind look at the source itself. */
-export function mergeViews(program: Program): Program {
+function mergeViews(program: Program): Program {
   const views = new Map<Value, { readonly op: Op; readonly source: Value }>();
   return rebuild(program, (g, node, inputs) => {
     const { op } = node;

@@ -9,9 +9,8 @@ import type { Engine } from "../generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
-import { ChoiceMetrics } from "./choice_metrics.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
-import { Metrics } from "./metrics.ts";
+import { ChoiceMetrics, Metrics } from "./metrics.ts";
 
 /** A model by the name that requests use. */
 export interface ServedModel {

@@ -1,12 +1,17 @@
 /** The cost model: ten thousand configurations per call; the budget is a second for each. */
-import { type CostQuestion, HALF_PRECISION } from "../../core/analysis/cost.ts";
+import type { CostQuestion } from "../../core/analysis/cost.ts";
 import { exactCost } from "../../core/analysis/cost_exact.ts";
 import { findSize } from "../../core/analysis/cost_family.ts";
-import { officialRates } from "../../core/analysis/cost_discrepancies.ts";
 import { paperCost } from "../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../core/analysis/cost_train.ts";
+import { DEFAULT_DEVICE, findDevice, ratesOf } from "../../core/analysis/devices.ts";
 
-const base = { shape: findSize("1.6B")!.shape, rates: officialRates(), bytes: HALF_PRECISION };
+const rates = ratesOf(findDevice(DEFAULT_DEVICE)!, { flops: 0.7, memory: 0.9 }, 16);
+const base = {
+  shape: findSize("1.6B")!.shape,
+  rates,
+  bytes: { weight: 2, activation: 2, cache: 2 },
+};
 const questions = Array.from({ length: 10_000 }, (_, i): CostQuestion => ({
   ...base,
   work: {

@@ -1,7 +1,7 @@
 /** Fits of the paper's 24 losses from the whole grid of starts; the budget is 2 s each. */
 import { DATA_SETS } from "../../cli/commands/fit/data_sets.ts";
 import { fitLaw } from "../../core/analysis/fit.ts";
-import { bootstrap, jackknife } from "../../core/analysis/uncertainty.ts";
+import { bootstrap } from "../../core/analysis/uncertainty.ts";
 
 const { observations, laws } = DATA_SETS["stack-v2-python"];
 
@@ -20,11 +20,4 @@ Deno.bench({
   n: 5,
   warmup: 1,
   fn: () => void bootstrap(observations, laws.log, { resamples: 500, seed: 0 }),
-});
-Deno.bench({
-  name: "jackknife",
-  group: "refits",
-  n: 5,
-  warmup: 1,
-  fn: () => void jackknife(observations, laws.log),
 });

@@ -193,41 +193,6 @@ Deno.test("widths, prefix copies and step overhead change what they should", asy
   assertAlmostEquals(slow.latency_s - usual.latency_s, 64 * 0.01);
 });
 
-Deno.test("the headline, with the name of every choice", async () => {
-  const args = ["cost", "--method", "paper", "--against", "params", "--model", "1.6B", "-P", "8"];
-  const [row] = await rowsOf(args);
-  const golden = GOLDEN.paper_headline.computed["batch 1: memory_bytes"];
-  assertAlmostEquals(row.memory_ratio, golden.ratio_geometric, 1e-9);
-  assertEquals([row.match, row.interpolate, row.lower, row.upper], [
-    "observed",
-    "geometric",
-    "2.8B",
-    "4.4B",
-  ]);
-  assertEquals([row.batch, row.lengths.length, row.loss], [[1], 4, 1.0383]);
-  const more = ["--batch", "1,2,4,8", "--interpolate", "linear", "--match", "law"];
-  const { stdout } = await runParscale([...args, ...more]);
-  assertStringIncludes(stdout, "matched by the paper's law for Stack-V2-Python");
-  assertStringIncludes(stdout, "interpolated linearly");
-  assertStringIncludes(stdout, "from 2.8B to 4.4B");
-  const three = await rowsOf(["cost", "--against", "params"]);
-  assertEquals(three.map(({ streams }) => streams), [2, 4, 8]);
-  assert(three[0].memory_ratio > three[2].memory_ratio);
-  const own = ["cost", "--model", MODEL, "--against", "params", "--match", "law"];
-  assert((await rowsOf([...own, "--input", "16"]))[0].latency_ratio > 0);
-});
-
-Deno.test("--explain lists all points for the configuration", async () => {
-  const rows = await rowsOf(["cost", "--explain"]);
-  assertEquals(rows.length, 22);
-  assertEquals([rows[0].streams, rows[0].input, rows[0].model], [8, 256, "1.6B"]);
-  assertAlmostEquals(rows[13].latency_effect_s, 0.021244, 1e-6);
-  const table = await runParscale(["cost", "--explain", "--batch", "4", "--model", PLAIN_MODEL]);
-  assertEquals([table.code, table.stderr], [0, ""]);
-  assertStringIncludes(table.stdout, "P = 8, T = 48, batch 4, 256 + 256 tokens");
-  assertStringIncludes(table.stdout, "effects are what the script counts too much");
-});
-
 Deno.test("training: parts, micro-batches and what is learned", async () => {
   const args = ["cost", "--mode", "train", "--model", "0.5B", "-P", "2", "--batch", "8"];
   const [whole, part] = await rowsOf([...args, "--micro-batch", "8,2", "--seq-len", "256"]);

@@ -154,10 +154,10 @@ Deno.test("misuse: two sources, flags without a task, figures on stdout or in on
   ]);
   await Promise.all([
     refused(
-      '`--html` and `--svg` both name "a"',
+      '`--html` and `--out` both name "a"',
       "--html",
       "a",
-      "--svg",
+      "--out",
       "a",
     ),
     refused(

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { fileURLToPath } from "node:url";
 
-const DEMO = fileURLToPath(new URL("../../fixtures/small_law/demo.ts", import.meta.url));
+const DEMO = fileURLToPath(new URL("../../fixtures/demo/demo.ts", import.meta.url));
 
 Deno.test("the demo: four streams beside one, and a second stream that learns other text", async () => {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {

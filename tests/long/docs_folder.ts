@@ -15,6 +15,7 @@ export async function furnish(cwd: string): Promise<void> {
   const link = (from: string, to: string) =>
     Deno.symlinkSync(`${FIXTURES}${from && "/"}${from}`, `${cwd}/${to}`);
   link("", "fixtures");
+  Deno.symlinkSync(fileURLToPath(new URL("../../docs", import.meta.url)), `${cwd}/docs`);
   link("models/tiny-qwen2", "qwen2.5-0.5b");
   link("eval/data", "bench");
   link("data/text.parquet", "texts.parquet");

@@ -10,14 +10,12 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runShell } from "../cli/run.ts";
 import { TestServer } from "../cli/serve_testing.ts";
+import { DOCS } from "../unit/pages.ts";
 import { furnish } from "./docs_folder.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-const PAGES = ["README.md", "CONTRIBUTING.md"].concat(
-  [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => name)
-    .filter((name) => name.endsWith(".md")).sort().map((name) => `docs/${name}`),
-);
+const PAGES = ["README.md", "CONTRIBUTING.md", ...DOCS];
 
 /** Lines that run elsewhere, and where. */
 const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
@@ -26,11 +24,12 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^npx -y deno@2\.9\.6 (install|task (check|test))/, "CI, on a machine with Node alone"],
   [/^npx -y deno@2\.9\.6 task demo/, "tests/long/demo_test.ts"],
   [/^alias parscale=/, "names the program; the tests define a function instead"],
-  [/^deno (install -g|task npm)|^npm install -g /, "tests/release/install_test.ts"],
+  [/^deno install -g/, "tests/release/install_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
   [/^deno task test:gpu/, "needs a GPU"],
+  [/^deno task (law|study)/, "studies, which take minutes to days"],
   [/^deno task test:platform/, "needs emulators, and root to install them"],
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],

@@ -5,7 +5,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
-import { ARMS, trainArguments } from "../../fixtures/word_problems/study.ts";
+import { ARMS, trainArguments } from "../../docs/studies/word-problems/study.ts";
 import { writeWordProblems } from "../../fixtures/word_problems/write.ts";
 import { runParscale, withScratch } from "../cli/run.ts";
 
@@ -24,7 +24,6 @@ Deno.test("two streams learn more than one with a prefix", async () => {
       data,
       runs: scratch,
       steps: STEPS,
-      evalEvery: STEPS,
       held,
     };
     const lossOf = async (label: string) => {

@@ -123,29 +123,3 @@ Deno.test({
       assertEquals([asked, page.complaints], [[`file://${cwd}/p.html`], []]);
     }),
 });
-
-Deno.test({
-  name: `the figure is an image that a browser draws${REASON}`,
-  ignore: CHROMIUM === undefined,
-  fn: () =>
-    withScratch(async (cwd) => {
-      const made = await runParscale([...ARGS, "--svg", "f.svg"], { cwd });
-      assertEquals(made.code, 0, made.stderr);
-      const rows = await rowsOf(ARGS);
-      await using page = await BrowserPage.open();
-      await page.navigate(`${cwd}/f.svg`);
-      const bars = await page.evaluate(
-        `[...document.querySelectorAll("g")].map((row) =>
-          [...row.querySelectorAll("rect")].map((bar) => bar.getBBox().width / 520))`,
-      );
-      assertEquals(bars.length, rows.length);
-      rows.forEach(({ weights }, t) =>
-        weights.forEach((x: number, p: number) => assertAlmostEquals(bars[t][p], x, 1e-4))
-      );
-      const winners = await page.evaluate(
-        `[...document.querySelectorAll("g > text:last-child")].map((text) => text.textContent)`,
-      );
-      assertEquals(winners, rows.map(({ winner }) => winner));
-      assertEquals([page.requests.length, page.complaints], [1, []]);
-    }),
-});

@@ -1,6 +1,5 @@
 /**
- * Installed as a command, by `deno install` from a clone and as a package of npm by its archive, and
- * imported by a program in another folder.
+ * Installed as a command by `deno install` from a clone, and imported by a program in another folder.
  *
  * All in an empty HOME. They fetch packages from the npm registry, as an installation does.
  */
@@ -9,7 +8,6 @@ import { VERSION } from "../../core/base/version.ts";
 import { ROOT } from "../../cli/release/stage.ts";
 import { MODEL } from "../cli/models.ts";
 import { withScratch } from "../cli/run.ts";
-import { makeRelease } from "./releases.ts";
 
 const GENERATE = ["generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "4", "--jsonl"];
 
@@ -48,16 +46,6 @@ Deno.test("deno install makes a command that works from any folder", () =>
     const { code, stderr } = await runAt(home, [Deno.execPath(), ...install], ROOT);
     assertEquals(code, 0, stderr);
     await requireWorking(home, `${home}/.deno/bin/parscale`);
-  }));
-
-Deno.test("the npm package starts the deno it depends on", () =>
-  withScratch(async (home) => {
-    await makeRelease("npm", ["--out", `${home}/parscale.tgz`]);
-    await Deno.writeTextFile(`${home}/package.json`, "{}");
-    const install = ["npm", "install", "./parscale.tgz"];
-    const { code, stderr } = await runAt(home, install);
-    assertEquals(code, 0, stderr);
-    await requireWorking(home, `${home}/node_modules/.bin/parscale`);
   }));
 
 Deno.test("a program in another folder checks and runs with a link to the clone", () =>

@@ -1,12 +1,12 @@
 /**
  * Makes releases for the tests and runs them cut off from this machine.
  *
- * Programs are compiled with the real base when DENORT_BIN names one, else with deno as a stand-in:
- * the section is the same, but only its tree can be run then. Cut off means an empty network where
- * the system allows one, and an environment with nothing in it but what a test gives.
+ * Programs are compiled when DENORT_BIN names a base; else deno runs the tree that would be compiled.
+ * Cut off means an empty network where the system allows one, and an environment with nothing in it
+ * but what a test gives.
  */
-import { readSection, writeTree } from "../../cli/release/section.ts";
-import { ROOT } from "../../cli/release/stage.ts";
+import { platformOf } from "../../cli/release/platforms.ts";
+import { ROOT, stage } from "../../cli/release/stage.ts";
 
 /** What a finished process leaves. */
 export interface Finished {
@@ -33,14 +33,10 @@ export async function execute(
 }
 
 /** Runs a release tool of this tree, which must succeed. */
-export async function makeRelease(
-  tool: "bundle" | "compile" | "npm",
-  args: readonly string[],
-  env = {},
-) {
+export async function makeRelease(tool: "bundle" | "compile", args: readonly string[]) {
   const { code, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", `${ROOT}cli/release/${tool}.ts`, ...args],
-    env: { NO_COLOR: "1", ...env },
+    env: { NO_COLOR: "1" },
   }).output();
   if (code !== 0) throw new Error(new TextDecoder().decode(stderr));
 }
@@ -53,13 +49,13 @@ export async function realBase(): Promise<string | undefined> {
   return stdout.startsWith("deno ") ? undefined : base;
 }
 
-/** Compiles the program into `folder` and returns the command line that runs what it holds. */
+/** Compiles the program into `folder`, or lays out its tree; returns the command line that runs it. */
 export async function compiledProgram(folder: string): Promise<string[]> {
-  const base = await realBase();
-  const program = `${folder}/parscale`;
-  await makeRelease("compile", ["--out", program], { DENORT_BIN: base ?? Deno.execPath() });
-  if (base !== undefined) return [program];
-  await writeTree(await readSection(program), `${folder}/tree`);
+  if (await realBase() !== undefined) {
+    await makeRelease("compile", ["--out", `${folder}/parscale`]);
+    return [`${folder}/parscale`];
+  }
+  await stage(`${folder}/tree`, platformOf()!);
   const run = ["run", "-A", "--no-remote", "--cached-only", "--no-check"];
   return [Deno.execPath(), ...run, `${folder}/tree/mod.ts`];
 }

@@ -7,9 +7,14 @@ export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** Text of a file of the project. */
 export const read = (path: string): string => Deno.readTextFileSync(ROOT + path);
 
-/** Pages of the folder docs. */
-export const DOCS = [...Deno.readDirSync(`${ROOT}docs`)].map(({ name }) => `docs/${name}`)
-  .filter((path) => path.endsWith(".md")).sort();
+const namesIn = (folder: string) =>
+  [...Deno.readDirSync(ROOT + folder)].map(({ name }) => `${folder}/${name}`).sort();
+
+/** Pages of the folder docs, those of the studies last. */
+export const DOCS = [
+  ...namesIn("docs").filter((path) => path.endsWith(".md")),
+  ...namesIn("docs/studies").map((folder) => `${folder}/README.md`),
+];
 
 /** All pages, by their paths in the project. */
 export const PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ...DOCS];

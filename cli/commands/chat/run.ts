@@ -1,12 +1,14 @@
 /** What `chat` does: reads lines, answers messages, obeys lines that begin with a slash. */
+import { winnerOf } from "../../../core/analysis/streams.ts";
 import { DataError } from "../../../core/base/errors.ts";
+import { visibleLines } from "../../output/clean.ts";
 import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
 import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
+import { labelsOf, paintStream } from "../visualize/look.ts";
 import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
-import { partText, weightsText } from "./show.ts";
 
 /** Flags of `chat`. */
 export interface ChatValues extends Omit<ModelValues, "maxModelLen">, AnswerOptions {
@@ -136,4 +138,31 @@ async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<str
     yield* lines;
   }
   if (text !== "") yield text;
+}
+
+/** How parts of an answer are shown. */
+interface ShowOptions {
+  readonly streams: number;
+  /** Adds the letter of the stream that weighs most to every part. */
+  readonly letters: boolean;
+  readonly colored: boolean;
+}
+
+/** A part of an answer as text. */
+function partText({ text, weights }: AnswerPart, options: ShowOptions): string {
+  const shown = visibleLines(text);
+  if (!options.letters || !weights || text === "") return shown;
+  const stream = winnerOf(weights);
+  const label = labelsOf(options.streams)[stream]!;
+  return options.colored ? `${shown}${paintStream(label, stream)}` : `${shown}[${label}]`;
+}
+
+/** The weights of every part that has any, one line each. */
+function weightsText(parts: readonly AnswerPart[], streams: number): string {
+  const labels = labelsOf(streams);
+  return parts.flatMap(({ text, weights }) => {
+    if (!weights) return [];
+    const numbers = Array.from(weights, (weight, p) => `${labels[p]} ${weight.toFixed(4)}`);
+    return [`  ${numbers.join("  ")}  ${JSON.stringify(text)}\n`];
+  }).join("");
 }

@@ -9,7 +9,7 @@ export const command = defineCommand({
     "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
     "of a model and the rates of the hardware. Nothing is run unless --measured asks for it.\n\n" +
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
-    "paper's own script to the last digit, and --explain lists its known discrepancies.\n\n" +
+    "paper's own script to the last digit.\n\n" +
     "`parscale cost ls` prints the hardware that is known by name.",
   examples: [
     {
@@ -17,8 +17,8 @@ export const command = defineCommand({
       line: "parscale cost --model qwen-p4 --streams 1..8*2 --batch 1,4",
     },
     {
-      text: "The paper's 22x memory and 6x latency",
-      line: "parscale cost --method paper --against params --model 1.6B --streams 8",
+      text: "The paper's figure: loss against memory and latency",
+      line: "parscale cost --method paper --svg cost.svg",
     },
     {
       text: "A shape without files, on hardware of your own",

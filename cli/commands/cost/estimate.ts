@@ -89,7 +89,7 @@ export async function estimate(setting: Setting, io: Io, invocation: Invocation)
 }
 
 /** A truth for people. */
-export function yesNo(value: boolean | null): string | null {
+function yesNo(value: boolean | null): string | null {
   return value === null ? null : value ? "yes" : "no";
 }
 
@@ -190,7 +190,7 @@ function* trainRows(setting: Setting): Generator<Row> {
       );
     }
   }
-  for (const streams of streamsOf(setting, [1])) {
+  for (const streams of streamsOf(setting)) {
     for (const batch of values.batch) {
       for (const microBatch of orDefault(values.microBatch, [batch])) {
         for (const seqLen of lengths) {

@@ -6,25 +6,32 @@
  * arrows, so heads are triangles, turned by angles that are computed here from the scales, whose
  * domains are therefore fixed.
  */
-import { countShape } from "../../../core/analysis/cost.ts";
-import { meanCost } from "../../../core/analysis/cost_equivalent.ts";
+import { countShape, meanCost, type Workload } from "../../../core/analysis/cost.ts";
 import {
   memberOf,
+  type ModelSize,
   PAPER_FAMILY,
-  type Rung,
   STACK_LAW,
   widened,
 } from "../../../core/analysis/cost_family.ts";
+import { exactCost } from "../../../core/analysis/cost_exact.ts";
+import { paperCost } from "../../../core/analysis/cost_paper.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { writeText } from "../../output/sink.ts";
+import type { Figure } from "../../output/sink.ts";
 import { COLORS, FRAME, NEAR_LEGEND, renderSvg } from "../../output/vega.ts";
-import { averagedWorkloads, averageText } from "./against.ts";
 import { gib, headline, isReadable, withGib } from "./estimate.ts";
-import { costFunction, echoOf, orDefault, prefixTokensOf, type Setting } from "./setting.ts";
+import {
+  checkContext,
+  echoOf,
+  orDefault,
+  prefixTokensOf,
+  questionOf,
+  type Setting,
+} from "./setting.ts";
 
 /** Which way a point lies on. */
 type Way = "more parameters" | "more streams";
@@ -38,18 +45,15 @@ interface Point {
   readonly latencyS: number;
 }
 
-/** Draws the figure and reports its points, unless another question reports something. */
+/** Draws the figure and reports its points. */
 export async function drawFigure(
   setting: Setting,
   io: Io,
   invocation: Invocation,
-  path: string,
+  figure: Figure,
 ): Promise<void> {
   const points = pointsOf(setting);
-  const svg = await renderSvg(figureSpec(points, setting));
-  writeText(io, svg, path, invocation.overwrite);
-  io.note(`wrote ${path}`);
-  if (setting.values.against !== undefined) return;
+  figure.write(await renderSvg(figureSpec(points, setting)));
   const readable = isReadable(invocation);
   using report = openReport(io, invocation, {
     schema: "parscale.cost-figure/2",
@@ -73,6 +77,28 @@ export async function drawFigure(
   await report.finish();
 }
 
+/** The paper's lengths: its first figure has 128 to 1024 tokens in all, half of them prompt. */
+const LENGTHS = [64, 128, 256, 512];
+
+/** Batches and lengths that means are taken over. */
+function averagedWorkloads(
+  setting: Setting,
+): readonly Pick<Workload, "batch" | "input" | "output">[] {
+  const { batch, input, output } = setting.values;
+  const inputs = input.length > 0 ? input : output.length > 0 ? [64] : LENGTHS;
+  const lengths = inputs.flatMap((i) =>
+    (output.length > 0 ? output : [i]).map((o) => ({ input: i, output: o }))
+  );
+  checkContext(setting, Math.max(...lengths.map((pair) => pair.input + pair.output)));
+  return batch.flatMap((b) => lengths.map((pair) => ({ batch: b, ...pair })));
+}
+
+/** What was averaged, for the line above the table. */
+function averageText(setting: Setting): string {
+  const lengths = new Set(averagedWorkloads(setting).map((w) => `${w.input}+${w.output}`));
+  return `mean over batch ${setting.values.batch.join(", ")} and ${[...lengths].join(", ")} tokens`;
+}
+
 function pointsOf(setting: Setting): Point[] {
   const { model, values } = setting;
   const member = memberOf(model.shape);
@@ -83,25 +109,29 @@ function pointsOf(setting: Setting): Point[] {
       { hints: ["pass --match law, which predicts the losses of any model"] },
     );
   }
-  const cost = costFunction(setting);
-  const options = { prefixTokens: prefixTokensOf(setting), workloads: averagedWorkloads(setting) };
-  const ladder = member === undefined ? widened(model.shape) : PAPER_FAMILY;
-  const base: Rung = member ?? { ...ladder[0]!, name: model.name ?? "model" };
-  const point = (way: Way, rung: Rung, streams: number): Point => ({
+  const compute = setting.values.method === "paper" ? paperCost : exactCost;
+  const workloads = averagedWorkloads(setting), prefixTokens = prefixTokensOf(setting);
+  const sizes = member === undefined ? widened(model.shape) : PAPER_FAMILY;
+  const base: ModelSize = member ?? { ...sizes[0]!, name: model.name ?? "model" };
+  const point = (way: Way, size: ModelSize, streams: number): Point => ({
     way,
-    label: rung.name,
+    label: size.name,
     streams,
-    loss: lossOf(setting, rung, streams),
-    ...meanCost(options, rung.shape, streams, cost),
+    loss: lossOf(setting, size, streams),
+    ...meanCost(
+      workloads.map((work) =>
+        compute(questionOf(setting, size.shape, { ...work, streams, prefixTokens }))
+      ),
+    ),
   });
   const streams = new Set([1, ...orDefault(values.streams, [1, 2, 4, 8])]);
   return [
-    ...ladder.map((rung) => point("more parameters", rung, 1)),
+    ...sizes.map((size) => point("more parameters", size, 1)),
     ...[...streams].sort((a, b) => a - b).map((P) => point("more streams", base, P)),
   ];
 }
 
-function lossOf(setting: Setting, { shape, losses }: Rung, streams: number): number {
+function lossOf(setting: Setting, { shape, losses }: ModelSize, streams: number): number {
   const observed = losses.get(streams);
   if (setting.values.match === "observed" && observed !== undefined) return observed;
   if (setting.values.match === "law") {

@@ -1,4 +1,4 @@
-/** Flags of `parscale cost`. Defaults that depend on others are resolved in `question.ts`. */
+/** Flags of `parscale cost`. Defaults that depend on others are resolved in `setting.ts`. */
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import type { CommandValues } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
@@ -35,9 +35,8 @@ const workFlags = {
     defaultText: "64",
     requires: ["mode=infer"],
     summary: "Prompt tokens",
-    details:
-      "Lists and ranges. --against averages over 64, 128, 256 and 512 when both lengths are " +
-      "left out; --explain takes 256.",
+    details: "Lists and ranges. --svg averages over 64, 128, 256 and 512 when both lengths are " +
+      "left out.",
   },
   output: {
     type: "int",
@@ -49,7 +48,7 @@ const workFlags = {
     defaultText: "64",
     requires: ["mode=infer"],
     summary: "Generated tokens",
-    details: "Lists and ranges. --against takes each --input as its own output when left out.",
+    details: "Lists and ranges. --svg takes each --input as its own output when left out.",
   },
   "micro-batch": {
     type: "int",
@@ -170,7 +169,7 @@ const methodFlags = {
     group: "Method",
     conflictsWith: ["mode=train"],
     summary: "A corrected roofline, or the paper's script to the last digit",
-    details: "See --explain for what differs.",
+    details: "docs/analysis.md lists what differs.",
   },
   "weight-bits": bits("weight", "The wider of weight and activation decides on the rate."),
   "activation-bits": bits("activation", "Of what passes between layers."),
@@ -196,43 +195,16 @@ const methodFlags = {
 } as const satisfies FlagTable;
 
 const questionFlags = {
-  explain: {
-    type: "switch",
-    group: "Questions",
-    requires: ["mode=infer"],
-    conflictsWith: ["against", "measured", "svg"],
-    summary: "List known discrepancies of the paper's script, with their effect here",
-    details: "For one configuration. A positive effect is an overestimate by the script.",
-  },
-  against: {
-    type: "choice",
-    choices: ["params"],
-    group: "Questions",
-    requires: ["mode=infer"],
-    conflictsWith: ["measured"],
-    summary: "Compare with a larger dense model of the same loss",
-    details: "Averages over all batches and lengths. The paper's 22x and 6x are --method paper " +
-      "--against params --model 1.6B --streams 8.",
-  },
   match: {
     type: "choice",
     choices: ["observed", "law"],
     default: "observed",
     group: "Questions",
-    onlyWith: ["against", "svg"],
-    summary: "How --against finds the dense model",
+    onlyWith: ["svg"],
+    summary: "Losses of --svg: observed by the paper, or of its law",
     details:
       "observed takes the paper's losses on Stack-V2-Python, for the sizes of the paper and " +
       "1, 2, 4 or 8 streams; law takes its fitted scaling law, for any model.",
-  },
-  interpolate: {
-    type: "choice",
-    choices: ["geometric", "linear"],
-    default: "geometric",
-    group: "Questions",
-    onlyWith: ["against"],
-    summary: "How --against finds costs between two sizes",
-    details: "The paper does not say which it used; both print its numbers, rounded or cut off.",
   },
   svg: {
     type: "path",
@@ -241,8 +213,8 @@ const questionFlags = {
     requires: ["mode=infer"],
     conflictsWith: ["measured"],
     summary: "Draw loss against memory and latency, as the paper does",
-    details: "Sizes of the paper, with arrows for more parameters and for more streams, means as " +
-      "in --against. The file appears complete or not at all.",
+    details: "Sizes of the paper, with arrows for more parameters and for more streams; means " +
+      "over all batches and lengths. The file appears complete or not at all.",
   },
   measured: {
     type: "switch",

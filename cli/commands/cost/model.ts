@@ -47,16 +47,12 @@ const SHAPE_FLAGS = [
   "vocabSize",
 ] as const;
 
-/** Finds the model; `mayDefault` is for questions that have an answer without one. */
-export async function openCostModel(
-  values: CostValues,
-  io: Io,
-  mayDefault: boolean,
-): Promise<CostModel> {
+/** Finds the model; the figure has a default. */
+export async function openCostModel(values: CostValues, io: Io): Promise<CostModel> {
   const isShaped = SHAPE_FLAGS.some((key) => values[key] !== undefined);
   if (values.model !== undefined) return await openNamed(values.model, io);
   if (values.configFrom !== undefined) return await openShape(values.configFrom, io);
-  if (!isShaped && mayDefault) return sizeModel(findSize(HEADLINE_SIZE)!);
+  if (!isShaped && values.svg !== undefined) return sizeModel(findSize(HEADLINE_SIZE)!);
   return shapeModel(values);
 }
 

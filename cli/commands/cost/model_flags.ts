@@ -7,7 +7,7 @@ export const modelFlags = {
     placeholder: "FOLDER|FILE|SIZE|-",
     group: "Model",
     summary: "Checkpoint or run folder, config.json, or a size of the paper",
-    defaultText: "none; 1.6B with --explain, --against and --svg",
+    defaultText: "none; 1.6B with --svg",
     details:
       "Sizes are 0.5B, 0.7B, 1.1B, 1.6B, 2.8B and 4.4B. Only config.json is read, so weights " +
       "need not be there, and - reads one from stdin; a model on the hub counts once it has been " +

@@ -1,10 +1,11 @@
-/** Which question `parscale cost` answers: rows of costs, an explanation, a figure or a list. */
+/** Which question `parscale cost` answers: rows of costs, measured rows, a figure or a list. */
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
+import { openFigure } from "../../output/sink.ts";
 import { estimate } from "./estimate.ts";
-import { openSetting, type Setting } from "./setting.ts";
+import { openSetting } from "./setting.ts";
 import type { CostValues } from "./flags.ts";
 
 /** Runs the command. */
@@ -18,28 +19,10 @@ export async function runCost(values: CostValues, io: Io, invocation: Invocation
     const { measureHere } = await import("./measure.ts");
     return await measureHere(setting, io, invocation);
   }
-  await answer(setting, io, invocation);
-}
-
-/** Answers what needs no run. */
-async function answer(
-  setting: Setting,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
-  const { values } = setting;
-  if (values.explain) {
-    const { explain } = await import("./explain.ts");
-    return await explain(setting, io, invocation);
-  }
-  if (values.svg !== undefined) {
+  using figure = openFigure(io, values.svg, invocation.overwrite);
+  if (figure !== undefined) {
     const { drawFigure } = await import("./figure.ts");
-    await drawFigure(setting, io, invocation, values.svg);
-    if (values.against === undefined) return;
-  }
-  if (values.against !== undefined) {
-    const { compareParams } = await import("./against.ts");
-    return await compareParams(setting, io, invocation);
+    return await drawFigure(setting, io, invocation, figure);
   }
   await estimate(setting, io, invocation);
 }

@@ -5,14 +5,11 @@
  * ranges multiply. Contexts are checked for all configurations before the first row.
  */
 import type {
-  Cost,
   CostQuestion,
   CostShape,
   ElementBytes,
   Workload,
 } from "../../../core/analysis/cost.ts";
-import { exactCost } from "../../../core/analysis/cost_exact.ts";
-import { paperCost } from "../../../core/analysis/cost_paper.ts";
 import {
   type CostDevice,
   type Efficiencies,
@@ -49,8 +46,7 @@ export async function openSetting(
   io: Io,
   measure: () => Promise<CostDevice>,
 ): Promise<Setting> {
-  const optional = values.explain || values.against !== undefined || values.svg !== undefined;
-  const model = await openCostModel(values, io, optional);
+  const model = await openCostModel(values, io);
   const device = await openCostDevice(values, measure);
   const own = isThisMachine(values);
   const efficiency = {
@@ -73,21 +69,14 @@ export async function openSetting(
   return { values, model, device, efficiency, widths, bytes, rates };
 }
 
-/** Streams that are asked for; `fallback` where the model has one and no flag says more. */
-export function streamsOf({ values, model }: Setting, fallback: readonly number[]): number[] {
-  if (values.streams.length > 0) return [...values.streams];
-  return model.streams > 1 ? [model.streams] : [...fallback];
+/** Streams that are asked for, or else those of the model. */
+export function streamsOf({ values, model }: Setting): readonly number[] {
+  return orDefault(values.streams, [model.streams]);
 }
 
 /** Prefix tokens that are asked for. */
 export function prefixTokensOf({ values, model }: Setting): number {
   return values.prefixTokens ?? model.prefixTokens;
-}
-
-/** The cost of a shape under a workload, by the chosen method. */
-export function costFunction(setting: Setting): (shape: CostShape, work: Workload) => Cost {
-  const compute = setting.values.method === "paper" ? paperCost : exactCost;
-  return (shape, work) => compute(questionOf(setting, shape, work));
 }
 
 /** One question in this setting. */
@@ -109,7 +98,7 @@ export function* workloadsOf(setting: Setting): Generator<Workload> {
   const inputs = orDefault(values.input, [64]), outputs = orDefault(values.output, [64]);
   checkContext(setting, Math.max(...inputs) + Math.max(...outputs));
   const prefixTokens = prefixTokensOf(setting);
-  for (const streams of streamsOf(setting, [1])) {
+  for (const streams of streamsOf(setting)) {
     for (const batch of values.batch) {
       for (const input of inputs) {
         for (const output of outputs) yield { streams, prefixTokens, batch, input, output };

@@ -207,7 +207,7 @@ async function batchSize(
   { engine, maxLength }: EvalModel,
   plan: readonly PlannedDocument[],
 ): Promise<number> {
-  const { largestBatch } = await import("../../../core/generate/batch_size.ts");
+  const { largestBatch } = await import("../../../core/generate/score.ts");
   const lengths = plan.map(({ requests: [request] }) =>
     request!.kind === "generate_until"
       ? request!.context.length / 2 + (maxTokens ?? request!.maxTokens)

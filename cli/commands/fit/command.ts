@@ -25,16 +25,16 @@ export const command = defineCommand({
     },
     { text: "From training runs", line: "parscale fit run-p1 run-p2 run-p4 --law chinchilla" },
     {
-      text: "Which law is right, and does it foresee eight streams?",
-      line: "parscale fit --data-set stack-v2-python --law both --holdout P=8",
+      text: "Which law is right?",
+      line: "parscale fit --data-set stack-v2-python --law both",
     },
     {
       text: "The parameters that the paper prints, and how much eight streams save",
       line: "parscale fit --preset paper --saving 8 --params-for 1.05,8",
     },
     {
-      text: "Both figures",
-      line: "parscale fit --data-set stack-v2-python --curves curves.svg --contour contour.svg",
+      text: "The figure",
+      line: "parscale fit --data-set stack-v2-python --curves curves.svg",
     },
   ],
   arguments: [

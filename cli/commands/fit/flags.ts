@@ -33,17 +33,6 @@ const lawFlags = {
       "paper fits nothing: it judges the printed law by the observations and answers questions. " +
       "--preset paper is the same.",
   },
-  holdout: {
-    type: "string",
-    list: "comma",
-    group: "Law",
-    placeholder: "CONDITION",
-    conflictsWith: ["parameters=paper"],
-    summary: "Hold observations out of the fit and predict them",
-    details:
-      "A condition is N or P, one of = < > <= >=, and a number: P=8, or 'N>=2.5B' in quotes. Several " +
-      "leave out what any of them names.",
-  },
 } as const satisfies FlagTable;
 
 const uncertaintyFlags = {
@@ -59,13 +48,6 @@ const uncertaintyFlags = {
     details:
       "Gives the middle 95 percent of every parameter and of every answer. Refits that reach no " +
       "optimum are left out and counted.",
-  },
-  jackknife: {
-    type: "switch",
-    group: "Uncertainty",
-    conflictsWith: ["parameters=paper"],
-    summary: "Leave-one-out refits",
-    details: "Gives standard errors, and the error of predicting each observation from the others.",
   },
   seed: {
     ...engineFlags.seed,
@@ -107,14 +89,6 @@ const questionFlags = {
     summary: "Streams with which N parameters reach a loss",
     details: "Not rounded. Out of reach where no number of streams does it.",
   },
-  "streams-like": {
-    type: "string",
-    list: "repeat",
-    group: "Questions",
-    placeholder: "N,M",
-    summary: "Streams with which N parameters act like M",
-    details: "Not rounded. Out of reach where no number of streams does it.",
-  },
   saving: {
     type: "int",
     min: 1,
@@ -134,35 +108,6 @@ const outputFlags = {
     placeholder: "SVG",
     summary: "Draw loss over parameters, one curve per P",
     details: "Observations are marks; parameters and R^2 stand under the title.",
-  },
-  contour: {
-    type: "path",
-    group: "Output",
-    placeholder: "SVG",
-    summary: "Draw curves of equal loss over streams and parameters",
-    details: "Observations are marks in the colour of their loss.",
-  },
-  "p-max": {
-    type: "number",
-    above: 1,
-    max: 1_000_000,
-    group: "Output",
-    placeholder: "P",
-    defaultText: "8, or the largest observed",
-    requires: ["contour"],
-    summary: "Where the contours' axis of streams ends",
-    details: "It begins at 1 and is continuous.",
-  },
-  levels: {
-    type: "number",
-    above: 0,
-    list: "comma",
-    group: "Output",
-    placeholder: "LOSS",
-    defaultText: "8 equal steps",
-    requires: ["contour"],
-    summary: "Losses of the contours",
-    details: "Those that pass outside the figure are left out.",
   },
   latex: {
     type: "switch",

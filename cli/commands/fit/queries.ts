@@ -9,7 +9,6 @@ import {
   predictLoss,
   streamFactor,
   streamsForLoss,
-  streamsForParameters,
 } from "../../../core/analysis/law.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { parseNumber } from "../../framework/values.ts";
@@ -24,19 +23,18 @@ export interface Question {
   readonly answer: (law: Law) => number | undefined;
 }
 
-type Quantity = "N" | "P" | "M" | "LOSS";
+type Quantity = "N" | "P" | "LOSS";
 
 /** Names of quantities in rows. */
 const FIELDS: Readonly<Record<Quantity, string>> = {
   N: "n_params",
   P: "streams",
-  M: "target_params",
   LOSS: "loss",
 };
 
 interface Kind {
   readonly flag: string;
-  readonly key: "predict" | "equivalent" | "paramsFor" | "streamsFor" | "streamsLike";
+  readonly key: "predict" | "equivalent" | "paramsFor" | "streamsFor";
   readonly query: string;
   readonly takes: readonly [Quantity, Quantity];
   readonly example: string;
@@ -75,14 +73,6 @@ const KINDS: readonly Kind[] = [
     takes: ["LOSS", "N"],
     example: "1.05,1.6e9",
     answer: (law, loss, N) => streamsForLoss(law, N, loss),
-  },
-  {
-    flag: "streams-like",
-    key: "streamsLike",
-    query: "streams_for_params",
-    takes: ["N", "M"],
-    example: "1.6e9,2.8e9",
-    answer: streamsForParameters,
   },
 ];
 

@@ -1,12 +1,12 @@
 /** A study as fields with fixed names, for JSON and for the tables that show them. */
 import type { Fit } from "../../../core/analysis/fit.ts";
-import { type Law, type Observation, predictLoss } from "../../../core/analysis/law.ts";
+import { type Law, predictLoss } from "../../../core/analysis/law.ts";
 import { type Interval, intervalOf, type Parameter } from "../../../core/analysis/uncertainty.ts";
 import type { Question } from "./queries.ts";
-import { hasConverged, type Outcome, rootMeanSquare, type Study } from "./study.ts";
+import { hasConverged, type Outcome, type Study } from "./study.ts";
 
 /** Name and version of the layout. */
-export const SCHEMA = "parscale.fit/1";
+export const SCHEMA = "parscale.fit/2";
 
 /** Parameters of a law by the names of the paper, in its order. */
 export function namesOf({ kind }: Law): [name: string, key: Parameter][] {
@@ -30,7 +30,7 @@ export function resultOf(study: Study) {
     observations: study.name,
     parameters_from: fit === undefined ? "paper" : "fit",
     parameters: parametersOf(law),
-    huber_loss: best.huberLoss ?? null,
+    huber_loss: best.huberLoss,
     r2: finite(best.r2),
     converged: hasConverged(study),
     starts: fit?.starts ?? null,
@@ -43,17 +43,15 @@ export function resultOf(study: Study) {
     bootstrap: bootstrap === undefined
       ? null
       : { refits: bootstrap.laws.length, dropped: bootstrap.dropped },
-    jackknife: jackknifeOf(best),
     comparison: outcomes.length < 2 ? null : outcomes.map(comparisonOf),
-    holdout: holdoutOf(study),
     queries: questions.map((question) => answerOf(question, study)),
     rows: rowsOf(study),
   };
 }
 
 /** R² does not exist for losses that are all equal. */
-function finite(value: number | undefined): number | null {
-  return value !== undefined && Number.isFinite(value) ? value : null;
+function finite(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
 }
 
 function summary({ law, huberLoss, r2 }: Fit) {
@@ -71,12 +69,11 @@ export function parameterIntervals({ best, bootstrap }: Study): Record<string, I
 }
 
 /** One line of a comparison of laws. */
-export function comparisonOf({ law, huberLoss, r2, jackknife }: Outcome) {
+export function comparisonOf({ law, huberLoss, r2 }: Outcome) {
   return {
     law: law.kind,
-    huber_loss: huberLoss ?? null,
+    huber_loss: huberLoss,
     r2: finite(r2),
-    leave_one_out_rmse: jackknife ? rootMeanSquare(jackknife.holdoutErrors) : null,
     parameters: parametersOf(law),
   };
 }
@@ -94,47 +91,10 @@ export function answerOf({ query, given, answer }: Question, { best, bootstrap }
   };
 }
 
-function jackknifeOf({ law, jackknife }: Outcome) {
-  if (jackknife === undefined) return null;
-  const { standardErrors, holdoutErrors, fits } = jackknife;
-  return {
-    standard_errors: Object.fromEntries(
-      namesOf(law).map(([name, key]) => [name, standardErrors[key]]),
-    ),
-    leave_one_out_rmse: rootMeanSquare(holdoutErrors),
-    fits: fits.map((fit) => ({ parameters: parametersOf(fit.law), huber_loss: fit.huberLoss })),
-  };
-}
-
-/** How well held out observations were foreseen; null without any. */
-export function holdoutOf({ best: { law }, heldOut }: Study) {
-  if (heldOut.length === 0) return null;
-  const errors = heldOut.map((row) => errorOf(law, row));
-  return {
-    count: errors.length,
-    mean_error: errors.reduce((sum, error) => sum + error, 0) / errors.length,
-    rmse: rootMeanSquare(errors),
-    largest_error: Math.max(...errors.map(Math.abs)),
-  };
-}
-
-function errorOf(law: Law, { n, p, loss }: Observation): number {
-  return predictLoss(law, n, p) - loss;
-}
-
-/** One row per observation; held out ones come last. */
-export function rowsOf({ best: { law, jackknife }, used, heldOut }: Study) {
-  const row = (observation: Observation, isHeldOut: boolean, leftOut: number | undefined) => ({
-    streams: observation.p,
-    n_params: observation.n,
-    predicted: predictLoss(law, observation.n, observation.p),
-    loss: observation.loss,
-    error: errorOf(law, observation),
-    held_out: isHeldOut,
-    leave_one_out_error: leftOut ?? null,
+/** One row per observation. */
+export function rowsOf({ best: { law }, observations }: Study) {
+  return observations.map(({ n, p, loss }) => {
+    const predicted = predictLoss(law, n, p);
+    return { streams: p, n_params: n, predicted, loss, error: predicted - loss };
   });
-  return [
-    ...used.map((observation, i) => row(observation, false, jackknife?.holdoutErrors[i])),
-    ...heldOut.map((observation) => row(observation, true, undefined)),
-  ];
 }

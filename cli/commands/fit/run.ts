@@ -1,78 +1,83 @@
-/** What `parscale fit` does, in order, and what does not go together. */
+/** Runs `parscale fit`: reads, fits, warns, draws and shows. */
 import { UsageError } from "../../../core/base/errors.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openSink, type Sink } from "../../output/sink.ts";
-import { parseHoldout, splitObservations } from "./holdout.ts";
+import { openFigure } from "../../output/sink.ts";
 import { openInput } from "./input.ts";
 import { parseQuestions, requireReachable } from "./queries.ts";
+import { namesOf, parameterIntervals } from "./result.ts";
 import { showStudy, writeLatex } from "./show.ts";
 import { hasConverged, type Study, studyLaws } from "./study.ts";
 import type { FitValues } from "./flags.ts";
-import { warnAbout } from "./warn.ts";
 
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
 export async function runFit(values: FitValues, io: Io, invocation: Invocation): Promise<number> {
-  checkFigures(values);
+  if (values.curves === "-") {
+    throw new UsageError("figures cannot be written to stdout", {
+      hints: ["name an SVG file: `--curves law.svg`"],
+    });
+  }
   const questions = parseQuestions(values);
-  const isHeldOut = parseHoldout(values.holdout);
-  using figures = new Figures(values, io, invocation);
-  const { name, observations } = await openInput(values, io);
-  const split = splitObservations(observations, isHeldOut, values.holdout);
-  const study = studyLaws(values, name, split, questions);
+  using figure = openFigure(io, values.curves, invocation.overwrite);
+  const study = studyLaws(values, await openInput(values, io), questions);
   requireReachable(questions, study.best.law);
   warnAbout(study, io);
-  await figures.draw(study, values, io);
+  figure?.write(await (await import("./figure.ts")).drawCurves(study));
   if (values.latex) writeLatex(study, io, invocation);
   else await showStudy(study, io, invocation);
   return hasConverged(study) ? 0 : exitCode("negative");
 }
 
-/** The SVG files; existing ones are refused before anything is computed. */
-class Figures implements Disposable {
-  readonly #sinks: { readonly path: string; readonly sink: Sink; readonly isContour: boolean }[] =
-    [];
+/** A parameter below this has run towards zero, as far as it could. */
+const BOUND = 1e-8;
 
-  constructor({ curves, contour }: FitValues, io: Io, { overwrite }: Invocation) {
-    for (const [path, isContour] of [[curves, false], [contour, true]] as const) {
-      if (path === undefined) continue;
-      try {
-        this.#sinks.push({ path, isContour, sink: openSink(io, path, overwrite) });
-      } catch (error) {
-        this[Symbol.dispose]();
-        throw error;
-      }
-    }
-  }
+/** An interval is wide when it spans more than this share of the estimate. */
+const WIDE = 0.5;
 
-  /** Draws and writes what was asked for; Vega is loaded only then. */
-  async draw(study: Study, values: FitValues, io: Io): Promise<void> {
-    if (this.#sinks.length === 0) return;
-    const { drawContours, drawCurves } = await import("./figure.ts");
-    for (const { path, sink, isContour } of this.#sinks) {
-      sink.write(await (isContour ? drawContours(study, values) : drawCurves(study)));
-      sink.commit();
-      io.note(`wrote ${path}`);
-    }
-  }
+/** With fewer values of P or N than this, any law passes through them. */
+const FEW = 3;
 
-  /** Leaves no unfinished file behind. */
-  [Symbol.dispose](): void {
-    for (const { sink } of this.#sinks) sink.abandon();
+/** Warns about a study. */
+function warnAbout(study: Study, io: Io): void {
+  const { best: { law, fit }, observations, bootstrap } = study;
+  if (fit === undefined) return;
+  if (!hasConverged(study)) {
+    io.warn(
+      `no start reached an optimum: the largest slope is ${fit.slope.toExponential(1)}`,
+      "look for a loss that does not belong to the others",
+    );
   }
+  const streams = new Set(observations.map(({ p }) => p)).size,
+    sizes = new Set(observations.map(({ n }) => n)).size;
+  if (law.kind !== "chinchilla" && streams < FEW) {
+    io.warn(`${streams} values of P cannot tell laws apart: any growth with P passes through them`);
+  }
+  if (sizes < FEW) io.warn(`${sizes} values of N cannot tell E, A and alpha apart`);
+  for (const [name, key] of namesOf(law)) {
+    if (law[key] > BOUND) continue;
+    io.warn(`${name} is at its bound: the losses ask for none, so its value means nothing`);
+  }
+  if (bootstrap !== undefined) warnAboutIntervals(study, io);
 }
 
-/** Figures are files, each its own. */
-function checkFigures({ curves, contour }: FitValues): void {
-  if (curves === "-" || contour === "-") {
-    throw new UsageError("figures cannot be written to stdout", {
-      hints: ["name an SVG file: `--curves law.svg`"],
-    });
+function warnAboutIntervals(study: Study, io: Io): void {
+  const { best: { law }, bootstrap } = study;
+  if (bootstrap!.laws.length === 0) {
+    io.warn("no refit reached an optimum, so there are no intervals");
+    return;
   }
-  if (curves !== undefined && curves === contour) {
-    throw new UsageError(`\`--curves\` and \`--contour\` both name "${curves}"`, {
-      hints: ["give each figure a file of its own"],
-    });
-  }
+  const intervals = parameterIntervals(study);
+  const wide = namesOf(law).filter(([name, key]) => {
+    const { low, high } = intervals[name]!;
+    return high - low > WIDE * law[key];
+  }).map(([name]) => name);
+  if (wide.length === 0) return;
+  io.warn(
+    `the data hardly determine ${
+      wide.join(", ")
+    }: 95 percent intervals span more than half of the ` +
+      "estimate",
+    "rely on intervals of answers, not on single parameters",
+  );
 }

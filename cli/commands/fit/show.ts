@@ -8,14 +8,13 @@ import { type Column, formatNumber, plainTable } from "../../output/table.ts";
 import {
   answerOf,
   comparisonOf,
-  holdoutOf,
   namesOf,
   parameterIntervals,
   resultOf,
   rowsOf,
   SCHEMA,
 } from "./result.ts";
-import { rootMeanSquare, type Study } from "./study.ts";
+import type { Study } from "./study.ts";
 
 const COLUMNS: readonly Column[] = [
   { key: "streams", title: "P" },
@@ -36,19 +35,13 @@ const FORMULAS: Readonly<Record<LawKind, string>> = {
 export async function showStudy(study: Study, io: Io, invocation: Invocation): Promise<void> {
   const { format } = invocation;
   const isDocument = format === "json" || format === "jsonl";
-  const columns = [
-    ...COLUMNS,
-    ...(study.best.jackknife
-      ? [{ key: "leave_one_out_error", title: "error when left out", digits: 4 }]
-      : []),
-    ...(study.heldOut.length > 0 ? [{ key: "held_out", title: "held out" }] : []),
-  ];
-  using report = openReport(io, invocation, { schema: SCHEMA, ...(!isDocument && { columns }) });
+  using report = openReport(io, invocation, {
+    schema: SCHEMA,
+    ...(!isDocument && { columns: COLUMNS }),
+  });
   if (isDocument) return await report.finish(resultOf(study));
   report.remark(textOf(study));
-  for (const row of rowsOf(study)) {
-    report.row(format === "csv" ? row : { ...row, held_out: row.held_out ? "yes" : "" });
-  }
+  for (const row of rowsOf(study)) report.row(row);
   await report.finish();
 }
 
@@ -70,8 +63,10 @@ function fixed(value: number): string {
 
 /** Everything above the table. */
 function textOf(study: Study): string {
-  const { best: { law, fit }, used, name, questions, bootstrap } = study;
-  const source = fit === undefined ? "as the paper prints it" : `fitted to ${used.length} losses`;
+  const { best: { law, fit }, observations, name, questions, bootstrap } = study;
+  const source = fit === undefined
+    ? "as the paper prints it"
+    : `fitted to ${observations.length} losses`;
   const parts = [
     `${FORMULAS[law.kind]}\n${source}, ${name}\n`,
     parameterTable(study),
@@ -80,7 +75,6 @@ function textOf(study: Study): string {
     questions.length > 0
       ? answerTable(study) + "N is the count at the P in question, without embeddings\n"
       : "",
-    holdoutText(study),
     fit !== undefined && bootstrap === undefined
       ? "Parameters trade off against each other: --bootstrap 500 gives intervals\n"
       : "",
@@ -94,7 +88,7 @@ function showParameter(name: string, value: number): string {
 }
 
 function parameterTable(study: Study): string {
-  const { best: { law, jackknife }, bootstrap } = study;
+  const { best: { law }, bootstrap } = study;
   const names = namesOf(law);
   const line = (title: string, valueOf: (name: string, key: keyof Law) => number) => ({
     title,
@@ -109,28 +103,17 @@ function parameterTable(study: Study): string {
     rows.push(line("50 %", (name) => intervals[name]!.median));
     rows.push(line("97.5 %", (name) => intervals[name]!.high));
   }
-  if (jackknife !== undefined) {
-    const { standardErrors } = jackknife;
-    rows.push(line("± jackknife", (_, key) => standardErrors[key as "E"]));
-  }
   return plainTable([{ key: "title", title: "" }, ...names.map(([key]) => ({ key }))], rows);
 }
 
-function qualityText({ best: { huberLoss, r2, fit, jackknife }, bootstrap }: Study): string {
-  const lines = [];
-  if (huberLoss !== undefined && r2 !== undefined) {
-    lines.push(`Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}`);
-  }
+function qualityText({ best: { huberLoss, r2, fit }, bootstrap }: Study): string {
+  const lines = [`Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}`];
   if (fit !== undefined) {
     const { startsConverged, starts, secondBest } = fit;
     const other = secondBest === undefined
       ? ""
       : `; the next optimum has ${secondBest.huberLoss.toExponential(4)}`;
     lines.push(`${startsConverged} of ${starts} starts reach it${other}`);
-  }
-  if (jackknife !== undefined) {
-    const error = rootMeanSquare(jackknife.holdoutErrors);
-    lines.push(`Leave-one-out error ${error.toFixed(6)} (root of the mean square)`);
   }
   if (bootstrap !== undefined) {
     lines.push(`${bootstrap.laws.length} refits, ${bootstrap.dropped} without an optimum dropped`);
@@ -141,14 +124,13 @@ function qualityText({ best: { huberLoss, r2, fit, jackknife }, bootstrap }: Stu
 function comparisonTable({ outcomes, best }: Study): string {
   const rows = outcomes.map((outcome) => {
     const { parameters: _, huber_loss, ...rest } = comparisonOf(outcome);
-    const mark = outcome === best && huber_loss !== null ? "smaller objective" : "";
-    return { ...rest, huber_loss: huber_loss?.toExponential(4), mark };
+    const mark = outcome === best ? "smaller objective" : "";
+    return { ...rest, huber_loss: huber_loss.toExponential(4), mark };
   });
   return plainTable([
     { key: "law" },
     { key: "huber_loss", title: "Huber loss" },
     { key: "r2", title: "R^2", digits: 6 },
-    { key: "leave_one_out_rmse", title: "leave-one-out error", digits: 6 },
     { key: "mark", title: "" },
   ], rows);
 }
@@ -185,13 +167,4 @@ function showAnswer(query: string, value: number): string {
   if (query === "loss") return value.toFixed(4);
   if (query === "saving") return `${(100 * value).toFixed(1)} %`;
   return query.startsWith("streams") && value < 1e6 ? value.toFixed(2) : value.toExponential(4);
-}
-
-function holdoutText(study: Study): string {
-  const held = holdoutOf(study);
-  if (held === null) return "";
-  return `${held.count} held out: error ${
-    held.rmse.toFixed(6)
-  } (root of the mean square), largest ` +
-    `${held.largest_error.toFixed(6)}\n`;
 }

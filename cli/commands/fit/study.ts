@@ -6,34 +6,24 @@
  */
 import { assess, fitLaw, type GridFit } from "../../../core/analysis/fit.ts";
 import type { Law, LawKind, Observation } from "../../../core/analysis/law.ts";
-import {
-  type Bootstrap,
-  bootstrap,
-  FLAT,
-  type Jackknife,
-  jackknife,
-} from "../../../core/analysis/uncertainty.ts";
+import { type Bootstrap, bootstrap, FLAT } from "../../../core/analysis/uncertainty.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { DATA_SETS } from "./data_sets.ts";
-import type { Split } from "./holdout.ts";
+import type { Input } from "./input.ts";
 import type { Question } from "./queries.ts";
 import type { FitValues } from "./flags.ts";
 
 /** One law with how well it fits. */
 export interface Outcome {
   readonly law: Law;
-  /** Undefined without observations, as for `huberLoss`. */
-  readonly r2: number | undefined;
-  readonly huberLoss: number | undefined;
+  readonly r2: number;
+  readonly huberLoss: number;
   /** Undefined when the parameters were given. */
   readonly fit: GridFit | undefined;
-  readonly jackknife: Jackknife | undefined;
 }
 
 /** Results of all laws, and more about the best. */
-export interface Study extends Split {
-  /** Of the observations. */
-  readonly name: string;
+export interface Study extends Input {
   readonly best: Outcome;
   /** In the order they were asked for, the best among them. */
   readonly outcomes: readonly Outcome[];
@@ -44,23 +34,21 @@ export interface Study extends Split {
 /** Fits, refits and judges. */
 export function studyLaws(
   values: FitValues,
-  name: string,
-  split: Split,
+  input: Input,
   questions: readonly Question[],
 ): Study {
-  const { used } = split;
+  const { observations } = input;
   const outcomes = kindsOf(values).map((kind) =>
-    values.parameters === "paper" ? printed(values, kind, used) : fitted(values, kind, used)
+    values.parameters === "paper" ? printed(values, kind, observations) : fitted(kind, observations)
   );
-  const [best] = outcomes.toSorted((a, b) => (a.huberLoss ?? 0) - (b.huberLoss ?? 0));
+  const [best] = outcomes.toSorted((a, b) => a.huberLoss - b.huberLoss);
   const { bootstrap: resamples, seed } = values;
   return {
-    ...split,
-    name,
+    ...input,
     best: best!,
     outcomes,
     questions,
-    bootstrap: resamples > 0 ? bootstrap(used, best!.law, { resamples, seed }) : undefined,
+    bootstrap: resamples > 0 ? bootstrap(observations, best!.law, { resamples, seed }) : undefined,
   };
 }
 
@@ -69,23 +57,16 @@ export function hasConverged({ outcomes }: Pick<Study, "outcomes">): boolean {
   return outcomes.every(({ fit }) => fit === undefined || fit.slope < FLAT);
 }
 
-/** Root of the mean square. */
-export function rootMeanSquare(errors: readonly number[]): number {
-  return Math.sqrt(errors.reduce((sum, error) => sum + error * error, 0) / errors.length);
-}
-
 function kindsOf({ law }: FitValues): LawKind[] {
   return law === "both" ? ["log", "theoretical"] : [law];
 }
 
-function fitted(values: FitValues, kind: LawKind, used: readonly Observation[]): Outcome {
-  const fit = fitLaw(used, kind);
-  // Laws are compared by what they foresee, so --law both always leaves out.
-  const leavesOut = values.jackknife || values.law === "both";
-  return { ...fit, fit, jackknife: leavesOut ? jackknife(used, fit.law) : undefined };
+function fitted(kind: LawKind, observations: readonly Observation[]): Outcome {
+  const fit = fitLaw(observations, kind);
+  return { ...fit, fit };
 }
 
-function printed(values: FitValues, kind: LawKind, used: readonly Observation[]): Outcome {
+function printed(values: FitValues, kind: LawKind, observations: readonly Observation[]): Outcome {
   if (kind === "chinchilla") {
     throw new UsageError(
       "the paper prints no parameters for `--law chinchilla`",
@@ -93,8 +74,5 @@ function printed(values: FitValues, kind: LawKind, used: readonly Observation[])
     );
   }
   const law = DATA_SETS[values.dataSet ?? "stack-v2-python"].laws[kind];
-  const { huberLoss, r2 } = used.length > 0
-    ? assess(law, used)
-    : { huberLoss: undefined, r2: undefined };
-  return { law, huberLoss, r2, fit: undefined, jackknife: undefined };
+  return { ...assess(law, observations), law, fit: undefined };
 }

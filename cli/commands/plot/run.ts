@@ -1,11 +1,11 @@
 /** What `parscale plot` does: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
-import { renderChart, type Series } from "../../output/chart.ts";
+import { renderChart } from "../../output/chart.ts";
 import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { openSink, type Sink } from "../../output/sink.ts";
+import { openFigure } from "../../output/sink.ts";
 import { type Curve, curvesOf, seriesOf, thinned } from "./curves.ts";
 import { readRuns } from "./read.ts";
 import type { PlotValues } from "./flags.ts";
@@ -23,7 +23,7 @@ export async function runPlot(values: PlotValues, io: Io, invocation: Invocation
     throw new UsageError("`--title` needs `--svg`");
   }
   using report = openReport(io, invocation, { schema: "parscale.plot/1", columns: COLUMNS });
-  using file = values.svg === undefined ? undefined : new SvgFile(io, values.svg, invocation);
+  using figure = openFigure(io, values.svg, invocation.overwrite);
   const curves = curvesOf(await readRuns(values, io), values);
   if (curves.length === 0) {
     throw new UsageError("`--measure eval` needs runs with a validation loss", {
@@ -31,7 +31,7 @@ export async function runPlot(values: PlotValues, io: Io, invocation: Invocation
     });
   }
   const series = seriesOf(curves);
-  await file?.draw(series, values);
+  figure?.write(await drawFigure(curves, values));
   report.remark(renderChart(series, {
     width: io.width(),
     height: values.height,
@@ -80,29 +80,17 @@ function axesOf({ x, log }: PlotValues) {
   return { xLabel: x, yLabel: "loss", logX: log.includes("x"), logY: log.includes("y") };
 }
 
-/** The SVG file; an existing one is refused before anything is read. */
-class SvgFile implements Disposable {
-  readonly #sink: Sink;
-
-  constructor(readonly io: Io, readonly path: string, { overwrite }: Invocation) {
-    this.#sink = openSink(io, path, overwrite);
-  }
-
-  async draw(series: readonly Series[], values: PlotValues): Promise<void> {
-    const { renderSvgChart } = await import("../../output/svg_chart.ts");
-    const drawn = series.map(({ points, band, ...rest }) => ({
-      ...rest,
-      points: thinned(points, MOST_SVG_POINTS),
-      ...(band && { band: thinned(band, MOST_SVG_POINTS) }),
-    }));
-    const size = { width: SVG_WIDTH, height: SVG_HEIGHT };
-    const options = { ...size, ...axesOf(values), title: values.title ?? "" };
-    this.#sink.write(await renderSvgChart(drawn, options));
-    this.#sink.commit();
-    this.io.note(`wrote ${this.path}`);
-  }
-
-  [Symbol.dispose](): void {
-    this.#sink.abandon();
-  }
+async function drawFigure(curves: readonly Curve[], values: PlotValues): Promise<string> {
+  const { renderSvgChart } = await import("../../output/vega.ts");
+  const drawn = curves.map(({ points, band, ...rest }) => ({
+    ...rest,
+    points: thinned(points, MOST_SVG_POINTS),
+    ...(band && { band: thinned(band, MOST_SVG_POINTS) }),
+  }));
+  return await renderSvgChart(seriesOf(drawn), {
+    ...axesOf(values),
+    width: SVG_WIDTH,
+    height: SVG_HEIGHT,
+    title: values.title ?? "",
+  });
 }

@@ -15,8 +15,8 @@ export const command = defineCommand({
     "benchmark is shown with its reference answer. Every text is a section of its own.\n\n" +
     "Statistics: the share of tokens each stream wins; the entropy of the weights in nats, " +
     "and as a share of ln P, which equal weights have; the mean length of runs of one winner, " +
-    "beside the length expected if winners were drawn one by one with the same shares; the " +
-    "correlation over tokens of two streams' weights; and between texts, how much of their " +
+    "beside the length expected if winners were drawn one by one with the same shares; and " +
+    "between texts, how much of their " +
     "tokens they give to the same streams, and how often the same token has the same winner.\n\n" +
     "Rows of --jsonl have `text_id`, `position`, `token`, `text` (empty before the last token " +
     "of a character that takes several), `winner`, `stream` (from 0), `weights`, `entropy` " +
@@ -28,8 +28,8 @@ export const command = defineCommand({
       line: 'parscale visualize --model qwen-p4 --text "The cat sat on the mat"',
     },
     {
-      text: "A page to look at in a browser, and a figure",
-      line: "parscale visualize story.txt --model qwen-p4 --html story.html --svg story.svg",
+      text: "A page to look at in a browser",
+      line: "parscale visualize story.txt --model qwen-p4 --html story.html",
     },
     {
       text: "What the model wrote itself, from the rows of generate --jsonl",

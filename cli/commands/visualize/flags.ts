@@ -104,15 +104,6 @@ export const visualizeFlags = {
       "One file that asks for nothing from elsewhere. The pointer, or the arrow keys, show a " +
       "token's weights, entropy and probability. The terminal then has statistics only.",
   },
-  svg: {
-    type: "path",
-    placeholder: "FILE",
-    group: "Figures",
-    summary: "Write a figure with one row of stacked bars per token",
-    details:
-      "The weights of a token side by side, with the streams' letters, and the winner at the " +
-      "end of the row. The terminal then has statistics only.",
-  },
   ...engineFlags,
   ...keptQuantizeFlags,
 } as const satisfies FlagTable;

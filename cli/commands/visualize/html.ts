@@ -16,7 +16,6 @@ import style from "./page.css" with { type: "text" };
 import script from "./page.js" with { type: "text" };
 import type { Study } from "./result.ts";
 import { type SummaryTable, summaryTables } from "./summary.ts";
-import { escapeMarkup } from "./svg.ts";
 import { endsLine, visibleText } from "./token_text.ts";
 
 /** A block may end at a line end from this many tokens on, and must at the larger number. */
@@ -26,6 +25,18 @@ const NO_LOGPROB = 65535;
 /** Nothing may be fetched; the icon is given so that none is asked for. */
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; " +
   "img-src data:; base-uri 'none'; form-action 'none'";
+
+/** Characters that mean something in markup. */
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+};
+
+function escapeMarkup(text: string): string {
+  return text.replace(/[&<>"]/g, (character) => ENTITIES[character]!);
+}
 
 /** Writes the page. */
 export function drawPage(study: Study): string {

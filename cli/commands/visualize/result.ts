@@ -12,7 +12,7 @@ import type { Column, Row } from "../../output/table.ts";
 import type { MeasuredText } from "./measure.ts";
 
 /** Name and version of the layout. */
-export const SCHEMA = "parscale.visualize/1";
+export const SCHEMA = "parscale.visualize/2";
 
 /** All texts with everything said of them. */
 export interface Study {
@@ -108,7 +108,6 @@ export function resultOf({ labels, texts, overall, each, agreement, diversity }:
         tokens: diversity.tokens,
         rho: diversity.rho,
         rho_standard_error: diversity.standardError,
-        residual_correlations: diversity.correlations,
         mean_residuals: diversity.meanResiduals,
         stream_losses: diversity.streamLosses,
         mean_mixture_loss: diversity.meanMixtureLoss,
@@ -129,6 +128,5 @@ function statisticsOf(statistics: StreamStatistics): Row {
     mean_run_length: statistics.meanRunLength,
     chance_run_length: statistics.chanceRunLength,
     locality: statistics.locality,
-    weight_correlations: statistics.correlations,
   };
 }

@@ -1,8 +1,7 @@
 /**
  * The statistics as a few tables, for the terminal and for the page alike.
  *
- * Takes a study; returns tables with a heading and a line on how to read them. Correlations of many
- * streams would not fit beside each other; they are then left to the document of --json.
+ * Takes a study; returns tables with a heading and a line on how to read them.
  */
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";
@@ -13,12 +12,10 @@ export interface SummaryTable {
   readonly title: string;
   readonly columns: readonly Column[];
   readonly rows: readonly Row[];
-  /** How to read it; empty where nothing needs saying. */
+  /** How to read it. */
   readonly note: string;
 }
 
-/** Columns of correlations up to this many streams. */
-const MOST_COLUMNS = 8;
 /** Texts listed one by one. */
 const MOST_TEXTS = 50;
 
@@ -34,24 +31,19 @@ export function summaryTables(study: Study): SummaryTable[] {
 
 /** One line per stream. */
 function streamTable({ labels, overall }: Study): SummaryTable {
-  const matrix = correlationColumns(labels, overall.correlations);
   return {
     title: "Streams",
     columns: [
       { key: "stream" },
       { key: "share", title: "share of tokens", digits: 3 },
       { key: "weight", title: "mean weight", digits: 3 },
-      ...matrix.columns,
     ],
     rows: labels.map((stream, p) => ({
       stream,
       share: overall.shares[p],
       weight: overall.meanWeights[p],
-      ...matrix.rows[p],
     })),
-    note: matrix.columns.length > 0
-      ? "with A and so on: correlation over tokens of the two streams' weights"
-      : "correlations of so many streams are in the document of --json",
+    note: "share of tokens: those where the stream's weight is the largest",
   };
 }
 
@@ -115,8 +107,7 @@ function diversityTable(
   diversity: NonNullable<Study["diversity"]>,
   labels: readonly string[],
 ): SummaryTable {
-  const { rho, standardError, correlations, tokens } = diversity;
-  const matrix = correlationColumns(labels, correlations);
+  const { rho, standardError, tokens } = diversity;
   const error = standardError === undefined ? "" : ` ± ${standardError.toFixed(4)}`;
   const estimate = rho === undefined ? "unknown, as a stream never varies" : rho.toFixed(4) + error;
   const losses = [...diversity.streamLosses, diversity.meanMixtureLoss, diversity.modelLoss];
@@ -126,29 +117,13 @@ function diversityTable(
       { key: "of", title: "stream" },
       { key: "loss", title: "loss alone (nats)", digits: 4 },
       { key: "residual", title: "mean residual", digits: 4 },
-      ...matrix.columns,
     ],
     rows: [...labels, "mean of all", "model"].map((of, p) => ({
       of,
       loss: losses[p],
       residual: diversity.meanResiduals[p] ?? null,
-      ...matrix.rows[p],
     })),
     note: `${grouped(tokens)} predicted tokens; what every stream finds hard counts as ` +
       "correlation (see --help)",
   };
-}
-
-/** Columns `with A`, `with B` … and what stands in them for every stream. */
-function correlationColumns(labels: readonly string[], matrix: Study["overall"]["correlations"]) {
-  if (labels.length > MOST_COLUMNS) return { columns: [], rows: [] };
-  const columns: Column[] = labels.map((label) => ({
-    key: `with_${label}`,
-    title: `with ${label}`,
-    digits: 3,
-  }));
-  const rows = matrix.map((row): Row =>
-    Object.fromEntries(row.map((value, p) => [`with_${labels[p]}`, value ?? null]))
-  );
-  return { columns, rows };
 }

@@ -11,7 +11,6 @@
 import type { CodeResult } from "../grading/code/mod.ts";
 import type { Benchmark, CodeProblem } from "../grading/code/problems.ts";
 import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../grading/code/prompts.ts";
-import { passAtK } from "../harness/pass_at_k.ts";
 import { Row } from "../harness/row.ts";
 import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../harness/task.ts";
 
@@ -104,3 +103,18 @@ export const mbpp = codeTask("mbpp", {
   rows: ["mbpp_plus/MbppPlus", "mbpp/MbppPlus"],
   size: { rows: 378 },
 });
+
+/**
+ * pass@k: the chance that of k samples at least one is correct, where `c` of `n` are (Chen et al. 2021,
+ * "Evaluating large language models trained on code"): 1 − C(n−c, k) / C(n, k), as a product that
+ * neither overflows nor loses digits. Defined for k up to n.
+ */
+export function passAtK(n: number, c: number, k: number): number {
+  if (!(0 <= c && c <= n && 1 <= k && k <= n)) {
+    throw new RangeError(`no pass@${k} of ${c} correct samples in ${n}`);
+  }
+  if (n - c < k) return 1;
+  let allWrong = 1;
+  for (let i = n - c + 1; i <= n; i++) allWrong *= 1 - k / i;
+  return 1 - allWrong;
+}

@@ -64,6 +64,6 @@ export class WindowsMemory implements NativeMemory {
 }
 
 /** A text in UTF-16 with a zero at its end. */
-export function wideString(text: string): Uint16Array<ArrayBuffer> {
+function wideString(text: string): Uint16Array<ArrayBuffer> {
   return Uint16Array.from(`${text}\0`, (unit) => unit.charCodeAt(0));
 }

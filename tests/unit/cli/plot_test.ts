@@ -3,7 +3,7 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "
 import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/commands/plot/curves.ts";
 import type { Point, RunLosses } from "../../../cli/commands/plot/read.ts";
 import { renderChart } from "../../../cli/output/chart.ts";
-import { renderSvgChart } from "../../../cli/output/svg_chart.ts";
+import { renderSvgChart } from "../../../cli/output/vega.ts";
 
 const BOTH = { measure: ["train", "eval"], ema: 0 } as const;
 
@@ -58,7 +58,6 @@ Deno.test("a logarithmic x axis has round numbers and gives each decade the same
     xLabel: "steps",
     yLabel: "loss",
     color: false,
-    ascii: true,
   };
   const text = renderChart([{ label: "a", points }], { ...options, logX: true });
   const axis = text.split("\n").find((line) => /\b10\b.*\b100\b/.test(line))!;

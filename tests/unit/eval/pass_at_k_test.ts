@@ -1,6 +1,6 @@
 /** pass@k by the formula of its paper. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { passAtK } from "../../../core/eval/harness/pass_at_k.ts";
+import { passAtK } from "../../../core/eval/tasks/code.ts";
 
 const GOLDEN = new URL("../../../fixtures/golden/eval/cases_pass_at_k.jsonl", import.meta.url);
 

@@ -75,7 +75,7 @@ async function readPacked<T>(name: string): Promise<T> {
 }
 
 /** Tables from the packed parameters. */
-export function unpackPunkt(packed: PackedPunkt): PunktParameters {
+function unpackPunkt(packed: PackedPunkt): PunktParameters {
   const writing = new Map<string, number>();
   for (const [flags, words] of Object.entries(packed.writing)) {
     for (const word of words.split(" ")) writing.set(word, Number(flags));
@@ -89,7 +89,7 @@ export function unpackPunkt(packed: PackedPunkt): PunktParameters {
 }
 
 /** Tables from the packed profiles. */
-export function unpackProfiles(packed: PackedProfiles): LanguageProfiles {
+function unpackProfiles(packed: PackedProfiles): LanguageProfiles {
   const { languages, totals } = packed;
   const known = packed.known.split("\t"), counts = packed.counts.split(" ").map(Number);
   const grams = new Map<string, Float64Array>();

@@ -14,7 +14,7 @@ export interface Rational {
 /** Numbers of more bits are given up. */
 const MOST_BITS = 16_000;
 
-export const ZERO: Rational = { over: 0n, under: 1n };
+const ZERO: Rational = { over: 0n, under: 1n };
 export const ONE: Rational = { over: 1n, under: 1n };
 
 /** `over / under` in lowest terms; undefined for a zero denominator. */

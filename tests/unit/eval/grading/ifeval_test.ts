@@ -19,7 +19,7 @@ import {
   languageProbabilities,
 } from "../../../../core/eval/grading/ifeval/language.ts";
 import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
-import { isPythonJson } from "../../../../core/eval/grading/ifeval/python_json.ts";
+import { isPythonJson } from "../../../../core/eval/grading/ifeval/format.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
