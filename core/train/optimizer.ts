@@ -12,9 +12,9 @@ import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
-import type { Collective } from "../dist/collective.ts";
-import type { Slice } from "../dist/slices.ts";
-import { SOLO } from "../dist/solo.ts";
+import type { Collective } from "../collective/collective.ts";
+import type { Slice } from "../collective/slices.ts";
+import { SOLO } from "../collective/solo.ts";
 import type { Group, RateKind } from "./trainable.ts";
 
 /** Pieces per program, which saves starting one for each. */

@@ -4,7 +4,7 @@
  * Every rank walks the same ranges in the order of the file. The owner of a range broadcasts it, unless
  * it is rank 0 itself.
  */
-import { chunksOf } from "../dist/slices.ts";
+import { chunksOf } from "../collective/slices.ts";
 import type { DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { GroupTensors } from "./optimizer.ts";
 import type { Trainer } from "./trainer.ts";

@@ -6,9 +6,9 @@
  * files, schedules or data.
  */
 import { NumericalError } from "../base/errors.ts";
-import type { Collective } from "../dist/collective.ts";
-import { paddedCount, sliceOf } from "../dist/slices.ts";
-import { SOLO } from "../dist/solo.ts";
+import type { Collective } from "../collective/collective.ts";
+import { paddedCount, sliceOf } from "../collective/slices.ts";
+import { SOLO } from "../collective/solo.ts";
 import { accumulateOutputs } from "../graph/accumulate.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { Program } from "../graph/program.ts";

@@ -1,5 +1,5 @@
 /** Memory of a training step, known before anything is allocated. */
-import { paddedCount } from "../dist/slices.ts";
+import { paddedCount } from "../collective/slices.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { Device, Weights } from "../runtime/device.ts";

@@ -1,6 +1,6 @@
 /** One rank of tests/long/mpi_group_test.ts: what it prints is what it found, as JSON. */
-import { detectLaunch } from "../../core/dist/environment.ts";
-import { familiesFor, MpiGroup, openMpiLibrary } from "../../core/dist/mpi.ts";
+import { detectLaunch } from "../../core/collective/environment.ts";
+import { familiesFor, MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
 
 const env = (name: string) => Deno.env.get(name);
 const launch = detectLaunch(env);

@@ -1,9 +1,9 @@
 /** One rank of tests/long/rank_watch_test.ts: the last stops itself, and the others hang in MPI. */
-import { detectLaunch } from "../../core/dist/environment.ts";
-import { HostCollective } from "../../core/dist/host_group.ts";
-import { familiesFor, MpiGroup, openMpiLibrary } from "../../core/dist/mpi.ts";
-import { gatherPeers } from "../../core/dist/peers.ts";
-import { WatchedCollective } from "../../core/dist/watched.ts";
+import { detectLaunch } from "../../core/collective/environment.ts";
+import { HostCollective } from "../../core/collective/host_group.ts";
+import { familiesFor, MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
+import { gatherPeers } from "../../core/collective/peers.ts";
+import { WatchedCollective } from "../../core/collective/watched.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { RankWatch } from "../../cli/commands/train/rank_watch.ts";
 

@@ -25,10 +25,10 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/checkpoint",
     "core/base",
   ],
-  "core/dist": ["core/runtime", "core/graph", "core/base"],
+  "core/collective": ["core/runtime", "core/graph", "core/base"],
   "core/train": [
     "core/data",
-    "core/dist",
+    "core/collective",
     "core/model",
     "core/checkpoint",
     "core/runtime",
@@ -56,7 +56,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/analysis",
     "core/checkpoint",
     "core/data",
-    "core/dist",
+    "core/collective",
     "core/eval",
     "core/generate",
     "core/graph",
@@ -85,7 +85,7 @@ function* sources(folder: string): Generator<Source> {
 }
 
 /** The only native code outside core/runtime. */
-const MPI = ["core/dist/mpi.ts", "core/dist/mpi_abi.ts"];
+const MPI = ["core/collective/mpi.ts", "core/collective/mpi_abi.ts"];
 
 const ALL = [...sources("core"), ...sources("cli")];
 
@@ -111,7 +111,7 @@ Deno.test("imports follow the allowed directions", () => {
   assertEquals(wrong, []);
 });
 
-Deno.test("only core/runtime, and core/dist for MPI, touch native code", () => {
+Deno.test("only core/runtime, and core/collective for MPI, touch native code", () => {
   const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
   const wrong = ALL.filter(({ path, text }) =>
     moduleOf(path) !== "core/runtime" && !MPI.includes(path) && native.test(text)

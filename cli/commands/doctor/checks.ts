@@ -100,9 +100,9 @@ export const CHECKS: readonly Check[] = [
     run: () =>
       attempt(async () => {
         const { familiesFor, mpiVersion, openMpiLibrary } = await import(
-          "../../../core/dist/mpi.ts"
+          "../../../core/collective/mpi.ts"
         );
-        const { detectLaunch } = await import("../../../core/dist/environment.ts");
+        const { detectLaunch } = await import("../../../core/collective/environment.ts");
         const env = (name: string) => Deno.env.get(name);
         const library = openMpiLibrary(env, familiesFor(detectLaunch(env)));
         return `${library.path}: ${mpiVersion(library)}`;

@@ -1,6 +1,6 @@
 /** Before the first step all ranks compare what they were started with. */
-import { hashNumber, requireSame } from "../../../core/dist/agreement.ts";
-import { chunksOf } from "../../../core/dist/slices.ts";
+import { hashNumber, requireSame } from "../../../core/collective/agreement.ts";
+import { chunksOf } from "../../../core/collective/slices.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { Trainer } from "../../../core/train/trainer.ts";
 import { VERSION } from "../../framework/version.ts";

@@ -6,7 +6,7 @@ import type { BatchOptions, BatchSource, BatchStream } from "../../../core/data/
 import type { HubData } from "../../../core/data/hub_data.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import { gatherNumbers } from "../../../core/dist/agreement.ts";
+import { gatherNumbers } from "../../../core/collective/agreement.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";

@@ -1,7 +1,7 @@
 /** Watches the waits of this rank from another thread; see `rank_watch_worker.ts`. */
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import type { PeerWatchOptions, Verdict } from "../../../core/dist/peer_watch.ts";
-import type { WaitWatch } from "../../../core/dist/watched.ts";
+import type { PeerWatchOptions, Verdict } from "../../../core/collective/peer_watch.ts";
+import type { WaitWatch } from "../../../core/collective/watched.ts";
 
 /** Words of the memory that both threads see. */
 export const SHARED = {

@@ -3,11 +3,11 @@
  * together. Rank 0 speaks for all; the others write errors of their own alone.
  */
 import { EnvironmentError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { RanksDifferError } from "../../../core/dist/agreement.ts";
-import type { Collective, Transport } from "../../../core/dist/collective.ts";
-import { detectLaunch, type Env, type Launch } from "../../../core/dist/environment.ts";
-import { gatherPeers, markFailed, removeRankFile } from "../../../core/dist/peers.ts";
-import { SOLO } from "../../../core/dist/solo.ts";
+import { RanksDifferError } from "../../../core/collective/agreement.ts";
+import type { Collective, Transport } from "../../../core/collective/collective.ts";
+import { detectLaunch, type Env, type Launch } from "../../../core/collective/environment.ts";
+import { gatherPeers, markFailed, removeRankFile } from "../../../core/collective/peers.ts";
+import { SOLO } from "../../../core/collective/solo.ts";
 import type { Device, DeviceChoice } from "../../../core/runtime/mod.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import { PLAIN } from "../../output/color.ts";
@@ -98,8 +98,8 @@ export class Ranks {
     const { transport } = this;
     if (transport === "solo") return this.#collective;
     const { distTimeout, deterministic, out: folder } = this.#values;
-    const { openCollective } = await import("../../../core/dist/open.ts");
-    const { WatchedCollective } = await import("../../../core/dist/watched.ts");
+    const { openCollective } = await import("../../../core/collective/open.ts");
+    const { WatchedCollective } = await import("../../../core/collective/watched.ts");
     const timeoutMs = distTimeout * 1000;
     const collective = this.#collective = await openCollective(transport, device, {
       env: this.#env,
@@ -160,7 +160,7 @@ export class Ranks {
     if (this.#collective.world > 1) markFailed(this.#values.out, this.rank);
     await delay(FORWARD_MS);
     this.#collective.abort(code);
-    const { abortLaunch } = await import("../../../core/dist/open.ts");
+    const { abortLaunch } = await import("../../../core/collective/open.ts");
     await abortLaunch({ env: this.#env, launch: this.launch }, code);
     throw new ReportedError(code);
   }

@@ -1,7 +1,7 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { NumericalError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
-import { gatherNumbers } from "../../../core/dist/agreement.ts";
+import { gatherNumbers } from "../../../core/collective/agreement.ts";
 import { countFlops } from "../../../core/graph/flops.ts";
 import type { BatchFeed, StepReport } from "../../../core/train/loop.ts";
 import type { RunFolder } from "../../../core/train/run_folder.ts";

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { NcclCollective } from "../../../core/dist/nccl.ts";
+import { NcclCollective } from "../../../core/collective/nccl.ts";
 import { ID_BYTES, openNccl, uniqueId } from "../../../core/runtime/cuda/driver/nccl.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";

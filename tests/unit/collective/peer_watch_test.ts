@@ -1,7 +1,7 @@
 /** Which ranks are found to have stopped answering, on this machine and on others. */
 import { assert, assertEquals } from "@std/assert";
 import type { ProcessState } from "../../../core/base/platform/mod.ts";
-import { HEARTBEAT_MS, PeerWatch } from "../../../core/dist/peer_watch.ts";
+import { HEARTBEAT_MS, PeerWatch } from "../../../core/collective/peer_watch.ts";
 import {
   gatherPeers,
   hasFailed,
@@ -9,8 +9,8 @@ import {
   type Peer,
   removeRankFile,
   writeHeartbeat,
-} from "../../../core/dist/peers.ts";
-import { SOLO } from "../../../core/dist/solo.ts";
+} from "../../../core/collective/peers.ts";
+import { SOLO } from "../../../core/collective/solo.ts";
 
 /** Ranks on this machine, but those in `remote`. */
 function peersOf(count: number, remote: readonly number[] = []): Peer[] {

@@ -1,6 +1,10 @@
 /** Ranks in one process: collectives over arrays of this program, for tests without a launcher. */
-import type { Collective } from "../../../core/dist/collective.ts";
-import { type FloatArray, HostCollective, type HostGroup } from "../../../core/dist/host_group.ts";
+import type { Collective } from "../../../core/collective/collective.ts";
+import {
+  type FloatArray,
+  HostCollective,
+  type HostGroup,
+} from "../../../core/collective/host_group.ts";
 import type { Device, HostArray } from "../../../core/runtime/device.ts";
 
 /** Where all ranks bring a value and take away everyone's. */

@@ -1,7 +1,7 @@
 /** Which part of the rows a process has, by job arrays and launchers. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import { detectPart } from "../../../core/dist/part.ts";
+import { detectPart } from "../../../core/collective/part.ts";
 
 const detect = (variables: Readonly<Record<string, string>>) =>
   detectPart((name) => variables[name]);

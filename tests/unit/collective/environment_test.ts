@@ -1,7 +1,7 @@
 /** Which launcher started a process, by the variables that each of them sets. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import { detectLaunch } from "../../../core/dist/environment.ts";
+import { detectLaunch } from "../../../core/collective/environment.ts";
 
 const detect = (variables: Readonly<Record<string, string | undefined>>) =>
   detectLaunch((name) => variables[name]);

@@ -1,6 +1,6 @@
 /** Slices of ZeRO-1: they cover, they do not overlap, and they are aligned. */
 import { assert, assertEquals } from "@std/assert";
-import { chunksOf, paddedCount, sliceOf } from "../../../core/dist/slices.ts";
+import { chunksOf, paddedCount, sliceOf } from "../../../core/collective/slices.ts";
 
 Deno.test("slices of 1 to 8 ranks cover an array once, in cache lines", () => {
   for (const count of [0, 1, 63, 64, 65, 1000, 4096, 123_457]) {
