@@ -1,37 +1,68 @@
 /**
- * Communication between the ranks of a training run.
+ * Training by several processes that hold the same model and read different batches.
  *
- * Every rank calls the same methods in the same order with tensors of the same type; a rank that does not
- * leaves the others waiting. Sharded tensors are flat f32 arrays of `world` equal slices, of which rank r
- * owns slice r (`slices.ts`).
+ * All processes call the same methods in the same order; one that does not leaves the others waiting. The
+ * arrays of a model are flat f32 of `slice(count).total` elements. Ranks, MPI and NCCL lie behind
+ * `DataParallel`; `ALONE` is the collective of a single process, which exchanges and copies nothing.
  */
 import type { DeviceTensor } from "../runtime/device.ts";
 
-/** What carries the tensors. */
-export type Transport = "solo" | "mpi" | "nccl";
+/** The part of a flat array that one process updates. */
+export interface Slice {
+  readonly start: number;
+  readonly count: number;
+  /** Elements of the whole array, with the zeros at its end that make all slices equal. */
+  readonly total: number;
+}
 
+/** Batches in the order of the data. */
+export interface Feed<B> {
+  /** The next batch; undefined after the last. */
+  next(): B | undefined;
+  /** Passes over the next batch; false after the last. */
+  skip(): boolean;
+  /** Place in the data at which the next batch begins. */
+  readonly cursor: unknown;
+}
+
+/** The processes that train a model together, as one of them sees them. */
 export interface Collective {
-  readonly transport: Transport;
-  /** Number of this process, from 0 to `world` - 1. */
-  readonly rank: number;
-  /** Number of processes. */
-  readonly world: number;
-  /** Number of this process among those on its machine. */
-  readonly localRank: number;
-  /** Replaces a tensor on every rank by its sum over all ranks. */
-  allReduce(tensor: DeviceTensor): Promise<void>;
-  /** Puts the sum of this rank's slice into the slice; the other slices stay as they are. */
-  reduceScatter(tensor: DeviceTensor): Promise<void>;
-  /** Fills every slice with that of the rank that owns it. */
-  allGather(tensor: DeviceTensor): Promise<void>;
-  /** Overwrites a tensor with that of the rank `root`. */
-  broadcast(tensor: DeviceTensor, root: number): Promise<void>;
-  /** Sums of numbers over all ranks, in f64 and in the same order everywhere; lets signals through. */
+  /** The part that this process updates of an array of `count` elements. */
+  slice(count: number): Slice;
+  /** Sums of numbers over all processes, in f64 and the same bits everywhere. */
   sum(values: readonly number[]): Promise<number[]>;
-  /** Resolves once every rank has called it, without a limit of time. */
-  barrier(): Promise<void>;
-  /** Ends all ranks with an exit code; called by a rank that fails while the others may wait for it. */
-  abort(code: number): void;
-  /** Leaves the group; every rank calls it before it ends. */
-  close(): void;
+  /** The sum over whole arrays, of which this process has added up its slices. */
+  sumOfSlices(own: number): Promise<number>;
+  /** Replaces gradients by their sum over all processes, at least in the slice of this one. */
+  sumGradients(gradients: DeviceTensor): Promise<void>;
+  /** Completes an array of which every process has updated its slice. */
+  gather(values: DeviceTensor): Promise<void>;
+  /**
+   * The `count` elements of an array of which every process holds its slice, in parts from first to last.
+   * All processes go through the parts, after a wait for the last to begin; the primary process alone finds
+   * the elements in them. A part may be overwritten by the next.
+   */
+  parts(slice: DeviceTensor, count: number): Iterable<DeviceTensor> | AsyncIterable<DeviceTensor>;
+  /** The batches that this process reads; the cursor is the same in all processes. */
+  share<B>(feed: Feed<B>): Omit<Feed<B>, "skip">;
+}
+
+const done = Promise.resolve();
+
+/** The collective of a single process. */
+export const ALONE: Collective = {
+  slice: (count) => ({ start: 0, count, total: count }),
+  sum: (values) => Promise.resolve([...values]),
+  sumOfSlices: (own) => Promise.resolve(own),
+  sumGradients: () => done,
+  gather: () => done,
+  parts: (slice) => [slice],
+  share: (feed) => feed,
+};
+
+/** Ranges of at most `size` elements that together are the first `count` of an array. */
+export function* chunksOf(count: number, size: number): Generator<Omit<Slice, "total">> {
+  for (let start = 0; start < count; start += size) {
+    yield { start, count: Math.min(size, count - start) };
+  }
 }

@@ -1,9 +1,8 @@
-/** Opens the collective of a device; no library is loaded before it is asked for. */
+/** Connects the ranks of a launch; no library is loaded before it is asked for. */
 import type { CudaDevice } from "../runtime/cuda/device.ts";
-import type { Device } from "../runtime/device.ts";
-import type { Collective, Transport } from "./collective.ts";
+import type { Device, DeviceTensor } from "../runtime/device.ts";
 import type { Env, Launch } from "./environment.ts";
-import { SOLO } from "./solo.ts";
+import { onDevice, type ProcessGroup } from "./process_group.ts";
 
 /** As torchtitan sets them for runs that repeat. */
 const DETERMINISTIC = [
@@ -12,13 +11,13 @@ const DETERMINISTIC = [
   ["NCCL_LAUNCH_MODE", "GROUP"],
 ] as const;
 
-export interface CollectiveOptions {
+export interface GroupOptions {
   readonly env: Env;
   readonly launch: Launch | undefined;
   /** Longest wait for the other ranks in a step. */
   readonly timeoutMs: number;
   /** Whether NCCL may use no algorithm whose order of additions changes from run to run. */
-  readonly deterministic?: boolean;
+  readonly deterministic: boolean;
 }
 
 /**
@@ -26,13 +25,13 @@ export interface CollectiveOptions {
  * ends them when it is gone. Does nothing where there is no MPI.
  */
 export async function abortLaunch(
-  { env, launch }: Pick<CollectiveOptions, "env" | "launch">,
+  { env, launch }: Pick<GroupOptions, "env" | "launch">,
   code: number,
 ): Promise<void> {
   if (launch === undefined || launch.launcher === "torchrun") return;
-  const { familiesFor, isInitialized, MpiGroup, openMpiLibrary } = await import("./mpi.ts");
+  const { isInitialized, MpiGroup, openMpiLibrary } = await import("./mpi.ts");
   try {
-    const library = openMpiLibrary(env, familiesFor(launch));
+    const library = openMpiLibrary(env, launch);
     if (!isInitialized(library)) new MpiGroup(library, launch).abort(code);
   } catch {
     // What the caller reports is why: no library, or that of another launcher.
@@ -43,27 +42,22 @@ export async function abortLaunch(
  * Joins the ranks that were launched together; all of them call it.
  * @throws {EnvironmentError} when the library is missing or is not that of the launcher
  */
-export async function openCollective(
-  transport: Transport,
+export async function openGroup(
+  transport: "mpi" | "nccl",
   device: Device,
-  { env, launch, timeoutMs, deterministic }: CollectiveOptions,
-): Promise<Collective> {
-  if (transport === "solo") return SOLO;
+  { env, launch, timeoutMs, deterministic }: GroupOptions,
+): Promise<ProcessGroup<DeviceTensor>> {
   const openMpi = async () => {
-    const { familiesFor, MpiGroup, openMpiLibrary } = await import("./mpi.ts");
-    return new MpiGroup(openMpiLibrary(env, familiesFor(launch)), launch, { timeoutMs });
+    const { MpiGroup, openMpiLibrary } = await import("./mpi.ts");
+    return new MpiGroup(openMpiLibrary(env, launch), launch, { timeoutMs });
   };
-  if (transport === "mpi") {
-    const { HostCollective } = await import("./host_group.ts");
-    return new HostCollective(await openMpi(), device);
-  }
+  if (transport === "mpi") return onDevice(await openMpi(), device);
   const { openNccl } = await import("../runtime/cuda/driver/nccl.ts");
-  const { agreeOnId, NcclCollective } = await import("./nccl.ts");
+  const { agreeOnId, NcclGroup } = await import("./nccl.ts");
   if (deterministic) { for (const [name, value] of DETERMINISTIC) Deno.env.set(name, value); }
   const { symbols } = openNccl();
-  const group = launch && launch.launcher !== "torchrun" ? await openMpi() : undefined;
-  const { rank, world, localRank } = launch ?? SOLO;
-  const id = await agreeOnId(symbols, launch, group);
-  const place = { rank, world, localRank, timeoutMs };
-  return new NcclCollective(symbols, device as CudaDevice, id, place, group);
+  const hosts = launch && launch.launcher !== "torchrun" ? await openMpi() : undefined;
+  const { rank, world } = launch ?? { rank: 0, world: 1 };
+  const id = await agreeOnId(symbols, launch, hosts);
+  return new NcclGroup(symbols, device as CudaDevice, id, { rank, world, timeoutMs }, hosts);
 }

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { machineIdentity } from "../base/platform/mod.ts";
 import { gatherNumbers, hashNumber } from "./agreement.ts";
-import type { Collective } from "./collective.ts";
+import type { ProcessGroup } from "./process_group.ts";
 
 /** Letters of a host name that travel. */
 const NAME_LENGTH = 64;
@@ -18,11 +18,13 @@ export interface Peer {
 }
 
 /** The processes of all ranks; every rank calls it. */
-export async function gatherPeers(collective: Collective): Promise<Peer[]> {
+export async function gatherPeers(
+  group: Pick<ProcessGroup<unknown>, "rank" | "world" | "sum">,
+): Promise<Peer[]> {
   const letters = Array.from(Deno.hostname().slice(0, NAME_LENGTH), (c) => c.codePointAt(0)!);
   const name = Array.from({ length: NAME_LENGTH }, (_, i) => letters[i] ?? 0);
   const own = hashNumber([machineIdentity()]);
-  const all = await gatherNumbers(collective, [Deno.pid, own, ...name]);
+  const all = await gatherNumbers(group, [Deno.pid, own, ...name]);
   return all.map(([pid, machine, ...codes], rank) => ({
     rank,
     pid: pid!,

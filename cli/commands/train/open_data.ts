@@ -6,7 +6,6 @@ import type { BatchOptions, BatchSource, BatchStream } from "../../../core/data/
 import type { HubData } from "../../../core/data/hub_data.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import { gatherNumbers } from "../../../core/collective/agreement.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -64,37 +63,24 @@ export async function openData(
   context: DataContext,
 ): Promise<OpenedData> {
   requireHubForSelection(values);
-  const { ranks } = context;
-  if (ranks.world === 1) return await openAlone(values, io, context);
   const stdin = [...values.data, ...values.evalData].find(isStdin);
-  if (stdin !== undefined) {
-    throw new UsageError(`${ranks.world} ranks cannot all read standard input`, {
-      hints: ["write the data to a file that all ranks can read"],
-    });
-  }
-  // The first rank of every machine tokenizes; the others find the tokens in the cache.
-  const machines = await gatherNumbers(ranks.collective, [Number(ranks.isFirstHere)]);
-  const before = machines.slice(0, ranks.rank).filter(([isFirst]) => isFirst === 1);
-  const count = machines.filter(([isFirst]) => isFirst === 1).length;
-  if (ranks.isFirstHere && count > 1) {
-    await tokenizePart(values, io, context, { index: before.length, count });
-  }
-  await ranks.collective.barrier();
-  if (!ranks.isFirstHere) await ranks.collective.barrier();
-  const data = await openAlone(values, io, context);
-  if (ranks.isFirstHere) await ranks.collective.barrier();
-  return data;
+  if (stdin !== undefined) context.ranks.refuseStdin();
+  return await context.ranks.inTurn(
+    () => openAlone(values, io, context),
+    (machine, machines) => tokenizePart(values, io, context, machine, machines),
+  );
 }
 
 /**
- * Tokenizes every `count`-th local file, so that machines with a shared cache do not do the same work; what
- * they do not share, each tokenizes afterwards.
+ * Tokenizes one of `count` parts of the local files, so that machines with a shared cache do not do the same
+ * work; files that they do not share, each tokenizes afterwards.
  */
 async function tokenizePart(
   values: TrainValues,
   io: Io,
   context: DataContext,
-  { index, count }: { index: number; count: number },
+  index: number,
+  count: number,
 ): Promise<void> {
   const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
   const sources = await resolveSources([...values.data, ...values.evalData]);

@@ -1,9 +1,10 @@
 /** From flags to everything a run consists of: model, data, device, trainer and schedule. */
 import { learningRateFactor } from "../../../core/train/schedule.ts";
+import type { Collective } from "../../../core/collective/collective.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import type { ModelSource } from "../../../core/train/model_source.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
-import type { TrainingMemory } from "../../../core/train/training_memory.ts";
+import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -25,25 +26,21 @@ export interface PreparedRun extends Disposable {
   readonly loop: LoopOptions;
 }
 
-/**
- * Opens model, device and data, joins the other ranks, and plans the memory; `planned` is the number of
- * ranks to plan for, if not those there are.
- */
+/** Opens model, device and data, joins the other ranks, and plans the memory. */
 export async function prepareRun(
   values: TrainValues,
   io: Io,
   ranks: Ranks,
   recorded: RecordedData | undefined,
-  planned = ranks.world,
 ): Promise<PreparedRun> {
-  const microBatch = microBatchOf(values, planned);
-  void ranks.transport; // refuses launchers that cannot serve the device, before anything is opened
+  const microBatch = microBatchOf(values, ranks.world);
+  const transport = ranks.transport(values);
   const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
-  const device = await openRankDevice(values, ranks);
+  const device = await ranks.openDevice(values);
   let data: OpenedData | undefined;
   try {
-    const collective = await ranks.join(device, io);
+    const collective = await ranks.join(transport, device, values);
     data = await openData(values, io, {
       config: source.config,
       tokenizer,
@@ -52,7 +49,6 @@ export async function prepareRun(
       recorded,
       ranks,
     });
-    const { planTraining } = await import("../../../core/train/training_memory.ts");
     const trainer: TrainerOptions = {
       config: source.config,
       trained: source.trained,
@@ -65,35 +61,24 @@ export async function prepareRun(
         weightDecay: values.weightDecay,
         clip: values.clip === 0 ? Infinity : values.clip,
       },
-      accumulates: microBatch * planned < values.batch,
+      accumulates: microBatch * ranks.world < values.batch,
       recompute: values.checkpointActivations,
       substitute: source.substitute,
       collective,
-      shardsOptimizer: values.shardOptimizer,
     };
-    const memory = planTraining(device, trainer, planned);
+    const memory = planTraining(device, trainer);
     refuseIfTooLarge(memory, values.memoryLimit);
     const dispose = () => {
       data?.[Symbol.dispose]();
       device.close();
     };
-    const loop = loopOptions(values, microBatch, data);
+    const loop = loopOptions(values, microBatch, data, ranks.world, collective);
     return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
   } catch (error) {
     data?.[Symbol.dispose]();
     device.close();
     throw error;
   }
-}
-
-async function openRankDevice(values: TrainValues, ranks: Ranks): Promise<Device> {
-  const { openDevice } = await import("../../../core/runtime/mod.ts");
-  const threads = values.threads ?? ranks.threads;
-  const { dtype } = values;
-  return await openDevice(
-    await ranks.deviceChoice(),
-    threads === undefined ? { dtype } : { dtype, threads },
-  );
 }
 
 async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
@@ -148,9 +133,15 @@ async function hasTokenizer(directory: string): Promise<boolean> {
   return found.some((info) => info !== undefined);
 }
 
-function loopOptions(values: TrainValues, microBatch: number, data: OpenedData): LoopOptions {
+function loopOptions(
+  values: TrainValues,
+  microBatch: number,
+  { tokens, stream, evalStream }: OpenedData,
+  world: number,
+  collective: Collective,
+): LoopOptions {
   const { lr, lrPrefix = lr, lrAggregator = lr, batch } = values;
-  const steps = stepsOf(values, data.tokens, microBatch, data.stream.countBatches());
+  const steps = stepsOf(values, tokens, microBatch, stream.countBatches());
   const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
   const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
   if (warmup > steps) {
@@ -165,10 +156,10 @@ function loopOptions(values: TrainValues, microBatch: number, data: OpenedData):
   return {
     schedule,
     rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
-    microBatches: batch / microBatch,
+    microBatches: batch / microBatch / world,
     evalEvery: values.evalEvery,
     saveEvery: values.saveEvery,
-    evalFeed: data.evalStream,
+    evalFeed: evalStream && (() => collective.share(evalStream())),
   };
 }
 

@@ -10,7 +10,7 @@ import {
   removeRankFile,
   writeHeartbeat,
 } from "../../../core/collective/peers.ts";
-import { SOLO } from "../../../core/collective/solo.ts";
+import { memoryGroups } from "./memory_group.ts";
 
 /** Ranks on this machine, but those in `remote`. */
 function peersOf(count: number, remote: readonly number[] = []): Peer[] {
@@ -152,7 +152,7 @@ Deno.test("a run folder that is not there stops nothing", () => {
 });
 
 Deno.test("ranks know their process and the name of their machine", async () => {
-  assertEquals(await gatherPeers(SOLO), [
+  assertEquals(await gatherPeers(memoryGroups(1)[0]!), [
     { rank: 0, pid: Deno.pid, host: Deno.hostname(), isLocal: true },
   ]);
 });

@@ -1,16 +1,17 @@
 /** Slices of ZeRO-1: they cover, they do not overlap, and they are aligned. */
 import { assert, assertEquals } from "@std/assert";
-import { chunksOf, paddedCount, sliceOf } from "../../../core/collective/slices.ts";
+import { chunksOf } from "../../../core/collective/collective.ts";
+import { sliceOf } from "../../../core/collective/data_parallel.ts";
 
 Deno.test("slices of 1 to 8 ranks cover an array once, in cache lines", () => {
   for (const count of [0, 1, 63, 64, 65, 1000, 4096, 123_457]) {
-    assertEquals(paddedCount(count, 1), count);
+    assertEquals(sliceOf(count, 1, 0), { start: 0, count, total: count });
     for (let world = 1; world <= 8; world++) {
-      const padded = paddedCount(count, world);
+      const padded = sliceOf(count, world, 0).total;
       assert(padded >= count && padded - count < world * 64);
       let end = 0;
       for (let rank = 0; rank < world; rank++) {
-        const slice = sliceOf(padded, world, rank);
+        const slice = sliceOf(count, world, rank);
         assertEquals(slice.start, end);
         if (world > 1) assertEquals(slice.count % 64, 0);
         end += slice.count;
