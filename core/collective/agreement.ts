@@ -5,10 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import type { ProcessGroup } from "./process_group.ts";
-
-/** What a comparison takes of a group. */
-type Ranks = Pick<ProcessGroup<unknown>, "rank" | "world" | "sum">;
+import type { Ranks } from "./process_group.ts";
 
 /** The ranks differ in what they were started with; every rank throws the same. */
 export class RanksDifferError extends DataError {}

@@ -8,7 +8,7 @@
 import { EnvironmentError } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { chunksOf } from "./collective.ts";
-import type { Env, Launch } from "./environment.ts";
+import type { Env, Launch } from "./launch.ts";
 import {
   MPI_LIBRARIES,
   MPI_SYMBOLS,

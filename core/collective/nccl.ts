@@ -13,7 +13,7 @@ import {
 import type { DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { CudaTensor } from "../runtime/cuda/tensor.ts";
 import { elementCount } from "../graph/types.ts";
-import type { Launch } from "./environment.ts";
+import type { Launch } from "./launch.ts";
 import type { ProcessGroup } from "./process_group.ts";
 
 /** Bytes of a number of `sum`, in elements of the tensor that holds it. */

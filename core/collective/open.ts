@@ -1,7 +1,7 @@
 /** Connects the ranks of a launch; no library is loaded before it is asked for. */
 import type { CudaDevice } from "../runtime/cuda/device.ts";
 import type { Device, DeviceTensor } from "../runtime/device.ts";
-import type { Env, Launch } from "./environment.ts";
+import type { Env, Launch } from "./launch.ts";
 import { onDevice, type ProcessGroup } from "./process_group.ts";
 
 /** As torchtitan sets them for runs that repeat. */

@@ -4,15 +4,18 @@ import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
 /** Arrays that can be added up. */
 export type FloatArray = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
-/**
- * Ranks that exchange arrays of type `A`. Every rank calls the same methods in the same order. A sliced array
- * has `world` equal slices, of which rank r owns slice r.
- */
-export interface ProcessGroup<A> {
+/** Ranks that exchange numbers; every rank calls the same methods in the same order. */
+export interface Ranks {
   /** Number of this process, from 0 to `world` - 1. */
   readonly rank: number;
   /** Number of processes. */
   readonly world: number;
+  /** Sums of numbers over all ranks, in f64 and in the same order everywhere; lets signals through. */
+  sum(values: readonly number[]): Promise<number[]>;
+}
+
+/** Ranks that exchange arrays of type `A`. Of a sliced array with `world` equal slices, rank r owns slice r. */
+export interface ProcessGroup<A> extends Ranks {
   /** Replaces an array on every rank by its sum over all ranks. */
   allReduce(array: A): Promise<void>;
   /** Puts the sum of this rank's slice into the slice; the other slices stay as they are. */
@@ -21,8 +24,6 @@ export interface ProcessGroup<A> {
   allGather(array: A): Promise<void>;
   /** Overwrites an array with that of the rank `root`. */
   broadcast(array: A, root: number): Promise<void>;
-  /** Sums of numbers over all ranks, in f64 and in the same order everywhere; lets signals through. */
-  sum(values: readonly number[]): Promise<number[]>;
   /** Resolves once every rank has called it, without a limit of time. */
   barrier(): Promise<void>;
   /** Ends all ranks with an exit code; called by a rank that fails while the others may wait for it. */

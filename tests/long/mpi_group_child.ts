@@ -1,5 +1,5 @@
 /** One rank of tests/long/mpi_group_test.ts: what it prints is what it found, as JSON. */
-import { detectLaunch } from "../../core/collective/environment.ts";
+import { detectLaunch } from "../../core/collective/launch.ts";
 import { MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
 
 const env = (name: string) => Deno.env.get(name);

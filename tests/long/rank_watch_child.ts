@@ -1,5 +1,5 @@
 /** One rank of tests/long/rank_watch_test.ts: the last stops itself, and the others hang in MPI. */
-import { detectLaunch } from "../../core/collective/environment.ts";
+import { detectLaunch } from "../../core/collective/launch.ts";
 import { DataParallel } from "../../core/collective/data_parallel.ts";
 import { MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
 import { gatherPeers } from "../../core/collective/peers.ts";

@@ -100,7 +100,7 @@ export const CHECKS: readonly Check[] = [
     run: () =>
       attempt(async () => {
         const { mpiVersion, openMpiLibrary } = await import("../../../core/collective/mpi.ts");
-        const { detectLaunch } = await import("../../../core/collective/environment.ts");
+        const { detectLaunch } = await import("../../../core/collective/launch.ts");
         const env = (name: string) => Deno.env.get(name);
         const library = openMpiLibrary(env, detectLaunch(env));
         return `${library.path}: ${mpiVersion(library)}`;

@@ -4,7 +4,7 @@
  */
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import type { WaitWatch } from "../../../core/collective/data_parallel.ts";
-import type { PeerWatchOptions, Verdict } from "../../../core/collective/peer_watch.ts";
+import type { PeerWatchOptions, Verdict } from "../../../core/collective/peers.ts";
 
 /** How long other ranks let the primary one report first what may be an error of all. */
 export const PRECEDENCE_MS = 2000;

@@ -5,7 +5,7 @@
  */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { PeerWatch, type Verdict } from "../../../core/collective/peer_watch.ts";
+import { PeerWatch, type Verdict } from "../../../core/collective/peers.ts";
 import { exitNow } from "../../../core/runtime/exit_now.ts";
 import { palette } from "../../output/color.ts";
 import { renderError, reportOf } from "../../output/errors.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../../core/collective/agreement.ts";
 import { ALONE, chunksOf, type Collective } from "../../../core/collective/collective.ts";
 import { DataParallel, sliceOf } from "../../../core/collective/data_parallel.ts";
-import { detectLaunch, type Launch } from "../../../core/collective/environment.ts";
+import { detectLaunch, type Launch } from "../../../core/collective/launch.ts";
 import { abortLaunch, openGroup } from "../../../core/collective/open.ts";
 import { gatherPeers, markFailed, removeRankFile } from "../../../core/collective/peers.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";

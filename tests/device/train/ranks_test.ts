@@ -174,20 +174,6 @@ Deno.test("a repeated run of two ranks has the same bits", async () => {
   assertEquals(first[0]!.weights, second[0]!.weights);
 });
 
-Deno.test("parts of an array come in order, whatever the chunks and slices", async () => {
-  for (const count of [1000, 130, 3]) {
-    const [found] = await asRanks(3, device, async (ranks) => {
-      const slice = ranks.slice(count);
-      const tensor = device.allocate({ dtype: "f32", shape: [slice.count] });
-      device.write(tensor, Array.from({ length: slice.count }, (_, i) => slice.start + i));
-      const numbers: number[] = [];
-      for await (const part of ranks.parts(tensor, count)) numbers.push(...device.read(part));
-      return numbers;
-    }, () => ({ chunk: 100 }));
-    assertEquals(found, Array.from({ length: count }, (_, i) => i));
-  }
-});
-
 Deno.test("a state of any number of ranks is read by any other", async () => {
   const solo = await trainAs(ALONE, { steps: 4 });
   await withScratch(async (folder) => {

@@ -1,12 +1,13 @@
 /** Which ranks are found to have stopped answering, on this machine and on others. */
 import { assert, assertEquals } from "@std/assert";
 import type { ProcessState } from "../../../core/base/platform/mod.ts";
-import { HEARTBEAT_MS, PeerWatch } from "../../../core/collective/peer_watch.ts";
 import {
   gatherPeers,
   hasFailed,
+  HEARTBEAT_MS,
   markFailed,
   type Peer,
+  PeerWatch,
   removeRankFile,
   writeHeartbeat,
 } from "../../../core/collective/peers.ts";
