@@ -111,7 +111,7 @@ export class MpiGroup implements ProcessGroup<HostArray> {
 
   /**
    * Initializes MPI, which waits for the other ranks to do the same.
-   * @throws {EnvironmentError} when the library and the launcher do not agree on the number of ranks
+   * @throws {EnvironmentError} when the launcher is not that of the library
    */
   constructor(
     { symbols, handles, path, family }: MpiLibrary,
@@ -126,6 +126,12 @@ export class MpiGroup implements ProcessGroup<HostArray> {
     this.#handles = handles;
     this.#timeoutMs = timeoutMs;
     this.#most = mostElements;
+    if (family === "Open MPI" && launch?.launcher === "Slurm") {
+      // It would end the process with a page of its own.
+      throw new EnvironmentError("srun started this process without PMIx, which Open MPI needs", {
+        hints: ["pass --mpi=pmix to srun, or --mpi=pmi2 where MPICH is installed"],
+      });
+    }
     const granted = new Int32Array(1);
     check(symbols.MPI_Init_thread(0n, 0n, THREAD_MULTIPLE, granted), "initialize MPI");
     this.rank = this.#number((out) => symbols.MPI_Comm_rank(handles.world, out));
