@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import type { Ranks } from "./process_group.ts";
+import type { NumberGroup } from "./process_group.ts";
 
 /** The ranks differ in what they were started with; every rank throws the same. */
 export class RanksDifferError extends DataError {}
@@ -19,7 +19,7 @@ export function hashNumber(parts: Iterable<string | Uint8Array>): number {
 
 /** The values that every rank gave, as [rank][value]; all ranks give equally many. */
 export async function gatherNumbers(
-  ranks: Ranks,
+  ranks: NumberGroup,
   values: readonly number[],
 ): Promise<number[][]> {
   const { rank, world } = ranks;
@@ -37,7 +37,7 @@ export async function gatherNumbers(
  * @throws {RanksDifferError} on every rank, with the first that differs
  */
 export async function requireSame(
-  ranks: Ranks,
+  ranks: NumberGroup,
   hashes: Readonly<Record<string, number>>,
 ): Promise<void> {
   const names = Object.keys(hashes);

@@ -1,9 +1,10 @@
 /**
  * Training by several processes that hold the same model and read different batches.
  *
- * All processes call the same methods in the same order; one that does not leaves the others waiting. The
- * arrays of a model are flat f32 of `slice(count).total` elements. Ranks, MPI and NCCL lie behind
- * `DataParallel`; `ALONE` is the collective of a single process, which exchanges and copies nothing.
+ * All processes call the same methods in the same order; one that does not leaves the others waiting. One
+ * of them is the primary process, which writes files. The arrays of a model are flat f32 of
+ * `slice(count).total` elements. Ranks, MPI and NCCL lie behind `DataParallel`; `ALONE` is the collective of
+ * a single process, which exchanges and copies nothing.
  */
 import type { DeviceTensor } from "../runtime/device.ts";
 
@@ -15,14 +16,18 @@ export interface Slice {
   readonly total: number;
 }
 
-/** Batches in the order of the data. */
+/** Batches for one process. */
 export interface Feed<B> {
   /** The next batch; undefined after the last. */
   next(): B | undefined;
-  /** Passes over the next batch; false after the last. */
-  skip(): boolean;
   /** Place in the data at which the next batch begins. */
   readonly cursor: unknown;
+}
+
+/** Batches that processes can divide, such as `core/data`'s `BatchStream`. */
+export interface DivisibleFeed<B> extends Feed<B> {
+  /** Passes over the next batch; false after the last. */
+  skip(): boolean;
 }
 
 /** The processes that train a model together, as one of them sees them. */
@@ -31,7 +36,7 @@ export interface Collective {
   slice(count: number): Slice;
   /** Sums of numbers over all processes, in f64 and the same bits everywhere. */
   sum(values: readonly number[]): Promise<number[]>;
-  /** The sum over whole arrays, of which this process has added up its slices. */
+  /** The total, over all slices, of a number that this process has computed from its own. */
   sumOfSlices(own: number): Promise<number>;
   /** Replaces gradients by their sum over all processes, at least in the slice of this one. */
   sumGradients(gradients: DeviceTensor): Promise<void>;
@@ -39,12 +44,12 @@ export interface Collective {
   gather(values: DeviceTensor): Promise<void>;
   /**
    * The `count` elements of an array of which every process holds its slice, in parts from first to last.
-   * All processes go through the parts, after a wait for the last to begin; the primary process alone finds
+   * All processes go through the parts, after a wait for the last to begin; the primary one alone finds
    * the elements in them. A part may be overwritten by the next.
    */
   parts(slice: DeviceTensor, count: number): Iterable<DeviceTensor> | AsyncIterable<DeviceTensor>;
   /** The batches that this process reads; the cursor is the same in all processes. */
-  share<B>(feed: Feed<B>): Omit<Feed<B>, "skip">;
+  share<B>(feed: DivisibleFeed<B>): Feed<B>;
 }
 
 const done = Promise.resolve();

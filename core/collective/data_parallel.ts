@@ -5,7 +5,13 @@
  * lines. Batch i belongs to rank i mod N.
  */
 import type { Device, DeviceTensor } from "../runtime/device.ts";
-import { chunksOf, type Collective, type Feed, type Slice } from "./collective.ts";
+import {
+  chunksOf,
+  type Collective,
+  type DivisibleFeed,
+  type Feed,
+  type Slice,
+} from "./collective.ts";
 import type { ProcessGroup } from "./process_group.ts";
 
 /** Slices begin at multiples of this many elements. */
@@ -112,7 +118,7 @@ export class DataParallel implements Collective {
     }
   }
 
-  share<B>(feed: Feed<B>): Omit<Feed<B>, "skip"> {
+  share<B>(feed: DivisibleFeed<B>): Feed<B> {
     const { rank, world } = this;
     return {
       next() {

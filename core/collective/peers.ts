@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { machineIdentity, type ProcessState, processState } from "../base/platform/mod.ts";
 import { gatherNumbers, hashNumber } from "./agreement.ts";
-import type { Ranks } from "./process_group.ts";
+import type { NumberGroup } from "./process_group.ts";
 
 /** Waits shorter than this are not looked into. */
 const PATIENCE_MS = 500;
@@ -34,7 +34,7 @@ export interface Peer {
 }
 
 /** The processes of all ranks; every rank calls it. */
-export async function gatherPeers(ranks: Ranks): Promise<Peer[]> {
+export async function gatherPeers(ranks: NumberGroup): Promise<Peer[]> {
   const letters = Array.from(Deno.hostname().slice(0, NAME_LENGTH), (c) => c.codePointAt(0)!);
   const name = Array.from({ length: NAME_LENGTH }, (_, i) => letters[i] ?? 0);
   const own = hashNumber([machineIdentity()]);

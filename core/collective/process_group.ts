@@ -5,7 +5,7 @@ import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
 export type FloatArray = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
 /** Ranks that exchange numbers; every rank calls the same methods in the same order. */
-export interface Ranks {
+export interface NumberGroup {
   /** Number of this process, from 0 to `world` - 1. */
   readonly rank: number;
   /** Number of processes. */
@@ -15,7 +15,7 @@ export interface Ranks {
 }
 
 /** Ranks that exchange arrays of type `A`. Of a sliced array with `world` equal slices, rank r owns slice r. */
-export interface ProcessGroup<A> extends Ranks {
+export interface ProcessGroup<A> extends NumberGroup {
   /** Replaces an array on every rank by its sum over all ranks. */
   allReduce(array: A): Promise<void>;
   /** Puts the sum of this rank's slice into the slice; the other slices stay as they are. */

@@ -6,6 +6,7 @@
  * takes effect between steps, after a save. Where several processes train together, each is given its own
  * batches and a signal that aborts in all of them at once; decisions depend on sums over all.
  */
+import type { Feed } from "../collective/collective.ts";
 import type { Batch } from "../data/batches.ts";
 import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
 import type { RateKind } from "./trainable.ts";
@@ -14,12 +15,6 @@ import type { TrainingState } from "./training_state.ts";
 
 /** Share of the old value in the smoothed loss. */
 const EMA = 0.95;
-
-/** Batches for this process; `core/data`'s `BatchStream` is one. */
-export interface BatchFeed {
-  next(): Batch | undefined;
-  readonly cursor: unknown;
-}
 
 /** What decides a run. */
 export interface LoopOptions {
@@ -32,7 +27,7 @@ export interface LoopOptions {
   readonly evalEvery: number;
   readonly saveEvery: number;
   /** Batches of the validation data, from the first; undefined without such data. */
-  readonly evalFeed: (() => BatchFeed) | undefined;
+  readonly evalFeed: (() => Feed<Batch>) | undefined;
 }
 
 /** What happened in one step. */
@@ -72,7 +67,7 @@ export interface LoopHooks {
  */
 export async function train(
   trainer: Trainer,
-  feed: BatchFeed,
+  feed: Feed<Batch>,
   start: TrainingState,
   options: LoopOptions,
   hooks: LoopHooks,
@@ -120,7 +115,7 @@ export async function train(
 }
 
 /** Mean loss over the batches of all processes, in nats per predicted token. */
-export async function validate(trainer: Trainer, feed: BatchFeed): Promise<number> {
+export async function validate(trainer: Trainer, feed: Feed<Batch>): Promise<number> {
   const own = { loss: 0, predicted: 0 };
   for (let batch = feed.next(); batch; batch = feed.next()) {
     const sums = await trainer.evaluate(batch);
@@ -134,7 +129,7 @@ export async function validate(trainer: Trainer, feed: BatchFeed): Promise<numbe
 /** Adds up the gradients of a step; `waited` in seconds. */
 async function accumulate(
   trainer: Trainer,
-  feed: BatchFeed,
+  feed: Feed<Batch>,
   microBatches: number,
 ): Promise<{ used: number; waited: number }> {
   let used = 0, waited = 0;

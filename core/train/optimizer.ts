@@ -1,7 +1,7 @@
 /**
  * AdamW with clipping by the global norm, over tensors that lie end to end.
  *
- * Every group of tensors is a few long arrays (values, gradients, two moments), worked off in pieces
+ * Every group of tensors is a few long arrays (values, gradients, two moments), processed in pieces
  * of one size: a piece fits into the processor's cache, and one program serves all tensors whatever
  * their shapes. It is a program of its own, after the backward pass: updating weights inside that
  * pass could overwrite what a later node still reads.
@@ -19,7 +19,7 @@ import type { Group, RateKind } from "./trainable.ts";
 const PIECES_PER_RUN = 16;
 
 /** Programs that run at the same time, rather than every small operation on all threads. */
-const LANES = 2;
+const WORKERS = 2;
 
 /** The arrays of one group, each flat f32. */
 export interface GroupTensors {
@@ -106,14 +106,14 @@ interface Job {
   readonly bindings: Bindings;
 }
 
-/** Runs jobs, every lane its own one after the other. */
+/** Runs jobs, every worker its own one after the other. */
 async function runJobs(jobs: readonly Job[]): Promise<void> {
-  const lanes = Array.from({ length: LANES }, async (_, lane) => {
-    for (let i = lane; i < jobs.length; i += LANES) {
+  const workers = Array.from({ length: WORKERS }, async (_, worker) => {
+    for (let i = worker; i < jobs.length; i += WORKERS) {
       await jobs[i]!.executable.run(jobs[i]!.bindings);
     }
   });
-  await Promise.all(lanes);
+  await Promise.all(workers);
 }
 
 /** Updates groups of tensors in place. */
@@ -209,7 +209,7 @@ async function overPieces(
   device: Device,
   flat: readonly FlatArrays[],
   build: (counts: readonly number[]) => Program,
-  others: () => ReadonlyMap<string, DeviceTensor> = () => new Map(),
+  others: () => ReadonlyMap<string, DeviceTensor>,
 ): Promise<Job[]> {
   const jobs: Job[] = [];
   const executables = new Map<string, Executable>();
@@ -217,7 +217,7 @@ async function overPieces(
   for (const { group, count, arrays } of flat) {
     for (let start = 0; start < count;) {
       const counts = piecesOf(device, count - start);
-      const key = `${jobs.length % LANES}: ${counts}`;
+      const key = `${jobs.length % WORKERS}: ${counts}`;
       const executable = executables.get(key) ?? await device.compile(build(counts), weights);
       executables.set(key, executable);
       const bindings = new Map(others());

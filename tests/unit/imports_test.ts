@@ -111,6 +111,14 @@ Deno.test("imports follow the allowed directions", () => {
   assertEquals(wrong, []);
 });
 
+Deno.test("the training loop, the trainer and the optimizer know no ranks", () => {
+  const files = ["loop", "trainer", "optimizer"].map((name) => `core/train/${name}.ts`);
+  const wrong = ALL.filter(({ path, text }) =>
+    files.includes(path) && /\b(world|(local)?ranks?|shard\w*)\b/i.test(text)
+  );
+  assertEquals(wrong.map(({ path }) => path), []);
+});
+
 Deno.test("only core/runtime, and core/collective for MPI, touch native code", () => {
   const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
   const wrong = ALL.filter(({ path, text }) =>

@@ -2,9 +2,16 @@
  * From data flags to batches: finds files, tokenises what no run has before, and splits off
  * validation data.
  */
-import type { BatchOptions, BatchSource, BatchStream } from "../../../core/data/batches.ts";
+import {
+  type BatchOptions,
+  type BatchSource,
+  BatchStream,
+  splitDocuments,
+} from "../../../core/data/batches.ts";
 import type { HubData } from "../../../core/data/hub_data.ts";
+import { isHubData, resolveSources } from "../../../core/data/sources.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
+import { openCachedTokens, openTokens } from "../../../core/data/tokenize.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
@@ -82,12 +89,11 @@ async function tokenizePart(
   index: number,
   count: number,
 ): Promise<void> {
-  const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
   const sources = await resolveSources([...values.data, ...values.evalData]);
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );
-  const open = await tokenOpener(values, io, context);
+  const open = tokenOpener(values, io, context);
   for (let i = index; i < files.length; i += count) (await open(files[i]!)).close();
 }
 
@@ -111,7 +117,6 @@ async function buildStreams(
   context: DataContext,
   opened: Opened,
 ): Promise<OpenedData> {
-  const { BatchStream } = await import("../../../core/data/batches.ts");
   if (values.data.some(isStdin) && values.evalData.some(isStdin)) {
     throw new UsageError("`--data -` cannot be combined with `--eval-data -`");
   }
@@ -134,7 +139,7 @@ async function buildStreams(
   const own = values.evalData.length > 0
     ? await openSources(values.evalData, values, io, context, opened)
     : undefined;
-  const [train, held] = await split(values, sources, own);
+  const [train, held] = split(values, sources, own);
 
   const options = (tokens: number): BatchOptions => ({
     batch: context.microBatch,
@@ -175,18 +180,17 @@ function tokensNeeded(
 }
 
 /** Training and validation sources: files of their own, or a share of the documents. */
-async function split(
+function split(
   { evalSplit, seed }: TrainValues,
   sources: BatchSource[],
   own: BatchSource[] | undefined,
-): Promise<[BatchSource[], BatchSource[] | undefined]> {
+): [BatchSource[], BatchSource[] | undefined] {
   if (evalSplit === undefined) return [sources, own];
   if (sources.length > 1) {
     throw new UsageError("`--eval-split` cannot split weighted sources", {
       hints: ["pass validation data of its own with --eval-data"],
     });
   }
-  const { splitDocuments } = await import("../../../core/data/batches.ts");
   const [source] = sources as [BatchSource];
   const count = source.stores.reduce((total, store) => total + store.documents, 0);
   const parts = splitDocuments(count, evalSplit, seed);
@@ -204,9 +208,8 @@ async function openSources(
   opened: Opened,
   neededTokens?: number,
 ): Promise<BatchSource[]> {
-  const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
   const options = tokenOptions(values, io, context);
-  const open = await tokenOpener(values, io, context);
+  const open = tokenOpener(values, io, context);
   const result: BatchSource[] = [];
   const found = await resolveSources(specs);
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
@@ -250,8 +253,7 @@ function tokenOptions(values: TrainValues, io: Io, context: DataContext) {
 }
 
 /** Opens the tokens of a file, or those of a known key, with a progress line. */
-async function tokenOpener(values: TrainValues, io: Io, context: DataContext) {
-  const { openCachedTokens, openTokens } = await import("../../../core/data/tokenize.ts");
+function tokenOpener(values: TrainValues, io: Io, context: DataContext) {
   const options = tokenOptions(values, io, context);
   return async (file: string, known?: string): Promise<TokenStore> => {
     if (known === undefined && file === "-") io.requireInput();

@@ -1,13 +1,16 @@
 /** From flags to everything a run consists of: model, data, device, trainer and schedule. */
 import { learningRateFactor } from "../../../core/train/schedule.ts";
+import { statIfExists } from "../../../core/base/files.ts";
+import { resolveRuns } from "../../../core/checkpoint/run.ts";
 import type { Collective } from "../../../core/collective/collective.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
-import type { ModelSource } from "../../../core/train/model_source.ts";
+import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
-import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { findModel } from "../../input/hub.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
 import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
@@ -29,10 +32,10 @@ export interface PreparedRun extends Disposable {
 /** Opens model, device and data, joins the other ranks, and plans the memory. */
 export async function prepareRun(
   values: TrainValues,
-  io: Io,
   ranks: Ranks,
-  recorded: RecordedData | undefined,
+  recorded?: RecordedData,
 ): Promise<PreparedRun> {
+  const { io } = ranks;
   const microBatch = microBatchOf(values, ranks.world);
   const transport = ranks.transport(values);
   const source = await openSource(values, io);
@@ -82,9 +85,6 @@ export async function prepareRun(
 }
 
 async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
-  const { openModelSource } = await import("../../../core/train/model_source.ts");
-  const { findModel } = await import("../../input/hub.ts");
-  const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
   const { configFrom, model } = values;
   const paths = model === undefined
     ? { model, adapter: values.adapter }
@@ -111,7 +111,6 @@ async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
 
 /** A folder that has a tokenizer. */
 async function openFolder(name: string, io: Io): Promise<string> {
-  const { findModel } = await import("../../input/hub.ts");
   const folder = await findModel(name, io);
   if (await hasTokenizer(folder)) return folder;
   throw new DataError(`"${name}" has no tokenizer`, {
@@ -121,12 +120,10 @@ async function openFolder(name: string, io: Io): Promise<string> {
 
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
   if (directory === undefined || !await hasTokenizer(directory)) return undefined;
-  const { openTokenizer } = await import("../../../core/tokenizer/tokenizer.ts");
   return await openTokenizer(directory);
 }
 
 async function hasTokenizer(directory: string): Promise<boolean> {
-  const { statIfExists } = await import("../../../core/base/files.ts");
   const found = await Promise.all(
     ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
   );

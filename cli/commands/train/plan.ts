@@ -1,4 +1,5 @@
 /** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
+import { describeRow } from "../../../core/data/batches.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import type { Plan } from "../../framework/command.ts";
@@ -22,13 +23,12 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
   }
   const ranks = plannedRanks(values, io);
   const { world } = ranks;
-  using run = await prepareRun(values, io, ranks, undefined);
+  using run = await prepareRun(values, ranks);
   const { source, data, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>
     specs.reduce((total, { shape }) => total + elementCount(shape), 0);
   const perStep = values.batch * data.tokens;
-  const { describeRow } = await import("../../../core/data/batches.ts");
   const batch = data.stream.next()!;
   const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
   const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>

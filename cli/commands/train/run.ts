@@ -2,7 +2,7 @@
 import { NumericalError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
-import type { Feed } from "../../../core/collective/collective.ts";
+import type { DivisibleFeed } from "../../../core/collective/collective.ts";
 import type { Batch } from "../../../core/data/batches.ts";
 import { countFlops } from "../../../core/graph/flops.ts";
 import { type StepReport, train } from "../../../core/train/loop.ts";
@@ -61,7 +61,7 @@ async function runTask(task: Task): Promise<void> {
   const recorded = saved &&
     { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
   const run = opened.use(
-    await prepareRun(values, ranks.io, ranks, recorded)
+    await prepareRun(values, ranks, recorded)
       .catch((error) => {
         throw withFolder(error, saved?.folder);
       }),
@@ -194,7 +194,7 @@ async function begin(
 }
 
 /** The `count` batches of the first step, for ever. */
-function sameBatches(run: PreparedRun, count: number): Feed<Batch> {
+function sameBatches(run: PreparedRun, count: number): DivisibleFeed<Batch> {
   const { cursor } = run.data.stream; // where a resumed run finds the same batches
   const batches = Array.from({ length: count }, () => run.data.stream.next())
     .filter((batch) => batch !== undefined);
