@@ -6,13 +6,13 @@
  * their shapes. It is a program of its own, after the backward pass: updating weights inside that
  * pass could overwrite what a later node still reads.
  */
+import type { Collective, Slice } from "../collective/collective.ts";
 import { Builder } from "../graph/builder.ts";
 import type { Value } from "../graph/value.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
-import type { Collective, Slice } from "../collective/collective.ts";
 import type { Group, RateKind } from "./trainable.ts";
 
 /** Pieces per program, which saves starting one for each. */

@@ -6,13 +6,13 @@
  *
  * The model beside it may be rounded to a narrower type and its prefixes folded, hence the values.
  */
+import { DataError } from "../base/errors.ts";
 import { type JsonObject, readExactlySync, readJsonObject } from "../base/files.ts";
 import { openFile } from "../checkpoint/read.ts";
 import { readHeader } from "../checkpoint/safetensors.ts";
 import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
-import { DataError } from "../base/errors.ts";
-import { elementCount } from "../model/parameters.ts";
 import { chunksOf } from "../collective/collective.ts";
+import { elementCount } from "../model/parameters.ts";
 import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { Trainer } from "./trainer.ts";
 

@@ -12,6 +12,7 @@ export const PRECEDENCE_MS = 2000;
 /** How long a launcher may take to pass on what a rank wrote, before it ends the job. */
 export const FORWARD_MS = 300;
 
+/** Resolves after a time. */
 export const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** An error as a rank writes it: the primary one as a single process does, others with their number. */
