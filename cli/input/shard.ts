@@ -1,6 +1,6 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
 import { UsageError } from "../../core/base/errors.ts";
-import { detectPart, type Part as Shard } from "../../core/dist/part.ts";
+import { detectPart, type Part as Shard } from "../../core/collective/launch.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 

@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { DataError } from "../../core/base/errors.ts";
 import { rename } from "../../core/base/platform/rename.ts";
 import type { Command } from "../framework/command.ts";
-import { VERSION } from "../framework/version.ts";
+import { VERSION } from "../../core/base/version.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
 

@@ -3,11 +3,10 @@
  *
  * It owns the order of things (accumulate, update, validate, report, save) and nothing else: numbers
  * are the trainer's, rows are `core/data`'s, and files and progress lines are the caller's. An abort
- * takes effect between steps, after a save.
- *
- * With several ranks, micro-batch i of a step belongs to rank i mod N. All ranks walk the same batches
- * and decide by sums over all ranks, so that they stay in step; an abort of one stops all.
+ * takes effect between steps, after a save. Where several processes train together, each is given its own
+ * batches and a signal that aborts in all of them at once; decisions depend on sums over all.
  */
+import type { Feed } from "../collective/collective.ts";
 import type { Batch } from "../data/batches.ts";
 import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
 import type { RateKind } from "./trainable.ts";
@@ -17,26 +16,18 @@ import type { TrainingState } from "./training_state.ts";
 /** Share of the old value in the smoothed loss. */
 const EMA = 0.95;
 
-/** Where batches come from; `core/data`'s `BatchStream` is one. */
-export interface BatchFeed {
-  next(): Batch | undefined;
-  /** Passes over the next batch; false where there is none. */
-  skip(): boolean;
-  readonly cursor: unknown;
-}
-
 /** What decides a run. */
 export interface LoopOptions {
   readonly schedule: ScheduleOptions;
   /** Peak learning rates. */
   readonly rates: Readonly<Record<RateKind, number>>;
-  /** Micro-batches per step, of all ranks together. */
+  /** Micro-batches of this process per step. */
   readonly microBatches: number;
   /** Steps between validations, and between checkpoints. */
   readonly evalEvery: number;
   readonly saveEvery: number;
   /** Batches of the validation data, from the first; undefined without such data. */
-  readonly evalFeed: (() => BatchFeed) | undefined;
+  readonly evalFeed: (() => Feed<Batch>) | undefined;
 }
 
 /** What happened in one step. */
@@ -76,21 +67,18 @@ export interface LoopHooks {
  */
 export async function train(
   trainer: Trainer,
-  feed: BatchFeed,
+  feed: Feed<Batch>,
   start: TrainingState,
   options: LoopOptions,
   hooks: LoopHooks,
 ): Promise<TrainingState> {
   const state = { ...start };
   const { steps } = options.schedule;
-  const { world } = trainer.collective;
   let saved = start.step;
-  let stopped = false; // by any rank
-  while (state.step < steps && !(world === 1 ? hooks.signal.aborted : stopped)) {
+  while (state.step < steps && !hooks.signal.aborted) {
     const began = performance.now();
     const read = await accumulate(trainer, feed, options.microBatches);
-    const [used, stops] = await trainer.exchangeSums([read.used, Number(hooks.signal.aborted)]);
-    stopped = stops! > 0;
+    const [used] = await trainer.exchangeSums([read.used]);
     if (used === 0) break;
     const { loss: sum, predicted, streamWeights } = trainer.sums;
     const loss = sum / predicted;
@@ -126,37 +114,26 @@ export async function train(
   return state;
 }
 
-/** Mean loss over all batches of a feed, in nats per predicted token. */
-export async function validate(trainer: Trainer, feed: BatchFeed): Promise<number> {
-  const { rank, world } = trainer.collective;
-  let own = { loss: 0, predicted: 0 };
-  for (let i = 0;; i++) {
-    if (i % world !== rank) {
-      if (!feed.skip()) break;
-      continue;
-    }
-    const batch = feed.next();
-    if (!batch) break;
+/** Mean loss over the batches of all processes, in nats per predicted token. */
+export async function validate(trainer: Trainer, feed: Feed<Batch>): Promise<number> {
+  const own = { loss: 0, predicted: 0 };
+  for (let batch = feed.next(); batch; batch = feed.next()) {
     const sums = await trainer.evaluate(batch);
-    own = { loss: own.loss + sums.loss, predicted: own.predicted + sums.predicted };
+    own.loss += sums.loss;
+    own.predicted += sums.predicted;
   }
   const [loss, predicted] = await trainer.collective.sum([own.loss, own.predicted]);
   return loss! / predicted!;
 }
 
-/** This rank's gradients of one step; `waited` in seconds. */
+/** Adds up the gradients of a step; `waited` in seconds. */
 async function accumulate(
   trainer: Trainer,
-  feed: BatchFeed,
+  feed: Feed<Batch>,
   microBatches: number,
 ): Promise<{ used: number; waited: number }> {
-  const { rank, world } = trainer.collective;
   let used = 0, waited = 0;
   for (let i = 0; i < microBatches; i++) {
-    if (i % world !== rank) {
-      if (!feed.skip()) break;
-      continue;
-    }
     const asked = performance.now();
     const batch = feed.next();
     waited += (performance.now() - asked) / 1000;

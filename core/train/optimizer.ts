@@ -1,36 +1,34 @@
 /**
  * AdamW with clipping by the global norm, over tensors that lie end to end.
  *
- * Every group of tensors is a few long arrays (values, gradients, two moments), worked off in pieces
+ * Every group of tensors is a few long arrays (values, gradients, two moments), processed in pieces
  * of one size: a piece fits into the processor's cache, and one program serves all tensors whatever
  * their shapes. It is a program of its own, after the backward pass: updating weights inside that
  * pass could overwrite what a later node still reads.
  */
+import type { Collective, Slice } from "../collective/collective.ts";
 import { Builder } from "../graph/builder.ts";
 import type { Value } from "../graph/value.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import { adamw, type AdamWConstants } from "../ops/adamw.ts";
 import type { Bindings, Device, DeviceTensor, Executable } from "../runtime/device.ts";
-import type { Collective } from "../dist/collective.ts";
-import type { Slice } from "../dist/slices.ts";
-import { SOLO } from "../dist/solo.ts";
 import type { Group, RateKind } from "./trainable.ts";
 
 /** Pieces per program, which saves starting one for each. */
 const PIECES_PER_RUN = 16;
 
 /** Programs that run at the same time, rather than every small operation on all threads. */
-const LANES = 2;
+const WORKERS = 2;
 
 /** The arrays of one group, each flat f32. */
 export interface GroupTensors {
   readonly group: Group;
-  /** [padded] All parameters of the group. */
+  /** [slice.total] All parameters of the group. */
   readonly values: DeviceTensor;
-  /** [padded] */
+  /** [slice.total] */
   readonly gradients: DeviceTensor;
-  /** The part of both that this rank updates: all of it, or its slice. */
+  /** The part of both that this process updates. */
   readonly slice: Slice;
   /** [slice.count] */
   readonly m: DeviceTensor;
@@ -108,49 +106,33 @@ interface Job {
   readonly bindings: Bindings;
 }
 
-/** Runs jobs, every lane its own one after the other. */
+/** Runs jobs, every worker its own one after the other. */
 async function runJobs(jobs: readonly Job[]): Promise<void> {
-  const lanes = Array.from({ length: LANES }, async (_, lane) => {
-    for (let i = lane; i < jobs.length; i += LANES) {
+  const workers = Array.from({ length: WORKERS }, async (_, worker) => {
+    for (let i = worker; i < jobs.length; i += WORKERS) {
       await jobs[i]!.executable.run(jobs[i]!.bindings);
     }
   });
-  await Promise.all(lanes);
+  await Promise.all(workers);
 }
 
 /** Updates groups of tensors in place. */
 export class Optimizer {
-  readonly #device: Device;
-  readonly #options: OptimizerOptions;
-  readonly #scalars: ReadonlyMap<string, DeviceTensor>;
-  readonly #updates: ReadonlyMap<Group, readonly Job[]>;
-  readonly #norms: readonly Job[];
-  /** Adds up the norms of slices. */
-  readonly #collective: Collective;
-
   private constructor(
-    device: Device,
-    options: OptimizerOptions,
-    collective: Collective,
-    jobs: { updates: readonly Job[]; norms: readonly Job[]; scalars: Map<string, DeviceTensor> },
-  ) {
-    this.#device = device;
-    this.#options = options;
-    this.#collective = collective;
-    this.#updates = Map.groupBy(jobs.updates, ({ group }) => group);
-    this.#norms = jobs.norms;
-    this.#scalars = jobs.scalars;
-  }
+    private readonly device: Device,
+    private readonly options: OptimizerOptions,
+    private readonly collective: Collective,
+    private readonly scalars: ReadonlyMap<string, DeviceTensor>,
+    private readonly updates: ReadonlyMap<Group, readonly Job[]>,
+    private readonly norms: readonly Job[],
+  ) {}
 
-  /**
-   * Compiles the programs and binds every piece of the slices; `collective` is given where those of all
-   * ranks make up the whole.
-   */
+  /** Compiles the programs and binds every piece of the slices. */
   static async create(
     device: Device,
     groups: readonly GroupTensors[],
     options: OptimizerOptions,
-    collective = SOLO,
+    collective: Collective,
   ): Promise<Optimizer> {
     const scalars = new Map(SCALARS.map((name) => [name, device.allocate(scalar)]));
     const { beta1, beta2, epsilon } = options;
@@ -176,7 +158,8 @@ export class Optimizer {
       buildSquaredNorm,
       () => new Map([["total", device.allocate(scalar)]]),
     );
-    return new Optimizer(device, options, collective, { updates, norms, scalars });
+    const byGroup = Map.groupBy(updates, ({ group }) => group);
+    return new Optimizer(device, options, collective, scalars, byGroup, norms);
   }
 
   /**
@@ -188,13 +171,13 @@ export class Optimizer {
     tokens: number,
     rates: Readonly<Record<RateKind, number>>,
   ): Promise<Update> {
-    const { beta1, beta2, clip, weightDecay } = this.#options;
+    const { beta1, beta2, clip, weightDecay } = this.options;
     const gradNorm = Math.sqrt(await this.#squaredNorm()) / tokens;
     const clipScale = Math.min(1, clip / (gradNorm + 1e-6));
     if (!Number.isFinite(gradNorm)) return { gradNorm, clipScale };
     this.#write("scale", clipScale / tokens);
     this.#write("correction", 1 / (1 - beta2 ** step));
-    for (const [group, jobs] of this.#updates) {
+    for (const [group, jobs] of this.updates) {
       const rate = rates[group.rate];
       this.#write("decay", group.decayed ? 1 - rate * weightDecay : 1);
       this.#write("step_size", rate / (1 - beta1 ** step));
@@ -204,16 +187,13 @@ export class Optimizer {
   }
 
   async #squaredNorm(): Promise<number> {
-    await runJobs(this.#norms);
-    const squares = this.#norms.map(({ bindings }) =>
-      this.#device.read(bindings.get("total")!)[0]!
-    );
-    const [total] = await this.#collective.sum([squares.reduce((sum, square) => sum + square, 0)]);
-    return total!;
+    await runJobs(this.norms);
+    const squares = this.norms.map(({ bindings }) => this.device.read(bindings.get("total")!)[0]!);
+    return await this.collective.sumOfSlices(squares.reduce((sum, square) => sum + square, 0));
   }
 
   #write(name: string, value: number): void {
-    this.#device.write(this.#scalars.get(name)!, [value]);
+    this.device.write(this.scalars.get(name)!, [value]);
   }
 }
 
@@ -229,7 +209,7 @@ async function overPieces(
   device: Device,
   flat: readonly FlatArrays[],
   build: (counts: readonly number[]) => Program,
-  others: () => ReadonlyMap<string, DeviceTensor> = () => new Map(),
+  others: () => ReadonlyMap<string, DeviceTensor>,
 ): Promise<Job[]> {
   const jobs: Job[] = [];
   const executables = new Map<string, Executable>();
@@ -237,7 +217,7 @@ async function overPieces(
   for (const { group, count, arrays } of flat) {
     for (let start = 0; start < count;) {
       const counts = piecesOf(device, count - start);
-      const key = `${jobs.length % LANES}: ${counts}`;
+      const key = `${jobs.length % WORKERS}: ${counts}`;
       const executable = executables.get(key) ?? await device.compile(build(counts), weights);
       executables.set(key, executable);
       const bindings = new Map(others());

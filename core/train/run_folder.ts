@@ -27,7 +27,7 @@ const CONFIG = "config.json", METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 
-/** What ranks of a run that did not end well left; see `core/dist/peers.ts`. */
+/** What ranks of a run that did not end well left; see `core/collective/peers.ts`. */
 const RANK = /^\.rank-\d+$/;
 
 /** A run folder in use by this process. */

@@ -1,18 +1,15 @@
 /**
  * The device side of training: parameters, gradients and moments, and the programs that work on them.
  *
- * One step is: `accumulate` for each micro-batch of this rank (forward and backward pass; gradients are
- * sums over tokens, so micro-batches and ranks add up), `exchangeSums`, then `update`. Nothing here knows
+ * One step is: `accumulate` for each micro-batch (forward and backward pass; gradients are sums over tokens,
+ * so those of micro-batches and of processes add up), `exchangeSums`, then `update`. Nothing here knows
  * files, schedules or data.
  */
 import { NumericalError } from "../base/errors.ts";
-import type { Collective } from "../dist/collective.ts";
-import { paddedCount, sliceOf } from "../dist/slices.ts";
-import { SOLO } from "../dist/solo.ts";
+import { ALONE, type Collective } from "../collective/collective.ts";
 import { accumulateOutputs } from "../graph/accumulate.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
 import type { Program } from "../graph/program.ts";
-import { elementCount } from "../graph/types.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
 import type { ParameterSpec } from "../model/parameters.ts";
@@ -54,13 +51,11 @@ export interface TrainerOptions {
   readonly recompute: boolean;
   /** Computes some parameters from others, such as reparameterised prefixes. */
   readonly substitute?: Substitute | undefined;
-  /** The ranks that train together; this process alone if left out. */
+  /** The processes that train together; this one alone if left out. */
   readonly collective?: Collective;
-  /** Whether every rank keeps moments of its slice only (ZeRO-1). */
-  readonly shardsOptimizer?: boolean;
 }
 
-/** Sums over the micro-batches since the last update: of this rank, then of all ranks. */
+/** Sums over the micro-batches since the last update: of this process, then of all processes. */
 export interface StepSums {
   /** Negative log-likelihood of the predicted tokens, in nats. */
   loss: number;
@@ -86,48 +81,31 @@ export function buildPrograms(
 
 /** Parameters, gradients and moments on a device, and the programs that work on them. */
 export class Trainer {
-  readonly device: Device;
-  readonly groups: readonly GroupTensors[];
   readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
-  /** What does not learn, where the device keeps it in a type of its own; else among the tensors. */
-  readonly #frozen: ReadonlyMap<string, HostTensor>;
-  /** The ranks that train together. */
-  readonly collective: Collective;
-  readonly #shards: boolean;
-  readonly #optimizer: Optimizer;
-  /** Whether the gradient program adds to the gradients instead of overwriting them. */
-  readonly #accumulates: boolean;
-  readonly #tensors: ReadonlyMap<string, DeviceTensor>;
-  /** The tensors and the gradients of each. */
-  readonly #bindings: Bindings;
-  readonly #gradients: Executable;
-  readonly #loss: Executable;
 
-  private constructor(fields: TrainerFields) {
-    this.device = fields.device;
-    this.collective = fields.collective;
-    this.#shards = fields.shards;
-    this.#frozen = fields.frozen;
-    this.groups = fields.groups;
-    this.#optimizer = fields.optimizer;
-    this.#accumulates = fields.accumulates;
-    this.#tensors = fields.tensors;
-    this.#bindings = fields.bindings;
-    this.#gradients = fields.gradients;
-    this.#loss = fields.loss;
-  }
+  private constructor(
+    readonly device: Device,
+    readonly collective: Collective,
+    readonly groups: readonly GroupTensors[],
+    /** What does not learn, where the device keeps it in a type of its own; else among the tensors. */
+    private readonly frozen: ReadonlyMap<string, HostTensor>,
+    private readonly tensors: ReadonlyMap<string, DeviceTensor>,
+    /** The tensors and the gradients of each. */
+    private readonly bindings: Bindings,
+    private readonly optimizer: Optimizer,
+    private readonly gradients: Executable,
+    private readonly loss: Executable,
+    /** Whether the gradient program adds to the gradients instead of overwriting them. */
+    private readonly accumulates: boolean,
+  ) {}
 
   /** Allocates everything, reads the first values and compiles the programs. */
   static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
-    const collective = options.collective ?? SOLO;
-    const shards = (options.shardsOptimizer ?? false) && collective.world > 1;
+    const { collective = ALONE, accumulates } = options;
     const groups = groupTensors(options.trained).map((group): GroupTensors => {
-      const padded = shards ? paddedCount(group.count, collective.world) : group.count;
-      const slice = shards
-        ? sliceOf(padded, collective.world, collective.rank)
-        : { start: 0, count: padded };
+      const slice = collective.slice(group.count);
       const array = (count: number) => device.allocate({ dtype: "f32", shape: [count] });
-      const [values, gradients] = [array(padded), array(padded)];
+      const [values, gradients] = [array(slice.total), array(slice.total)];
       return { group, values, gradients, slice, m: array(slice.count), v: array(slice.count) };
     });
     const { loss, gradients } = buildPrograms(options);
@@ -150,52 +128,42 @@ export class Trainer {
     for (const { group, gradients } of groups) {
       viewsInto(bindings, device, group, gradients, gradientName);
     }
-    return new Trainer({
+    return new Trainer(
       device,
       collective,
-      shards,
-      frozen,
       groups,
+      frozen,
       tensors,
       bindings,
-      optimizer: await Optimizer.create(
-        device,
-        groups,
-        options.optimizer,
-        shards ? collective : SOLO,
-      ),
-      accumulates: options.accumulates,
-      gradients: await device.compile(gradients, frozen, { fixedSizes: true }),
-      loss: await device.compile(loss, frozen, { fixedSizes: true }),
-    });
+      await Optimizer.create(device, groups, options.optimizer, collective),
+      await device.compile(gradients, frozen, { fixedSizes: true }),
+      await device.compile(loss, frozen, { fixedSizes: true }),
+      accumulates,
+    );
   }
 
   /** Forward and backward pass over one micro-batch; its sums and gradients are added up. */
   async accumulate(batch: TrainingBatch): Promise<void> {
-    if (this.#accumulates && this.sums.predicted === 0) this.#clearGradients();
+    if (this.accumulates && this.sums.predicted === 0) this.#clearGradients();
     this.#write(batch);
-    await this.#gradients.run(this.#bindings);
+    await this.gradients.run(this.bindings);
     this.#read(batch, this.sums);
   }
 
   /**
-   * Makes `sums` those of all ranks; numbers of the caller travel along and come back added up. A rank
-   * without a counted micro-batch contributes zeros.
+   * Makes `sums` those of all processes; numbers of the caller travel along and come back added up. A
+   * process without a counted micro-batch contributes zeros.
    */
   async exchangeSums(more: readonly number[] = []): Promise<number[]> {
-    const { sums, collective } = this;
-    if (collective.world === 1) return [...more];
+    const { sums } = this;
     if (sums.predicted === 0) this.#clearGradients();
-    const streams = this.#tensors.get("weight_sums");
-    const weights = Array.from(
-      { length: streams ? elementCount(streams.shape) : 0 },
-      (_, p) => sums.streamWeights[p] ?? 0,
-    );
-    const own = [sums.loss, sums.predicted, ...weights, ...more];
-    const all = await collective.sum(own);
-    [sums.loss, sums.predicted] = [all[0]!, all[1]!];
-    sums.streamWeights = all.slice(2, 2 + weights.length);
-    return all.slice(2 + weights.length);
+    const streams = this.tensors.get("weight_sums")?.shape[0] ?? 0;
+    const weights = Array.from({ length: streams }, (_, p) => sums.streamWeights[p] ?? 0);
+    const all = await this.collective.sum([sums.loss, sums.predicted, ...weights, ...more]);
+    sums.loss = all[0]!;
+    sums.predicted = all[1]!;
+    sums.streamWeights = all.slice(2, 2 + streams);
+    return all.slice(2 + streams);
   }
 
   /**
@@ -205,13 +173,11 @@ export class Trainer {
   async update(step: number, rates: Readonly<Record<RateKind, number>>): Promise<Update> {
     const { loss, predicted } = this.sums;
     if (!Number.isFinite(loss)) throw notFinite("loss", loss, step);
-    await this.#exchangeGradients();
-    const update = await this.#optimizer.step(step, predicted, rates);
+    for (const { gradients } of this.groups) await this.collective.sumGradients(gradients);
+    const update = await this.optimizer.step(step, predicted, rates);
     if (!Number.isFinite(update.gradNorm)) throw notFinite("gradient norm", update.gradNorm, step);
     Object.assign(this.sums, { loss: 0, predicted: 0, streamWeights: [] });
-    if (this.#shards) {
-      for (const { values } of this.groups) await this.collective.allGather(values);
-    }
+    for (const { values } of this.groups) await this.collective.gather(values);
     return update;
   }
 
@@ -219,26 +185,19 @@ export class Trainer {
   async evaluate(batch: TrainingBatch): Promise<StepSums> {
     const sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
     this.#write(batch);
-    await this.#loss.run(this.#tensors);
+    await this.loss.run(this.tensors);
     this.#read(batch, sums);
     return sums;
   }
 
   /** Whether the loss reads a parameter of this name. */
   has(name: string): boolean {
-    return this.#frozen.has(name) || this.#tensors.has(name);
+    return this.frozen.has(name) || this.tensors.has(name);
   }
 
   /** Values of a parameter, trained or frozen; a view that the next update changes. */
   values(name: string): HostArray {
-    return this.#frozen.get(name)?.data ?? this.device.read(this.#tensors.get(name)!);
-  }
-
-  async #exchangeGradients(): Promise<void> {
-    for (const { gradients } of this.groups) {
-      if (this.#shards) await this.collective.reduceScatter(gradients);
-      else await this.collective.allReduce(gradients);
-    }
+    return this.frozen.get(name)?.data ?? this.device.read(this.tensors.get(name)!);
   }
 
   /** Zeroes the gradients, which until then are those of the step before. */
@@ -248,7 +207,7 @@ export class Trainer {
 
   #write(batch: TrainingBatch): void {
     const write = (name: string, data: ArrayLike<number>) =>
-      this.device.write(this.#tensors.get(name)!, data);
+      this.device.write(this.tensors.get(name)!, data);
     write("ids", batch.ids);
     write("positions", batch.positions);
     write("targets", batch.targets);
@@ -256,27 +215,13 @@ export class Trainer {
   }
 
   #read(batch: TrainingBatch, sums: StepSums): void {
-    sums.loss += this.device.read(this.#tensors.get("loss")!)[0]!;
+    sums.loss += this.device.read(this.tensors.get("loss")!)[0]!;
     sums.predicted += batch.predicted;
-    const streams = this.#tensors.get("weight_sums");
+    const streams = this.tensors.get("weight_sums");
     if (!streams) return;
     const weights = Array.from(this.device.read(streams));
     sums.streamWeights = weights.map((weight, p) => weight + (sums.streamWeights[p] ?? 0));
   }
-}
-
-interface TrainerFields {
-  readonly device: Device;
-  readonly collective: Collective;
-  readonly shards: boolean;
-  readonly frozen: ReadonlyMap<string, HostTensor>;
-  readonly groups: readonly GroupTensors[];
-  readonly optimizer: Optimizer;
-  readonly accumulates: boolean;
-  readonly tensors: ReadonlyMap<string, DeviceTensor>;
-  readonly bindings: Bindings;
-  readonly gradients: Executable;
-  readonly loss: Executable;
 }
 
 /** Enters a view of `array` for every tensor of a group. */

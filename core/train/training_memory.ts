@@ -1,5 +1,5 @@
 /** Memory of a training step, known before anything is allocated. */
-import { paddedCount } from "../dist/slices.ts";
+import { ALONE } from "../collective/collective.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { Device, Weights } from "../runtime/device.ts";
@@ -18,28 +18,24 @@ export interface TrainingMemory {
   readonly total: number;
 }
 
-/** What training will need on the device of each rank; `world` replaces the number of ranks. */
-export function planTraining(
-  device: Device,
-  options: TrainerOptions,
-  world = options.collective?.world ?? 1,
-): TrainingMemory {
+/** Memory that training takes on the device of each process. */
+export function planTraining(device: Device, options: TrainerOptions): TrainingMemory {
+  const { collective = ALONE } = options;
   const { gradients: program } = buildPrograms(options);
   const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
-  const shards = options.shardsOptimizer ? world : 1;
   const counts = groupTensors(options.trained).map(({ count }) => count);
-  const padded = counts.map((count) => paddedCount(count, shards));
+  const slices = counts.map((count) => collective.slice(count));
   const bytes = (sizes: readonly number[]) => 4 * sizes.reduce((total, size) => total + size, 0);
-  const slices = padded.map((count) => count / shards);
+  const updated = slices.map(({ count }) => count);
   const update = device.plan(
-    buildUpdate(largestRun(device, slices), options.optimizer),
+    buildUpdate(largestRun(device, updated), options.optimizer),
     new Map(),
   );
-  const gradients = bytes(padded);
+  const gradients = bytes(slices.map(({ total }) => total));
   const activations = Math.max(sections.temporaries, update.sections.temporaries) +
     sections.inputs;
-  const parameters = sections.parameters + bytes(padded) - bytes(counts);
-  const moments = 2 * bytes(slices);
+  const parameters = sections.parameters + gradients - bytes(counts);
+  const moments = 2 * bytes(updated);
   const { processBytes, allocatorShare } = device.traits;
   const runtime = Math.ceil(processBytes + allocatorShare * activations);
   const total = parameters + gradients + moments + activations + runtime;

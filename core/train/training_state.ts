@@ -6,17 +6,24 @@
  *
  * The model beside it may be rounded to a narrower type and its prefixes folded, hence the values.
  */
+import { DataError } from "../base/errors.ts";
 import { type JsonObject, readExactlySync, readJsonObject } from "../base/files.ts";
 import { openFile } from "../checkpoint/read.ts";
 import { readHeader } from "../checkpoint/safetensors.ts";
 import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
-import { DataError } from "../base/errors.ts";
+import { chunksOf } from "../collective/collective.ts";
 import { elementCount } from "../model/parameters.ts";
-import { KINDS, StateReader } from "./state_reader.ts";
+import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { Trainer } from "./trainer.ts";
 
 const TENSORS = "training_state.safetensors", STATE = "training_state.json";
 const SCHEMA = "parscale.training_state/1";
+
+/** Arrays of a group that are saved, in the order of the file. */
+const KINDS = ["values", "m", "v"] as const;
+
+/** Elements that are read from the device at a time. */
+const CHUNK = 2 ** 20;
 
 /** Where a run stands. */
 export interface TrainingState {
@@ -30,38 +37,77 @@ export interface TrainingState {
   cursor: unknown;
 }
 
-/** Writes both files into a checkpoint folder; while rank 0 does, all others call `sendState`. */
+/**
+ * Writes both files into a checkpoint folder. All processes call it; the primary one names the folder, and
+ * it alone writes.
+ */
 export async function saveState(
-  folder: string,
+  folder: string | undefined,
   trainer: Trainer,
   state: TrainingState,
 ): Promise<void> {
-  const reader = new StateReader(trainer);
-  const tensors = trainer.groups.flatMap((arrays) =>
+  const parts = partsOf(trainer);
+  if (folder === undefined) return void await Array.fromAsync(parts);
+  const next = inOrder(trainer.device, parts);
+  const tensors = trainer.groups.flatMap(({ group }) =>
     KINDS.flatMap((kind) =>
-      arrays.group.tensors.map(({ name, shape, start }): OutputTensor => ({
+      group.tensors.map(({ name, shape }): OutputTensor => ({
         name: `${kind}.${name}`,
         dtype: "f32",
         shape,
         byteLength: elementCount(shape) * 4,
-        source: async (first, length) => {
-          const from = start + first / 4, to = from + length / 4;
-          const part = await reader.read(arrays, kind, from, to);
-          return new Uint8Array(part.buffer);
-        },
+        source: async (_, length) => new Uint8Array((await next(length / 4)).buffer),
       }))
     )
   );
   await writeSafetensors(`${folder}/${TENSORS}`, tensors);
-  reader.close();
+  await parts.return();
   const { step, tokens, lossEma, cursor } = state;
   const json = { schema: SCHEMA, step, tokens, loss_ema: lossEma ?? null, cursor };
   await writeJson(`${folder}/${STATE}`, json);
 }
 
+/** Values and moments in the order of the file, those of all processes, in parts of at most `CHUNK`. */
+async function* partsOf(
+  { groups, device, collective }: Trainer,
+): AsyncGenerator<DeviceTensor, void> {
+  function* chunks(tensor: DeviceTensor, elements: number) {
+    for (const { start, count } of chunksOf(elements, CHUNK)) {
+      yield device.view(tensor, start, { dtype: "f32", shape: [count] });
+    }
+  }
+  for (const { group, values, m, v } of groups) {
+    yield* chunks(values, group.count);
+    for (const moments of [m, v]) {
+      for await (const part of collective.parts(moments, group.count)) {
+        yield* chunks(part, elementCount(part.shape));
+      }
+    }
+  }
+}
+
+/** Reads the elements of parts one after the other, any number at a time. */
+function inOrder(device: Device, parts: AsyncIterator<DeviceTensor, void>) {
+  let data: HostArray = new Float32Array();
+  return async (count: number): Promise<Float32Array<ArrayBuffer>> => {
+    const result = new Float32Array(count);
+    for (let filled = 0; filled < count;) {
+      if (data.length === 0) {
+        const { value } = await parts.next();
+        data = device.read(value!);
+      }
+      const own = data.subarray(0, count - filled);
+      result.set(own, filled);
+      filled += own.length;
+      data = data.subarray(own.length);
+    }
+    return result;
+  };
+}
+
 /**
- * Puts the tensors of a checkpoint folder back into a trainer: all values, and of the moments this rank's
- * slice.
+ * Puts the tensors of a checkpoint folder back into a trainer: all values, and of the moments the slice of
+ * this process.
  * @throws {DataError} when the folder is damaged or other tensors were trained
  */
 export async function loadState(folder: string, trainer: Trainer): Promise<TrainingState> {

@@ -1,6 +1,6 @@
 /** One rank of tests/interop/torchrun_test.ts: prints where it stands and where rank 0 is to be met. */
-import { agreeOnId } from "../../core/dist/nccl.ts";
-import { detectLaunch } from "../../core/dist/environment.ts";
+import { agreeOnId } from "../../core/collective/nccl.ts";
+import { detectLaunch } from "../../core/collective/launch.ts";
 import { ID_BYTES, type NcclSymbols } from "../../core/runtime/cuda/driver/nccl.ts";
 
 const launch = detectLaunch((name) => Deno.env.get(name));

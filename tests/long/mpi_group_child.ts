@@ -1,10 +1,10 @@
 /** One rank of tests/long/mpi_group_test.ts: what it prints is what it found, as JSON. */
-import { detectLaunch } from "../../core/dist/environment.ts";
-import { familiesFor, MpiGroup, openMpiLibrary } from "../../core/dist/mpi.ts";
+import { detectLaunch } from "../../core/collective/launch.ts";
+import { MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
 
 const env = (name: string) => Deno.env.get(name);
 const launch = detectLaunch(env);
-const group = new MpiGroup(openMpiLibrary(env, familiesFor(launch)), launch, {
+const group = new MpiGroup(openMpiLibrary(env, launch), launch, {
   timeoutMs: 500,
   mostElements: Number(Deno.args[0]),
 });

@@ -131,6 +131,21 @@ test(
 );
 
 test(
+  "srun without --mpi=pmix is refused before Open MPI aborts, and the flag is named",
+  KINDS[0]!.missing,
+  async (slurm, place) => {
+    const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
+    const env = { ...place.env, PARSCALE_MPI: "libmpi.so.40" };
+    const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
+    assertEquals(code, 4, stderr);
+    assertStringIncludes(stderr, "error: srun started this process without PMIx");
+    assertStringIncludes(stderr, "hint: pass --mpi=pmix to srun");
+    assert(!stderr.includes("MPI_Init"), stderr);
+    assert(!place.exists("no"));
+  },
+);
+
+test(
   "the notice before a time limit makes a batch job save",
   KINDS[0]!.missing,
   async (slurm, place) => {

@@ -25,10 +25,10 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/checkpoint",
     "core/base",
   ],
-  "core/dist": ["core/runtime", "core/graph", "core/base"],
+  "core/collective": ["core/runtime", "core/graph", "core/base"],
   "core/train": [
     "core/data",
-    "core/dist",
+    "core/collective",
     "core/model",
     "core/checkpoint",
     "core/runtime",
@@ -56,7 +56,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/analysis",
     "core/checkpoint",
     "core/data",
-    "core/dist",
+    "core/collective",
     "core/eval",
     "core/generate",
     "core/graph",
@@ -84,7 +84,7 @@ function* sources(folder: string): Generator<Source> {
 }
 
 /** The only native code outside core/runtime. */
-const MPI = ["core/dist/mpi.ts", "core/dist/mpi_abi.ts"];
+const MPI = ["core/collective/mpi.ts", "core/collective/mpi_abi.ts"];
 
 const ALL = [...sources("core"), ...sources("cli")];
 
@@ -110,7 +110,15 @@ Deno.test("imports follow the allowed directions", () => {
   assertEquals(wrong, []);
 });
 
-Deno.test("only core/runtime, and core/dist for MPI, touch native code", () => {
+Deno.test("the training loop, the trainer and the optimizer know no ranks", () => {
+  const files = ["loop", "trainer", "optimizer"].map((name) => `core/train/${name}.ts`);
+  const wrong = ALL.filter(({ path, text }) =>
+    files.includes(path) && /\b(world|(local)?ranks?|shard\w*)\b/i.test(text)
+  );
+  assertEquals(wrong.map(({ path }) => path), []);
+});
+
+Deno.test("only core/runtime, and core/collective for MPI, touch native code", () => {
   const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
   const wrong = ALL.filter(({ path, text }) =>
     moduleOf(path) !== "core/runtime" && !MPI.includes(path) && native.test(text)

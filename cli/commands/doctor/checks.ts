@@ -94,12 +94,10 @@ export const CHECKS: readonly Check[] = [
     required: false,
     run: () =>
       attempt(async () => {
-        const { familiesFor, mpiVersion, openMpiLibrary } = await import(
-          "../../../core/dist/mpi.ts"
-        );
-        const { detectLaunch } = await import("../../../core/dist/environment.ts");
+        const { mpiVersion, openMpiLibrary } = await import("../../../core/collective/mpi.ts");
+        const { detectLaunch } = await import("../../../core/collective/launch.ts");
         const env = (name: string) => Deno.env.get(name);
-        const library = openMpiLibrary(env, familiesFor(detectLaunch(env)));
+        const library = openMpiLibrary(env, detectLaunch(env));
         return `${library.path}: ${mpiVersion(library)}`;
       }),
   },

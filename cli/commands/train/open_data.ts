@@ -2,11 +2,17 @@
  * From data flags to batches: finds files, tokenises what no run has before, and splits off
  * validation data.
  */
-import type { BatchOptions, BatchSource, BatchStream } from "../../../core/data/batches.ts";
+import {
+  type BatchOptions,
+  type BatchSource,
+  BatchStream,
+  splitDocuments,
+} from "../../../core/data/batches.ts";
 import type { HubData } from "../../../core/data/hub_data.ts";
+import { isHubData, resolveSources } from "../../../core/data/sources.ts";
 import type { TokenStore } from "../../../core/data/token_store.ts";
+import { openCachedTokens, openTokens } from "../../../core/data/tokenize.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import { gatherNumbers } from "../../../core/dist/agreement.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -64,44 +70,30 @@ export async function openData(
   context: DataContext,
 ): Promise<OpenedData> {
   requireHubForSelection(values);
-  const { ranks } = context;
-  if (ranks.world === 1) return await openAlone(values, io, context);
   const stdin = [...values.data, ...values.evalData].find(isStdin);
-  if (stdin !== undefined) {
-    throw new UsageError(`${ranks.world} ranks cannot all read standard input`, {
-      hints: ["write the data to a file that all ranks can read"],
-    });
-  }
-  // The first rank of every machine tokenizes; the others find the tokens in the cache.
-  const machines = await gatherNumbers(ranks.collective, [Number(ranks.isFirstHere)]);
-  const before = machines.slice(0, ranks.rank).filter(([isFirst]) => isFirst === 1);
-  const count = machines.filter(([isFirst]) => isFirst === 1).length;
-  if (ranks.isFirstHere && count > 1) {
-    await tokenizePart(values, io, context, { index: before.length, count });
-  }
-  await ranks.collective.barrier();
-  if (!ranks.isFirstHere) await ranks.collective.barrier();
-  const data = await openAlone(values, io, context);
-  if (ranks.isFirstHere) await ranks.collective.barrier();
-  return data;
+  if (stdin !== undefined) context.ranks.refuseStdin();
+  return await context.ranks.inTurn(
+    () => openAlone(values, io, context),
+    (machine, machines) => tokenizePart(values, io, context, machine, machines),
+  );
 }
 
 /**
- * Tokenizes every `count`-th local file, so that machines with a shared cache do not do the same work; what
- * they do not share, each tokenizes afterwards.
+ * Tokenizes one of `count` parts of the local files, so that machines with a shared cache do not do the same
+ * work; files that they do not share, each tokenizes afterwards.
  */
 async function tokenizePart(
   values: TrainValues,
   io: Io,
   context: DataContext,
-  { index, count }: { index: number; count: number },
+  index: number,
+  count: number,
 ): Promise<void> {
-  const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
   const sources = await resolveSources([...values.data, ...values.evalData]);
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );
-  const open = await tokenOpener(values, io, context);
+  const open = tokenOpener(values, io, context);
   for (let i = index; i < files.length; i += count) (await open(files[i]!)).close();
 }
 
@@ -125,7 +117,6 @@ async function buildStreams(
   context: DataContext,
   opened: Opened,
 ): Promise<OpenedData> {
-  const { BatchStream } = await import("../../../core/data/batches.ts");
   if (values.data.some(isStdin) && values.evalData.some(isStdin)) {
     throw new UsageError("`--data -` cannot be combined with `--eval-data -`");
   }
@@ -148,7 +139,7 @@ async function buildStreams(
   const own = values.evalData.length > 0
     ? await openSources(values.evalData, values, io, context, opened)
     : undefined;
-  const [train, held] = await split(values, sources, own);
+  const [train, held] = split(values, sources, own);
 
   const options = (tokens: number): BatchOptions => ({
     batch: context.microBatch,
@@ -189,18 +180,17 @@ function tokensNeeded(
 }
 
 /** Training and validation sources: files of their own, or a share of the documents. */
-async function split(
+function split(
   { evalSplit, seed }: TrainValues,
   sources: BatchSource[],
   own: BatchSource[] | undefined,
-): Promise<[BatchSource[], BatchSource[] | undefined]> {
+): [BatchSource[], BatchSource[] | undefined] {
   if (evalSplit === undefined) return [sources, own];
   if (sources.length > 1) {
     throw new UsageError("`--eval-split` cannot split weighted sources", {
       hints: ["pass validation data of its own with --eval-data"],
     });
   }
-  const { splitDocuments } = await import("../../../core/data/batches.ts");
   const [source] = sources as [BatchSource];
   const count = source.stores.reduce((total, store) => total + store.documents, 0);
   const parts = splitDocuments(count, evalSplit, seed);
@@ -218,9 +208,8 @@ async function openSources(
   opened: Opened,
   neededTokens?: number,
 ): Promise<BatchSource[]> {
-  const { isHubData, resolveSources } = await import("../../../core/data/sources.ts");
   const options = tokenOptions(values, io, context);
-  const open = await tokenOpener(values, io, context);
+  const open = tokenOpener(values, io, context);
   const result: BatchSource[] = [];
   const found = await resolveSources(specs);
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
@@ -264,8 +253,7 @@ function tokenOptions(values: TrainValues, io: Io, context: DataContext) {
 }
 
 /** Opens the tokens of a file, or those of a known key, with a progress line. */
-async function tokenOpener(values: TrainValues, io: Io, context: DataContext) {
-  const { openCachedTokens, openTokens } = await import("../../../core/data/tokenize.ts");
+function tokenOpener(values: TrainValues, io: Io, context: DataContext) {
   const options = tokenOptions(values, io, context);
   return async (file: string, known?: string): Promise<TokenStore> => {
     if (known === undefined && file === "-") io.requireInput();

@@ -1,12 +1,16 @@
 /** From flags to everything a run consists of: model, data, device, trainer and schedule. */
 import { learningRateFactor } from "../../../core/train/schedule.ts";
+import { statIfExists } from "../../../core/base/files.ts";
+import { resolveRuns } from "../../../core/checkpoint/run.ts";
+import type { Collective } from "../../../core/collective/collective.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
-import type { ModelSource } from "../../../core/train/model_source.ts";
+import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
-import type { TrainingMemory } from "../../../core/train/training_memory.ts";
+import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
-import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { findModel } from "../../input/hub.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
 import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
@@ -25,25 +29,21 @@ export interface PreparedRun extends Disposable {
   readonly loop: LoopOptions;
 }
 
-/**
- * Opens model, device and data, joins the other ranks, and plans the memory; `planned` is the number of
- * ranks to plan for, if not those there are.
- */
+/** Opens model, device and data, joins the other ranks, and plans the memory. */
 export async function prepareRun(
   values: TrainValues,
-  io: Io,
   ranks: Ranks,
-  recorded: RecordedData | undefined,
-  planned = ranks.world,
+  recorded?: RecordedData,
 ): Promise<PreparedRun> {
-  const microBatch = microBatchOf(values, planned);
-  void ranks.transport; // refuses launchers that cannot serve the device, before anything is opened
+  const { io } = ranks;
+  const microBatch = microBatchOf(values, ranks.world);
+  const transport = ranks.transport(values);
   const source = await openSource(values, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
-  const device = await openRankDevice(values, ranks);
+  const device = await ranks.openDevice(values);
   let data: OpenedData | undefined;
   try {
-    const collective = await ranks.join(device, io);
+    const collective = await ranks.join(transport, device, values);
     data = await openData(values, io, {
       config: source.config,
       tokenizer,
@@ -52,7 +52,6 @@ export async function prepareRun(
       recorded,
       ranks,
     });
-    const { planTraining } = await import("../../../core/train/training_memory.ts");
     const trainer: TrainerOptions = {
       config: source.config,
       trained: source.trained,
@@ -65,19 +64,18 @@ export async function prepareRun(
         weightDecay: values.weightDecay,
         clip: values.clip === 0 ? Infinity : values.clip,
       },
-      accumulates: microBatch * planned < values.batch,
+      accumulates: microBatch * ranks.world < values.batch,
       recompute: values.checkpointActivations,
       substitute: source.substitute,
       collective,
-      shardsOptimizer: values.shardOptimizer,
     };
-    const memory = planTraining(device, trainer, planned);
+    const memory = planTraining(device, trainer);
     refuseIfTooLarge(memory, values.memoryLimit);
     const dispose = () => {
       data?.[Symbol.dispose]();
       device.close();
     };
-    const loop = loopOptions(values, microBatch, data);
+    const loop = loopOptions(values, microBatch, data, ranks.world, collective);
     return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
   } catch (error) {
     data?.[Symbol.dispose]();
@@ -86,20 +84,7 @@ export async function prepareRun(
   }
 }
 
-async function openRankDevice(values: TrainValues, ranks: Ranks): Promise<Device> {
-  const { openDevice } = await import("../../../core/runtime/mod.ts");
-  const threads = values.threads ?? ranks.threads;
-  const { dtype } = values;
-  return await openDevice(
-    await ranks.deviceChoice(),
-    threads === undefined ? { dtype } : { dtype, threads },
-  );
-}
-
 async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
-  const { openModelSource } = await import("../../../core/train/model_source.ts");
-  const { findModel } = await import("../../input/hub.ts");
-  const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
   const { configFrom, model } = values;
   const paths = model === undefined
     ? { model, adapter: values.adapter }
@@ -126,7 +111,6 @@ async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
 
 /** A folder that has a tokenizer. */
 async function openFolder(name: string, io: Io): Promise<string> {
-  const { findModel } = await import("../../input/hub.ts");
   const folder = await findModel(name, io);
   if (await hasTokenizer(folder)) return folder;
   throw new DataError(`"${name}" has no tokenizer`, {
@@ -136,21 +120,25 @@ async function openFolder(name: string, io: Io): Promise<string> {
 
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
   if (directory === undefined || !await hasTokenizer(directory)) return undefined;
-  const { openTokenizer } = await import("../../../core/tokenizer/tokenizer.ts");
   return await openTokenizer(directory);
 }
 
 async function hasTokenizer(directory: string): Promise<boolean> {
-  const { statIfExists } = await import("../../../core/base/files.ts");
   const found = await Promise.all(
     ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
   );
   return found.some((info) => info !== undefined);
 }
 
-function loopOptions(values: TrainValues, microBatch: number, data: OpenedData): LoopOptions {
+function loopOptions(
+  values: TrainValues,
+  microBatch: number,
+  { tokens, stream, evalStream }: OpenedData,
+  world: number,
+  collective: Collective,
+): LoopOptions {
   const { lr, lrPrefix = lr, lrAggregator = lr, batch } = values;
-  const steps = stepsOf(values, data.tokens, microBatch, data.stream.countBatches());
+  const steps = stepsOf(values, tokens, microBatch, stream.countBatches());
   const warmup = values.warmup ?? Math.min(2000, Math.floor(steps / 10));
   const decay = values.decaySteps ?? Math.max(1, Math.floor(steps / 10));
   if (warmup > steps) {
@@ -165,10 +153,10 @@ function loopOptions(values: TrainValues, microBatch: number, data: OpenedData):
   return {
     schedule,
     rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
-    microBatches: batch / microBatch,
+    microBatches: batch / microBatch / world,
     evalEvery: values.evalEvery,
     saveEvery: values.saveEvery,
-    evalFeed: data.evalStream,
+    evalFeed: evalStream && (() => collective.share(evalStream())),
   };
 }
 

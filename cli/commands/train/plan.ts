@@ -1,13 +1,12 @@
 /** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
+import { describeRow } from "../../../core/data/batches.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import type { Plan } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { prepareRun } from "./open_run.ts";
-import { exitCode } from "../../output/exit_codes.ts";
-import { ReportedError } from "../../output/errors.ts";
-import { Ranks } from "./ranks.ts";
+import { plannedRanks } from "./ranks.ts";
 import type { TrainValues } from "./flags.ts";
 
 /** Opens everything but allocates nothing. */
@@ -22,18 +21,14 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
       },
     );
   }
-  // The plan is that of any number of ranks, so it joins none and one process prints it.
-  const launched = new Ranks(values, (name) => io.env(name));
-  if (!launched.isFirst) throw new ReportedError(exitCode("done"));
-  const world = values.ranks ?? launched.world;
-  const ranks = new Ranks({ ...values, dist: "solo" }, (name) => io.env(name));
-  using run = await prepareRun(values, io, ranks, undefined, world);
+  const ranks = plannedRanks(values, io);
+  const { world } = ranks;
+  using run = await prepareRun(values, ranks);
   const { source, data, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>
     specs.reduce((total, { shape }) => total + elementCount(shape), 0);
   const perStep = values.batch * data.tokens;
-  const { describeRow } = await import("../../../core/data/batches.ts");
   const batch = data.stream.next()!;
   const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
   const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
@@ -46,7 +41,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
     } in ${counted(trainer.trained.length, "tensor")}`,
     `steps: ${grouped(loop.schedule.steps)} of ${values.batch} rows of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${
-      counted(loop.microBatches, "micro-batch")
+      counted(loop.microBatches * world, "micro-batch")
         .replace("micro-batchs", "micro-batches")
     }`,
     `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
@@ -54,7 +49,7 @@ export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
     }% full`,
     ...(world === 1 ? [] : [
       `ranks: ${grouped(world)}, each with ${
-        counted(loop.microBatches / world, "micro-batch")
+        counted(loop.microBatches, "micro-batch")
           .replace("micro-batchs", "micro-batches")
       } of ${counted(microBatch, "row")} a step`,
     ]),

@@ -1,9 +1,26 @@
-/** Watches the waits of this rank from another thread; see `rank_watch_worker.ts`. */
+/**
+ * Watches the waits of this rank from another thread, `rank_watch_worker.ts`, and what both threads share to
+ * report a rank that is lost.
+ */
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import type { PeerWatchOptions, Verdict } from "../../../core/dist/peer_watch.ts";
-import type { WaitWatch } from "../../../core/dist/watched.ts";
+import type { WaitWatch } from "../../../core/collective/data_parallel.ts";
+import type { PeerWatchOptions, Verdict } from "../../../core/collective/peers.ts";
 
-/** Words of the memory that both threads see. */
+/** How long other ranks let the primary one report first what may be an error of all. */
+export const PRECEDENCE_MS = 2000;
+
+/** How long a launcher may take to pass on what a rank wrote, before it ends the job. */
+export const FORWARD_MS = 300;
+
+/** Resolves after a time. */
+export const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** An error as a rank writes it: the primary one as a single process does, others with their number. */
+export function rankText(rank: number, text: string): string {
+  return rank === 0 ? text : `[rank ${rank}] ${text}`;
+}
+
+/** Words of the memory that the threads of a rank share. */
 export const SHARED = {
   /** 0 while this rank computes, 1 in a wait with a limit, 2 in one without. */
   kind: 0,
@@ -13,7 +30,7 @@ export const SHARED = {
   taken: 2,
 } as const;
 
-/** What the other thread gets first. */
+/** First message to the thread that watches. */
 export interface WatchSettings extends PeerWatchOptions {
   readonly shared: SharedArrayBuffer;
   readonly hints: readonly string[];
@@ -21,7 +38,7 @@ export interface WatchSettings extends PeerWatchOptions {
   readonly json: boolean;
 }
 
-/** What it answers, with the number of the wait. */
+/** Answer of that thread, with the number of the wait. */
 export interface WatchAnswer extends Verdict {
   readonly wait: number;
 }
@@ -36,6 +53,7 @@ export class RankLostError extends EnvironmentError {
   }
 }
 
+/** Watches the waits of this rank from another thread; see `rank_watch_worker.ts`. */
 export class RankWatch implements WaitWatch {
   readonly #worker: Worker;
   readonly #words: Int32Array;

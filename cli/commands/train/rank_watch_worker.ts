@@ -5,12 +5,20 @@
  */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { PeerWatch, type Verdict } from "../../../core/dist/peer_watch.ts";
+import { PeerWatch, type Verdict } from "../../../core/collective/peers.ts";
 import { exitNow } from "../../../core/runtime/exit_now.ts";
 import { palette } from "../../output/color.ts";
 import { renderError, reportOf } from "../../output/errors.ts";
-import { FORWARD_MS, PRECEDENCE_MS, rankText } from "./rank_text.ts";
-import { RankLostError, SHARED, type WatchAnswer, type WatchSettings } from "./rank_watch.ts";
+import {
+  delay,
+  FORWARD_MS,
+  PRECEDENCE_MS,
+  RankLostError,
+  rankText,
+  SHARED,
+  type WatchAnswer,
+  type WatchSettings,
+} from "./rank_watch.ts";
 
 const TICK_MS = 250;
 
@@ -19,8 +27,6 @@ const LONGEST_TICK_MS = 1000;
 
 /** How long the main thread may take to give up by itself. */
 const HANDOVER_MS = 1000;
-
-const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 self.onmessage = async ({ data }: MessageEvent<WatchSettings>) => {
   const words = new Int32Array(data.shared);

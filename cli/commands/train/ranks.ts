@@ -1,169 +1,279 @@
 /**
- * The ranks of a training run: found by the launcher's variables, joined once the device is open, and left
- * together. Rank 0 speaks for all; the others write errors of their own alone.
+ * The ranks of a training run: processes that a launcher started, which join once their devices are open, and
+ * leave together. The primary one, rank 0, writes for all; the others write errors of their own alone.
  */
 import { EnvironmentError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { RanksDifferError } from "../../../core/dist/agreement.ts";
-import type { Collective, Transport } from "../../../core/dist/collective.ts";
-import { detectLaunch, type Env, type Launch } from "../../../core/dist/environment.ts";
-import { gatherPeers, markFailed, removeRankFile } from "../../../core/dist/peers.ts";
-import { SOLO } from "../../../core/dist/solo.ts";
-import type { Device, DeviceChoice } from "../../../core/runtime/mod.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
+import {
+  gatherNumbers,
+  hashNumber,
+  RanksDifferError,
+  requireSame,
+} from "../../../core/collective/agreement.ts";
+import { ALONE, chunksOf, type Collective } from "../../../core/collective/collective.ts";
+import { DataParallel, sliceOf } from "../../../core/collective/data_parallel.ts";
+import { detectLaunch, type Launch } from "../../../core/collective/launch.ts";
+import { abortLaunch, openGroup } from "../../../core/collective/open.ts";
+import { gatherPeers, markFailed, removeRankFile } from "../../../core/collective/peers.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
+import { type Device, openDevice } from "../../../core/runtime/mod.ts";
+import type { Trainer } from "../../../core/train/trainer.ts";
+import { VERSION } from "../../../core/base/version.ts";
 import { PLAIN } from "../../output/color.ts";
 import { Interrupted, renderError, ReportedError, reportOf } from "../../output/errors.ts";
+import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { saveBeforeEnding } from "../../output/signals.ts";
+import { type EndingSignal, saveBeforeEnding } from "../../output/signals.ts";
 import type { TrainValues } from "./flags.ts";
-import { FORWARD_MS, PRECEDENCE_MS, rankText } from "./rank_text.ts";
-import { RankLostError, RankWatch } from "./rank_watch.ts";
+import {
+  delay,
+  FORWARD_MS,
+  PRECEDENCE_MS,
+  RankLostError,
+  rankText,
+  RankWatch,
+} from "./rank_watch.ts";
 
 /** A transport's own limit comes after that of the watch, which names the rank. */
 const FALLBACK_MS = 5000;
 
-const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+/** Elements of a weight that are hashed at a time. */
+const HASHED = 2 ** 22;
 
-/** What decides how ranks are found and joined. */
-type RankValues = Pick<TrainValues, "dist" | "device" | "distTimeout" | "deterministic" | "out">;
+/** Flags that may differ from rank to rank: they do not enter the result. */
+const FREE = new Set(
+  ["threads", "quiet", "verbose", "format", "color", "progress", "memoryLimit", "distTimeout"],
+);
+
+const SIGNALS: readonly (EndingSignal | undefined)[] = [undefined, "SIGINT", "SIGTERM", "SIGHUP"];
+
+/** What carries gradients; a single process has nothing to exchange. */
+type Transport = Exclude<TrainValues["dist"], "auto">;
+
+/** The data of a run, as far as ranks compare it. */
+interface ComparedRun {
+  readonly source: { readonly config: ModelConfig };
+  readonly data: {
+    readonly stream: { readonly fingerprint: string; readonly cursor: unknown };
+    readonly evalFingerprint: string | undefined;
+  };
+}
+
+/**
+ * Runs `work` as one of the ranks that a launcher started, or as the only process. An error of one rank ends
+ * the others.
+ * @throws {EnvironmentError} when the launcher's variables contradict each other
+ */
+export async function withRanks(
+  values: TrainValues,
+  io: Io,
+  json: boolean,
+  work: (ranks: Ranks) => Promise<void>,
+): Promise<void> {
+  const ranks = new Ranks(io, values, launchOf(values, io), undefined, json);
+  try {
+    await work(ranks);
+  } catch (error) {
+    await ranks.fail(error);
+  }
+}
+
+/** The ranks of a run that is only planned: of any number, of which one process prints the plan. */
+export function plannedRanks(values: TrainValues, io: Io): Ranks {
+  const launch = launchOf(values, io);
+  if (launch !== undefined && launch.rank > 0) throw new ReportedError(exitCode("done"));
+  return new Ranks(io, { ...values, dist: "solo" }, undefined, values.ranks ?? launch?.world);
+}
+
+function launchOf({ dist }: TrainValues, io: Io): Launch | undefined {
+  return dist === "solo" ? undefined : detectLaunch((name) => io.env(name));
+}
 
 /** This process among the ranks of its run. */
 export class Ranks {
-  readonly launch: Launch | undefined;
-  readonly #values: RankValues;
-  readonly #env: Env;
-  #collective: Collective = SOLO;
+  /** Whether this process writes files, stdout and progress. */
+  readonly isPrimary: boolean;
+  /** The streams of this process; others than the primary one write nothing but errors. */
+  readonly io: Io;
+  #joined: DataParallel | undefined;
 
-  readonly #json: boolean;
-
-  /**
-   * With `json`, errors are documents.
-   * @throws {EnvironmentError} when the launcher's variables contradict each other
-   */
-  constructor(values: RankValues, env: Env, json = false) {
-    [this.#values, this.#json] = [values, json];
-    this.#env = env;
-    this.launch = values.dist === "solo" ? undefined : detectLaunch(env);
+  constructor(
+    io: Io,
+    private readonly given: Pick<TrainValues, "dist" | "distTimeout" | "out">,
+    private readonly launch: Launch | undefined,
+    readonly world = launch?.world ?? 1,
+    private readonly json = false,
+  ) {
+    this.isPrimary = (launch?.rank ?? 0) === 0;
+    this.io = launch && world > 1 ? ioOfRank(io, this.isPrimary) : io;
   }
 
   /**
    * What carries gradients.
    * @throws {EnvironmentError} when the launcher's ranks cannot train together on this device
    */
-  get transport(): Transport {
-    return transportOf(this.#values, this.launch);
+  transport({ device }: TrainValues): Transport {
+    const { given: { dist }, launch, world } = this;
+    const onGpu = device.startsWith("cuda");
+    if (dist === "nccl" && !onGpu) {
+      throw new UsageError("`--dist nccl` needs `--device cuda`", {
+        hints: ["on processors pass --dist mpi"],
+      });
+    }
+    if (dist !== "auto") return dist;
+    if (launch === undefined || world === 1) return "solo";
+    if (onGpu) return "nccl";
+    if (launch.launcher !== "torchrun") return "mpi";
+    throw new EnvironmentError(
+      `torchrun or Kubernetes started ${world} ranks, which train together on GPUs only`,
+      { hints: [`on processors start them with \`mpirun -n ${world} parscale train ...\``] },
+    );
   }
 
-  get world(): number {
-    return this.launch?.world ?? 1;
-  }
-
-  get rank(): number {
-    return this.launch?.rank ?? 0;
-  }
-
-  /** Whether this process owns the run folder, stdout and progress. */
-  get isFirst(): boolean {
-    return this.rank === 0;
-  }
-
-  /** Whether this process is the first on its machine. */
-  get isFirstHere(): boolean {
-    return (this.launch?.localRank ?? 0) === 0;
-  }
-
-  /** The collective that was joined; before, that of a single process. */
-  get collective(): Collective {
-    return this.#collective;
-  }
-
-  /** The device of this rank: GPUs in the order of ranks, unless one is named. */
-  async deviceChoice(): Promise<DeviceChoice> {
-    const { device } = this.#values;
-    if (this.world === 1 || device !== "cuda") return device;
+  /** The device of this rank: GPUs in the order of ranks, unless one is named, and its share of the cores. */
+  async openDevice({ device, dtype, threads }: TrainValues): Promise<Device> {
+    const { localRank = 0, localWorld = 1, world = 1 } = this.launch ?? {};
+    const share = Math.max(1, Math.floor(usableCores() / localWorld));
+    const own = threads ?? (localWorld === 1 ? undefined : share);
+    const options = own === undefined ? { dtype } : { dtype, threads: own };
+    if (world === 1 || device !== "cuda") return await openDevice(device, options);
     const { countCudaDevices } = await import("../../../core/runtime/cuda/open.ts");
-    return `cuda:${this.launch!.localRank % Math.max(1, countCudaDevices())}`;
-  }
-
-  /** Threads of this rank where none are asked for: its share of the cores. */
-  get threads(): number | undefined {
-    const { localWorld = 1 } = this.launch ?? {};
-    return localWorld === 1 ? undefined : Math.max(1, Math.floor(usableCores() / localWorld));
+    return await openDevice(`cuda:${localRank % Math.max(1, countCudaDevices())}`, options);
   }
 
   /**
    * Joins the other ranks, which must do the same.
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
-  async join(device: Device, io: Io): Promise<Collective> {
-    const { transport } = this;
-    if (transport === "solo") return this.#collective;
-    const { distTimeout, deterministic, out: folder } = this.#values;
-    const { openCollective } = await import("../../../core/dist/open.ts");
-    const { WatchedCollective } = await import("../../../core/dist/watched.ts");
+  async join(transport: Transport, device: Device, values: TrainValues): Promise<Collective> {
+    const { launch, world, io, given: { distTimeout, out: folder } } = this;
+    const { deterministic, shardOptimizer: shards } = values;
+    if (transport === "solo") {
+      return { ...ALONE, slice: (count) => sliceOf(count, shards ? world : 1, 0) };
+    }
     const timeoutMs = distTimeout * 1000;
-    const collective = this.#collective = await openCollective(transport, device, {
-      env: this.#env,
-      launch: this.launch,
+    const group = await openGroup(transport, device, {
+      env: (name) => io.env(name),
+      launch,
       timeoutMs: timeoutMs + FALLBACK_MS,
       deterministic,
     });
-    if (collective.world === 1) return collective;
-    const watch = new RankWatch({
-      rank: collective.rank,
-      peers: await gatherPeers(collective),
+    const joined = new DataParallel(device, group, { shards, interruption: io.interruption });
+    this.#joined = joined;
+    if (world === 1) return joined;
+    joined.watch = new RankWatch({
+      rank: joined.rank,
+      peers: await gatherPeers(joined),
       timeoutMs,
       folder,
       hints: [`resume from the last checkpoint with \`parscale train --resume --out ${folder}\``],
       colored: io.palette("stderr") !== PLAIN,
-      json: this.#json,
+      json: this.json,
     });
-    return this.#collective = new WatchedCollective(collective, watch);
+    return joined;
+  }
+
+  /** Aborts in all ranks before the same step. */
+  get signal(): AbortSignal {
+    return this.#joined?.signal ?? this.io.interruption;
   }
 
   /**
-   * The streams of this rank; others than rank 0 write nothing but errors. A launcher that cannot send
-   * SIGTERM in time sends SIGUSR2 instead.
+   * Opens data that all ranks read: the first rank of every machine tokenizes it, and the others then find the
+   * tokens in the cache. With several machines, which may share the cache, each tokenizes a part before.
    */
-  ioOf(io: Io): Io {
-    if (this.world === 1) return io;
-    saveBeforeEnding();
-    const stop = new AbortController();
-    Deno.addSignalListener("SIGUSR2", () => stop.abort(new Interrupted("SIGTERM")));
-    const signal = AbortSignal.any([io.interruption, stop.signal]);
-    const settings = this.isFirst ? io.settings : { ...io.settings, quiet: 2, progress: false };
-    return io.with(settings, signal);
+  async inTurn<T>(
+    open: () => Promise<T>,
+    openPart: (machine: number, machines: number) => Promise<void>,
+  ): Promise<T> {
+    const ranks = this.#joined;
+    if (ranks === undefined) return await open();
+    const isFirst = this.launch?.localRank === 0;
+    const firsts = (await gatherNumbers(ranks, [Number(isFirst)])).map(([first]) => first === 1);
+    const machines = firsts.filter(Boolean).length;
+    const machine = firsts.slice(0, ranks.rank).filter(Boolean).length;
+    if (isFirst && machines > 1) await openPart(machine, machines);
+    await ranks.barrier();
+    if (!isFirst) await ranks.barrier();
+    const data = await open();
+    if (isFirst) await ranks.barrier();
+    return data;
   }
 
-  /** Leaves the group; all ranks do. */
+  /** @throws {UsageError} where several ranks would read standard input */
+  refuseStdin(): void {
+    if (this.#joined === undefined || this.world === 1) return;
+    throw new UsageError(`${this.world} ranks cannot all read standard input`, {
+      hints: ["write the data to a file that all ranks can read"],
+    });
+  }
+
+  /**
+   * Compares version, flags, data and weights with those of rank 0.
+   * @throws {RanksDifferError} on every rank, with the first that differs
+   */
+  async compare(run: ComparedRun, trainer: Trainer, values: TrainValues): Promise<void> {
+    if (this.#joined === undefined || this.world === 1) return;
+    const flags = Object.entries(values).filter(([name]) => !FREE.has(name));
+    const { stream: { fingerprint, cursor }, evalFingerprint } = run.data;
+    await requireSame(this.#joined, {
+      version: hashNumber([VERSION]),
+      flags: hashNumber([JSON.stringify(flags)]),
+      data: hashNumber([fingerprint, evalFingerprint ?? "", JSON.stringify(cursor)]),
+      weights: hashNumber(weightsOf(run.source.config, trainer)),
+    });
+  }
+
+  /** The signal that reached a rank, the first of them that got one; the same in every rank. */
+  async endingSignal(): Promise<EndingSignal | undefined> {
+    const { interruption } = this.io;
+    const own = interruption.aborted ? (interruption.reason as Interrupted).signal : undefined;
+    if (this.#joined === undefined) return own;
+    const all = await gatherNumbers(this.#joined, [SIGNALS.indexOf(own)]);
+    return SIGNALS[all.flat().find((signal) => signal > 0) ?? 0];
+  }
+
+  /** Leaves the others; all ranks do. */
   leave(): void {
-    const isJoined = this.#collective.world > 1;
-    this.#collective.close();
-    this.#collective = SOLO;
-    if (isJoined) removeRankFile(this.#values.out, this.rank);
+    if (this.#joined === undefined) return;
+    this.#joined.close();
+    removeRankFile(this.given.out, this.#joined.rank);
+    this.#joined = undefined;
   }
 
   /**
-   * Ends this rank after an error. One that all ranks throw is left to rank 0; for any other the rest of
-   * the job is ended, too, since it may wait for this rank.
+   * Ends this rank after an error. One that all ranks throw is left to the primary one; for any other the rest
+   * of the job is ended, too, since it may wait for this rank.
    */
-  async fail(error: unknown, io: Io): Promise<never> {
+  async fail(error: unknown): Promise<never> {
+    const { io, launch, isPrimary } = this;
+    if (launch === undefined || this.world === 1) throw error;
     const { code } = reportOf(error);
     if (isShared(error)) {
       this.leave();
-      throw this.isFirst ? error : new ReportedError(code);
+      throw isPrimary ? error : new ReportedError(code);
     }
-    const isFirst = error instanceof RankLostError ? error.reportsFirst : this.isFirst;
+    const isFirst = error instanceof RankLostError ? error.reportsFirst : isPrimary;
     if (!isFirst) await delay(PRECEDENCE_MS);
     const paint = io.palette("stderr");
-    const text = renderError(error, { paint, json: this.#json, trace: io.settings.verbose >= 2 });
-    io.writeError(rankText(this.rank, text));
-    if (this.#collective.world > 1) markFailed(this.#values.out, this.rank);
+    const text = renderError(error, { paint, json: this.json, trace: io.settings.verbose >= 2 });
+    io.writeError(rankText(launch.rank, text));
+    if (this.#joined) markFailed(this.given.out, launch.rank);
     await delay(FORWARD_MS);
-    this.#collective.abort(code);
-    const { abortLaunch } = await import("../../../core/dist/open.ts");
-    await abortLaunch({ env: this.#env, launch: this.launch }, code);
+    this.#joined?.abort(code);
+    await abortLaunch({ env: (name) => io.env(name), launch }, code);
     throw new ReportedError(code);
   }
+}
+
+/** A launcher that cannot send SIGTERM in time sends SIGUSR2 instead. */
+function ioOfRank(io: Io, isPrimary: boolean): Io {
+  saveBeforeEnding();
+  const stop = new AbortController();
+  Deno.addSignalListener("SIGUSR2", () => stop.abort(new Interrupted("SIGTERM")));
+  const signal = AbortSignal.any([io.interruption, stop.signal]);
+  return io.with(isPrimary ? io.settings : { ...io.settings, quiet: 2, progress: false }, signal);
 }
 
 /** Thrown by all ranks after the same exchange. */
@@ -172,19 +282,19 @@ function isShared(error: unknown): boolean {
     error instanceof Interrupted;
 }
 
-function transportOf({ dist, device }: RankValues, launch: Launch | undefined): Transport {
-  const onGpu = device.startsWith("cuda");
-  if (dist === "nccl" && !onGpu) {
-    throw new UsageError("`--dist nccl` needs `--device cuda`", {
-      hints: ["on processors pass --dist mpi"],
-    });
+/** Bytes of all weights: those that learn, then the others. */
+function* weightsOf(config: ModelConfig, trainer: Trainer): Generator<Uint8Array> {
+  const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView) =>
+    new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+  const learned = new Set<string>();
+  for (const { group, values } of trainer.groups) {
+    for (const { name } of group.tensors) learned.add(name);
+    for (const { start, count } of chunksOf(group.count, HASHED)) {
+      const view = trainer.device.view(values, start, { dtype: "f32", shape: [count] });
+      yield bytesOf(trainer.device.read(view));
+    }
   }
-  if (dist !== "auto") return dist;
-  if (launch === undefined || launch.world === 1) return "solo";
-  if (onGpu) return "nccl";
-  if (launch.launcher !== "torchrun") return "mpi";
-  throw new EnvironmentError(
-    `torchrun or Kubernetes started ${launch.world} ranks, which train together on GPUs only`,
-    { hints: [`on processors start them with \`mpirun -n ${launch.world} parscale train ...\``] },
-  );
+  for (const { name } of parameterSpecs(config)) {
+    if (!learned.has(name) && trainer.has(name)) yield bytesOf(trainer.values(name));
+  }
 }

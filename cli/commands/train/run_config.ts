@@ -1,5 +1,7 @@
 /** What a run folder records of its run, and what must not change when it is resumed. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { readJsonObject } from "../../../core/base/files.ts";
+import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
@@ -55,8 +57,6 @@ export async function requireSameBackbone(
   out: string,
 ): Promise<void> {
   if (checkpoint === undefined) return;
-  const { readJsonObject } = await import("../../../core/base/files.ts");
-  const { BACKBONE_KEY } = await import("../../../core/checkpoint/config.ts");
   const before = (await readJsonObject(`${checkpoint}/config.json`))[BACKBONE_KEY];
   if (before === undefined || before === await source.backboneSha256()) return;
   throw otherThanBefore("backbone", out);

@@ -11,7 +11,6 @@ import type { TrainValues } from "./flags.ts";
 /** May differ from the run that is resumed: they do not enter its result. */
 const FREE = new Set([
   ...Object.keys(commonFlags),
-  "out",
   "threads",
   "memory-limit",
   "save-every",
@@ -19,10 +18,11 @@ const FREE = new Set([
   "log-every",
   "tensorboard",
   "deterministic",
-  "dist",
-  "dist-timeout",
   "shard-optimizer",
 ]);
+
+/** Of one launch, whatever the run was begun with. */
+const OF_LAUNCH = new Set(["out", "dist", "dist-timeout"]);
 
 /**
  * Values of a run that goes on: those it was begun with, and new ones where they are given and free.
@@ -44,7 +44,7 @@ export function resumedValues(
   const values: Record<string, unknown> = { ...given };
   const changed: string[] = [];
   for (const [name, flag] of Object.entries(table)) {
-    if (flag.configurable === false || flag.type === "shorthand" || name === "out") continue;
+    if (flag.configurable === false || flag.type === "shorthand" || OF_LAUNCH.has(name)) continue;
     const isGiven = invocation.origins[name] !== "default";
     if (isGiven && FREE.has(name)) continue;
     // In kebab case in earlier versions, which did not know every flag.

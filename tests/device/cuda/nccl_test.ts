@@ -4,7 +4,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { NcclCollective } from "../../../core/dist/nccl.ts";
+import { DataParallel } from "../../../core/collective/data_parallel.ts";
+import { NcclGroup } from "../../../core/collective/nccl.ts";
 import { ID_BYTES, openNccl, uniqueId } from "../../../core/runtime/cuda/driver/nccl.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
@@ -38,8 +39,8 @@ Deno.test({
     const machine = onGpu ? undefined : emulatedMachine();
     const device = machine ? openEmulated("f32", machine) : openTestCuda();
     const symbols = machine ? new EmulatedNccl([machine]).symbols(0) : openNccl().symbols;
-    const place = { rank: 0, world: 1, localRank: 0, timeoutMs: 60_000 };
-    const ranks = new NcclCollective(symbols, device, uniqueId(symbols), place);
+    const place = { rank: 0, world: 1, timeoutMs: 60_000 };
+    const ranks = new NcclGroup(symbols, device, uniqueId(symbols), place);
     const tensor = device.allocate({ dtype: "f32", shape: [1000] });
     const values = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(i));
     device.write(tensor, values);
@@ -55,11 +56,9 @@ Deno.test({
   },
 });
 
-for (const shardsOptimizer of [true, false]) {
+for (const shards of [true, false]) {
   Deno.test({
-    name: `two emulated cuda devices follow the golden run, ${
-      shardsOptimizer ? "sharded" : "replicated"
-    }`,
+    name: `two emulated cuda devices follow the golden run, ${shards ? "sharded" : "replicated"}`,
     ignore: !emulatorPresent(),
     async fn() {
       const { config, tensors } = await openCheckpoint(modelFolder(NAME));
@@ -71,17 +70,10 @@ for (const shardsOptimizer of [true, false]) {
       const nccl = new EmulatedNccl(machines);
       const weights = await Promise.all(machines.map(async (machine, rank) => {
         const device = openEmulated("f32", machine);
-        const collective = new NcclCollective(
-          nccl.symbols(rank),
-          device,
-          new Uint8Array(ID_BYTES),
-          {
-            rank,
-            world: WORLD,
-            localRank: rank,
-            timeoutMs: 60_000,
-          },
-        );
+        const id = new Uint8Array(ID_BYTES);
+        const place = { rank, world: WORLD, timeoutMs: 60_000 };
+        const group = new NcclGroup(nccl.symbols(rank), device, id, place);
+        const collective = new DataParallel(device, group, { shards });
         const trainer = await Trainer.create(device, {
           config,
           trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
@@ -91,7 +83,6 @@ for (const shardsOptimizer of [true, false]) {
           accumulates: false,
           recompute: false,
           collective,
-          shardsOptimizer,
         });
         const rates = { backbone: run.lr, prefix: run.lr, aggregator: run.lr };
         for (const [i, expected] of run.steps.entries()) {

@@ -3,18 +3,16 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { NumericalError } from "../../../core/base/errors.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { BatchStream } from "../../../core/data/batches.ts";
-import type { Collective } from "../../../core/dist/collective.ts";
-import { HostCollective } from "../../../core/dist/host_group.ts";
-import { SOLO } from "../../../core/dist/solo.ts";
+import { ALONE, type Collective } from "../../../core/collective/collective.ts";
+import type { DataParallel } from "../../../core/collective/data_parallel.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { type LoopOptions, type StepReport, train } from "../../../core/train/loop.ts";
-import { sendState, StateReader } from "../../../core/train/state_reader.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import { withScratch } from "../../cli/run.ts";
-import { asRanks, memoryGroups } from "../../unit/dist/memory_group.ts";
+import { asRanks, collectiveOf, memoryGroups } from "../../unit/collective/memory_group.ts";
 import { tokensInMemory } from "../../unit/data/testing.ts";
 import { modelFolder } from "../goldens.ts";
 
@@ -31,13 +29,12 @@ const DOCUMENTS = Array.from({ length: 38 }, (_, i) =>
   }));
 
 interface Options {
-  readonly shards?: boolean;
   readonly params?: "all" | "introduced";
   readonly steps?: number;
   /** Folder of a checkpoint to continue from, and one to write at the end. */
   readonly resume?: string;
   readonly save?: string;
-  readonly abortAt?: { rank: number; step: number };
+  readonly onStep?: (step: number) => void;
 }
 
 interface Result {
@@ -50,7 +47,7 @@ interface Result {
 
 const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
 
-async function openTrainer(ranks: Collective, { shards = true, params = "all" }: Options) {
+async function openTrainer(ranks: Collective, { params = "all" }: Options) {
   return await Trainer.create(device, {
     config,
     trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
@@ -60,11 +57,13 @@ async function openTrainer(ranks: Collective, { shards = true, params = "all" }:
     accumulates: true,
     recompute: false,
     collective: ranks,
-    shardsOptimizer: shards,
   });
 }
 
-async function trainAs(ranks: Collective, options: Options = {}): Promise<Result> {
+async function trainAs(ranks: Collective | DataParallel, options: Options = {}): Promise<Result> {
+  const { rank, world, signal } = "rank" in ranks
+    ? ranks
+    : { rank: 0, world: 1, signal: new AbortController().signal };
   const trainer = await openTrainer(ranks, options);
   const stores = [tokensInMemory(DOCUMENTS, "tokens")];
   const held = [tokensInMemory(DOCUMENTS.slice(0, 5), "tokens")];
@@ -76,26 +75,22 @@ async function trainAs(ranks: Collective, options: Options = {}): Promise<Result
     stream.seek(start.cursor as typeof stream.cursor);
   }
   const reports: StepReport[] = [];
-  const abort = new AbortController();
   const loop: LoopOptions = {
     schedule: { kind: "constant", steps: options.steps ?? 4, warmup: 0, decay: 1, minFactor: 1 },
     rates: { backbone: 1e-3, prefix: 1e-2, aggregator: 1e-3 },
-    microBatches: BATCH,
+    microBatches: BATCH / world,
     evalEvery: 3,
     saveEvery: 100,
-    evalFeed: () => new BatchStream([{ stores: held }], { ...rows, shuffle: false }),
+    evalFeed: () => ranks.share(new BatchStream([{ stores: held }], { ...rows, shuffle: false })),
   };
-  const state = await train(trainer, stream, start, loop, {
-    signal: abort.signal,
+  const state = await train(trainer, ranks.share(stream), start, loop, {
+    signal,
     onStep: (report) => {
       reports.push(report);
-      const { abortAt } = options;
-      if (ranks.rank === abortAt?.rank && report.step === abortAt.step) abort.abort();
+      options.onStep?.(report.step);
     },
     async save(state) {
-      if (options.save === undefined) return;
-      if (ranks.rank === 0) await saveState(options.save, trainer, state);
-      else await sendState(trainer);
+      if (options.save) await saveState(rank === 0 ? options.save : undefined, trainer, state);
     },
   });
   const weights = trainer.groups.map(({ group, values }) =>
@@ -133,7 +128,7 @@ function assertClose(found: Result, expected: Result): void {
 }
 
 for (const params of ["all", "introduced"] as const) {
-  const solo = await trainAs(SOLO, { params });
+  const solo = await trainAs(ALONE, { params });
 
   Deno.test(`one process clips, has uneven masks and a short last step: ${params}`, () => {
     assert(solo.reports.some(({ clipScale }) => clipScale < 0.9));
@@ -147,7 +142,8 @@ for (const params of ["all", "introduced"] as const) {
   for (const [world, shards] of runs) {
     const name = `${world} ranks equal one: ${params}, ${shards ? "sharded" : "replicated"}`;
     Deno.test(name, async () => {
-      const all = await asRanks(world, device, (ranks) => trainAs(ranks, { params, shards }));
+      const work = (ranks: DataParallel) => trainAs(ranks, { params });
+      const all = await asRanks(world, device, work, () => ({ shards }));
       all.forEach((result) => assertClose(result, solo));
       for (const { weights, reports, trainer } of all) {
         assertEquals(weights, all[0]!.weights, "weights are the same bits on every rank");
@@ -164,7 +160,7 @@ for (const params of ["all", "introduced"] as const) {
 Deno.test("a step exchanges every gradient and every value once", async () => {
   const groups = memoryGroups(2);
   const trainers = await Promise.all(groups.map(async (group) => {
-    const { trainer } = await trainAs(new HostCollective(group, device), { steps: 3 });
+    const { trainer } = await trainAs(collectiveOf(group, device), { steps: 3 });
     return trainer;
   }));
   const padded = trainers[0]!.groups.map(({ gradients }) => gradients.shape[0]!);
@@ -178,36 +174,13 @@ Deno.test("a repeated run of two ranks has the same bits", async () => {
   assertEquals(first[0]!.weights, second[0]!.weights);
 });
 
-Deno.test("a state is sent in chunks that cross tensors and slices", async () => {
-  const [whole] = await asRanks(3, device, async (ranks) => {
-    const trainer = await openTrainer(ranks, { params: "introduced" });
-    for (const { group, slice, m } of trainer.groups) {
-      const numbers = Float32Array.from({ length: slice.count }, (_, i) => slice.start + i);
-      device.write(m, numbers.map((number) => number < group.count ? number : -1));
-    }
-    if (ranks.rank > 0) return void await sendState(trainer, 100);
-    const reader = new StateReader(trainer, 100);
-    const moments: Float32Array[] = [];
-    for (const arrays of trainer.groups) {
-      const { count } = arrays.group;
-      await reader.read(arrays, "values", 0, count);
-      const half = count >> 1;
-      const first = await reader.read(arrays, "m", 0, half);
-      moments.push(Float32Array.of(...first, ...await reader.read(arrays, "m", half, count)));
-      await reader.read(arrays, "v", 0, count);
-    }
-    return moments;
-  });
-  for (const numbers of whole!) numbers.forEach((number, i) => assertEquals(number, i));
-});
-
 Deno.test("a state of any number of ranks is read by any other", async () => {
-  const solo = await trainAs(SOLO, { steps: 4 });
+  const solo = await trainAs(ALONE, { steps: 4 });
   await withScratch(async (folder) => {
     const at = (name: string) => `${folder}/${name}`;
     for (const name of ["one", "two", "three", "whole"]) await Deno.mkdir(at(name));
     await asRanks(3, device, (ranks) => trainAs(ranks, { steps: 1, save: at("one") }));
-    await trainAs(SOLO, { steps: 2, resume: at("one"), save: at("two") });
+    await trainAs(ALONE, { steps: 2, resume: at("one"), save: at("two") });
     const parts = await asRanks(
       4,
       device,
@@ -221,8 +194,8 @@ Deno.test("a state of any number of ranks is read by any other", async () => {
     }
     // What was gathered from slices is what replicas hold.
     const name = "training_state.safetensors";
-    const whole = { steps: 1, shards: false, save: at("whole") };
-    await asRanks(3, device, (ranks) => trainAs(ranks, whole));
+    const whole = { steps: 1, save: at("whole") };
+    await asRanks(3, device, (ranks) => trainAs(ranks, whole), () => ({ shards: false }));
     const [sliced, replicated] = await Promise.all(
       ["one", "whole"].map((each) => Deno.readFile(`${at(each)}/${name}`)),
     );
@@ -231,10 +204,13 @@ Deno.test("a state of any number of ranks is read by any other", async () => {
 });
 
 Deno.test("an abort of one rank stops all after the same step", async () => {
+  const abort = new AbortController();
+  const onStep = (step: number) => step === 1 && abort.abort();
   const all = await asRanks(
     3,
     device,
-    (ranks) => trainAs(ranks, { abortAt: { rank: 2, step: 1 } }),
+    (ranks) => trainAs(ranks, ranks.rank === 2 ? { onStep } : {}),
+    (rank) => rank === 2 ? { interruption: abort.signal } : {},
   );
   assertEquals(all.map(({ state }) => state.step), [2, 2, 2]);
 });

@@ -1,6 +1,8 @@
 /** Memory of every rank for the paper's largest model, which docs/distributed.md prints. */
 import { assert, assertEquals } from "@std/assert";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { ALONE } from "../../../core/collective/collective.ts";
+import { sliceOf } from "../../../core/collective/data_parallel.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
@@ -11,7 +13,7 @@ const { json, path } = await readShape("paper-4.4b");
 const config = parseConfig(json, path);
 const device = new ReferenceDevice("f32");
 
-function plan(ranks: number, more: Partial<TrainerOptions> = {}) {
+function plan(ranks: number, more: Partial<TrainerOptions> = {}, shards = true) {
   const options: TrainerOptions = {
     config,
     trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
@@ -20,10 +22,10 @@ function plan(ranks: number, more: Partial<TrainerOptions> = {}) {
     optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
     accumulates: false,
     recompute: true,
-    shardsOptimizer: true,
+    collective: { ...ALONE, slice: (count) => sliceOf(count, shards ? ranks : 1, 0) },
     ...more,
   };
-  const { parameters, gradients, moments } = planTraining(device, options, ranks);
+  const { parameters, gradients, moments } = planTraining(device, options);
   return { parameters, gradients, moments, gb: (parameters + gradients + moments) / 1e9 };
 }
 
@@ -34,7 +36,7 @@ Deno.test("moments shrink with the ranks: 8 + 8/N bytes a value, with accumulati
   for (const [ranks, gb] of rows) {
     assert(Math.abs(plan(ranks).gb - gb) < 0.06, `${ranks}: ${plan(ranks).gb}`);
     assertEquals(plan(ranks, { accumulates: true }).gb, plan(ranks).gb);
-    const replicated = plan(ranks, { shardsOptimizer: false });
+    const replicated = plan(ranks, {}, false);
     assertEquals(replicated.moments, 8 * values, "without sharding every rank keeps all");
   }
 });

@@ -1,7 +1,7 @@
 /** What the folder of a run may hold besides the run itself. */
 import { assertEquals } from "@std/assert";
 import { requireOurs } from "../../../core/checkpoint/our_files.ts";
-import { markFailed } from "../../../core/dist/peers.ts";
+import { markFailed } from "../../../core/collective/peers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
 
 Deno.test("files of ranks that failed are ours, and go when the run is resumed or replaced", async () => {

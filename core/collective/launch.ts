@@ -1,5 +1,6 @@
 /**
- * Finds out from environment variables which launcher started this process, and as which rank of how many.
+ * Finds out from environment variables which launcher started this process, and as which rank of how many;
+ * and which part of independent work is its own.
  *
  * Launchers nest (mpirun starts its daemons with srun, srun starts torchrun), so the innermost is asked
  * first. Values are those measured with Open MPI 4.1, MPICH 4.0, Slurm 22.05 and torchrun of PyTorch 2.13;
@@ -151,5 +152,44 @@ function requireNoOther({ launcher, rank, world }: Launch, env: Env): void {
     `launchers contradict each other: rank ${rank} of ${world} (${launcher}), ` +
       `rank ${other.rank} of ${other.world} (RANK and WORLD_SIZE)`,
     { hints: ["unset RANK and WORLD_SIZE where MPI is meant"] },
+  );
+}
+
+/** Part `part` of `of`, counted from 1. */
+export interface Part {
+  readonly part: number;
+  readonly of: number;
+}
+
+/**
+ * The part of this process, by its rank, by its place in a Slurm job array, or by both; undefined where neither
+ * a launcher nor a job array has started it. Nothing is exchanged, so a part can be run again alone.
+ * @throws {EnvironmentError} when the variables make no sense
+ */
+export function detectPart(env: Env): Part | undefined {
+  const launch = detectLaunch(env), task = arrayTask(env);
+  if (launch === undefined && task === undefined) return undefined;
+  const { rank, world } = launch ?? { rank: 0, world: 1 };
+  const { part, of } = task ?? { part: 1, of: 1 };
+  return { part: (part - 1) * world + rank + 1, of: of * world };
+}
+
+/** The place in a job array, whose numbers may begin anywhere and be some steps apart. */
+function arrayTask(env: Env): Part | undefined {
+  const number = (name: string) => {
+    const text = env(`SLURM_ARRAY_TASK_${name}`);
+    return text ? Number(text) : undefined;
+  };
+  const [id, count] = [number("ID"), number("COUNT")];
+  if (id === undefined || count === undefined) return undefined;
+  const min = number("MIN") ?? 0, max = number("MAX") ?? id, step = number("STEP") ?? 1;
+  const index = (id - min) / step;
+  const isRegular = (max - min) / step + 1 === count;
+  if (isRegular && Number.isInteger(index) && index >= 0 && index < count) {
+    return { part: index + 1, of: count };
+  }
+  throw new EnvironmentError(
+    `the job array is not regular: task ${id} of ${count} from ${min} to ${max}, ${step} apart`,
+    { hints: ["submit with --array=1-N, or name the part with --shard I/N"] },
   );
 }

@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import type { Collective } from "./collective.ts";
+import type { NumberGroup } from "./process_group.ts";
 
 /** The ranks differ in what they were started with; every rank throws the same. */
 export class RanksDifferError extends DataError {}
@@ -19,13 +19,13 @@ export function hashNumber(parts: Iterable<string | Uint8Array>): number {
 
 /** The values that every rank gave, as [rank][value]; all ranks give equally many. */
 export async function gatherNumbers(
-  collective: Collective,
+  ranks: NumberGroup,
   values: readonly number[],
 ): Promise<number[][]> {
-  const { rank, world } = collective;
+  const { rank, world } = ranks;
   const all = new Array<number>(world * values.length).fill(0);
   values.forEach((value, i) => all[rank * values.length + i] = value);
-  const summed = await collective.sum(all);
+  const summed = await ranks.sum(all);
   return Array.from(
     { length: world },
     (_, r) => summed.slice(r * values.length, (r + 1) * values.length),
@@ -37,11 +37,11 @@ export async function gatherNumbers(
  * @throws {RanksDifferError} on every rank, with the first that differs
  */
 export async function requireSame(
-  collective: Collective,
+  ranks: NumberGroup,
   hashes: Readonly<Record<string, number>>,
 ): Promise<void> {
   const names = Object.keys(hashes);
-  const all = await gatherNumbers(collective, Object.values(hashes));
+  const all = await gatherNumbers(ranks, Object.values(hashes));
   const differing = all.flatMap((values, rank) => {
     const at = values.findIndex((value, i) => value !== all[0]![i]);
     return at < 0 ? [] : [{ rank, name: names[at]! }];

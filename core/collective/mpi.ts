@@ -7,8 +7,8 @@
  */
 import { EnvironmentError } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
-import type { Env, Launch } from "./environment.ts";
-import type { FloatArray, HostGroup } from "./host_group.ts";
+import { chunksOf } from "./collective.ts";
+import type { Env, Launch } from "./launch.ts";
 import {
   MPI_LIBRARIES,
   MPI_SYMBOLS,
@@ -18,7 +18,7 @@ import {
   OPEN_MPI_SYMBOLS,
   openMpiHandles,
 } from "./mpi_abi.ts";
-import { chunksOf } from "./slices.ts";
+import type { FloatArray, ProcessGroup } from "./process_group.ts";
 
 type MpiFunctions = Deno.DynamicLibrary<typeof MPI_SYMBOLS>["symbols"];
 
@@ -41,16 +41,14 @@ const THREAD_MULTIPLE = 3;
 /** Longest text of MPI_Get_library_version, of either kind. */
 const VERSION_BYTES = 8192;
 
-/** Which library the launcher is likely to serve. */
-export function familiesFor(launch: Pick<Launch, "launcher"> | undefined): MpiFamily[] {
-  return launch?.launcher === "PMI" ? ["MPICH", "Open MPI"] : ["Open MPI", "MPICH"];
-}
-
 /**
- * Opens the MPI library of PARSCALE_MPI, or the first that is installed; nothing is initialized.
+ * Opens the MPI library of PARSCALE_MPI, or the first that is installed, those of the launcher's kind before
+ * others; nothing is initialized.
  * @throws {EnvironmentError} with everything that was tried
  */
-export function openMpiLibrary(env: Env, families: readonly MpiFamily[]): MpiLibrary {
+export function openMpiLibrary(env: Env, launch: Launch | undefined): MpiLibrary {
+  const families: MpiFamily[] = ["Open MPI", "MPICH"];
+  if (launch?.launcher === "PMI") families.reverse();
   const named = env("PARSCALE_MPI");
   const paths = named ? [named] : families.flatMap((family) => MPI_LIBRARIES[family]);
   const tried: string[] = [];
@@ -103,11 +101,9 @@ export function isInitialized({ symbols }: MpiLibrary): boolean {
   return flag[0] !== 0;
 }
 
-export class MpiGroup implements HostGroup {
-  readonly transport = "mpi";
+export class MpiGroup implements ProcessGroup<HostArray> {
   readonly rank: number;
   readonly world: number;
-  readonly localRank: number;
   readonly #mpi: MpiFunctions;
   readonly #handles: MpiHandles;
   readonly #timeoutMs: number;
@@ -115,7 +111,7 @@ export class MpiGroup implements HostGroup {
 
   /**
    * Initializes MPI, which waits for the other ranks to do the same.
-   * @throws {EnvironmentError} when the library and the launcher do not agree on the number of ranks
+   * @throws {EnvironmentError} when the launcher is not that of the library
    */
   constructor(
     { symbols, handles, path, family }: MpiLibrary,
@@ -126,13 +122,20 @@ export class MpiGroup implements HostGroup {
       mostElements?: number;
     } = {},
   ) {
-    [this.#mpi, this.#handles, this.#timeoutMs] = [symbols, handles, timeoutMs];
+    this.#mpi = symbols;
+    this.#handles = handles;
+    this.#timeoutMs = timeoutMs;
     this.#most = mostElements;
+    if (family === "Open MPI" && launch?.launcher === "Slurm") {
+      // It would end the process with a page of its own.
+      throw new EnvironmentError("srun started this process without PMIx, which Open MPI needs", {
+        hints: ["pass --mpi=pmix to srun, or --mpi=pmi2 where MPICH is installed"],
+      });
+    }
     const granted = new Int32Array(1);
     check(symbols.MPI_Init_thread(0n, 0n, THREAD_MULTIPLE, granted), "initialize MPI");
     this.rank = this.#number((out) => symbols.MPI_Comm_rank(handles.world, out));
     this.world = this.#number((out) => symbols.MPI_Comm_size(handles.world, out));
-    this.localRank = launch?.localRank ?? 0;
     const expected = launch?.world ?? 1;
     if (this.world === expected) return;
     // Several jobs of one rank each would all write to the same folder.

@@ -1,16 +1,17 @@
 /** Which ranks are found to have stopped answering, on this machine and on others. */
 import { assert, assertEquals } from "@std/assert";
 import type { ProcessState } from "../../../core/base/platform/mod.ts";
-import { HEARTBEAT_MS, PeerWatch } from "../../../core/dist/peer_watch.ts";
 import {
   gatherPeers,
   hasFailed,
+  HEARTBEAT_MS,
   markFailed,
   type Peer,
+  PeerWatch,
   removeRankFile,
   writeHeartbeat,
-} from "../../../core/dist/peers.ts";
-import { SOLO } from "../../../core/dist/solo.ts";
+} from "../../../core/collective/peers.ts";
+import { memoryGroups } from "./memory_group.ts";
 
 /** Ranks on this machine, but those in `remote`. */
 function peersOf(count: number, remote: readonly number[] = []): Peer[] {
@@ -152,7 +153,7 @@ Deno.test("a run folder that is not there stops nothing", () => {
 });
 
 Deno.test("ranks know their process and the name of their machine", async () => {
-  assertEquals(await gatherPeers(SOLO), [
+  assertEquals(await gatherPeers(memoryGroups(1)[0]!), [
     { rank: 0, pid: Deno.pid, host: Deno.hostname(), isLocal: true },
   ]);
 });

@@ -1,6 +1,6 @@
 /** Ranks compare what they were started with. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { gatherNumbers, hashNumber, requireSame } from "../../../core/dist/agreement.ts";
+import { gatherNumbers, hashNumber, requireSame } from "../../../core/collective/agreement.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { asRanks } from "./memory_group.ts";

@@ -1,12 +1,14 @@
 /**
- * Decides which ranks have stopped answering while this one waits for them.
+ * The processes of a job: which rank runs where, and which have stopped answering while this one waits.
  *
  * A process on the same machine is looked at. One on another machine is seen by a file in the run folder
  * that changes every few seconds; contents are compared, since clocks of machines differ. A process that
  * has ended is reported at once; one that is stopped or silent may go on, and is named at the time limit.
  */
-import { type ProcessState, processState } from "../base/platform/mod.ts";
-import { hasFailed, type Peer, readHeartbeat, writeHeartbeat } from "./peers.ts";
+import { join } from "node:path";
+import { machineIdentity, type ProcessState, processState } from "../base/platform/mod.ts";
+import { gatherNumbers, hashNumber } from "./agreement.ts";
+import type { NumberGroup } from "./process_group.ts";
 
 /** Waits shorter than this are not looked into. */
 const PATIENCE_MS = 500;
@@ -17,6 +19,78 @@ const SILENT_MS = 3 * HEARTBEAT_MS;
 
 /** Ranks named in a message. */
 const MOST_NAMED = 3;
+
+/** Letters of a host name that travel. */
+const NAME_LENGTH = 64;
+
+/** The process of a rank. */
+export interface Peer {
+  readonly rank: number;
+  readonly pid: number;
+  /** Name of its machine. */
+  readonly host: string;
+  /** Whether it runs on the machine of the rank that asks, so that its process can be looked at. */
+  readonly isLocal: boolean;
+}
+
+/** The processes of all ranks; every rank calls it. */
+export async function gatherPeers(ranks: NumberGroup): Promise<Peer[]> {
+  const letters = Array.from(Deno.hostname().slice(0, NAME_LENGTH), (c) => c.codePointAt(0)!);
+  const name = Array.from({ length: NAME_LENGTH }, (_, i) => letters[i] ?? 0);
+  const own = hashNumber([machineIdentity()]);
+  const all = await gatherNumbers(ranks, [Deno.pid, own, ...name]);
+  return all.map(([pid, machine, ...codes], rank) => ({
+    rank,
+    pid: pid!,
+    host: String.fromCodePoint(...codes.filter((code) => code > 0)),
+    isLocal: machine === own,
+  }));
+}
+
+/** Records that this rank fails by itself and has reported why, so that others do not report it. */
+export function markFailed(folder: string, rank: number): void {
+  writeRankFile(folder, rank, `${Deno.pid} failed\n`);
+}
+
+/** Whether a rank recorded that. */
+export function hasFailed(folder: string, { rank, pid }: Pick<Peer, "rank" | "pid">): boolean {
+  return readRankFile(folder, rank) === `${pid} failed\n`;
+}
+
+/** Writes a heartbeat, which differs from the one before. */
+export function writeHeartbeat(folder: string, rank: number, count: number): void {
+  writeRankFile(folder, rank, `${Deno.pid} ${count}\n`);
+}
+
+/** Removes what a rank wrote there. */
+export function removeRankFile(folder: string, rank: number): void {
+  try {
+    Deno.removeSync(rankFile(folder, rank));
+  } catch {
+    // There was none.
+  }
+}
+
+/** File in the run folder by which a rank is seen from other machines. */
+function rankFile(folder: string, rank: number): string {
+  return join(folder, `.rank-${rank}`);
+}
+
+function writeRankFile(folder: string, rank: number, text: string): void {
+  try {
+    Deno.writeTextFileSync(rankFile(folder, rank), text);
+  } catch {
+    // The folder is not there yet, or full: training goes on without it.
+  }
+}
+
+function readRankFile(folder: string, rank: number): string | undefined {
+  try {
+    return Deno.readTextFileSync(rankFile(folder, rank));
+  } catch {
+    return undefined;
+  }
+}
 
 export interface PeerWatchOptions {
   readonly rank: number;
@@ -126,7 +200,7 @@ export class PeerWatch {
     this.#looked = this.#now;
     for (const { rank, isLocal } of this.#options.peers) {
       if (isLocal) continue;
-      const text = readHeartbeat(this.#options.folder, rank);
+      const text = readRankFile(this.#options.folder, rank);
       if (text === undefined || this.#heartbeats.get(rank)?.text === text) continue;
       this.#heartbeats.set(rank, { text, since: this.#now });
     }

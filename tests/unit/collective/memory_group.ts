@@ -1,6 +1,10 @@
 /** Ranks in one process: collectives over arrays of this program, for tests without a launcher. */
-import type { Collective } from "../../../core/dist/collective.ts";
-import { type FloatArray, HostCollective, type HostGroup } from "../../../core/dist/host_group.ts";
+import { DataParallel, type DataParallelOptions } from "../../../core/collective/data_parallel.ts";
+import {
+  type FloatArray,
+  onDevice,
+  type ProcessGroup,
+} from "../../../core/collective/process_group.ts";
 import type { Device, HostArray } from "../../../core/runtime/device.ts";
 
 /** Where all ranks bring a value and take away everyone's. */
@@ -27,16 +31,12 @@ class Meeting {
   }
 }
 
-class MemoryGroup implements HostGroup {
-  readonly transport = "mpi";
-  readonly localRank: number;
+class MemoryGroup implements ProcessGroup<HostArray> {
   aborted: number | undefined;
   /** Bytes this rank has handed to tensor operations. */
   bytes = 0;
 
-  constructor(readonly rank: number, readonly world: number, readonly meeting: Meeting) {
-    this.localRank = rank;
-  }
+  constructor(readonly rank: number, readonly world: number, readonly meeting: Meeting) {}
 
   async allReduce(data: FloatArray): Promise<void> {
     data.set(added(await this.#share(data)));
@@ -92,11 +92,23 @@ export function memoryGroups(world: number): MemoryGroup[] {
   return Array.from({ length: world }, (_, rank) => new MemoryGroup(rank, world, meeting));
 }
 
+/** A rank of a group as a collective; the moments are sharded unless told otherwise. */
+export function collectiveOf(
+  group: ProcessGroup<HostArray>,
+  device: Device,
+  options: Partial<DataParallelOptions> = {},
+): DataParallel {
+  return new DataParallel(device, onDevice(group, device), { shards: true, ...options });
+}
+
 /** Calls `body` as every rank, all at the same time. */
 export function asRanks<T>(
   world: number,
   device: Device,
-  body: (collective: Collective) => Promise<T>,
+  body: (collective: DataParallel) => Promise<T>,
+  options: (rank: number) => Partial<DataParallelOptions> = () => ({}),
 ): Promise<T[]> {
-  return Promise.all(memoryGroups(world).map((group) => body(new HostCollective(group, device))));
+  return Promise.all(
+    memoryGroups(world).map((group) => body(collectiveOf(group, device, options(group.rank)))),
+  );
 }

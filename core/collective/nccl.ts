@@ -1,6 +1,6 @@
 /**
- * NCCL as the collective of cuda devices. Ranks find each other through MPI, where the launcher serves it,
- * or at an address that all of them are given.
+ * NCCL: a group of cuda devices. Ranks find each other through MPI, where the launcher serves it, or at an
+ * address that all of them are given.
  */
 import { EnvironmentError } from "../base/errors.ts";
 import type { CudaDevice } from "../runtime/cuda/device.ts";
@@ -10,22 +10,14 @@ import {
   type NcclSymbols,
   uniqueId,
 } from "../runtime/cuda/driver/nccl.ts";
+import type { DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { CudaTensor } from "../runtime/cuda/memory.ts";
 import { elementCount } from "../graph/types.ts";
-import type { Collective } from "./collective.ts";
-import type { Launch } from "./environment.ts";
-import type { HostGroup } from "./host_group.ts";
+import type { Launch } from "./launch.ts";
+import type { ProcessGroup } from "./process_group.ts";
 
 /** Bytes of a number of `sum`, in elements of the tensor that holds it. */
 const WORDS = 2;
-
-/** How ranks that MPI did not connect find each other. */
-export interface NcclPlace {
-  readonly rank: number;
-  readonly world: number;
-  readonly localRank: number;
-  readonly timeoutMs: number;
-}
 
 /**
  * The id of a job: made by rank 0 and sent by MPI, or the same everywhere by the address in
@@ -34,11 +26,11 @@ export interface NcclPlace {
 export async function agreeOnId(
   symbols: NcclSymbols,
   launch: Launch | undefined,
-  group: HostGroup | undefined,
+  hosts: ProcessGroup<HostArray> | undefined,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  if (group) {
-    const id = group.rank === 0 ? uniqueId(symbols) : new Uint8Array(ID_BYTES);
-    await group.broadcast(id, 0);
+  if (hosts) {
+    const id = hosts.rank === 0 ? uniqueId(symbols) : new Uint8Array(ID_BYTES);
+    await hosts.broadcast(id, 0);
     return id;
   }
   if (launch !== undefined && launch.world > 1) {
@@ -52,28 +44,23 @@ export async function agreeOnId(
   return uniqueId(symbols);
 }
 
-export class NcclCollective implements Collective {
-  readonly transport = "nccl";
+export class NcclGroup implements ProcessGroup<DeviceTensor> {
   readonly rank: number;
   readonly world: number;
-  readonly localRank: number;
-  readonly #device: CudaDevice;
   readonly #communicator: NcclCommunicator;
-  /** Ends the job and leaves it, where MPI is there. */
-  readonly #group: HostGroup | undefined;
   readonly #numbers = new Map<number, CudaTensor>();
 
-  /** Joins the ranks of an id; blocks until all have. */
+  /** Joins the ranks of an id; blocks until all have. `hosts` ends the job and leaves it, where MPI is there. */
   constructor(
     symbols: NcclSymbols,
-    device: CudaDevice,
+    private readonly device: CudaDevice,
     id: Uint8Array<ArrayBuffer>,
-    { rank, world, localRank, timeoutMs }: NcclPlace,
-    group?: HostGroup,
+    place: { readonly rank: number; readonly world: number; readonly timeoutMs: number },
+    private readonly hosts?: ProcessGroup<HostArray>,
   ) {
-    [this.rank, this.world, this.localRank] = [rank, world, localRank];
-    [this.#device, this.#group] = [device, group];
-    this.#communicator = device.connect(symbols, { id, rank, world, timeoutMs });
+    this.rank = place.rank;
+    this.world = place.world;
+    this.#communicator = device.connect(symbols, { id, ...place });
   }
 
   allReduce(tensor: CudaTensor): Promise<void> {
@@ -96,27 +83,27 @@ export class NcclCollective implements Collective {
   async sum(values: readonly number[]): Promise<number[]> {
     const count = values.length;
     const tensor = this.#numbers.get(count) ??
-      this.#device.allocate({ dtype: "f32", shape: [WORDS * count] });
+      this.device.allocate({ dtype: "f32", shape: [WORDS * count] });
     this.#numbers.set(count, tensor);
-    this.#device.write(tensor, new Float32Array(Float64Array.from(values).buffer));
+    this.device.write(tensor, new Float32Array(Float64Array.from(values).buffer));
     await this.#communicator.allReduce({ address: tensor.address, count, type: "f64" });
-    const { buffer } = this.#device.read(tensor);
+    const { buffer } = this.device.read(tensor);
     return Array.from(new Float64Array(buffer as ArrayBuffer, 0, count));
   }
 
   async barrier(): Promise<void> {
-    if (this.#group) await this.#group.barrier();
+    if (this.hosts) await this.hosts.barrier();
     else await this.sum([0]);
   }
 
   abort(code: number): void {
     this.#communicator.abort();
-    this.#group?.abort(code);
+    this.hosts?.abort(code);
   }
 
   close(): void {
     this.#communicator.close();
-    this.#group?.close();
+    this.hosts?.close();
   }
 
   #array({ address, shape }: CudaTensor, parts: number) {
