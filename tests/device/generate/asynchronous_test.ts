@@ -2,7 +2,7 @@
  * Decoding on devices that draw tokens themselves: the same texts as on the processor, whatever ends
  * them and requests that join meanwhile, and the next step is on its way before the last one is read.
  */
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";

@@ -7,7 +7,6 @@ import { prepare } from "../../../../core/graph/rewrite.ts";
 import type { Program } from "../../../../core/graph/program.ts";
 import { elementCount } from "../../../../core/graph/types.ts";
 import type { Value } from "../../../../core/graph/value.ts";
-import { swiglu } from "../../../../core/ops/activation.ts";
 import { adamw } from "../../../../core/ops/adamw.ts";
 import { attention } from "../../../../core/ops/attention.ts";
 import { linear } from "../../../../core/ops/linear.ts";
