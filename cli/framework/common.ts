@@ -170,10 +170,18 @@ export const engineFlags = {
     summary: "Device to compute on",
     details:
       "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D), for inference. " +
-      "cuda needs an NVIDIA GPU of compute capability 8.0 or later, see " +
-      "`parscale doctor`; it has been checked on an emulator, never yet on a GPU. cuda:1 is the " +
+      "cuda needs an NVIDIA GPU of compute capability 8.0 or later that has passed " +
+      "`parscale doctor --device cuda`; it has run on an emulator, never yet on a GPU. cuda:1 is the " +
       "second GPU. tfjs is TensorFlow, if you have installed its package for Node, one op at a time " +
       "in f32. reference is plain TypeScript: slow, and the measure for all others.",
+  },
+  unverified: {
+    type: "switch",
+    group: "Engine",
+    summary: "Use a GPU that the doctor has not verified",
+    details:
+      "Without it --device cuda wants a GPU that has passed `parscale doctor --device cuda` " +
+      "with this version and driver: a kernel that is wrong would give wrong numbers in silence.",
   },
   dtype: {
     type: "choice",

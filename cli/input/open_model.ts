@@ -85,6 +85,7 @@ export interface OpenOptions {
   readonly model: string;
   readonly adapter?: string | undefined;
   readonly device: DeviceChoice;
+  readonly unverified?: boolean;
   readonly dtype?: ElementChoice;
   readonly threads?: number | undefined;
   readonly quantize?: Quantization;

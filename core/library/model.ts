@@ -39,6 +39,8 @@ export interface ModelOptions {
   readonly dtype?: ElementChoice;
   /** Threads to compute with; all cores unless told. */
   readonly threads?: number;
+  /** Whether to use a GPU that has not passed `parscale doctor --device cuda`. */
+  readonly unverified?: boolean;
   /** How matrices are kept on cpu and webgpu: exact unless told. */
   readonly weights?: MatrixKind;
   /** Lets `withAdapter` lay other streams over this backbone, at some cost in memory. */
@@ -90,13 +92,14 @@ export class Model implements Disposable {
     const checkpoint = await openCheckpoint(paths.model, { ...paths, quantized: true });
     const stored = checkpoint.quantization?.format;
     const tokenizer = await openTokenizer(checkpoint.directory);
-    const { device = "auto", dtype, threads, sharesBackbone = false } = options;
+    const { device = "auto", dtype, threads, unverified = false, sharesBackbone = false } = options;
     const { weights = stored?.kind ?? "f32" } = options;
     if (stored && (weights !== stored.kind || !quantizes(device))) {
       const wants = weights === stored.kind ? `the ${device} device` : `weights "${weights}"`;
       throw new UsageError(`${wants} needs full-precision weights: "${model}" is ${stored.kind}`);
     }
     const opened = await openDevice(device, {
+      unverified,
       ...(dtype === undefined ? {} : { dtype }),
       ...(threads === undefined ? {} : { threads }),
       matrices: weights,

@@ -29,6 +29,8 @@ export interface DeviceOptions {
   readonly matrices?: MatrixKind;
   /** Columns that share one scale in q8 and q4. */
   readonly block?: number;
+  /** Whether to use a GPU that has not passed `parscale doctor --device cuda`. */
+  readonly unverified?: boolean;
 }
 
 /** Whether a device can keep matrices in 8 or 4 bits; the others are always exact. */
@@ -47,7 +49,7 @@ export async function openDevice(
   if (name.startsWith("cuda")) {
     const { openCuda } = await import("./cuda/open.ts");
     const elements = elementsFor(name, options, ["bf16", "f32"]);
-    return openCuda(Number(name.split(":")[1] ?? 0), elements);
+    return openCuda(Number(name.split(":")[1] ?? 0), elements, options);
   }
   const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;
   const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };

@@ -110,3 +110,22 @@ Deno.test("--traits lists every device with what it can do", async () => {
   assertEquals(results[3].cache_types, ["f32", "bf16"]);
   assertEquals([results[1].trains, results[2].trains], [true, false]);
 });
+
+Deno.test("--device cuda without a driver ends at the libraries, with 4 and what to report", async () => {
+  const env = { PARSCALE_LIBCUDA: "/nowhere/libcuda.so.1" };
+  const { code, stdout } = await runParscale(["doctor", "--device", "cuda", "--json"], { env });
+  assertEquals(code, 4);
+  const { schema, results } = JSON.parse(stdout);
+  assertEquals([schema, results.length], ["parscale.bring_up/1", 1]);
+  const [{ stage, status, found }] = results;
+  assertEquals([stage, status], ["libraries", "fail"]);
+  assertStringIncludes(found, "cannot load libcuda.so: tried /nowhere/libcuda.so.1");
+  const table = await runParscale(["doctor", "--device", "cuda"], { env });
+  assertEquals(table.code, 4);
+  assertStringIncludes(table.stderr, "please report this table");
+});
+
+Deno.test("--device of the doctor is a GPU, and not beside --traits", async () => {
+  assertEquals((await runParscale(["doctor", "--device", "cpu"])).code, 2);
+  assertEquals((await runParscale(["doctor", "--device", "cuda", "--traits"])).code, 2);
+});

@@ -62,7 +62,7 @@ export class Bench {
   }
 
   launch(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): void {
-    this.prepare(kernel, config, list).issue(this.driver, this.stream);
+    this.driver.launch(this.prepare(kernel, config, list), this.stream);
   }
 
   /** Device memory that was never written. */

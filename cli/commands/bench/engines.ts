@@ -81,10 +81,11 @@ export class Engines implements Disposable {
   async #open(
     choice: BenchValues["device"][number],
     kind: MatrixKind,
-    { dtype, threads, blockSize: block }: BenchValues,
+    { dtype, threads, unverified, blockSize: block }: BenchValues,
   ): Promise<Device> {
     const device = await openDevice(choice, {
       dtype,
+      unverified,
       matrices: kind,
       ...(threads === undefined ? {} : { threads }),
       ...(block === undefined ? {} : { block }),

@@ -6,7 +6,7 @@ import type { FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags } from "../../input/model_flags.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
-const { threads, device, dtype, seed, deterministic } = engineFlags;
+const { threads, device, unverified, dtype, seed, deterministic } = engineFlags;
 
 export const compareFlags = {
   model: {
@@ -68,6 +68,7 @@ export const compareFlags = {
   dtype,
   ...keptQuantizeFlags,
   threads,
+  unverified,
   seed,
   deterministic,
   "memory-limit": engineFlags["memory-limit"],

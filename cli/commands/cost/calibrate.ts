@@ -8,7 +8,7 @@
 import type { CostDevice } from "../../../core/analysis/devices.ts";
 import { Builder } from "../../../core/graph/builder.ts";
 import { linear } from "../../../core/ops/linear.ts";
-import { type Device, openDevice } from "../../../core/runtime/mod.ts";
+import { type Device, type DeviceOptions, openDevice } from "../../../core/runtime/mod.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
 import type { Io } from "../../output/io.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
@@ -22,7 +22,7 @@ const RUNS = 6;
 /** Measures arithmetic and bandwidth; takes about a second on the processor. */
 export async function calibrate(values: CostValues, io: Io): Promise<CostDevice> {
   io.detail("measuring this machine");
-  const device = await openDevice(values.device, threadsOf(values));
+  const device = await openDevice(values.device, deviceOptions(values));
   try {
     const tflops = await measurePeak(device) / 1e12;
     return {
@@ -39,9 +39,9 @@ export async function calibrate(values: CostValues, io: Io): Promise<CostDevice>
   }
 }
 
-/** The flag as devices take it. */
-export function threadsOf({ threads }: CostValues): { threads?: number } {
-  return threads === undefined ? {} : { threads };
+/** The flags as devices take them. */
+export function deviceOptions({ threads, unverified }: CostValues): DeviceOptions {
+  return threads === undefined ? { unverified } : { unverified, threads };
 }
 
 /** Bytes of weights per second that a product of one row reads. */

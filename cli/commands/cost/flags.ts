@@ -242,6 +242,7 @@ const questionFlags = {
     details: "The medians are reported.",
   },
   threads: engineFlags.threads,
+  unverified: engineFlags.unverified,
 } as const satisfies FlagTable;
 
 /** All flags, in the order of help. */

@@ -20,7 +20,7 @@ import { requireFreeMemory } from "../../framework/memory.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { threadsOf } from "./calibrate.ts";
+import { deviceOptions } from "./calibrate.ts";
 import { gib, headline, inferRow, isReadable, SCHEMA, withGib, WORK_COLUMNS } from "./estimate.ts";
 import { echoOf, type Setting, workloadsOf } from "./setting.ts";
 
@@ -43,7 +43,7 @@ export async function measureHere(
 ): Promise<void> {
   const { values } = setting;
   const readable = isReadable(invocation);
-  const device = await openDevice(values.device, threadsOf(values));
+  const device = await openDevice(values.device, deviceOptions(values));
   try {
     using report = openReport(io, invocation, {
       schema: SCHEMA,

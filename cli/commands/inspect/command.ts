@@ -60,6 +60,7 @@ export const command = defineCommand({
     },
     adapter: engineFlags.adapter,
     device: engineFlags.device,
+    unverified: engineFlags.unverified,
     threads: engineFlags.threads,
   },
   async run(values, io, invocation) {

@@ -132,11 +132,11 @@ export class Ranks {
   }
 
   /** The device of this rank: GPUs in the order of ranks, unless one is named, and its share of the cores. */
-  async openDevice({ device, dtype, threads }: TrainValues): Promise<Device> {
+  async openDevice({ device, dtype, threads, unverified }: TrainValues): Promise<Device> {
     const { localRank = 0, localWorld = 1, world = 1 } = this.launch ?? {};
     const share = Math.max(1, Math.floor(usableCores() / localWorld));
     const own = threads ?? (localWorld === 1 ? undefined : share);
-    const options = own === undefined ? { dtype } : { dtype, threads: own };
+    const options = { dtype, unverified, ...(own === undefined ? {} : { threads: own }) };
     if (world === 1 || device !== "cuda") return await openDevice(device, options);
     const { countCudaDevices } = await import("../../../core/runtime/cuda/open.ts");
     return await openDevice(`cuda:${localRank % Math.max(1, countCudaDevices())}`, options);

@@ -28,7 +28,7 @@ import { TRAITS, type Traits } from "../traits.ts";
 import { storedBytes, weightValues } from "../weights.ts";
 import type { CubinCache } from "./cubin_cache.ts";
 import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
-import { type DeviceInfo, Driver, type PinnedMemory } from "./driver/driver.ts";
+import { Driver, type PinnedMemory } from "./driver/driver.ts";
 import { NcclCommunicator, type NcclSymbols } from "./driver/nccl.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
@@ -37,6 +37,7 @@ import { copy, f32ToBf16 } from "./kernels/copies.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";
 import { type ComputeType, CudaTensor, DeviceMemory } from "./memory.ts";
+import type { CudaPlace } from "./verified.ts";
 
 /** The libraries of a machine. */
 export interface CudaMachine {
@@ -98,9 +99,10 @@ export class CudaDevice implements Device {
     return this.#context.driver.memoryInfo();
   }
 
-  info(): DeviceInfo & { readonly driverVersion: number } {
+  /** The GPU with its driver. */
+  place(): CudaPlace {
     const { driver } = this.#context;
-    return { ...driver.deviceInfo(), driverVersion: driver.version };
+    return { name: driver.deviceInfo().name, driverVersion: driver.version };
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {
@@ -194,7 +196,7 @@ export class CudaDevice implements Device {
     }, { BYTES: elementBytes(source.dtype) });
     launch.set(0, target.address);
     launch.set(1, source.address);
-    launch.issue(driver, stream);
+    driver.launch(launch, stream);
   }
 
   /** Joins this device with those of other ranks; blocks until all have. */
@@ -285,7 +287,7 @@ export class CudaDevice implements Device {
     const launch = kernels.launch(f32ToBf16, { count: values.length }, { BF16: 1 });
     launch.set(0, made.address);
     launch.set(1, source.address);
-    launch.issue(driver, stream);
+    driver.launch(launch, stream);
     this.free(source);
     return made;
   }

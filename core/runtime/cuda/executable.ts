@@ -132,7 +132,7 @@ function prepareStep(context: ExecutionContext, node: Node): Issue | undefined {
     });
     return {
       bind: (address) => pointers.forEach(({ i, value }) => prepared.set(i, address(value))),
-      issue: () => prepared.issue(driver, stream),
+      issue: () => driver.launch(prepared, stream),
     };
   }
   if (product) {

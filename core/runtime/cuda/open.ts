@@ -8,14 +8,27 @@ import { openLibrary } from "./driver/libraries.ts";
 import { Nvrtc } from "./driver/nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./driver/symbols.ts";
 import type { ComputeType } from "./memory.ts";
+import { requireVerified } from "./verified.ts";
 
 /**
  * Opens device number `ordinal` among those the driver shows.
- * @throws {EnvironmentError} when driver, device or library cannot be used
+ * @throws {EnvironmentError} when driver, device or library cannot be used, or the device has not passed
+ * the bring-up and `unverified` does not say that it need not
  */
-export function openCuda(ordinal: number, elements: ComputeType): CudaDevice {
+export function openCuda(
+  ordinal: number,
+  elements: ComputeType,
+  { unverified = false }: { readonly unverified?: boolean } = {},
+): CudaDevice {
   const cache = new CubinCache(`${cacheFolder((name) => Deno.env.get(name))}/cubin`);
-  return new CudaDevice(openMachine(), { ordinal, elements, cache });
+  const device = new CudaDevice(openMachine(), { ordinal, elements, cache });
+  try {
+    if (!unverified) requireVerified(device.place());
+    return device;
+  } catch (error) {
+    device.close();
+    throw error;
+  }
 }
 
 /**

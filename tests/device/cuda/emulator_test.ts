@@ -143,7 +143,7 @@ test("a graph keeps its arguments and reads memory as it is at each launch", (be
   const x = bench.put(Int32Array.of(1, 2)), copy = bench.empty(8);
   const launch = bench.prepare(kernel, block(2), [x, ["i32", 10]]);
   const graph = driver.capture(stream, () => {
-    launch.issue(driver, stream);
+    driver.launch(launch, stream);
     driver.copy(copy, x, 8, stream);
   });
   launch.set(1, 1000);

@@ -240,7 +240,9 @@ export class Driver {
     checkDriver(this.#cu.cuModuleUnload(module), "unload kernels");
   }
 
+  /** Launches a kernel with the values set now; an empty grid, which the driver refuses, is nothing. */
   launch({ kernel, name, config: { grid, block }, parameters }: Launch, stream: bigint): void {
+    if (grid.includes(0)) return;
     const code = this.#cu.cuLaunchKernel(kernel, ...grid, ...block, 0, stream, parameters, 0n);
     if (code !== 0) checkDriver(code, `launch ${name}`);
   }

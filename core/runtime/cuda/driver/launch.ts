@@ -5,7 +5,6 @@
  * lie in one block of host memory, 8 bytes each. They are read while the call runs, so a launch may be
  * repeated at once with other values; a captured graph keeps those of its capture.
  */
-import type { Driver } from "./driver.ts";
 
 /** Type of one kernel argument. */
 export type ArgumentType = "pointer" | "i32" | "i64" | "f32";
@@ -62,11 +61,6 @@ export class Launch {
         `argument ${index} of ${this.name} is ${typeof value} ${value}, expected ${type ?? "none"}`,
       );
     }
-  }
-
-  /** Launches with the values set now; the driver refuses an empty grid, so that launches nothing. */
-  issue(driver: Driver, stream: bigint): void {
-    if (!this.config.grid.includes(0)) driver.launch(this, stream);
   }
 
   #offset(index: number): number {

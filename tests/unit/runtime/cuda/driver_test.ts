@@ -53,7 +53,7 @@ Deno.test("a launch is packed as the driver reads it", () => {
   launch.set(1, -5);
   launch.set(2, 0.5);
   launch.set(3, -(2n ** 40n));
-  launch.issue(driver, 0x99n);
+  driver.launch(launch, 0x99n);
 
   const { name, args } = fake.calls.at(-1)!;
   assertEquals([name, ...args.slice(0, 9)], ["cuLaunchKernel", 77n, 10, 2, 3, 128, 4, 1, 0, 0x99n]);
@@ -67,7 +67,7 @@ Deno.test("a launch is packed as the driver reads it", () => {
 
   // Arguments that are not set again stay, and addresses never move.
   launch.set(1, 6);
-  launch.issue(driver, 0x99n);
+  driver.launch(launch, 0x99n);
   assertEquals(fake.calls.at(-1)!.args, args);
   assertEquals([argument(1).getInt32(0, true), argument(2).getFloat32(0, true)], [6, 0.5]);
 });
@@ -76,7 +76,7 @@ Deno.test("a launch of an empty grid is left out", () => {
   const fake = fakeDriver();
   const driver = new Driver(fake.symbols);
   fake.calls.length = 0;
-  new Launch(1n, "k", [], { grid: [4, 0, 1], block: [32, 1, 1] }).issue(driver, 3n);
+  driver.launch(new Launch(1n, "k", [], { grid: [4, 0, 1], block: [32, 1, 1] }), 3n);
   assertEquals(fake.calls, []);
 });
 
@@ -114,7 +114,7 @@ Deno.test("a graph is captured, made ready, launched and freed in that order", (
   const stream = driver.createStream();
   const launch = new Launch(5n, "k", [], { grid: [1, 1, 1], block: [32, 1, 1] });
   fake.calls.length = 0;
-  const graph = driver.capture(stream, () => launch.issue(driver, stream));
+  const graph = driver.capture(stream, () => driver.launch(launch, stream));
   driver.launchGraph(graph, stream);
   driver.synchronize(stream);
   driver.destroyGraph(graph);

@@ -1,0 +1,184 @@
+/** The bring-up of a GPU on the emulator: it passes, and each of its stages can fail, with what went wrong. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { bringUp, type StageResult } from "../../../cli/commands/doctor/cuda.ts";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
+import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
+import { KERNELS } from "../../../core/runtime/cuda/kernels/mod.ts";
+import { type EmulatedMachine, emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+
+const STAGES = [
+  ...["libraries", "context", "memory", "copy", "compiler", "kernels in f32", "kernels in bf16"],
+  ...["logits in f32", "logits in bf16", "training in f32", "training in bf16", "rates"],
+];
+
+const machineOf = ({ driver, compiler, products }: EmulatedMachine): CudaMachine => ({
+  driver,
+  compiler,
+  products: () => products,
+});
+
+async function stagesOf(open: () => CudaMachine) {
+  const stages: StageResult[] = [];
+  const verified: CudaPlace[] = [];
+  const sizes = { copyBytes: 1 << 16, product: 64 };
+  const onVerified = (place: CudaPlace) => verified.push(place);
+  for await (const stage of bringUp({ open, ordinal: 0, sizes, onVerified })) stages.push(stage);
+  return { stages, verified };
+}
+
+/** Kernels of ops that models do not use, or only where a fusion does not apply. */
+const UNUSED = [
+  ...["add_last", "cast_bools", "less_equal", "less_equal_integers", "reduce_columns"],
+  ...["select_floats", "take_last", "truncate_floats", "write_slots"],
+];
+
+Deno.test({
+  name: "a machine that is right passes every stage, and its kernels are launched",
+  ignore: !emulatorPresent(),
+  async fn() {
+    const machine = emulatedMachine();
+    const launched = new Set<string>();
+    const find = machine.driver.cuModuleGetFunction;
+    const driver: typeof machine.driver = {
+      ...machine.driver,
+      cuModuleGetFunction(out, module, name) {
+        launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
+        return find(out, module, name);
+      },
+    };
+    const { stages, verified } = await stagesOf(() => machineOf({ ...machine, driver }));
+    assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
+    assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
+    assertEquals(machine.usedBytes(), 0);
+    const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !launched.has(entry));
+    assertEquals(missing.toSorted(), UNUSED.toSorted());
+  },
+});
+
+/** Replaces a function of the driver by one that gets the original and the number of the call. */
+function withCall<K extends keyof EmulatedMachine["driver"]>(
+  name: K,
+  call: (original: EmulatedMachine["driver"][K], count: number) => EmulatedMachine["driver"][K],
+) {
+  return () => {
+    const machine = emulatedMachine();
+    const original = machine.driver[name];
+    let count = 0;
+    const replaced = (...args: never[]) =>
+      (call(original, ++count) as (...args: never[]) => number)(...args);
+    return machineOf({ ...machine, driver: { ...machine.driver, [name]: replaced } });
+  };
+}
+
+/** A compiler that changes the text of a kernel file. */
+function withKernel(
+  name: string,
+  change: (text: string) => string,
+  macros: Record<string, number>,
+) {
+  return () => {
+    const machine = emulatedMachine();
+    const { version, compile } = machine.compiler;
+    return machineOf({
+      ...machine,
+      compiler: {
+        version,
+        compile(source, target) {
+          const hits = source.name === name &&
+            Object.entries(macros).every(([key, value]) => target.defines[key] === value);
+          if (!hits) return compile(source, target);
+          const text = change(source.text);
+          assert(text !== source.text);
+          return compile({ ...source, text }, target);
+        },
+      },
+    });
+  };
+}
+
+/** Replays of graphs before each stage that has some: three for logits, eleven for training. */
+const GRAPHS_BEFORE = {
+  "logits in f32": 0,
+  "logits in bf16": 3,
+  "training in f32": 6,
+  "training in bf16": 17,
+};
+
+/** Replays of graphs fail after some calls. */
+const failingGraphs = (after: number) =>
+  withCall("cuGraphLaunch", (original, count) => count <= after ? original : () => 700);
+
+const GRAPH_FAULT = "cannot launch a graph: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
+
+const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found: string])[] = [
+  ["libraries", () => {
+    throw new EnvironmentError("cannot load libcuda.so: tried nothing", { hints: [] });
+  }, "cannot load libcuda.so"],
+  [
+    "context",
+    withCall("cuDevicePrimaryCtxRetain", () => () => 999),
+    "cannot open a context: CUDA_ERROR_UNKNOWN (999)",
+  ],
+  [
+    "memory",
+    withCall("cuMemAlloc_v2", () => () => 2),
+    "cannot allocate 16777216 bytes on the device: CUDA_ERROR_OUT_OF_MEMORY (2)",
+  ],
+  [
+    "copy",
+    withCall("cuMemcpyDtoH_v2", (original) => (to, from, bytes) => {
+      const code = original(to, from, bytes);
+      (to as Float32Array<ArrayBuffer>)[77] = 1;
+      return code;
+    }),
+    "memory that was copied there and back differs",
+  ],
+  ["compiler", () => {
+    const machine = machineOf(emulatedMachine());
+    const compile = () => {
+      throw new EnvironmentError("cannot compile forward/embedding.cu for sm_90", { hints: [] });
+    };
+    return { ...machine, compiler: { version: "13.0", compile } };
+  }, "cannot compile forward/embedding.cu"],
+  [
+    "kernels in f32",
+    withKernel(
+      "forward/rope.cu",
+      (text) => text.replace("b * c + a * s", "b * c - a * s"),
+      { BF16: 0 },
+    ),
+    "op rotate_and_write differs from the reference by",
+  ],
+  [
+    "kernels in bf16",
+    withKernel(
+      "backward/attention_mma.cu",
+      (text) => text.replace("score * (product - query.delta)", "score * product"),
+      { BF16: 1 },
+    ),
+    "op gradient of attention with statistic differs from the reference by",
+  ],
+  ...Object.entries(GRAPHS_BEFORE).map(([stage, count]) =>
+    [stage, failingGraphs(count), GRAPH_FAULT] as const
+  ),
+  [
+    "rates",
+    withCall("cuEventElapsedTime", () => () => 400),
+    "cannot read the time between two events: CUDA_ERROR_INVALID_HANDLE (400)",
+  ],
+];
+
+for (const [stage, open, found] of FAULTS) {
+  Deno.test({
+    name: `bring-up ends at the stage "${stage}" when that fails, and names what failed`,
+    ignore: !emulatorPresent(),
+    async fn() {
+      const { stages, verified } = await stagesOf(open);
+      const last = stages.at(-1)!;
+      assertEquals([last.stage, last.ok, verified], [stage, false, []]);
+      assertEquals(stages.length, STAGES.indexOf(stage) + 1);
+      assertStringIncludes(last.found, found);
+    },
+  });
+}

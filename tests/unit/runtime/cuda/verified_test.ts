@@ -1,0 +1,33 @@
+/** Records of GPUs that have passed the bring-up: what they hold for. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../../../core/base/errors.ts";
+import { recordVerified, requireVerified } from "../../../../core/runtime/cuda/verified.ts";
+
+Deno.test("a GPU is accepted once it has passed, with that driver only", () => {
+  const before = Deno.env.get("PARSCALE_CACHE");
+  const cache = Deno.makeTempDirSync();
+  Deno.env.set("PARSCALE_CACHE", cache);
+  try {
+    const place = { name: "Some GPU", driverVersion: 13000 };
+    const refused = assertThrows(() => requireVerified(place), EnvironmentError);
+    assertEquals(
+      refused.message,
+      "Some GPU has not been verified with this version and driver",
+    );
+    assertEquals(refused.hints, [
+      "run `parscale doctor --device cuda` once, or pass `--unverified`",
+    ]);
+    recordVerified(place);
+    requireVerified(place);
+    for (const other of [{ ...place, driverVersion: 13010 }, { ...place, name: "Other GPU" }]) {
+      assertThrows(() => requireVerified(other), EnvironmentError, "has not been verified");
+    }
+    const [file] = [...Deno.readDirSync(`${cache}/cuda`)];
+    const record = JSON.parse(Deno.readTextFileSync(`${cache}/cuda/${file!.name}`));
+    assertEquals([record.name, record.driverVersion], ["Some GPU", 13000]);
+  } finally {
+    if (before === undefined) Deno.env.delete("PARSCALE_CACHE");
+    else Deno.env.set("PARSCALE_CACHE", before);
+    Deno.removeSync(cache, { recursive: true });
+  }
+});
