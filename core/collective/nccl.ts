@@ -4,12 +4,7 @@
  */
 import { EnvironmentError } from "../base/errors.ts";
 import type { CudaDevice } from "../runtime/cuda/device.ts";
-import {
-  ID_BYTES,
-  type NcclCommunicator,
-  type NcclSymbols,
-  uniqueId,
-} from "../runtime/cuda/driver/nccl.ts";
+import { ID_BYTES, NcclCommunicator, type NcclSymbols, uniqueId } from "./nccl_library.ts";
 import type { DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { CudaTensor } from "../runtime/cuda/memory.ts";
 import { elementCount } from "../graph/types.ts";
@@ -60,7 +55,7 @@ export class NcclGroup implements ProcessGroup<DeviceTensor> {
   ) {
     this.rank = place.rank;
     this.world = place.world;
-    this.#communicator = device.connect(symbols, { id, ...place });
+    this.#communicator = new NcclCommunicator(symbols, device.work(), { id, ...place });
   }
 
   allReduce(tensor: CudaTensor): Promise<void> {

@@ -52,7 +52,7 @@ export async function openGroup(
     return new MpiGroup(openMpiLibrary(env, launch), launch, { timeoutMs });
   };
   if (transport === "mpi") return onDevice(await openMpi(), device);
-  const { openNccl } = await import("../runtime/cuda/driver/nccl.ts");
+  const { openNccl } = await import("./nccl_library.ts");
   const { agreeOnId, NcclGroup } = await import("./nccl.ts");
   if (deterministic) { for (const [name, value] of DETERMINISTIC) Deno.env.set(name, value); }
   const { symbols } = openNccl();

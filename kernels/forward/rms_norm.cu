@@ -3,7 +3,7 @@
 // in   x [rows, C], residual [rows, C] or null, weight [C]
 // out  y [rows, C]; sum = x + residual [rows, C], where there is a residual (it may be x or
 //      residual: each element is read before it is written, and by the same thread)
-// saved for backward: inverse = 1 / √(mean(x²) + ε) [rows] f32, where it is not null
+// saved for backward: the inputs
 // reference: core/ops/rms_norm.ts, after add in core/graph/primitives.ts; statistics in float, so
 // in bf16 only the results are rounded.
 // One warp per row; the second reading of a row comes from the first-level cache.
@@ -13,9 +13,8 @@
 constexpr int WARPS = 8;
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    rms_norm(Element* __restrict__ y, Element* sum, float* __restrict__ inverse, const Element* x,
-             const Element* residual, const Element* __restrict__ weight, int rows, int C,
-             float epsilon) {
+    rms_norm(Element* __restrict__ y, Element* sum, const Element* x, const Element* residual,
+             const Element* __restrict__ weight, int rows, int C, float epsilon) {
   const int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   const long long at = (long long)row * C;
@@ -41,5 +40,4 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     for (int i = 0; i < WIDTH; i++) a.v[i] = a.v[i] * scale * w.v[i];
     store(y + at + c, a, step);
   }
-  if (inverse && lane == 0) inverse[row] = scale;
 }

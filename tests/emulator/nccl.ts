@@ -2,7 +2,7 @@
  * NCCL between emulated devices of this process: an operation is done once all ranks have issued it, and
  * until then in progress, as NCCL reports it.
  */
-import type { NcclSymbols } from "../../core/runtime/cuda/driver/nccl.ts";
+import type { NcclSymbols } from "../../core/collective/nccl_library.ts";
 import type { EmulatedMachine } from "./mod.ts";
 
 type Floats = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;

@@ -1,7 +1,7 @@
 /** One rank of tests/interop/torchrun_test.ts: prints where it stands and where rank 0 is to be met. */
 import { agreeOnId } from "../../core/collective/nccl.ts";
 import { detectLaunch } from "../../core/collective/launch.ts";
-import { ID_BYTES, type NcclSymbols } from "../../core/runtime/cuda/driver/nccl.ts";
+import { ID_BYTES, type NcclSymbols } from "../../core/collective/nccl_library.ts";
 
 const launch = detectLaunch((name) => Deno.env.get(name));
 const library = { ncclGetUniqueId: () => 0 } as unknown as NcclSymbols;

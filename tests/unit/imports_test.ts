@@ -84,7 +84,7 @@ function* sources(folder: string): Generator<Source> {
 }
 
 /** The only native code outside core/runtime. */
-const MPI = ["core/collective/mpi.ts", "core/collective/mpi_abi.ts"];
+const MPI = ["mpi", "mpi_abi", "nccl_library"].map((name) => `core/collective/${name}.ts`);
 
 const ALL = [...sources("core"), ...sources("cli")];
 

@@ -106,7 +106,7 @@ export const CHECKS: readonly Check[] = [
     required: false,
     run: () =>
       attempt(async () => {
-        const { openNccl } = await import("../../../core/runtime/cuda/driver/nccl.ts");
+        const { openNccl } = await import("../../../core/collective/nccl_library.ts");
         const { path, version } = openNccl();
         return `${path}: NCCL ${version}`;
       }),

@@ -59,7 +59,7 @@ export function measureCeilings(
   const d = memory.allocate(bytes.length).address;
   for (const address of [a, b]) driver.upload(address, bytes, stream);
   const products = new Products(machine.products(), memory.allocate(WORKSPACE_BYTES));
-  const prepared = products.prepare(linearProduct(N, N, N, "bf16", false));
+  const prepared = products.prepare(linearProduct([N, N, N, "bf16"], false));
   const multiplying = seconds(() => products.launch(prepared, { a, b, bias: 0n, d }, stream));
 
   products.close();

@@ -4,6 +4,7 @@
  * Takes the functions of the three libraries, real ones or those of the emulator that the tests use. What
  * ran where, and what is unverified, is in docs/devices.md.
  */
+import { narrow } from "../../base/dtype.ts";
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
 import {
@@ -29,11 +30,10 @@ import { storedBytes, weightValues } from "../weights.ts";
 import type { CubinCache } from "./cubin_cache.ts";
 import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
 import { Driver, type PinnedMemory } from "./driver/driver.ts";
-import { NcclCommunicator, type NcclSymbols } from "./driver/nccl.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
-import { copy, f32ToBf16 } from "./kernels/copies.ts";
+import { copy } from "./kernels/copies.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";
 import { type ComputeType, CudaTensor, DeviceMemory } from "./memory.ts";
@@ -199,12 +199,9 @@ export class CudaDevice implements Device {
     driver.launch(launch, stream);
   }
 
-  /** Joins this device with those of other ranks; blocks until all have. */
-  connect(
-    symbols: NcclSymbols,
-    options: ConstructorParameters<typeof NcclCommunicator>[2],
-  ): NcclCommunicator {
-    return new NcclCommunicator(symbols, this.#context, options);
+  /** The stream of this device, for libraries that put work of their own into it. */
+  work(): { readonly driver: Driver; readonly stream: bigint } {
+    return this.#context;
   }
 
   /** After a fault of a kernel every call fails; the first error is thrown once all were made. */
@@ -277,18 +274,7 @@ export class CudaDevice implements Device {
       return made;
     }
     const values = weightValues(weight) as Float32Array<ArrayBuffer>;
-    if (dtype === "f32") {
-      this.#upload(made, values);
-      return made;
-    }
-    const { driver, kernels, stream } = this.#context;
-    const source = this.#allocate({ dtype: "f32", shape: weight.shape });
-    this.#upload(source, values);
-    const launch = kernels.launch(f32ToBf16, { count: values.length }, { BF16: 1 });
-    launch.set(0, made.address);
-    launch.set(1, source.address);
-    driver.launch(launch, stream);
-    this.free(source);
+    this.#upload(made, dtype === "f32" ? values : narrow(values, "bf16"));
     return made;
   }
 }

@@ -4,29 +4,26 @@
  * Every op that a fusion introduces has a decomposition, so the fused program still runs on the reference
  * device, and a test shows for each fusion that it computes the same.
  */
-import { writeSlots } from "../../graph/primitives.ts";
-import type { Op, Program } from "../../graph/program.ts";
+import type { Program } from "../../graph/program.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import { rotateWhileWriting, writeInPlace } from "./fuse/cache_writes.ts";
+import { rotateWhileWriting } from "./fuse/cache_writes.ts";
 import { computeInPlace } from "./fuse/in_place.ts";
 import { groupLinears } from "./fuse/linears.ts";
+import { isPlainGradient, keepNormalizers } from "./fuse/normalizer.ts";
 import { addBeforeNorm } from "./fuse/residuals.ts";
-import { keepStatistics, readsStatistic } from "./fuse/statistics.ts";
 import { RULES } from "./kernels/mod.ts";
 import { type Lowered, Lowering } from "./lowering.ts";
 import type { ComputeType } from "./memory.ts";
 
 /** Fuses a prepared program. */
 export function fuse(program: Program, dtype: ComputeType): Program {
-  const stated = addBeforeNorm(keepStatistics(program));
-  return computeInPlace(rotateWhileWriting(writeInPlace(groupLinears(stated)), dtype));
+  const kept = addBeforeNorm(keepNormalizers(program));
+  return computeInPlace(rotateWhileWriting(groupLinears(kept), dtype));
 }
 
 /** A program of ops that have rules: expanded and fused. */
 export function fusedFor(program: Program, dtype: ComputeType): Program {
-  // Fusions replace every node of `write_slots` and of gradients that read a statistic.
-  const isFused = (op: Op) => op === writeSlots || readsStatistic(op);
-  return fuse(prepare(program, (op) => RULES.has(op) || isFused(op)), dtype);
+  return fuse(prepare(program, (op) => RULES.has(op) || isPlainGradient(op)), dtype);
 }
 
 /** Lowers a program. `isFixed` tells whether a parameter is a constant weight. */

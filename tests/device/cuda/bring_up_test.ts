@@ -157,7 +157,7 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
       (text) => text.replace("score * (product - query.delta)", "score * product"),
       { BF16: 1 },
     ),
-    "op gradient of attention with statistic differs from the reference by",
+    "op gradient of attention with normalizer differs from the reference by",
   ],
   ...Object.entries(GRAPHS_BEFORE).map(([stage, count]) =>
     [stage, failingGraphs(count), GRAPH_FAULT] as const

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { DataParallel } from "../../../core/collective/data_parallel.ts";
 import { NcclGroup } from "../../../core/collective/nccl.ts";
-import { ID_BYTES, openNccl, uniqueId } from "../../../core/runtime/cuda/driver/nccl.ts";
+import { ID_BYTES, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { Trainer } from "../../../core/train/trainer.ts";

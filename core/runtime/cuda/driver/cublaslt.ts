@@ -1,20 +1,16 @@
 /**
- * Matrix products by cuBLASLt.
+ * Matrix products by cuBLASLt, which picks an algorithm for each shape once.
  *
- * Takes the shape of a product, from which the library picks an algorithm once; returns an object
- * that launches it on addresses.
- *
- * The library counts columns first. Our row-major matrix [rows, columns] is its matrix [columns,
- * rows], so Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
+ * The library counts columns first: our row-major matrix [rows, columns] is its matrix [columns, rows], so
+ * Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
-import type { Block } from "../memory.ts";
-import type { ComputeType } from "../memory.ts";
+import type { Block, ComputeType } from "../memory.ts";
 import { checkCublas } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 
 /** One product D = op(A) op(B), column-major as the library has it. */
 export interface ProductShape {
-  /** Rows and columns of D, and what is summed over. */
+  /** Rows and columns of D, and the size that is summed over. */
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -26,36 +22,23 @@ export interface ProductShape {
   readonly bias: boolean;
 }
 
+/** Rows of x, columns of y, columns of x, and the compute dtype of a linear layer. */
+type LayerSizes = readonly [M: number, N: number, K: number, type: ComputeType];
+
 /** Y [M, N] = X [M, K] W [N, K]ᵀ + bias [N]: A is W, B is X. */
-export function linearProduct(
-  M: number,
-  N: number,
-  K: number,
-  type: ComputeType,
-  bias: boolean,
-): ProductShape {
+export function linearProduct([M, N, K, type]: LayerSizes, bias: boolean): ProductShape {
   const sizes = { m: N, n: M, k: K, transposeA: true, transposeB: false };
   return { ...sizes, input: type, output: type, bias };
 }
 
 /** dX [M, K] = dY [M, N] W [N, K]: A is W, B is dY. */
-export function inputGradientProduct(
-  M: number,
-  N: number,
-  K: number,
-  type: ComputeType,
-): ProductShape {
+export function inputGradientProduct([M, N, K, type]: LayerSizes): ProductShape {
   const sizes = { m: K, n: M, k: N, transposeA: false, transposeB: false };
   return { ...sizes, input: type, output: type, bias: false };
 }
 
 /** dW [N, K] = dY [M, N]ᵀ X [M, K], in f32: A is X, B is dY. */
-export function weightGradientProduct(
-  M: number,
-  N: number,
-  K: number,
-  type: ComputeType,
-): ProductShape {
+export function weightGradientProduct([M, N, K, type]: LayerSizes): ProductShape {
   const sizes = { m: K, n: N, k: M, transposeA: false, transposeB: true };
   return { ...sizes, input: type, output: "f32", bias: false };
 }
@@ -68,18 +51,32 @@ export interface ProductOperands {
   readonly d: bigint;
 }
 
+/** A product made ready: descriptor and layouts. */
+export interface Product {
+  readonly shape: ProductShape;
+  readonly descriptor: bigint;
+  readonly a: bigint;
+  readonly b: bigint;
+  readonly d: bigint;
+  /** Kept here, since the library reads it by address. */
+  readonly algorithm: Uint8Array<ArrayBuffer>;
+}
+
 const COMPUTE_F32 = 68;
 const TYPE: Readonly<Record<ComputeType, number>> = { f32: 0, bf16: 14 };
-const DESCRIPTION = { transposeA: 3, transposeB: 4, epilogue: 7, bias: 8, biasType: 26 } as const;
+const DESCRIPTOR = { transposeA: 3, transposeB: 4, epilogue: 7, bias: 8, biasType: 26 } as const;
 const EPILOGUE_BIAS = 4;
-const PREFERENCE = { workspace: 1, alignA: 5, alignB: 6, alignC: 7, alignD: 8 } as const;
-/** Bytes of a heuristic result; the algorithm is its first 64. */
+const PREFERENCE_WORKSPACE = 1;
+/** Alignment of A, B, C and D. */
+const PREFERENCE_ALIGNMENTS = [5, 6, 7, 8];
+/** Addresses of matrices are multiples of this: views of long arrays begin anywhere. */
+const ALIGNMENT = 16;
+/** Bytes of a heuristic result; the algorithm is its first 64, its status lies at 72. */
 const RESULT_BYTES = 96;
 const ALGORITHM_BYTES = 64;
-/** What the addresses of matrices are multiples of: views of long arrays begin anywhere. */
-const ALIGNMENT = 16;
-/** Where a heuristic result says whether it can be used. */
-const RESULT_STATE = 72;
+const RESULT_STATUS = 72;
+/** CUBLAS_STATUS_NOT_SUPPORTED */
+const NOT_SUPPORTED = 15;
 
 /** Bytes of workspace that the library may use; one for all products of a stream. */
 export const WORKSPACE_BYTES = 32 << 20;
@@ -90,16 +87,16 @@ export class Products {
   readonly #handle: bigint;
   readonly #workspace: Block;
   readonly #known = new Map<string, Product>();
-  readonly #out = new BigUint64Array(1);
   /** alpha and beta, which are read by address. */
   readonly #factors = new Float32Array([1, 0]);
-  readonly #one: bigint;
+  readonly #alpha: bigint;
 
   /** `workspace` holds `WORKSPACE_BYTES`. */
   constructor(symbols: CublasLtSymbols, workspace: Block) {
-    [this.#lt, this.#workspace] = [symbols, workspace];
-    this.#handle = this.#make("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
-    this.#one = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
+    this.#lt = symbols;
+    this.#workspace = workspace;
+    this.#handle = make("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
+    this.#alpha = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
   }
 
   /**
@@ -111,104 +108,81 @@ export class Products {
     const known = this.#known.get(key);
     if (known) return known;
     const { m, n, k, transposeA, transposeB, input, output } = shape;
-    const description = this.#description(shape);
-    const a = transposeA ? this.#layout(input, k, m) : this.#layout(input, m, k);
-    const b = transposeB ? this.#layout(input, n, k) : this.#layout(input, k, n);
-    const d = this.#layout(output, m, n);
-    const algorithm = this.#choose(shape, [description, a, b, d]);
-    const product = { shape, description, a, b, d, algorithm };
+    const handles = {
+      descriptor: this.#descriptor(shape),
+      a: transposeA ? this.#layout(input, k, m) : this.#layout(input, m, k),
+      b: transposeB ? this.#layout(input, n, k) : this.#layout(input, k, n),
+      d: this.#layout(output, m, n),
+    };
+    const product = { shape, ...handles, algorithm: this.#choose(shape, handles) };
     this.#known.set(key, product);
     return product;
   }
 
   /** Puts a product into a stream. */
   launch(product: Product, operands: ProductOperands, stream: bigint): void {
-    const { description, a, b, d, algorithm, shape } = product;
-    if (shape.bias) this.#set(description, DESCRIPTION.bias, new BigUint64Array([operands.bias]));
+    const { descriptor, a, b, d, algorithm, shape } = product;
+    if (shape.bias) this.#set(descriptor, DESCRIPTOR.bias, BigUint64Array.of(operands.bias));
     const address = Deno.UnsafePointer.value(Deno.UnsafePointer.of(algorithm));
     const code = this.#lt.cublasLtMatmul(
-      ...[this.#handle, description, this.#one, operands.a, a, operands.b, b] as const,
-      ...[this.#one + 4n, operands.d, d, operands.d, d, address] as const,
+      ...[this.#handle, descriptor, this.#alpha, operands.a, a, operands.b, b] as const,
+      ...[this.#alpha + 4n, operands.d, d, operands.d, d, address] as const,
       ...[this.#workspace.address, BigInt(WORKSPACE_BYTES), stream] as const,
     );
     checkCublas(code, `multiply matrices of ${shape.m}, ${shape.n} and ${shape.k}`);
   }
 
-  /** Frees everything. */
   close(): void {
-    for (const { description, a, b, d } of this.#known.values()) {
-      this.#lt.cublasLtMatmulDescDestroy(description);
+    for (const { descriptor, a, b, d } of this.#known.values()) {
+      this.#lt.cublasLtMatmulDescDestroy(descriptor);
       for (const layout of [a, b, d]) this.#lt.cublasLtMatrixLayoutDestroy(layout);
     }
-    this.#known.clear();
     checkCublas(this.#lt.cublasLtDestroy(this.#handle), "close cuBLASLt");
   }
 
-  #description({ transposeA, transposeB, bias, output }: ProductShape): bigint {
-    const lt = this.#lt;
-    const made = this.#make(
-      "describe a product",
-      (out) => lt.cublasLtMatmulDescCreate(out, COMPUTE_F32, TYPE.f32),
-    );
-    const number = (attribute: number, value: number) =>
-      this.#set(made, attribute, Int32Array.of(value));
-    number(DESCRIPTION.transposeA, Number(transposeA));
-    number(DESCRIPTION.transposeB, Number(transposeB));
+  #descriptor({ transposeA, transposeB, bias, output }: ProductShape): bigint {
+    const create = this.#lt.cublasLtMatmulDescCreate;
+    const made = make("describe a product", (out) => create(out, COMPUTE_F32, TYPE.f32));
+    this.#set(made, DESCRIPTOR.transposeA, Int32Array.of(Number(transposeA)));
+    this.#set(made, DESCRIPTOR.transposeB, Int32Array.of(Number(transposeB)));
     if (bias) {
-      number(DESCRIPTION.epilogue, EPILOGUE_BIAS);
-      number(DESCRIPTION.biasType, TYPE[output]);
+      this.#set(made, DESCRIPTOR.epilogue, Int32Array.of(EPILOGUE_BIAS));
+      this.#set(made, DESCRIPTOR.biasType, Int32Array.of(TYPE[output]));
       // Algorithms are chosen for some pointer; the real one takes its place at every launch.
-      this.#set(made, DESCRIPTION.bias, BigUint64Array.of(this.#workspace.address));
+      this.#set(made, DESCRIPTOR.bias, BigUint64Array.of(this.#workspace.address));
     }
     return made;
   }
 
   #layout(type: ComputeType, rows: number, columns: number): bigint {
-    return this.#make(
-      "describe a matrix",
-      (out) =>
-        this.#lt.cublasLtMatrixLayoutCreate(
-          out,
-          TYPE[type],
-          BigInt(rows),
-          BigInt(columns),
-          BigInt(rows),
-        ),
-    );
+    const sizes = [BigInt(rows), BigInt(columns), BigInt(rows)] as const;
+    const create = this.#lt.cublasLtMatrixLayoutCreate;
+    return make("describe a matrix", (out) => create(out, TYPE[type], ...sizes));
   }
 
   #choose(
     { m, n, k }: ProductShape,
-    [description, a, b, d]: readonly [bigint, bigint, bigint, bigint],
+    { descriptor, a, b, d }: Pick<Product, "descriptor" | "a" | "b" | "d">,
   ): Uint8Array<ArrayBuffer> {
     const lt = this.#lt;
     const doing = `find an algorithm for matrices of ${m}, ${n} and ${k}`;
-    const preference = this.#make(doing, (out) => lt.cublasLtMatmulPreferenceCreate(out));
+    const preference = make(doing, (out) => lt.cublasLtMatmulPreferenceCreate(out));
+    const prefer = (
+      attribute: number,
+      value: BigUint64Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
+    ) => {
+      const set = lt.cublasLtMatmulPreferenceSetAttribute;
+      checkCublas(set(preference, attribute, value, BigInt(value.byteLength)), doing);
+    };
     try {
-      const prefer = (
-        attribute: number,
-        value: BigUint64Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
-      ) =>
-        checkCublas(
-          lt.cublasLtMatmulPreferenceSetAttribute(
-            preference,
-            attribute,
-            value,
-            BigInt(value.byteLength),
-          ),
-          doing,
-        );
-      prefer(PREFERENCE.workspace, BigUint64Array.of(BigInt(WORKSPACE_BYTES)));
-      for (const name of ["alignA", "alignB", "alignC", "alignD"] as const) {
-        prefer(PREFERENCE[name], Uint32Array.of(ALIGNMENT));
-      }
-      const [result, found] = [new Uint8Array(RESULT_BYTES), new Int32Array(1)];
+      prefer(PREFERENCE_WORKSPACE, BigUint64Array.of(BigInt(WORKSPACE_BYTES)));
+      for (const each of PREFERENCE_ALIGNMENTS) prefer(each, Uint32Array.of(ALIGNMENT));
+      const result = new Uint8Array(RESULT_BYTES), found = new Int32Array(1);
       const code = lt.cublasLtMatmulAlgoGetHeuristic(
-        ...[this.#handle, description, a, b, d, d, preference, 1, result, found] as const,
+        ...[this.#handle, descriptor, a, b, d, d, preference, 1, result, found] as const,
       );
-      checkCublas(code, doing);
-      if (found[0] === 0) checkCublas(15, doing);
-      checkCublas(new DataView(result.buffer).getInt32(RESULT_STATE, true), doing);
+      checkCublas(code || (found[0] === 0 ? NOT_SUPPORTED : 0), doing);
+      checkCublas(new DataView(result.buffer).getInt32(RESULT_STATUS, true), doing);
       return result.slice(0, ALGORITHM_BYTES);
     } finally {
       lt.cublasLtMatmulPreferenceDestroy(preference);
@@ -216,33 +190,19 @@ export class Products {
   }
 
   #set(
-    description: bigint,
+    descriptor: bigint,
     attribute: number,
     value: Int32Array<ArrayBuffer> | BigUint64Array<ArrayBuffer>,
   ): void {
-    const code = this.#lt.cublasLtMatmulDescSetAttribute(
-      description,
-      attribute,
-      value,
-      BigInt(value.byteLength),
-    );
+    const set = this.#lt.cublasLtMatmulDescSetAttribute;
+    const code = set(descriptor, attribute, value, BigInt(value.byteLength));
     checkCublas(code, "describe a product");
-  }
-
-  #make(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
-    this.#out[0] = 0n;
-    checkCublas(call(this.#out), doing);
-    return this.#out[0]!;
   }
 }
 
-/** A product made ready. */
-export interface Product {
-  readonly shape: ProductShape;
-  readonly description: bigint;
-  readonly a: bigint;
-  readonly b: bigint;
-  readonly d: bigint;
-  /** Kept here, since the library reads it by address. */
-  readonly algorithm: Uint8Array<ArrayBuffer>;
+/** The handle that a call writes. */
+function make(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
+  const out = new BigUint64Array(1);
+  checkCublas(call(out), doing);
+  return out[0]!;
 }

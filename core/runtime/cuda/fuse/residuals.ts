@@ -4,25 +4,21 @@
  *   s = a + b;  y = rms_norm(s)   →   y, s = add_rms_norm(a, b)
  */
 import { add } from "../../../graph/primitives.ts";
-import { isNode, type Op, type Program } from "../../../graph/program.ts";
+import { isNode, type Program } from "../../../graph/program.ts";
 import { substitute, type Substitution } from "../../../graph/substitute.ts";
 import { formatType } from "../../../graph/types.ts";
 import { Uses } from "../../../graph/uses.ts";
 import { modelOp } from "../../../ops/define.ts";
 import { rmsNorm } from "../../../ops/rms_norm.ts";
-import { rmsNormWithStatistic } from "./statistics.ts";
 
-/** x, residual [..., C] → the norm of their sum, the sum, and the statistic of the norm if it is kept */
-export const addRmsNorm = modelOp<{ epsilon: number; keepsStatistic: boolean }>()({
+/** x, residual [..., C] → the norm of their sum, and the sum */
+export const addRmsNorm = modelOp<{ epsilon: number }>()({
   name: "add_rms_norm",
   inputs: ["x", "residual", "weight"],
-  infer: ({ x }, { keepsStatistic }) =>
-    keepsStatistic ? [x, x, { dtype: "f32", shape: x.shape.slice(0, -1) }] : [x, x],
-  decompose({ x, residual, weight }, { epsilon, keepsStatistic }) {
+  infer: ({ x }) => [x, x],
+  decompose({ x, residual, weight }, { epsilon }) {
     const sum = x.add(residual);
-    const norm: Op = keepsStatistic ? rmsNormWithStatistic.forward : rmsNorm.op;
-    const [y, ...statistic] = sum.graph.apply(norm, [sum, weight], { epsilon });
-    return [y!, sum, ...statistic];
+    return [rmsNorm({ x: sum, weight }, { epsilon }), sum];
   },
 });
 
@@ -32,19 +28,17 @@ export function addBeforeNorm(program: Program): Program {
   return substitute(
     program,
     program.nodes.flatMap((node): Substitution[] => {
-      const keepsStatistic = isNode(node, rmsNormWithStatistic.forward);
-      if (!keepsStatistic && !isNode(node, rmsNorm.op)) return [];
+      if (!isNode(node, rmsNorm.op)) return [];
       const [sum, weight] = node.inputs;
       const maker = uses.maker(sum);
-      if (!isNode(maker, add) || uses.isResult(sum)) return [];
+      if (!isNode(maker, add) || uses.isResult(sum) || uses.readers(sum)[0] !== node) return [];
       const [x, residual] = maker.inputs;
-      if (formatType(x) !== formatType(residual) || uses.readers(sum)[0] !== node) return [];
-      const [y, ...statistic] = node.outputs.map((value) => [value]);
+      if (formatType(x) !== formatType(residual)) return [];
       return [{
         op: addRmsNorm.op,
         inputs: [x, residual, weight],
-        attributes: { ...node.attributes, keepsStatistic },
-        results: [y!, [sum], ...statistic],
+        attributes: node.attributes,
+        results: [node.outputs, [sum]],
       }];
     }),
   );

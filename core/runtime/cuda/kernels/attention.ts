@@ -13,7 +13,7 @@ import splitText from "../../../../kernels/forward/attention_split.cu" with { ty
 import type { GradientAttributes } from "../../../graph/differentiate.ts";
 import type { Value } from "../../../graph/value.ts";
 import { type AttentionAttributes, attentionOp } from "../../../ops/attention.ts";
-import { attentionWithStatistic } from "../fuse/statistics.ts";
+import { attentionGradient, attentionWithNormalizer } from "../fuse/normalizer.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, type Kernel, kernel, kernelFile, overHeads } from "./define.ts";
 import { listRule, once, type Rule } from "./rule.ts";
@@ -256,8 +256,8 @@ function lowerGradient(
 }
 
 export const ATTENTION_RULES: readonly Rule[] = [
-  ...[attentionOp, attentionWithStatistic.forward].map((op) =>
+  ...[attentionOp, attentionWithNormalizer].map((op) =>
     listRule<AttentionAttributes>(op, lowerAttention)
   ),
-  listRule(attentionWithStatistic.backward, lowerGradient),
+  listRule(attentionGradient, lowerGradient),
 ];

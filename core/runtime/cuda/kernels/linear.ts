@@ -37,7 +37,7 @@ export const LINEAR_RULES: readonly Rule[] = [
     const x = l.operand(inputs.x), weight = l.operand(inputs.weight);
     const bias = inputs.bias && l.operand(inputs.bias);
     const [M, K] = x.shape as [number, number];
-    const shape = linearProduct(M, weight.shape[0]!, K, l.dtype, !!bias);
+    const shape = linearProduct([M, weight.shape[0]!, K, l.dtype], !!bias);
     return [l.product(shape, [weight, x, bias], l.type(output.shape))];
   }),
   listRule(linearsOp, (l, inputs, attributes, outputs) => {
@@ -63,16 +63,11 @@ export const LINEAR_RULES: readonly Rule[] = [
   gradientRule(linear, (l, { x, weight }, { upstream }) => {
     const [M, K] = x.shape as [number, number];
     const N = weight.shape[0]!;
+    const sizes = [M, N, K, l.dtype] as const;
     const dy = l.operand(upstream);
     return {
-      x() {
-        const shape = inputGradientProduct(M, N, K, l.dtype);
-        return l.product(shape, [l.operand(weight), dy], l.type(x.shape));
-      },
-      weight() {
-        const shape = weightGradientProduct(M, N, K, l.dtype);
-        return l.product(shape, [l.operand(x), dy], f32(N, K));
-      },
+      x: () => l.product(inputGradientProduct(sizes), [l.operand(weight), dy], l.type(x.shape)),
+      weight: () => l.product(weightGradientProduct(sizes), [l.operand(x), dy], f32(N, K)),
       bias: () => sumRows(l, dy),
     };
   }),

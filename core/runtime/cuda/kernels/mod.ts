@@ -15,7 +15,7 @@ import { CAST, MOVEMENT } from "./copies.ts";
 import { ARGMAX, argmax, SAMPLE, SAMPLE_RULES } from "./next_token.ts";
 import { MAX, REDUCE, SUM } from "./reduce.ts";
 import { RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_RULES } from "./rms_norm.ts";
-import { KV_CACHE, ROPE, ROPE_RULES } from "./rope.ts";
+import { KV_CACHE, ROPE, ROPE_RULES, WRITE_SLOTS } from "./rope.ts";
 import type { Rule } from "./rule.ts";
 import { SUMS } from "./sums.ts";
 import { SWIGLU, SWIGLU_BACKWARD, SWIGLU_RULES } from "./swiglu.ts";
@@ -33,8 +33,8 @@ export const KERNEL_FILES: readonly KernelFile[] = [
 /** All kernels, file by file. */
 export const KERNELS: readonly Kernel[] = KERNEL_FILES.flatMap(({ kernels }) => kernels);
 
-/** The compiler checks that only those primitives are missing which a fusion always replaces. */
-const PRIMITIVE_RULES: Readonly<Record<Exclude<PrimitiveName, "write_slots">, Rule>> = {
+/** The compiler checks that no primitive is missing. */
+const PRIMITIVE_RULES: Readonly<Record<PrimitiveName, Rule>> = {
   add: elementwise.ADD_RULE,
   sub: elementwise.SUB,
   mul: elementwise.MUL,
@@ -62,6 +62,7 @@ const PRIMITIVE_RULES: Readonly<Record<Exclude<PrimitiveName, "write_slots">, Ru
   concat: movement.CONCAT,
   gather: movement.GATHER,
   assign: movement.ASSIGN,
+  write_slots: WRITE_SLOTS,
   take_last: TAKE_LAST,
   scatter_add: SCATTER_ADD,
   add_last: ADD_LAST,

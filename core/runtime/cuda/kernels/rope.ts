@@ -1,12 +1,13 @@
 /** Rotary embedding, writes into a cache, and both as one launch. */
 import cacheText from "../../../../kernels/forward/kv_cache.cu" with { type: "text" };
 import ropeText from "../../../../kernels/forward/rope.cu" with { type: "text" };
+import * as p from "../../../graph/primitives.ts";
 import type { Value } from "../../../graph/value.ts";
 import { rope } from "../../../ops/rope.ts";
-import { rotateAndWrite, writeTokens } from "../fuse/cache_writes.ts";
+import { rotateAndWrite } from "../fuse/cache_writes.ts";
 import type { Lowering } from "../lowering.ts";
 import { each, kernel, kernelFile, packStep } from "./define.ts";
-import { gradientRule, type Rule, rule } from "./rule.ts";
+import { gradientRule, listRule, type Rule, rule } from "./rule.ts";
 import { rowsOf } from "./sums.ts";
 
 export const ROPE = kernelFile("forward/rope.cu", ropeText);
@@ -24,12 +25,12 @@ const rotateAndWriteSlots = kernel(
 );
 const writeSlots = kernel(
   KV_CACHE,
-  "write_slots *cache *update *start R starts T K S D rowStride tokenStride headStride",
+  "write_slots *cache *update *start R T K S D",
   (sizes) => each(sizes.R! * sizes.T! * sizes.K! * sizes.D!, packStep(sizes, sizes.D!)),
 );
 
-/** x [R, T, heads·D] turned by the angle of its place, or by the negative one. */
-function turn(
+/** x [R, T, heads·D] rotated by the angle of its position, or by the negative one. */
+function rotated(
   l: Lowering,
   { x, cos, sin }: Readonly<Record<"x" | "cos" | "sin", Value>>,
   { heads, direction, reuse }: { heads: number; direction: 1 | -1; reuse?: "x" },
@@ -44,9 +45,9 @@ function turn(
 }
 
 export const ROPE_RULES: readonly Rule[] = [
-  rule(rope, (l, inputs, { heads }) => [turn(l, inputs, { heads, direction: 1, reuse: "x" })]),
+  rule(rope, (l, inputs, { heads }) => [rotated(l, inputs, { heads, direction: 1, reuse: "x" })]),
   gradientRule(rope, (l, { cos, sin }, { upstream, attributes: { heads } }) => ({
-    x: () => turn(l, { x: upstream, cos, sin }, { heads, direction: -1 }),
+    x: () => rotated(l, { x: upstream, cos, sin }, { heads, direction: -1 }),
   })),
   rule(rotateAndWrite, (l, inputs, _, [, , y]) => {
     const { keyCache, valueCache, q, k, v, cos, sin, start } = inputs;
@@ -62,21 +63,16 @@ export const ROPE_RULES: readonly Rule[] = [
       numbers: { R, starts: start.shape[0]!, T, H, K, S, half: D / 2 },
     });
   }),
-  rule(writeTokens, (l, inputs, { tokensFirst }) => {
-    const { update, start } = inputs;
-    const cache = l.get(inputs.cache);
-    const [R, K, S, D] = cache.shape as [number, number, number, number];
-    const T = update.shape[tokensFirst ? 1 : 2]!;
-    const [tokenStride, headStride] = tokensFirst ? [K * D, D] as const : [D, T * D] as const;
-    const elements = cache.dtype === "bf16" ? "bf16" : "f32";
-    return l.launch(writeSlots, {
-      updates: { cache },
-      reads: { update: l.cast(l.get(update), elements), start: l.get(start) },
-      numbers: {
-        ...{ R, starts: start.shape[0]!, T, K, S, D },
-        ...{ rowStride: T * K * D, tokenStride, headStride },
-      },
-      macros: { BF16: Number(elements === "bf16") },
-    });
-  }),
 ];
+
+export const WRITE_SLOTS: Rule = listRule(p.writeSlots, (l, [state, update, start]) => {
+  const cache = l.get(state);
+  const [R, K, S, D] = cache.shape as [number, number, number, number];
+  const dtype = cache.dtype === "bf16" ? "bf16" : "f32";
+  return l.launch(writeSlots, {
+    updates: { cache },
+    reads: { update: l.cast(l.get(update), dtype), start: l.get(start) },
+    numbers: { R, T: update.shape[2]!, K, S, D },
+    macros: { BF16: Number(dtype === "bf16") },
+  });
+});

@@ -1,8 +1,4 @@
-/**
- * How a rule is written: what an op becomes, with its inputs by name and its attributes in their types.
- *
- * A rule of a gradient says by input what computes it, and is asked for those that are wanted.
- */
+/** Rules: the launches of an op, with its inputs by name and its attributes in their types. */
 import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
 import type { Node, Op } from "../../../graph/program.ts";
 import type { Attributes, Operands, Primitive } from "../../../graph/types.ts";
@@ -10,7 +6,7 @@ import type { Value } from "../../../graph/value.ts";
 import type { ModelOp, NamedNode } from "../../../ops/define.ts";
 import type { Lowering } from "../lowering.ts";
 
-/** What nodes of one op become. */
+/** Lowers the nodes of one op. */
 export interface Rule {
   readonly op: Op;
   readonly lower: (l: Lowering, node: Node) => readonly Value[];
@@ -48,7 +44,7 @@ export function listRule<A extends Attributes>(
   };
 }
 
-/** What the rule of a gradient knows besides the inputs of the op. */
+/** A gradient node besides the inputs of its op. */
 export interface Backward<A extends Attributes> {
   readonly attributes: A;
   readonly output: Value;
@@ -56,59 +52,32 @@ export interface Backward<A extends Attributes> {
   readonly upstream: Value;
 }
 
-/** What computes the gradient of each input that has one. */
-type Gradients<N extends string> = { readonly [name in N]?: () => Value };
-
-/** The rule of a model op's gradient. */
+/** The rule of a model op's gradient: by input that has one, a function that computes it when wanted. */
 export function gradientRule<A extends Attributes, R extends string, O extends string>(
   op: ModelOp<A, R, O>,
   gradients: (
     l: Lowering,
     inputs: NamedNode<A, R, O>["inputs"],
     backward: Backward<A>,
-  ) => Gradients<R | O>,
+  ) => { readonly [name in R | O]?: () => Value },
 ): Rule {
-  return { op: gradientOp(op.op), lower: lowerGradient(op, 0, gradients) };
-}
-
-/** The rule of a gradient that reads what the op's own kernel left; see `fuse/statistics.ts`. */
-export function statisticGradientRule<A extends Attributes, R extends string, O extends string>(
-  op: ModelOp<A, R, O>,
-  { backward }: { readonly backward: Op<GradientAttributes> },
-  gradients: (
-    l: Lowering,
-    inputs: NamedNode<A, R, O>["inputs"],
-    backward: Backward<A> & { readonly statistic: Value },
-  ) => Gradients<R | O>,
-): Rule {
-  return { op: backward, lower: lowerGradient(op, 1, gradients) };
-}
-
-/** Inputs of the node are those of the op, its output, the upstream gradient, and `more` others. */
-function lowerGradient<A extends Attributes, R extends string, O extends string>(
-  op: ModelOp<A, R, O>,
-  more: number,
-  gradients: (
-    l: Lowering,
-    inputs: NamedNode<A, R, O>["inputs"],
-    backward: Backward<A> & { readonly statistic: Value },
-  ) => Gradients<R | O>,
-): Rule["lower"] {
-  return (l, node) => {
-    const { op: attributes, wanted } = node.attributes as GradientAttributes;
-    const count = node.inputs.length - 2 - more;
-    const [output, upstream, statistic] = node.inputs.slice(count) as [Value, Value, Value];
-    const by: Readonly<Record<string, (() => Value) | undefined>> = gradients(
-      l,
-      op.named(node.inputs.slice(0, count)),
-      { attributes: attributes as A, output, upstream, statistic },
-    );
-    return wanted.map((input) => {
-      const name = op.names[input]!;
-      const gradient = by[name];
-      if (!gradient) throw new TypeError(`cannot differentiate "${op.op.name}" by "${name}"`);
-      return gradient();
-    });
+  return {
+    op: gradientOp(op.op),
+    lower(l, node) {
+      const { op: attributes, wanted } = node.attributes as GradientAttributes;
+      const [output, upstream] = node.inputs.slice(-2) as [Value, Value];
+      const by: Readonly<Record<string, (() => Value) | undefined>> = gradients(
+        l,
+        op.named(node.inputs.slice(0, -2)),
+        { attributes: attributes as A, output, upstream },
+      );
+      return wanted.map((input) => {
+        const name = op.names[input]!;
+        const gradient = by[name];
+        if (!gradient) throw new TypeError(`cannot differentiate "${op.op.name}" by "${name}"`);
+        return gradient();
+      });
+    },
   };
 }
 

@@ -1,11 +1,12 @@
 /** The log-probability of each row's target, and its gradient. */
 import backwardText from "../../../../kernels/backward/token_logprobs.cu" with { type: "text" };
 import forwardText from "../../../../kernels/forward/token_logprobs.cu" with { type: "text" };
+import type { Value } from "../../../graph/value.ts";
 import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
-import { tokenLogprobsWithStatistic } from "../fuse/statistics.ts";
+import type { Lowering } from "../lowering.ts";
 import { grid, kernel, kernelFile } from "./define.ts";
-import { listRule, type Rule, statisticGradientRule } from "./rule.ts";
-import { rowsOf } from "./sums.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
+import { f32, rowsOf } from "./sums.ts";
 
 export const LOGPROBS = kernelFile("forward/token_logprobs.cu", forwardText);
 export const LOGPROBS_BACKWARD = kernelFile("backward/token_logprobs.cu", backwardText);
@@ -23,34 +24,32 @@ const backward = kernel(
   byRow,
 );
 
+/** Log-probabilities, and the logarithm of the sum of exponents of each row. */
+function logprobsOf(l: Lowering, logits: Value, targets: Value): Value[] {
+  const [N, V] = rowsOf(logits.shape);
+  return l.launch(forward, {
+    reads: { logits: l.operand(logits), targets: l.get(targets) },
+    writes: { logprobs: f32(N), normalizer: f32(N) },
+    numbers: { N, V },
+  });
+}
+
 export const LOGPROBS_RULES: readonly Rule[] = [
-  // With and without the statistic, which is the second output.
-  ...[tokenLogprobs.op, tokenLogprobsWithStatistic.forward].map((op) =>
-    listRule(op, (l, [logits, targets], _, [logprobs, normalizer]) => {
+  rule(tokenLogprobs, (l, { logits, targets }) => logprobsOf(l, logits, targets).slice(0, 1)),
+  // Reads the logits once more for the normalizer, beside the product that made them a small part.
+  gradientRule(tokenLogprobs, (l, { logits, targets }, { upstream }) => ({
+    logits() {
       const [N, V] = rowsOf(logits.shape);
-      return l.launch(forward, {
-        reads: { logits: l.operand(logits), targets: l.get(targets) },
-        writes: { logprobs, normalizer: normalizer as typeof normalizer | undefined },
+      const [, normalizer] = logprobsOf(l, logits, targets);
+      return l.launch(backward, {
+        reads: {
+          ...{ dy: l.f32(upstream), logits: l.operand(logits), targets: l.get(targets) },
+          normalizer,
+        },
+        writes: { dlogits: l.type(logits.shape) },
         numbers: { N, V },
-      });
-    })
-  ),
-  statisticGradientRule(
-    tokenLogprobs,
-    tokenLogprobsWithStatistic,
-    (l, { logits, targets }, { upstream, statistic }) => ({
-      logits() {
-        const [N, V] = rowsOf(logits.shape);
-        return l.launch(backward, {
-          reads: {
-            ...{ dy: l.f32(upstream), logits: l.operand(logits), targets: l.get(targets) },
-            normalizer: l.get(statistic),
-          },
-          writes: { dlogits: l.type(logits.shape) },
-          numbers: { N, V },
-          reuse: "logits",
-        })[0]!;
-      },
-    }),
-  ),
+        reuse: "logits",
+      })[0]!;
+    },
+  })),
 ];

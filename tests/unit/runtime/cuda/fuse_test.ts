@@ -15,14 +15,11 @@ import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
 import { rope } from "../../../../core/ops/rope.ts";
 import { sampleTokens } from "../../../../core/ops/sample.ts";
 import { tokenLogprobs } from "../../../../core/ops/token_logprobs.ts";
-import {
-  rotateWhileWriting,
-  writeInPlace,
-} from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
+import { rotateWhileWriting } from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
 import { computeInPlace } from "../../../../core/runtime/cuda/fuse/in_place.ts";
 import { groupLinears } from "../../../../core/runtime/cuda/fuse/linears.ts";
 import { addBeforeNorm } from "../../../../core/runtime/cuda/fuse/residuals.ts";
-import { keepStatistics } from "../../../../core/runtime/cuda/fuse/statistics.ts";
+import { isPlainGradient, keepNormalizers } from "../../../../core/runtime/cuda/fuse/normalizer.ts";
 import { fuse } from "../../../../core/runtime/cuda/lower.ts";
 import { RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
 import type { HostTensor } from "../../../../core/runtime/device.ts";
@@ -182,34 +179,23 @@ function layer(g: Builder): void {
   g.output("y", attention({ q: turned("q", H), keys, values, visible }));
 }
 
-Deno.test("heads are written where they lie", async () => {
+Deno.test("queries and keys are rotated while keys and values are written", async () => {
   const program = programOf(layer);
-  const fused = writeInPlace(program);
-  assertEquals(linesOf(fused), [
-    "v0 = rope(k, cos, sin)",
-    "v1 = reshape(v0)",
-    "v2 = write_tokens(keys, v1, start)",
-    "v3 = write_tokens(values, v, start)",
-    "v4 = rope(q, cos, sin)",
-    "v5 = reshape(v4)",
-    "v6 = attention(v5, v2, v3, last)",
-  ]);
-  await assertSame(program, fused);
-});
-
-Deno.test("queries and keys are turned while keys and values are written", async () => {
-  const program = programOf(layer);
-  const fused = rotateWhileWriting(writeInPlace(program), "f32");
+  const fused = rotateWhileWriting(program, "f32");
   assertEquals(linesOf(fused), [
     "v0, v1, v2 = rotate_and_write(keys, values, q, k, v, cos, sin, start)",
     "v3 = attention(v2, v0, v1, last)",
   ]);
   await assertSame(program, fused);
-  const narrow = rotateWhileWriting(writeInPlace(program), "bf16");
-  assertEquals(narrow.nodes.length, 7, "a cache in another type than the model computes in");
+  const narrow = rotateWhileWriting(program, "bf16");
+  assertEquals(
+    narrow.nodes.length,
+    program.nodes.length,
+    "a cache in another type than the model computes in",
+  );
 });
 
-Deno.test("kernels leave their statistics to the gradients", async () => {
+Deno.test("attention keeps its normalizer for its gradient", async () => {
   const forward = programOf((g) => {
     const x = g.input("x", f32(2, 4, 8));
     const q = rmsNorm({ x, weight: g.parameter("norm", f32(8)) }, { epsilon: 1e-6 });
@@ -230,16 +216,10 @@ Deno.test("kernels leave their statistics to the gradients", async () => {
     differentiate(forward, { of: "loss", by }),
     (op) => !!op.decompose || RULES.has(op),
   );
-  const fused = keepStatistics(program);
-  const names = fused.nodes.map(({ op }) => op.name).filter((name) => name.includes("statistic"));
-  assertEquals(names, [
-    "rms_norm with statistic",
-    "attention with statistic",
-    "token_logprobs with statistic",
-    "gradient of token_logprobs with statistic",
-    "gradient of attention with statistic",
-    "gradient of rms_norm with statistic",
-  ]);
+  const fused = keepNormalizers(program);
+  const names = fused.nodes.map(({ op }) => op.name).filter((name) => name.includes("attention"));
+  assertEquals(names, ["attention with normalizer", "gradient of attention with normalizer"]);
+  assertEquals(fused.nodes.some(({ op }) => isPlainGradient(op)), false);
   await assertSame(program, fused);
 });
 

@@ -114,7 +114,7 @@ Deno.test("every op of the model and its gradient have a rule, and no two rules 
     assert(RULES.has(op), name);
     if (name === "adamw") continue; // it ends a step
     const gradient = gradientOp(op);
-    const isThere = RULES.has(gradient as Op) || names.includes(`${gradient.name} with statistic`);
+    const isThere = RULES.has(gradient as Op) || names.includes(`${gradient.name} with normalizer`);
     assert(isThere, gradient.name);
   }
 });

@@ -1,11 +1,11 @@
 /** The calls of NCCL against a library in C that records them: values, order, errors and aborts. */
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { EnvironmentError } from "../../../../core/base/errors.ts";
-import { Driver } from "../../../../core/runtime/cuda/driver/driver.ts";
-import { CudaError, NOT_READY } from "../../../../core/runtime/cuda/driver/errors.ts";
-import { SYSTEM } from "../../../../core/runtime/cuda/driver/libraries.ts";
-import { NcclCommunicator, openNccl, uniqueId } from "../../../../core/runtime/cuda/driver/nccl.ts";
-import { fakeDriver } from "./testing.ts";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import { Driver } from "../../../core/runtime/cuda/driver/driver.ts";
+import { CudaError, NOT_READY } from "../../../core/runtime/cuda/driver/errors.ts";
+import { SYSTEM } from "../../../core/runtime/cuda/driver/libraries.ts";
+import { NcclCommunicator, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
+import { fakeDriver } from "../runtime/cuda/testing.ts";
 
 const STUB = {
   stubCalls: { parameters: ["buffer"], result: "i32" },

@@ -4,11 +4,11 @@
  * Every operation is waited for by polling, beside the errors that NCCL meets in the background: a peer
  * that died leaves a kernel of NCCL running for ever. Signatures and numbers are those of nccl.h 2.30.
  */
-import { EnvironmentError } from "../../../base/errors.ts";
-import type { Driver } from "./driver.ts";
-import { CudaError } from "./errors.ts";
-import { type Host, openLibrary, SYSTEM } from "./libraries.ts";
-import type { SymbolsOf } from "./symbols.ts";
+import { EnvironmentError } from "../base/errors.ts";
+import type { Driver } from "../runtime/cuda/driver/driver.ts";
+import { CudaError } from "../runtime/cuda/driver/errors.ts";
+import { type Host, openLibrary, SYSTEM } from "../runtime/cuda/driver/libraries.ts";
+import type { SymbolsOf } from "../runtime/cuda/driver/symbols.ts";
 
 /** ncclUniqueId, which is passed by value. */
 const ID = { struct: new Array<"u64">(16).fill("u64") } as const;
@@ -124,8 +124,11 @@ export class NcclCommunicator {
     if (id.byteLength !== ID_BYTES) {
       throw new RangeError(`an id of NCCL has ${ID_BYTES} bytes, not ${id.byteLength}`);
     }
-    [this.#nccl, this.#driver, this.#stream] = [symbols, driver, stream];
-    [this.#rank, this.#timeoutMs] = [rank, timeoutMs];
+    this.#nccl = symbols;
+    this.#driver = driver;
+    this.#stream = stream;
+    this.#rank = rank;
+    this.#timeoutMs = timeoutMs;
     const out = new BigUint64Array(1);
     const code = symbols.ncclCommInitRank(out, world, id, rank);
     checkNccl(symbols, code, `connect ${world} ranks`);
