@@ -235,7 +235,7 @@ Deno.test("a missing permission is told with our remedy, not the runtime's", asy
 
 /** What may be loaded at the start: tables and names without imports of their own. */
 const LIGHT =
-  /parse_args\.js$|core\/(base\/(errors|native_calls|write_all|platform\/\w+)|analysis\/devices|eval\/tasks\/names)\.ts$/;
+  /parse_args\.js$|core\/(base\/(errors|native_calls|version|write_all|platform\/\w+)|analysis\/devices|eval\/tasks\/names)\.ts$/;
 
 Deno.test("help, version, completions and misuse load no engine and no table package", async () => {
   const lines = [["--help"], ["--version"], ["completions", "bash"], ["help", "formats"], [

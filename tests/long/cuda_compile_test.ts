@@ -22,7 +22,7 @@ const writing = Deno.env.get("PARSCALE_CUDA_BUDGET") === "1";
 const long = writing || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
 const architectures = long ? ALL : ["sm_80", "sm_90"];
 
-/** Registers for each of `ALL`, by `file entry macros`. */
+/** Registers for each of `ALL`, by `file entry defines`. */
 type Budget = Record<string, number[]>;
 
 /** Compiles some files and returns the compiler's log. */
@@ -53,10 +53,10 @@ async function nvccCompiler(folder: string): Promise<Compile | undefined> {
   return async (files, target) => {
     const path = `${folder}/${crypto.randomUUID()}.cu`;
     Deno.writeTextFileSync(path, oneProgram(files));
-    const macros = compileOptions(target).filter((option) => option.startsWith("-D"));
+    const defines = compileOptions(target).filter((option) => option.startsWith("-D"));
     const args = [`-arch=${target.architecture}`, "-std=c++17", "-Xptxas", "-v", `-I${folder}`];
     const { success, stderr } = await new Deno.Command("nvcc", {
-      args: ["-cubin", ...args, ...macros, "-o", `${path}.cubin`, path],
+      args: ["-cubin", ...args, ...defines, "-o", `${path}.cubin`, path],
     }).output();
     const log = new TextDecoder().decode(stderr);
     if (!success) {
@@ -75,7 +75,7 @@ function oneProgram(files: readonly KernelFile[]): string {
   return [...headers, ...parts].join("");
 }
 
-/** Files that are compiled with the same macros. */
+/** Files that are compiled with the same defines. */
 function groups(): KernelFile[][] {
   return [...Map.groupBy(KERNEL_FILES, (file) => JSON.stringify(file.specialisations)).values()];
 }
@@ -119,7 +119,7 @@ Deno.test({
     const faults: string[] = [];
     await compileAll(compile!, (files, { architecture, defines }, log) => {
       const { kernels, notes } = parseCompileLog(log);
-      const macros = Object.entries(defines).map(([name, value]) => `${name}=${value}`).join(" ");
+      const flags = Object.entries(defines).map(([name, value]) => `${name}=${value}`).join(" ");
       const expected = KERNELS.filter(({ file }) => files.includes(file));
       const found = kernels.map(({ name }) => name).toSorted();
       assertEquals(
@@ -130,7 +130,7 @@ Deno.test({
       faults.push(...notes);
       for (const { name, registers, spills, stack } of kernels) {
         const { file } = expected.find(({ entry }) => entry === name)!;
-        const key = `${file.name} ${name} ${macros}`;
+        const key = `${file.name} ${name} ${flags}`;
         const at = `${key} on ${architecture}`;
         if (spills > 0 || stack > 0) faults.push(`${at}: ${spills} bytes spilled, stack ${stack}`);
         const index = ALL.indexOf(architecture);

@@ -1,8 +1,7 @@
 /**
  * The cuda device: programs as kernels and cuBLASLt products on one stream.
  *
- * Takes the functions of the three libraries, real ones or those of the emulator that the tests use. What
- * ran where, and what is unverified, is in docs/devices.md.
+ * Takes the functions of the three libraries, real ones or those of the emulator that the tests use.
  */
 import { narrow } from "../../base/dtype.ts";
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";

@@ -15,7 +15,7 @@ import type { KernelLoader } from "./kernel_loader.ts";
 import type { Lowered, Step } from "./lowering.ts";
 import type { CudaTensor, DeviceMemory } from "./memory.ts";
 
-/** What all programs of a device share. */
+/** State shared by all programs of a device. */
 export interface ExecutionContext {
   readonly driver: Driver;
   readonly stream: bigint;
@@ -125,7 +125,7 @@ function prepareStep(context: ExecutionContext, node: Node): Issue | undefined {
   const { launch, product, zeros } = node.attributes as Step;
   const { inputs, outputs } = node;
   if (launch) {
-    const prepared = kernels.launch(launch.kernel, launch.numbers, launch.macros);
+    const prepared = kernels.launch(launch.kernel, launch.scalars, launch.defines);
     const pointers = launch.kernel.arguments.flatMap(({ name }, i) => {
       const from = launch.pointers[name];
       return from ? [{ i, value: node[from.from][from.index]! }] : [];

@@ -34,14 +34,14 @@ export class KernelLoader {
    * A launch with everything set but its addresses.
    * @throws {TypeError} when a number is not given
    */
-  launch(kernel: Kernel, numbers: Sizes, macros: Sizes): Launch {
+  launch(kernel: Kernel, scalars: Sizes, defines: Sizes): Launch {
     const { entry } = kernel;
     const types = kernel.arguments.map(({ type }) => type);
-    const config = kernel.config({ ...macros, ...numbers });
-    const launch = new Launch(this.#function(kernel, macros), entry, types, config);
+    const config = kernel.config({ ...defines, ...scalars });
+    const launch = new Launch(this.#function(kernel, defines), entry, types, config);
     kernel.arguments.forEach(({ name, type }, i) => {
       if (type === "pointer") return;
-      const value = numbers[name];
+      const value = scalars[name];
       if (value === undefined) {
         throw new TypeError(`cannot launch ${entry}: argument "${name}" is not set`);
       }
@@ -54,20 +54,20 @@ export class KernelLoader {
     for (const module of this.#modules.values()) this.#driver.unloadModule(module);
   }
 
-  #function({ file, entry }: Kernel, macros: Sizes): bigint {
-    const key = `${entry} ${JSON.stringify(macros)}`;
+  #function({ file, entry }: Kernel, defines: Sizes): bigint {
+    const key = `${entry} ${JSON.stringify(defines)}`;
     const known = this.#functions.get(key);
     if (known !== undefined) return known;
-    const found = this.#driver.getFunction(this.#module(file, macros), entry);
+    const found = this.#driver.getFunction(this.#module(file, defines), entry);
     this.#functions.set(key, found);
     return found;
   }
 
-  #module(file: KernelFile, macros: Sizes): bigint {
-    const key = `${file.name} ${JSON.stringify(macros)}`;
+  #module(file: KernelFile, defines: Sizes): bigint {
+    const key = `${file.name} ${JSON.stringify(defines)}`;
     const known = this.#modules.get(key);
     if (known !== undefined) return known;
-    const target = { architecture: this.#architecture, defines: macros };
+    const target = { architecture: this.#architecture, defines: defines };
     const compile = () => this.#compiler.compile(file, target).bytes;
     const cubin = this.#cache
       ? this.#cache.compile(this.#compiler.version, file, target, compile)

@@ -28,15 +28,15 @@ import type { Kernel, Sizes } from "./kernels/define.ts";
 import type { ComputeType } from "./memory.ts";
 import { dense, type Layout } from "./strides.ts";
 
-/** Where a pointer of a launch comes from. */
+/** Source of a pointer of a launch. */
 export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
 
 /** One kernel launch, but for addresses. */
 export interface KernelLaunch {
   readonly kernel: Kernel;
-  readonly macros: Sizes;
+  readonly defines: Sizes;
   readonly pointers: Readonly<Record<string, Pointer>>;
-  readonly numbers: Sizes;
+  readonly scalars: Sizes;
 }
 
 /** Attributes of a lowered node: a launch, a product of the library, or zeros; nothing for a view. */
@@ -53,8 +53,8 @@ export interface LaunchSpec {
   readonly writes?: Readonly<Record<string, TensorType | undefined>>;
   /** Values that are overwritten in place. */
   readonly updates?: Readonly<Record<string, Value>>;
-  readonly numbers: Sizes;
-  readonly macros?: Sizes;
+  readonly scalars: Sizes;
+  readonly defines?: Sizes;
   /** The read whose memory the first result may take. */
   readonly reuse?: string;
 }
@@ -95,7 +95,7 @@ export class Lowering {
     }
   }
 
-  /** Records what a value of the source was lowered to. */
+  /** Records the lowered form of a value of the source. */
   set(value: Value, lowered: Value): void {
     this.#values.set(value, lowered);
   }
@@ -143,8 +143,8 @@ export class Lowering {
     const [made] = this.launch(dtype === "f32" ? bf16ToF32 : f32ToBf16, {
       reads: { x: value },
       writes: { y: { dtype, shape: value.shape } },
-      numbers: { count: elementCount(value.shape) },
-      macros: { BF16: 1 },
+      scalars: { count: elementCount(value.shape) },
+      defines: { BF16: 1 },
     });
     this.#casts.set(value, made!);
     return made!;
@@ -157,7 +157,7 @@ export class Lowering {
 
   /** Launches a kernel; the results are first those updated, then those written, in order. */
   launch(kernel: Kernel, spec: LaunchSpec): Value[] {
-    const { reads = {}, writes = {}, updates = {}, numbers, macros = {}, reuse } = spec;
+    const { reads = {}, writes = {}, updates = {}, scalars, defines = {}, reuse } = spec;
     const inputs: Value[] = [];
     const pointers: Record<string, Pointer> = {};
     const read = (name: string, value: Value | undefined) => {
@@ -180,10 +180,10 @@ export class Lowering {
     if (missing) {
       throw new TypeError(`cannot launch ${kernel.entry}: argument "${missing.name}" is not set`);
     }
-    const all: Record<string, number> = { BF16: Number(this.dtype === "bf16"), ...macros };
+    const all: Record<string, number> = { BF16: Number(this.dtype === "bf16"), ...defines };
     const used = Object.keys(kernel.file.specialisations[0]!);
     const own = Object.fromEntries(used.map((name) => [name, all[name] ?? 0]));
-    const launch = { kernel, macros: own, pointers, numbers };
+    const launch = { kernel, defines: own, pointers, scalars };
     const memory = Object.keys(updates).length > 0 ? "required" : reuse ? "allowed" : undefined;
     return this.#step(kernel.entry, { launch }, inputs, types, memory);
   }
@@ -222,13 +222,13 @@ export class Lowering {
     return this.launch(copy, {
       reads: { x: source },
       ...(target ? { updates: { y: target } } : { writes: { y: to } }),
-      numbers: {
+      scalars: {
         ...{ count: elementCount(move.sizes), n1, n2, n3 },
         ...{ yFirst: move.targetFirst, xFirst: move.sourceFirst },
         ...strides("y", move.targetStrides),
         ...strides("x", move.sourceStrides),
       },
-      macros: { BYTES: elementBytes(source.dtype) },
+      defines: { BYTES: elementBytes(source.dtype) },
     })[0]!;
   }
 

@@ -10,7 +10,7 @@ import type { DType, TensorType } from "../../graph/types.ts";
 import type { DeviceTensor } from "../device.ts";
 import type { Driver } from "./driver/driver.ts";
 
-/** What a model computes in; statistics, losses and gradients of parameters are f32. */
+/** Compute dtype of a model; statistics, losses and gradients of parameters are f32. */
 export type ComputeType = "f32" | "bf16";
 
 /** Allocations are multiples of this. */
@@ -77,7 +77,7 @@ export class DeviceMemory {
   }
 
   /**
-   * Makes the arena hold at least `bytes`; what was in it is lost.
+   * Makes the arena hold at least `bytes`; its contents are lost.
    * @throws {CudaError} when the device has less memory left
    */
   reserve(bytes: number): void {

@@ -1,8 +1,6 @@
 /**
- * Tensors of any rank as the four axes that kernels walk.
- *
- * Neighbouring axes become one where every operand walks them as one, and axes of size 1 go away, so
- * that nearly everything fits: the result says so where something does not.
+ * Tensors of any rank as the four axes of elementwise kernels and copies: neighbouring axes become one where
+ * every operand has them in one stride, and axes of size 1 are dropped.
  */
 import { denseStrides } from "../../graph/strides.ts";
 import { elementCount, type Shape } from "../../graph/types.ts";
@@ -10,7 +8,7 @@ import { elementCount, type Shape } from "../../graph/types.ts";
 /** Axes that the elementwise kernels and `copy` know. */
 const AXES = 4;
 
-/** How `copy` walks its two tensors, in elements; all lists have four entries. */
+/** Offsets and strides of the two tensors of `copy`, in elements; all lists have four entries. */
 export interface Layout {
   readonly sizes: readonly number[];
   readonly targetFirst: number;

@@ -59,14 +59,14 @@ function inputsOf(program: Program, K: number): Map<string, number[]> {
   }));
 }
 
-/** The one kernel of linear layers in a program, and its macros. */
+/** The one kernel of linear layers in a program, and its defines. */
 function kernelOf(program: Program, elements: ComputeType): string {
   const launches = launchesOf(program, elements).filter(({ kernel }) =>
     kernel.entry.startsWith("linear")
   );
   assertEquals(launches.length, 1, "what reads the same rows is one launch");
-  const [{ kernel: { entry }, macros }] = launches as [typeof launches[0]];
-  return `${entry} ROWS=${macros.ROWS} F32_OUT=${macros.F32_OUT}`;
+  const [{ kernel: { entry }, defines }] = launches as [typeof launches[0]];
+  return `${entry} ROWS=${defines.ROWS} F32_OUT=${defines.F32_OUT}`;
 }
 
 /** Runs a program twice and compares it with the reference and itself. */

@@ -1,13 +1,8 @@
 /**
- * Finds and opens libcuda, NVRTC, cuBLASLt and NCCL, wherever a driver, a toolkit or a Python wheel put
- * them.
+ * Finds and opens libcuda, NVRTC, cuBLASLt and NCCL of a driver, a toolkit or a Python wheel.
  *
- * Takes the name of a library and its symbol table; returns its functions and where it was found,
- * or an `EnvironmentError` that lists every path tried. Nothing of this has met a GPU yet.
- *
- * NVRTC loads its builtins library by bare name and does not look beside itself, so when it was
- * found by path the builtins are opened first; else every compilation fails. cuBLASLt takes up to a
- * second to load, so it is opened only when it is needed.
+ * NVRTC loads its builtins library by bare name and does not look beside itself, so when it was found by
+ * path the builtins are opened first; else every compilation fails.
  */
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { SymbolsOf } from "./symbols.ts";
@@ -75,10 +70,10 @@ const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
   },
 };
 
-/** Where WSL and the container runtime put the driver's library. */
+/** Folders of the driver's library under WSL and container runtimes. */
 const DRIVER_FOLDERS = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
 
-/** Where a toolkit lies unless a variable says otherwise. */
+/** Default folder of a toolkit. */
 const TOOLKIT = "/usr/local/cuda";
 
 /** The real machine. */

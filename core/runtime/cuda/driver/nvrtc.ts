@@ -18,11 +18,11 @@ export interface KernelSource {
   readonly headers: ReadonlyMap<string, string>;
 }
 
-/** What to compile for. */
+/** Target of a compilation. */
 export interface CompileTarget {
   /** `sm_90` */
   readonly architecture: string;
-  /** Values of `-D` macros. */
+  /** Values of `-D` defines. */
   readonly defines: Readonly<Record<string, number>>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * New contents of a state are computed where the state lies, not beside it.
+ * New contents of a state are computed in its memory, not in a temporary of its size.
  *
  *   assign(state, a + b)                    →   compute_into(state, a, b)
  *   assign(θ, …), assign(m, …) of adamw     →   adamw_in_place(θ, m, v, …)
@@ -42,7 +42,7 @@ export const adamwInPlace = modelOp<{ beta1: number; beta2: number; epsilon: num
   memory: "required",
 });
 
-/** Computes what is assigned to a state in its memory. */
+/** Computes new contents of a state in its memory. */
 export function computeInPlace(program: Program): Program {
   const uses = new Uses(program);
   return substitute(

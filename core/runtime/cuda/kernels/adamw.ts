@@ -1,4 +1,4 @@
-/** A step of the optimiser, in place where its results are assigned to what they come from. */
+/** A step of AdamW, in place where its results are assigned to its inputs. */
 import text from "../../../../kernels/optimizer/adamw.cu" with { type: "text" };
 import { elementCount } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -28,7 +28,7 @@ export const ADAMW_RULES: readonly Rule[] = [adamw, adamwInPlace].map((op) =>
         ...{ gradient: l.f32(gradient), scale: l.f32(scale), decay: l.f32(decay) },
         ...{ stepSize: l.f32(stepSize), correction: l.f32(correction) },
       },
-      numbers: { count: elementCount(parameter.shape), ...attributes },
+      scalars: { count: elementCount(parameter.shape), ...attributes },
     });
   })
 );

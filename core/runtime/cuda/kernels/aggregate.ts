@@ -51,8 +51,8 @@ function scoresGradient(
   return l.launch(weighBackward, {
     reads: { dweights: l.f32(upstream), weights: l.f32(weights) },
     writes: { dscores: cast ? l.type(weights.shape) : f32(...weights.shape) },
-    numbers: { N, P, smoothing },
-    ...(cast ? {} : { macros: { BF16: 0 } }),
+    scalars: { N, P, smoothing },
+    ...(cast ? {} : { defines: { BF16: 0 } }),
   })[0]!;
 }
 
@@ -67,7 +67,7 @@ export const AGGREGATE_RULES: readonly Rule[] = [
       l.launch(sumStreams, {
         reads: { dy: l.operand(upstream) },
         writes: { dx: l.type(x.shape) },
-        numbers: { count: elementCount(x.shape), P: streams },
+        scalars: { count: elementCount(x.shape), P: streams },
       })[0]!,
   })),
   // Few scores a row: the weights of streams without smoothing.
@@ -76,8 +76,8 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     return l.launch(weigh, {
       reads: { scores: l.f32(x) },
       writes: { weights: x },
-      numbers: { N, P, smoothing: 0 },
-      macros: { BF16: 0 },
+      scalars: { N, P, smoothing: 0 },
+      defines: { BF16: 0 },
     });
   }),
   gradientRule(softmax, (l, _, { output: weights, upstream }) => ({
@@ -88,7 +88,7 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     return l.launch(weigh, {
       reads: { scores: l.operand(scores) },
       writes: { weights },
-      numbers: { N, P, smoothing },
+      scalars: { N, P, smoothing },
     });
   }),
   gradientRule(streamWeights, (l, _, { output: weights, upstream, attributes: { smoothing } }) => ({
@@ -99,7 +99,7 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     return l.launch(mix, {
       reads: { x: l.operand(x), weights: l.f32(weights) },
       writes: { y: l.type(y.shape) },
-      numbers: { P, N, C },
+      scalars: { P, N, C },
     });
   }),
   gradientRule(mixStreams, (l, { x, weights }, { upstream }) => {
@@ -108,7 +108,7 @@ export const AGGREGATE_RULES: readonly Rule[] = [
       return l.launch(mixBackward, {
         reads: { dy: l.operand(upstream), x: l.operand(x), weights: l.f32(weights) },
         writes: { dx: l.type(x.shape), dweights: f32(N, P) },
-        numbers: { P, N, C },
+        scalars: { P, N, C },
       });
     });
     return { x: () => both()[0]!, weights: () => both()[1]! };

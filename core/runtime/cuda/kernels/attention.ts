@@ -141,8 +141,8 @@ function attentionCall(
       prefixKeys: prefixKeys && l.operand(prefixKeys),
       prefixValues: prefixValues && l.operand(prefixValues),
     },
-    numbers: { R, B, T, S, K, G, M, rows: P * B, P, scale: D ** -0.5 },
-    macros: { HEAD_DIM: D },
+    scalars: { R, B, T, S, K, G, M, rows: P * B, P, scale: D ** -0.5 },
+    defines: { HEAD_DIM: D },
     /** Query heads of all tokens of all rows. */
     heads: P * B * T * H,
     /** Whether the kernels on tensor cores can compute it. */
@@ -154,7 +154,7 @@ function attentionCall(
 type AttentionCall = ReturnType<typeof attentionCall>;
 
 /** The largest power of two of slots that leaves blocks enough. */
-function chunkOf({ numbers: { rows, K, S, M } }: AttentionCall): number {
+function chunkOf({ scalars: { rows, K, S, M } }: AttentionCall): number {
   let chunk = LEAST_CHUNK;
   const blocksAt = (chunk: number) => rows * K * (Math.sign(M) + S / chunk);
   while (chunk < S && blocksAt(2 * chunk) >= ENOUGH_BLOCKS) chunk *= 2;
@@ -169,28 +169,28 @@ function lowerAttention(
   [out, normalizer]: readonly [Value, Value?, ...Value[]],
 ): Value[] {
   const call = attentionCall(l, inputs, attributes);
-  const { reads: { table, ...reads }, numbers, macros, heads } = call;
+  const { reads: { table, ...reads }, scalars, defines, heads } = call;
   const writes = { out: l.type(out.shape), normalizer };
   if (!call.isFew) {
-    return l.launch(call.fitsTensorCores ? mma : plain, { reads, writes, numbers, macros });
+    return l.launch(call.fitsTensorCores ? mma : plain, { reads, writes, scalars, defines });
   }
   const chunk = chunkOf(call);
-  const splits = Math.sign(numbers.M) + Math.ceil(numbers.S / chunk);
+  const splits = Math.sign(scalars.M) + Math.ceil(scalars.S / chunk);
   const [partial, rowMaxes, rowSums] = l.launch(split, {
     reads: { table, ...reads },
     writes: {
-      partial: f32(splits, heads, macros.HEAD_DIM),
+      partial: f32(splits, heads, defines.HEAD_DIM),
       rowMaxes: f32(splits, heads),
       rowSums: f32(splits, heads),
     },
-    numbers: { ...numbers, chunk },
-    macros,
+    scalars: { ...scalars, chunk },
+    defines,
   });
   return l.launch(combine, {
     reads: { partial, rowMaxes, rowSums },
     writes,
-    numbers: { heads, splits },
-    macros,
+    scalars: { heads, splits },
+    defines,
   });
 }
 
@@ -198,20 +198,20 @@ function lowerAttention(
 function prefixGradients(
   l: Lowering,
   kernels: BackwardKernels,
-  { reads: { prefixKeys }, numbers, macros }: AttentionCall,
+  { reads: { prefixKeys }, scalars, defines }: AttentionCall,
   reads: Readonly<Record<string, Value | undefined>>,
 ): Value[] {
-  const { P, B, T, K, G, M } = numbers;
-  const queries = kernels === backwardMma && macros.HEAD_DIM <= 64 ? 32 : 16;
+  const { P, B, T, K, G, M } = scalars;
+  const queries = kernels === backwardMma && defines.HEAD_DIM <= 64 ? 32 : 16;
   const items = B * Math.ceil(G * T / queries);
   const wanted = Math.ceil(ENOUGH_BLOCKS / (P * K * Math.ceil(M / kernels.tile)));
   const chunks = Math.min(wanted, Math.ceil(items / ITEMS_PER_CHUNK));
-  const size = P * K * M * macros.HEAD_DIM;
+  const size = P * K * M * defines.HEAD_DIM;
   const partials = l.launch(kernels.prefix, {
     reads,
     writes: { partialKeys: f32(chunks, size), partialValues: f32(chunks, size) },
-    numbers: { ...numbers, chunks },
-    macros,
+    scalars: { ...scalars, chunks },
+    defines,
   });
   return partials.map((partial) =>
     l.view(chunks > 1 ? sumPartials(l, partial) : partial, prefixKeys!.shape)
@@ -228,24 +228,24 @@ function lowerGradient(
   if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
   const [output, upstream, normalizer] = all.slice(-3) as [Value, Value, Value];
   const call = attentionCall(l, all.slice(0, -3), attributes);
-  const { numbers, macros, heads } = call;
+  const { scalars, defines, heads } = call;
   const dout = l.operand(upstream);
   const [sums] = l.launch(delta, {
     reads: { dout, out: l.operand(output) },
     writes: { delta: f32(heads) },
-    numbers: { heads },
-    macros,
+    scalars: { heads },
+    defines,
   });
   const reads = { ...call.reads, dout, normalizer: l.get(normalizer), delta: sums };
   const kernels = call.fitsTensorCores ? backwardMma : backward;
   const like = (value: Value) => l.type(value.shape);
   const byQueries = once(() => {
     const writes = { dq: like(reads.q) };
-    return l.launch(kernels.queries, { reads, writes, numbers, macros });
+    return l.launch(kernels.queries, { reads, writes, scalars, defines });
   });
   const byKeys = once(() => {
     const writes = { dkeys: like(reads.keys), dvalues: like(reads.values) };
-    return l.launch(kernels.keys, { reads, writes, numbers, macros });
+    return l.launch(kernels.keys, { reads, writes, scalars, defines });
   });
   const byPrefix = once(() => prefixGradients(l, kernels, call, reads));
   const prefix = attributes.packed ? 5 : 4; // number of the input with the prefix keys

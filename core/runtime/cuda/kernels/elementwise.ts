@@ -51,18 +51,18 @@ const BINARY: Readonly<Record<BinaryName, number>> = { add: 0, sub: 1, mul: 2, d
 function walk(shape: Shape, inputs: Readonly<Record<string, Value>>): Sizes {
   const lists = Object.values(inputs).map((value) => broadcastStrides(value.shape, shape));
   const { sizes: [, n1, n2, n3], strides } = collapse(shape, lists);
-  const numbers: Record<string, number> = { count: elementCount(shape), n1: n1!, n2: n2!, n3: n3! };
+  const scalars: Record<string, number> = { count: elementCount(shape), n1: n1!, n2: n2!, n3: n3! };
   Object.keys(inputs).forEach((letter, i) => {
-    strides[i]!.forEach((stride, axis) => numbers[`${letter}${axis}`] = stride);
+    strides[i]!.forEach((stride, axis) => scalars[`${letter}${axis}`] = stride);
   });
-  return numbers;
+  return scalars;
 }
 
 function unary(op: Primitive & { readonly name: keyof typeof UNARY }): Rule {
   return listRule(op, (l, [input]) => {
     const x = l.f32(input);
-    const numbers = { count: elementCount(x.shape), op: UNARY[op.name] };
-    return l.launch(unaryKernel, { reads: { x }, writes: { y: x }, numbers, reuse: "x" });
+    const scalars = { count: elementCount(x.shape), op: UNARY[op.name] };
+    return l.launch(unaryKernel, { reads: { x }, writes: { y: x }, scalars, reuse: "x" });
   });
 }
 
@@ -71,21 +71,22 @@ function binary(op: Primitive & { readonly name: BinaryName }): Rule {
     const areFloats = y.dtype !== "i32";
     if (op === p.add && areFloats && first.shape.join() === second.shape.join()) {
       // Sums of equal shapes, such as residual streams, are read 16 bytes at a time.
-      const narrow = [first, second].some((value) => l.get(value).dtype === "bf16");
-      const [a, b] = [first, second].map((value) => narrow ? l.operand(value) : l.f32(value));
+      const isBf16 = [first, second].some((value) => l.get(value).dtype === "bf16");
+      const [a, b] = [first, second].map((value) => isBf16 ? l.operand(value) : l.f32(value));
       return l.launch(addPacked, {
         reads: { a, b },
         writes: { y: a! },
-        numbers: { count: elementCount(y.shape) },
-        macros: { BF16: Number(narrow) },
+        scalars: { count: elementCount(y.shape) },
+        defines: { BF16: Number(isBf16) },
         reuse: "a",
       });
     }
-    const [a, b] = areFloats ? [l.f32(first), l.f32(second)] : [l.get(first), l.get(second)];
+    const a = areFloats ? l.f32(first) : l.get(first);
+    const b = areFloats ? l.f32(second) : l.get(second);
     return l.launch(areFloats ? binaryFloats : binaryIntegers, {
       reads: { a, b },
       writes: { y },
-      numbers: { ...walk(y.shape, { a, b }), op: BINARY[op.name] },
+      scalars: { ...walk(y.shape, { a, b }), op: BINARY[op.name] },
       // In place only where a is walked as the result is.
       ...(a.shape.join() === y.shape.join() ? { reuse: "a" } : {}),
     });
@@ -105,30 +106,31 @@ export const MUL: Rule = binary(p.mul);
 export const DIV: Rule = binary(p.div);
 
 export const COMPUTE_INTO: Rule = rule(computeInto, (l, inputs, { op }) => {
-  const [state, a, b] = [l.get(inputs.state), l.f32(inputs.a), l.f32(inputs.b)];
+  const state = l.get(inputs.state), a = l.f32(inputs.a), b = l.f32(inputs.b);
   return l.launch(binaryFloats, {
     updates: { y: state },
     reads: { a, b },
-    numbers: { ...walk(state.shape, { a, b }), op: BINARY[op] },
+    scalars: { ...walk(state.shape, { a, b }), op: BINARY[op] },
   });
 });
 
 export const LESS_EQUAL: Rule = listRule(p.lessEqual, (l, [first, second], _, [y]) => {
   const areFloats = first.dtype !== "i32";
-  const [a, b] = areFloats ? [l.f32(first), l.f32(second)] : [l.get(first), l.get(second)];
+  const a = areFloats ? l.f32(first) : l.get(first);
+  const b = areFloats ? l.f32(second) : l.get(second);
   return l.launch(areFloats ? lessEqualFloats : lessEqualIntegers, {
     reads: { a, b },
     writes: { y },
-    numbers: walk(y.shape, { a, b }),
+    scalars: walk(y.shape, { a, b }),
   });
 });
 
 export const SELECT: Rule = listRule(p.select, (l, [first, second, third], _, [y]) => {
-  const [condition, a, b] = [l.get(first), l.f32(second), l.f32(third)];
+  const condition = l.get(first), a = l.f32(second), b = l.f32(third);
   return l.launch(selectFloats, {
     reads: { condition, a, b },
     writes: { y },
-    numbers: walk(y.shape, { c: condition, a, b }),
+    scalars: walk(y.shape, { c: condition, a, b }),
   });
 });
 
@@ -145,8 +147,8 @@ export const CAST_RULE: Rule = listRule(p.cast, (l, [x], { dtype }, [y]) => {
   const found = CASTS[`${x.dtype} ${dtype}`];
   if (!found) throw new TypeError(`cannot cast ${x.dtype} to ${dtype} on this device`);
   const source = x.dtype === "f32" ? l.f32(x) : l.get(x);
-  const numbers = { count: elementCount(y.shape) };
-  return l.launch(found, { reads: { x: source }, writes: { y }, numbers });
+  const scalars = { count: elementCount(y.shape) };
+  return l.launch(found, { reads: { x: source }, writes: { y }, scalars });
 });
 
 export const CONSTANT: Rule = listRule(p.constant, (l, _, { data: list }, [{ dtype, shape }]) => {
@@ -156,5 +158,5 @@ export const CONSTANT: Rule = listRule(p.constant, (l, _, { data: list }, [{ dty
 
 export const IOTA: Rule = listRule(
   p.iota,
-  (l, _, { length }, [y]) => l.launch(iotaKernel, { writes: { y }, numbers: { count: length } }),
+  (l, _, { length }, [y]) => l.launch(iotaKernel, { writes: { y }, scalars: { count: length } }),
 );

@@ -21,7 +21,7 @@ export const EMBEDDING_RULES: readonly Rule[] = [
     return l.launch(rows, {
       reads: { table: l.operand(table), ids: l.get(ids) },
       writes: { y: l.type(y.shape) },
-      numbers: { tokens: elementCount(ids.shape), C, V },
+      scalars: { tokens: elementCount(ids.shape), C, V },
     });
   }),
   gradientRule(embedding, (l, { table, ids }, { upstream }) => ({
@@ -30,7 +30,7 @@ export const EMBEDDING_RULES: readonly Rule[] = [
       return l.launch(scatterAdd, {
         updates: { y: l.zeros(f32(size, inner)) },
         reads: { indices: l.get(ids), update: l.f32(upstream) },
-        numbers: { outer: 1, size, count: elementCount(ids.shape), inner },
+        scalars: { outer: 1, size, count: elementCount(ids.shape), inner },
       })[0]!;
     },
   })),

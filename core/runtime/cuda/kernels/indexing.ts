@@ -26,7 +26,7 @@ export const TAKE_LAST: Rule = listRule(
     l.launch(takeLast, {
       reads: { x: l.f32(x), indices: l.get(indices) },
       writes: { y },
-      numbers: { rows: elementCount(y.shape), size: x.shape.at(-1)! },
+      scalars: { rows: elementCount(y.shape), size: x.shape.at(-1)! },
     }),
 );
 
@@ -34,7 +34,7 @@ export const ADD_LAST: Rule = listRule(p.addLast, (l, [x, indices, update]) =>
   l.launch(addLast, {
     updates: { y: ownCopy(l, x) },
     reads: { indices: l.get(indices), update: l.f32(update) },
-    numbers: { rows: elementCount(indices.shape), size: x.shape.at(-1)! },
+    scalars: { rows: elementCount(indices.shape), size: x.shape.at(-1)! },
   }));
 
 export const SCATTER_ADD: Rule = listRule(p.scatterAdd, (l, [x, indices, update], { axis }) => {
@@ -42,6 +42,6 @@ export const SCATTER_ADD: Rule = listRule(p.scatterAdd, (l, [x, indices, update]
   return l.launch(scatterAdd, {
     updates: { y: ownCopy(l, x) },
     reads: { indices: l.get(indices), update: l.f32(update) },
-    numbers: { outer, size, count: elementCount(indices.shape), inner },
+    scalars: { outer, size, count: elementCount(indices.shape), inner },
   });
 });

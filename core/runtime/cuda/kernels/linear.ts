@@ -44,7 +44,7 @@ export const LINEAR_RULES: readonly Rule[] = [
     const x = l.operand(inputs[0]);
     const [M, K] = x.shape as [number, number];
     const layers = layersOf(inputs, attributes);
-    const numbers: Record<string, number> = { M, K };
+    const scalars: Record<string, number> = { M, K };
     const reads: Record<string, Value | undefined> = { x };
     const writes: Record<string, TensorType | undefined> = {};
     for (let i = 0; i < GROUP_SIZE; i++) {
@@ -52,13 +52,13 @@ export const LINEAR_RULES: readonly Rule[] = [
       reads[`weight${i}`] = layer && l.operand(layer.weight);
       reads[`bias${i}`] = layer?.bias && l.operand(layer.bias);
       writes[`y${i}`] = output && (attributes.f32Out ? output : l.type(output.shape));
-      numbers[`N${i}`] = layer?.weight.shape[0] ?? 0;
+      scalars[`N${i}`] = layer?.weight.shape[0] ?? 0;
     }
-    const macros = {
+    const defines = {
       ROWS: ROWS.find((rows) => M <= rows)!,
       F32_OUT: Number(attributes.f32Out && l.dtype === "bf16"),
     };
-    return l.launch(group, { reads, writes, numbers, macros });
+    return l.launch(group, { reads, writes, scalars, defines });
   }),
   gradientRule(linear, (l, { x, weight }, { upstream }) => {
     const [M, K] = x.shape as [number, number];

@@ -18,7 +18,7 @@ const matmul = kernel(
 
 export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
   const { transposeA, transposeB, scale } = attributes;
-  const [a, b] = [l.f32(inputs[0]), l.f32(inputs[1])];
+  const a = l.f32(inputs[0]), b = l.f32(inputs[1]);
   const [m, n] = y.shape.slice(-2) as [number, number];
   const k = a.shape.at(transposeA ? -2 : -1)!;
   const leading = y.shape.slice(0, -2);
@@ -29,11 +29,11 @@ export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
   const { sizes, strides } = collapse(leading, [batchStrides(a), batchStrides(b)], 3);
   const [aRow, aColumn] = transposeA ? [1, m] as const : [k, 1] as const;
   const [bRow, bColumn] = transposeB ? [1, k] as const : [n, 1] as const;
-  const numbers: Record<string, number> = {
+  const scalars: Record<string, number> = {
     ...{ m, n, k, scale, aRow, aColumn, bRow, bColumn },
     ...{ n1: sizes[1]!, n2: sizes[2]!, batch: elementCount(leading) },
   };
-  strides[0]!.forEach((stride, i) => numbers[`a${i}`] = stride);
-  strides[1]!.forEach((stride, i) => numbers[`b${i}`] = stride);
-  return l.launch(matmul, { reads: { a, b }, writes: { y }, numbers });
+  strides[0]!.forEach((stride, i) => scalars[`a${i}`] = stride);
+  strides[1]!.forEach((stride, i) => scalars[`b${i}`] = stride);
+  return l.launch(matmul, { reads: { a, b }, writes: { y }, scalars });
 });

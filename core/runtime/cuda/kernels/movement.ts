@@ -57,13 +57,13 @@ export const SLICE: Rule = moved(p.slice, (x, { axis, start }) => {
 });
 
 export const CONCAT: Rule = listRule(p.concat, (l, inputs, { axis }, [y]) => {
-  const narrow = inputs.every((value) => l.get(value).dtype === "bf16");
+  const areBf16 = inputs.every((value) => l.get(value).dtype === "bf16");
   const isFloat = y.dtype === "f32";
   const strides = denseStrides(y.shape);
   let start = 0;
   let whole: Value | undefined;
   for (const input of inputs) {
-    const part = isFloat && !narrow ? l.f32(input) : l.get(input);
+    const part = isFloat && !areBf16 ? l.f32(input) : l.get(input);
     const { sizes, strides: [targetStrides, sourceStrides] } = collapse(
       part.shape,
       [strides, denseStrides(part.shape)],
@@ -81,13 +81,13 @@ export const CONCAT: Rule = listRule(p.concat, (l, inputs, { axis }, [y]) => {
 });
 
 export const GATHER: Rule = listRule(p.gather, (l, inputs, { axis }, [y]) => {
-  const [x, indices] = [l.get(inputs[0]), l.get(inputs[1])];
+  const x = l.get(inputs[0]), indices = l.get(inputs[1]);
   const [outer, size, inner] = around(x.shape, axis);
   return l.launch(gatherKernel, {
     reads: { x, indices },
     writes: { y: { dtype: x.dtype, shape: y.shape } },
-    numbers: { outer, size, count: elementCount(indices.shape), inner },
-    macros: { BYTES: elementBytes(x.dtype) },
+    scalars: { outer, size, count: elementCount(indices.shape), inner },
+    defines: { BYTES: elementBytes(x.dtype) },
   });
 });
 

@@ -22,8 +22,8 @@ export const argmax: Rule = listRule(p.argmax, (l, [source], { axis }, [index]) 
   const rows = inner === 1
     ? x
     : l.copy(x, { dtype: x.dtype, shape }, toDense(shape, [n * inner, 1, inner]));
-  const numbers = { N: outer * inner, V: n };
-  return l.launch(argmaxKernel, { reads: { x: rows }, writes: { index }, numbers });
+  const scalars = { N: outer * inner, V: n };
+  return l.launch(argmaxKernel, { reads: { x: rows }, writes: { index }, scalars });
 });
 
 export const SAMPLE_RULES: readonly Rule[] = [
@@ -32,7 +32,7 @@ export const SAMPLE_RULES: readonly Rule[] = [
     return l.launch(sample, {
       reads: { logits: l.f32(logits), sampling: l.f32(sampling) },
       writes: { tokens },
-      numbers: { N, V },
+      scalars: { N, V },
     });
   }),
 ];

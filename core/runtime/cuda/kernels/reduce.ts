@@ -31,8 +31,8 @@ function reduction(op: typeof p.sum | typeof p.max, name: keyof typeof OPS): Rul
     const [outer, n, inner] = around(source.shape, axis);
     const x = l.f32(source);
     if (inner === 1) return [foldRows(l, x, { rows: outer, n, op: OPS[name] }, y)];
-    const numbers = { outer, n, inner, op: OPS[name] };
-    return l.launch(reduceColumns, { reads: { x }, writes: { y }, numbers });
+    const scalars = { outer, n, inner, op: OPS[name] };
+    return l.launch(reduceColumns, { reads: { x }, writes: { y }, scalars });
   });
 }
 
@@ -45,8 +45,8 @@ function foldRows(
 ): Value {
   const pieces = Math.ceil(n / CHUNK);
   const type = pieces === 1 ? y : { dtype: y.dtype, shape: [rows, pieces] };
-  const numbers = { rows, n, chunk: CHUNK, op };
-  const [folded] = l.launch(reduceRows, { reads: { x }, writes: { y: type }, numbers });
+  const scalars = { rows, n, chunk: CHUNK, op };
+  const [folded] = l.launch(reduceRows, { reads: { x }, writes: { y: type }, scalars });
   return pieces === 1 ? folded! : foldRows(l, folded!, { rows, n: pieces, op }, y);
 }
 

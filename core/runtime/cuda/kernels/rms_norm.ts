@@ -34,7 +34,7 @@ export const RMS_NORM_RULES: readonly Rule[] = [
     return l.launch(norm, {
       reads: { x: l.operand(x), residual: undefined, weight: l.operand(weight) },
       writes: { y: l.type(x.shape), sum: undefined },
-      numbers: { rows, C, epsilon },
+      scalars: { rows, C, epsilon },
     });
   }),
   rule(addRmsNorm, (l, { x, residual, weight }, { epsilon }) => {
@@ -42,7 +42,7 @@ export const RMS_NORM_RULES: readonly Rule[] = [
     return l.launch(norm, {
       reads: { x: l.operand(x), residual: l.operand(residual), weight: l.operand(weight) },
       writes: { y: l.type(x.shape), sum: l.type(x.shape) },
-      numbers: { rows, C, epsilon },
+      scalars: { rows, C, epsilon },
     });
   }),
   gradientRule(rmsNorm, (l, { x, weight }, { upstream, attributes: { epsilon } }) => {
@@ -52,7 +52,7 @@ export const RMS_NORM_RULES: readonly Rule[] = [
       l.launch(backward, {
         reads: { ...reads, weight: l.operand(weight) },
         writes: { dx: l.type(x.shape), inverse: f32(rows) },
-        numbers: { rows, C, epsilon },
+        scalars: { rows, C, epsilon },
         reuse: "dy",
       })
     );
@@ -62,7 +62,7 @@ export const RMS_NORM_RULES: readonly Rule[] = [
         const [partial] = l.launch(weightPartials, {
           reads: { ...reads, inverse: both()[1]! },
           writes: { partial: f32(Math.ceil(rows / PARTIAL_ROWS), C) },
-          numbers: { rows, C },
+          scalars: { rows, C },
         });
         return sumPartials(l, partial!);
       },

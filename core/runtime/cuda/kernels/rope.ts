@@ -39,7 +39,7 @@ function rotated(
   return l.launch(rotate, {
     reads: { x: l.operand(x), cosines: l.f32(cos), sines: l.f32(sin) },
     writes: { y: l.type(x.shape) },
-    numbers: { rows, heads, half: width / heads / 2, direction },
+    scalars: { rows, heads, half: width / heads / 2, direction },
     ...(reuse && { reuse }),
   })[0]!;
 }
@@ -60,7 +60,7 @@ export const ROPE_RULES: readonly Rule[] = [
         ...{ cosines: l.f32(cos), sines: l.f32(sin), start: l.get(start) },
       },
       writes: { y: l.type(y.shape) },
-      numbers: { R, starts: start.shape[0]!, T, H, K, S, half: D / 2 },
+      scalars: { R, starts: start.shape[0]!, T, H, K, S, half: D / 2 },
     });
   }),
 ];
@@ -72,7 +72,7 @@ export const WRITE_SLOTS: Rule = listRule(p.writeSlots, (l, [state, update, star
   return l.launch(writeSlots, {
     updates: { cache },
     reads: { update: l.cast(l.get(update), dtype), start: l.get(start) },
-    numbers: { R, T: update.shape[2]!, K, S, D },
-    macros: { BF16: Number(dtype === "bf16") },
+    scalars: { R, T: update.shape[2]!, K, S, D },
+    defines: { BF16: Number(dtype === "bf16") },
   });
 });

@@ -1,4 +1,4 @@
-/** Sums over rows: partial sums of blocks of rows, and what adds them up in order. */
+/** Sums over rows: partial sums of blocks of rows, then their sum in order. */
 import text from "../../../../kernels/backward/linear.cu" with { type: "text" };
 import { elementCount, type Shape, type TensorType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -37,7 +37,7 @@ export function sumRows(l: Lowering, dy: Value): Value {
   const [partial] = l.launch(biasPartials, {
     reads: { dy },
     writes: { partial: f32(Math.ceil(rows / PARTIAL_ROWS), N) },
-    numbers: { rows, N },
+    scalars: { rows, N },
   });
   return sumPartials(l, partial!);
 }
@@ -48,6 +48,6 @@ export function sumPartials(l: Lowering, partial: Value): Value {
   return l.launch(sumOfPartials, {
     reads: { partial },
     writes: { sum: f32(N) },
-    numbers: { chunks, N },
+    scalars: { chunks, N },
   })[0]!;
 }

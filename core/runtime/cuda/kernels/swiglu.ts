@@ -23,8 +23,8 @@ const swigluBackward = kernel(
 export const SWIGLU_RULES: readonly Rule[] = [
   rule(silu, (l, inputs) => {
     const x = l.operand(inputs.x);
-    const numbers = { count: elementCount(x.shape) };
-    return l.launch(siluForward, { reads: { x }, writes: { y: x }, numbers, reuse: "x" });
+    const scalars = { count: elementCount(x.shape) };
+    return l.launch(siluForward, { reads: { x }, writes: { y: x }, scalars, reuse: "x" });
   }),
   gradientRule(silu, (l, inputs, { upstream }) => ({
     x() {
@@ -32,27 +32,27 @@ export const SWIGLU_RULES: readonly Rule[] = [
       return l.launch(siluBackward, {
         reads: { dy: l.operand(upstream), x },
         writes: { dx: x },
-        numbers: { count: elementCount(x.shape) },
+        scalars: { count: elementCount(x.shape) },
         reuse: "dy",
       })[0]!;
     },
   })),
   rule(swiglu, (l, inputs) => {
-    const [gate, up] = [l.operand(inputs.gate), l.operand(inputs.up)];
+    const gate = l.operand(inputs.gate), up = l.operand(inputs.up);
     return l.launch(swigluForward, {
       reads: { gate, up },
       writes: { y: gate },
-      numbers: { count: elementCount(gate.shape) },
+      scalars: { count: elementCount(gate.shape) },
       reuse: "gate",
     });
   }),
   gradientRule(swiglu, (l, inputs, { upstream }) => {
     const both = once(() => {
-      const [gate, up] = [l.operand(inputs.gate), l.operand(inputs.up)];
+      const gate = l.operand(inputs.gate), up = l.operand(inputs.up);
       return l.launch(swigluBackward, {
         reads: { dy: l.operand(upstream), gate, up },
         writes: { dgate: gate, dup: up },
-        numbers: { count: elementCount(gate.shape) },
+        scalars: { count: elementCount(gate.shape) },
       });
     });
     return { gate: () => both()[0]!, up: () => both()[1]! };

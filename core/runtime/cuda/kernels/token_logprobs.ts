@@ -30,7 +30,7 @@ function logprobsOf(l: Lowering, logits: Value, targets: Value): Value[] {
   return l.launch(forward, {
     reads: { logits: l.operand(logits), targets: l.get(targets) },
     writes: { logprobs: f32(N), normalizer: f32(N) },
-    numbers: { N, V },
+    scalars: { N, V },
   });
 }
 
@@ -47,7 +47,7 @@ export const LOGPROBS_RULES: readonly Rule[] = [
           normalizer,
         },
         writes: { dlogits: l.type(logits.shape) },
-        numbers: { N, V },
+        scalars: { N, V },
         reuse: "logits",
       })[0]!;
     },

@@ -61,8 +61,8 @@ Deno.test("every size a launch config needs is an argument, a macro or named her
   /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
   const implied = ["rows", "P", "batch"];
   for (const kernel of KERNELS) {
-    const macros = Object.keys(kernel.file.specialisations[0]!);
-    const known = [...kernel.arguments.map(({ name }) => name), ...macros, ...implied];
+    const defines = Object.keys(kernel.file.specialisations[0]!);
+    const known = [...kernel.arguments.map(({ name }) => name), ...defines, ...implied];
     const asked = new Set<string>();
     const sizes = new Proxy({} as Record<string, number>, {
       get: (_, name) => (asked.add(String(name)), 33),

@@ -19,12 +19,12 @@ function checkLaunches(program: Program): void {
   for (const { attributes } of lowered.program.nodes) {
     const { launch } = attributes as Step;
     if (!launch) continue;
-    const { kernel, numbers, macros } = launch;
+    const { kernel, scalars, defines } = launch;
     const { entry } = kernel;
-    const { grid: [x, y, z] } = kernel.config({ ...macros, ...numbers });
+    const { grid: [x, y, z] } = kernel.config({ ...defines, ...scalars });
     assert(x <= MOST_X && y <= MOST_YZ && z <= MOST_YZ, `${entry}: grid ${x}, ${y}, ${z}`);
     for (const { name, type } of kernel.arguments) {
-      if (type === "i32") assert(Math.abs(numbers[name]!) <= MOST_I32, `${entry}: ${name}`);
+      if (type === "i32") assert(Math.abs(scalars[name]!) <= MOST_I32, `${entry}: ${name}`);
     }
   }
 }
