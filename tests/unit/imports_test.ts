@@ -42,13 +42,13 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/tokenizer",
     "core/base",
   ],
-  "core/library": [
-    "core/hub",
+  "core/session": [
     "core/generate",
+    "core/hub",
+    "core/tokenizer",
     "core/checkpoint",
     "core/runtime",
     "core/model",
-    "core/tokenizer",
     "core/base",
   ],
   "cli": [
@@ -65,6 +65,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/ops",
     "core/runtime",
     "core/serve",
+    "core/session",
     "core/tokenizer",
     "core/train",
   ],

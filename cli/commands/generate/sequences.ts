@@ -5,11 +5,17 @@
  * without a tokenizer still continues token ids; its results then have no text.
  */
 import { DataError } from "../../../core/base/errors.ts";
-import type { BeamOptions } from "../../../core/generate/beam_search.ts";
-import type { FinishReason, GenerationRequest } from "../../../core/generate/generate.ts";
-import type { TextStream } from "../../../core/generate/text_stream.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { type BeamOptions, beamSearch } from "../../../core/generate/beam_search.ts";
+import type { Engine } from "../../../core/generate/engine.ts";
+import {
+  type FinishReason,
+  generate,
+  type GenerationRequest,
+} from "../../../core/generate/generate.ts";
+import { TextStream } from "../../../core/generate/text_stream.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import type { GenerateModels } from "./models.ts";
+import type { NamedSessions } from "../../input/named_models.ts";
 import type { Prompt } from "../../input/prompts.ts";
 
 /** One finished continuation. */
@@ -71,16 +77,16 @@ interface Open {
 
 /** Decoding with the chosen method. */
 export class Decoding {
-  readonly #models: GenerateModels;
+  readonly #models: NamedSessions;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #values: DecodingValues;
   readonly #eos: readonly number[];
 
-  constructor(models: GenerateModels, tokenizer: Tokenizer | undefined, values: DecodingValues) {
+  constructor(models: NamedSessions, tokenizer: Tokenizer | undefined, values: DecodingValues) {
     this.#models = models;
     this.#tokenizer = tokenizer;
     this.#values = values;
-    const own = values.eos.length > 0 ? values.eos : models.opened.checkpoint.config.eosTokenIds;
+    const own = values.eos.length > 0 ? values.eos : models.session.config.eosTokenIds;
     this.#eos = values.ignoreEos ? [] : own;
   }
 
@@ -99,13 +105,15 @@ export class Decoding {
       : this.#sample(prompts, isDone);
   }
 
+  #engineOf({ adapter }: Prompt): Engine {
+    const { session, adapters } = this.#models;
+    return (adapter === undefined ? session : adapters.get(adapter)!).engine;
+  }
+
   async *#sample(
     prompts: AsyncIterable<Prompt>,
     isDone: IsDone,
   ): AsyncGenerator<SequenceEvent> {
-    const { generate } = await import("../../../core/generate/generate.ts");
-    const { RandomStream } = await import("../../../core/base/random.ts");
-    const { TextStream } = await import("../../../core/generate/text_stream.ts");
     const values = this.#values;
     const tokenizer = this.#tokenizer;
     const open = new Map<number, Open>();
@@ -135,9 +143,9 @@ export class Decoding {
     const failed = new Set<number>();
     const options = {
       batch: values.batch,
-      engineOf: (index: number) => this.#models.engineOf(open.get(index)!.prompt.adapter),
+      engineOf: (index: number) => this.#engineOf(open.get(index)!.prompt),
     };
-    for await (const event of generate(this.#models.engineOf(undefined), requests, options)) {
+    for await (const event of generate(this.#models.session.engine, requests, options)) {
       const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
       if (event.kind === "token") tokens.push(event.token);
       else open.delete(event.index);
@@ -165,7 +173,6 @@ export class Decoding {
     prompts: AsyncIterable<Prompt>,
     isDone: IsDone,
   ): AsyncGenerator<SequenceEvent> {
-    const { beamSearch } = await import("../../../core/generate/beam_search.ts");
     const { numBeams, numReturn, maxTokens, lengthPenalty, earlyStopping } = this.#values;
     const options: BeamOptions = {
       beams: numBeams,
@@ -181,7 +188,7 @@ export class Decoding {
       if (isDone(at, prompt)) continue;
       try {
         const results = await beamSearch(
-          this.#models.engineOf(prompt.adapter),
+          this.#engineOf(prompt),
           prompt.tokens,
           options,
         );
