@@ -11,14 +11,14 @@ import { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { Engine } from "../generate/engine.ts";
 import { type FinishReason, generate } from "../generate/generate.ts";
-import type { GenerationEvent, GenerationRequest } from "../generate/request.ts";
+import type { GenerationRequest } from "../generate/request.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
-import { TextStream } from "../generate/text_stream.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { introducedTensors } from "../model/parameters.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
+import { CompletionStream } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
 export type Prompt = string | readonly number[] | readonly ChatMessage[];
@@ -162,14 +162,15 @@ export class Session implements Disposable {
   ): AsyncGenerator<string, Completion> {
     checkGenerateOptions(options);
     options.signal?.throwIfAborted();
-    const request = new Request(await this.#encode(prompt), options, 0, this);
-    for await (const event of generate(this.engine, [request.body], { batch: 1 })) {
+    const { stream, request } = await this.#begin(prompt, options, 0);
+    let reason: FinishReason | undefined;
+    for await (const event of generate(this.engine, [request], { batch: 1 })) {
       options.signal?.throwIfAborted();
-      request.take(event);
-      const piece = request.text.take();
-      if (piece !== "") yield piece;
+      const { text, finishReason } = stream.take(event);
+      if (text !== "") yield text;
+      reason = finishReason;
     }
-    return request.completion();
+    return { text: stream.text!, tokens: stream.tokens, finishReason: reason! };
   }
 
   /** Continues a prompt and returns the whole completion; errors as of `generate`. */
@@ -186,18 +187,20 @@ export class Session implements Disposable {
     options: BatchOptions = {},
   ): Promise<Completion[]> {
     checkGenerateOptions(options);
-    const requests: Request[] = [];
-    for (const [i, prompt] of prompts.entries()) {
-      requests.push(new Request(await this.#encode(prompt), options, i, this));
-    }
+    const open: { stream: CompletionStream; request: GenerationRequest }[] = [];
+    for (const [i, prompt] of prompts.entries()) open.push(await this.#begin(prompt, options, i));
     const { batch = 8, signal } = options;
     signal?.throwIfAborted();
-    const bodies = requests.map(({ body }) => body);
-    for await (const event of generate(this.engine, bodies, { batch })) {
+    const completions: Completion[] = [];
+    const requests = open.map(({ request }) => request);
+    for await (const event of generate(this.engine, requests, { batch })) {
       signal?.throwIfAborted();
-      requests[event.index]!.take(event);
+      const { stream } = open[event.index]!;
+      const { finishReason } = stream.take(event);
+      if (finishReason === undefined) continue;
+      completions[event.index] = { text: stream.text!, tokens: stream.tokens, finishReason };
     }
-    return requests.map((request) => request.completion());
+    return completions;
   }
 
   /**
@@ -221,6 +224,22 @@ export class Session implements Disposable {
     if (!this.#backbone) this.engine.device.close();
   }
 
+  /** Prepares a prompt that draws from a random stream of the seed. */
+  async #begin(prompt: Prompt, options: GenerateOptions, randomStream: number) {
+    const { maxTokens = 128, stop, seed = 0 } = options;
+    const { temperature = 0, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
+    const stream = new CompletionStream(this.tokenizer, stop);
+    const request: GenerationRequest = {
+      tokens: await this.#encode(prompt),
+      maxTokens,
+      sampling: { temperature, topK, topP, minP, repetitionPenalty },
+      random: new RandomStream(seed, randomStream),
+      eosTokenIds: this.config.eosTokenIds,
+      shouldStop: stream.shouldStop,
+    };
+    return { stream, request };
+  }
+
   async #encode(prompt: Prompt): Promise<readonly number[]> {
     if (typeof prompt === "string") return this.tokenizer.encode(prompt);
     if (isMessages(prompt)) {
@@ -235,52 +254,6 @@ function isMessages(
   prompt: readonly number[] | readonly ChatMessage[],
 ): prompt is readonly ChatMessage[] {
   return typeof prompt[0] === "object";
-}
-
-/** One prompt under way. */
-class Request {
-  readonly body: GenerationRequest;
-  readonly text: TextStream;
-  readonly #tokens: number[] = [];
-  #reason: FinishReason | undefined;
-
-  constructor(
-    tokens: readonly number[],
-    options: GenerateOptions,
-    stream: number,
-    { tokenizer, config }: Session,
-  ) {
-    const { maxTokens = 128, stop = [], seed = 0, topK = 0, topP = 1, minP = 0 } = options;
-    const { temperature = 0, repetitionPenalty } = options;
-    this.text = new TextStream(tokenizer.streamDecoder({ skipSpecial: true }), stop);
-    this.body = {
-      tokens,
-      maxTokens,
-      sampling: {
-        temperature,
-        topK,
-        topP,
-        minP,
-        ...(repetitionPenalty !== undefined && { repetitionPenalty }),
-      },
-      random: new RandomStream(seed, stream),
-      eosTokenIds: config.eosTokenIds,
-      shouldStop: (token) => this.text.push(token),
-    };
-  }
-
-  take(event: GenerationEvent): void {
-    if (event.kind === "failed") throw event.error;
-    if (event.kind === "token") this.#tokens.push(event.token);
-    if (event.kind === "done") {
-      this.#reason = event.reason;
-      this.text.finish();
-    }
-  }
-
-  completion(): Completion {
-    return { text: this.text.text, tokens: this.#tokens, finishReason: this.#reason! };
-  }
 }
 
 /** What an option must be: the test and its words. */

@@ -18,6 +18,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "core/generate": ["core/model", "core/runtime", "core/graph", "core/base"],
   "core/analysis": ["core/model", "core/base"],
   "core/eval": [
+    "core/session",
     "core/generate",
     "core/data",
     "core/hub",
@@ -37,6 +38,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/base",
   ],
   "core/serve": [
+    "core/session",
     "core/generate",
     "core/model",
     "core/tokenizer",

@@ -13,7 +13,7 @@ import {
   generate,
   type GenerationRequest,
 } from "../../../core/generate/generate.ts";
-import { TextStream } from "../../../core/generate/text_stream.ts";
+import { CompletionStream, decodeCompletion } from "../../../core/session/stream.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { NamedSessions } from "../../input/named_models.ts";
 import type { Prompt } from "../../input/prompts.ts";
@@ -71,8 +71,7 @@ interface Open {
   /** Which of them this is. */
   readonly place: number;
   readonly prompt: Prompt;
-  readonly stream: TextStream | undefined;
-  readonly tokens: number[];
+  readonly stream: CompletionStream;
 }
 
 /** Decoding with the chosen method. */
@@ -125,9 +124,8 @@ export class Decoding {
         if (isDone(at, prompt)) continue;
         const samples: Samples = { sequences: [], missing: values.numReturn };
         for (let place = 0; place < values.numReturn; place++) {
-          const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
-          const stream = decoder && new TextStream(decoder, values.stop);
-          open.set(index++, { at, samples, place, prompt, stream, tokens: [] });
+          const stream = new CompletionStream(tokenizer, values.stop);
+          open.set(index++, { at, samples, place, prompt, stream });
           yield {
             tokens: prompt.tokens,
             maxTokens: values.maxTokens,
@@ -135,7 +133,7 @@ export class Decoding {
             // By the place in the input, whatever was done before.
             random: new RandomStream(values.seed, at * values.numReturn + place),
             eosTokenIds: this.#eos,
-            shouldStop: (token) => stream?.push(token) ?? false,
+            shouldStop: stream.shouldStop,
           };
         }
       }
@@ -146,22 +144,20 @@ export class Decoding {
       engineOf: (index: number) => this.#engineOf(open.get(index)!.prompt),
     };
     for await (const event of generate(this.#models.session.engine, requests, options)) {
-      const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
-      if (event.kind === "token") tokens.push(event.token);
-      else open.delete(event.index);
+      const { at, samples, place, prompt, stream } = open.get(event.index)!;
+      if (event.kind !== "token") open.delete(event.index);
       if (event.kind === "failed") {
         // All samples of a prompt fail alike; one is enough to tell.
         if (!failed.has(at)) yield { kind: "failed", at, prompt, error: event.error };
         failed.add(at);
         continue;
       }
-      if (event.kind === "done") stream?.finish();
-      const text = stream?.take() ?? "";
+      const { text } = stream.take(event);
       if (text !== "") yield { kind: "text", at, prompt, text };
       if (event.kind === "token") continue;
       samples.sequences[place] = {
-        text: stream?.text ?? null,
-        tokens,
+        text: stream.text,
+        tokens: stream.tokens,
         finish_reason: event.reason,
       };
       if (--samples.missing > 0) continue;
@@ -206,8 +202,7 @@ export class Decoding {
     result: { tokens: readonly number[]; score: number; reason: FinishReason },
   ): Sequence {
     const { tokens, score, reason } = result;
-    const spoken = reason === "eos" ? tokens.slice(0, -1) : tokens;
-    const text = this.#tokenizer?.decode(spoken, { skipSpecial: true }) ?? null;
+    const text = this.#tokenizer ? decodeCompletion(this.#tokenizer, tokens, reason) : null;
     const places = this.#values.stop.map((stop) => text?.indexOf(stop) ?? -1);
     const cuts = places.filter((place) => place >= 0);
     if (text === null || cuts.length === 0) return { text, tokens, finish_reason: reason, score };
