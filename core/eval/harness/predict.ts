@@ -10,7 +10,7 @@
 import type { Engine } from "../../generate/engine.ts";
 import { beamSearch } from "../../generate/beam_search.ts";
 import { type FinishReason, generate, type GenerationRequest } from "../../generate/generate.ts";
-import { PromptCache } from "../../generate/prompt_cache.ts";
+import { PrefixCache } from "../../generate/prefix_cache.ts";
 import { GREEDY } from "../../base/sampling.ts";
 import { scoreSets } from "../../generate/score_sets.ts";
 import { RandomStream } from "../../base/random.ts";
@@ -151,7 +151,7 @@ async function* searchAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  using prompts = new PromptCache(model.engine);
+  using prefixes = new PrefixCache();
   for (const planned of plan) {
     if (isDone(sampleKey(keyOf(planned, 0)))) continue;
     const { request, stops } = begin(model, planned, options);
@@ -161,7 +161,7 @@ async function* searchAnswers(
       lengthPenalty: 1,
       eosTokenIds: options.eosTokenIds,
       shouldStop: endsAt(model.tokenizer, stops),
-    }, prompts);
+    }, prefixes);
     const answer = { planned, sample: 0, temperature: 0, tokens: best!.tokens, stops };
     yield finish(model, answer, best!.reason);
   }
