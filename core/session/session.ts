@@ -10,15 +10,14 @@ import { statIfExists } from "../base/files.ts";
 import { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { Engine } from "../generate/engine.ts";
-import { type FinishReason, generate } from "../generate/generate.ts";
-import type { GenerationRequest } from "../generate/request.ts";
+import type { FinishReason } from "../generate/request.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { introducedTensors } from "../model/parameters.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
-import { CompletionStream } from "./stream.ts";
+import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
 export type Prompt = string | readonly number[] | readonly ChatMessage[];
@@ -160,17 +159,13 @@ export class Session implements Disposable {
     prompt: Prompt,
     options: GenerateOptions = {},
   ): AsyncGenerator<string, Completion> {
-    checkGenerateOptions(options);
-    options.signal?.throwIfAborted();
-    const { stream, request } = await this.#begin(prompt, options, 0);
-    let reason: FinishReason | undefined;
-    for await (const event of generate(this.engine, [request], { batch: 1 })) {
-      options.signal?.throwIfAborted();
-      const { text, finishReason } = stream.take(event);
+    let completion!: Completion;
+    for await (const event of this.#complete([prompt], { ...options, batch: 1 })) {
+      const { text, stream, finishReason } = event;
       if (text !== "") yield text;
-      reason = finishReason;
+      if (finishReason) completion = { text: stream.text!, tokens: stream.tokens, finishReason };
     }
-    return { text: stream.text!, tokens: stream.tokens, finishReason: reason! };
+    return completion;
   }
 
   /** Continues a prompt and returns the whole completion; errors as of `generate`. */
@@ -186,19 +181,10 @@ export class Session implements Disposable {
     prompts: readonly Prompt[],
     options: BatchOptions = {},
   ): Promise<Completion[]> {
-    checkGenerateOptions(options);
-    const open: { stream: CompletionStream; request: GenerationRequest }[] = [];
-    for (const [i, prompt] of prompts.entries()) open.push(await this.#begin(prompt, options, i));
-    const { batch = 8, signal } = options;
-    signal?.throwIfAborted();
     const completions: Completion[] = [];
-    const requests = open.map(({ request }) => request);
-    for await (const event of generate(this.engine, requests, { batch })) {
-      signal?.throwIfAborted();
-      const { stream } = open[event.index]!;
-      const { finishReason } = stream.take(event);
-      if (finishReason === undefined) continue;
-      completions[event.index] = { text: stream.text!, tokens: stream.tokens, finishReason };
+    for await (const { of, stream, finishReason } of this.#complete(prompts, options)) {
+      if (!finishReason) continue;
+      completions[of] = { text: stream.text!, tokens: stream.tokens, finishReason };
     }
     return completions;
   }
@@ -224,20 +210,32 @@ export class Session implements Disposable {
     if (!this.#backbone) this.engine.device.close();
   }
 
-  /** Prepares a prompt that draws from a random stream of the seed. */
-  async #begin(prompt: Prompt, options: GenerateOptions, randomStream: number) {
-    const { maxTokens = 128, stop, seed = 0 } = options;
+  /** Events of completions by the place of the prompt, which is also its random stream. */
+  async *#complete(
+    prompts: readonly Prompt[],
+    options: BatchOptions,
+  ): AsyncGenerator<CompletionEvent<number>> {
+    checkGenerateOptions(options);
+    const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
     const { temperature = 0, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
-    const stream = new CompletionStream(this.tokenizer, stop);
-    const request: GenerationRequest = {
-      tokens: await this.#encode(prompt),
-      maxTokens,
-      sampling: { temperature, topK, topP, minP, repetitionPenalty },
-      random: new RandomStream(seed, randomStream),
-      eosTokenIds: this.config.eosTokenIds,
-      shouldStop: stream.shouldStop,
-    };
-    return { stream, request };
+    const requests: CompletionRequest<number>[] = [];
+    for (const [of, prompt] of prompts.entries()) {
+      requests.push({
+        of,
+        tokens: await this.#encode(prompt),
+        maxTokens,
+        sampling: { temperature, topK, topP, minP, repetitionPenalty },
+        random: new RandomStream(seed, of),
+        eosTokenIds: this.config.eosTokenIds,
+        ...(stop ? { stop } : {}),
+      });
+    }
+    signal?.throwIfAborted();
+    for await (const event of complete(this.engine, this.tokenizer, requests, { batch })) {
+      signal?.throwIfAborted();
+      if (event.error !== undefined) throw event.error;
+      yield event;
+    }
   }
 
   async #encode(prompt: Prompt): Promise<readonly number[]> {

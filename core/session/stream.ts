@@ -5,7 +5,9 @@
  * held back until it is decided. What follows a stop string inside the same token is dropped.
  */
 
-import type { FinishReason, SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
+import type { Engine } from "../generate/engine.ts";
+import { type FinishReason, generate, type GenerationRequest } from "../generate/generate.ts";
+import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 
 /** A new token of a completion. */
@@ -57,6 +59,48 @@ export class CompletionStream {
     this.tokens.push(id);
     const text = this.#text?.take() ?? "";
     return { text, tokens: [{ id, logprobs, weights }], finishReason: undefined };
+  }
+}
+
+/** A prompt to complete. */
+export interface CompletionRequest<T> extends Omit<GenerationRequest, "shouldStop"> {
+  /** By which the caller knows it. */
+  readonly of: T;
+  /** Strings that end the text and are not part of it. */
+  readonly stop?: readonly string[];
+  /** Its engine, where there are several on one device. */
+  readonly engine?: Engine;
+}
+
+/** What happened to a completion: it gained a token, ended, or failed. */
+export interface CompletionEvent<T> extends CompletionDelta {
+  readonly of: T;
+  readonly stream: CompletionStream;
+  readonly error?: unknown;
+}
+
+/** Completes prompts, at most `batch` at a time; see `generate`. */
+export async function* complete<T>(
+  engine: Engine,
+  tokenizer: Tokenizer | undefined,
+  requests: Iterable<CompletionRequest<T>> | AsyncIterable<CompletionRequest<T>>,
+  { batch }: { readonly batch: number },
+): AsyncGenerator<CompletionEvent<T>> {
+  const open = new Map<number, { of: T; stream: CompletionStream; own: Engine }>();
+  const bodies = async function* (): AsyncGenerator<GenerationRequest> {
+    let index = 0;
+    for await (const { of, stop, engine: own = engine, ...request } of requests) {
+      const stream = new CompletionStream(tokenizer, stop);
+      open.set(index++, { of, stream, own });
+      yield { ...request, shouldStop: stream.shouldStop };
+    }
+  };
+  const engineOf = (index: number) => open.get(index)!.own;
+  for await (const event of generate(engine, bodies(), { batch, engineOf })) {
+    const { of, stream } = open.get(event.index)!;
+    if (event.kind !== "token") open.delete(event.index);
+    if (event.kind !== "failed") yield { of, stream, ...stream.take(event) };
+    else yield { of, stream, text: "", tokens: [], finishReason: undefined, error: event.error };
   }
 }
 

@@ -18,8 +18,6 @@ export interface EvalModel extends Answerer, Disposable {
   readonly fingerprint: string;
   readonly maxLength: number;
   readonly render: ChatRenderer;
-  readonly eosTokenIds: readonly number[];
-  readonly eosText: string | undefined;
 }
 
 /** The path in --model, which evaluating needs. */
@@ -52,8 +50,6 @@ export async function openEvalModel(values: EvalValues, io: Io): Promise<EvalMod
       fingerprint: modelFingerprint(session.checkpoint),
       maxLength,
       render: (messages) => renderChat(tokenizer, messages),
-      eosTokenIds: config.eosTokenIds,
-      eosText: tokenizer.namedTokens.eos_token,
       [Symbol.dispose]: () => session[Symbol.dispose](),
     };
   } catch (error) {

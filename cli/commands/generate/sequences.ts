@@ -8,12 +8,12 @@ import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { type BeamOptions, beamSearch } from "../../../core/generate/beam_search.ts";
 import type { Engine } from "../../../core/generate/engine.ts";
+import type { FinishReason } from "../../../core/generate/request.ts";
 import {
-  type FinishReason,
-  generate,
-  type GenerationRequest,
-} from "../../../core/generate/generate.ts";
-import { CompletionStream, decodeCompletion } from "../../../core/session/stream.ts";
+  complete,
+  type CompletionRequest,
+  decodeCompletion,
+} from "../../../core/session/stream.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { NamedSessions } from "../../input/named_models.ts";
 import type { Prompt } from "../../input/prompts.ts";
@@ -71,7 +71,6 @@ interface Open {
   /** Which of them this is. */
   readonly place: number;
   readonly prompt: Prompt;
-  readonly stream: CompletionStream;
 }
 
 /** Decoding with the chosen method. */
@@ -114,52 +113,41 @@ export class Decoding {
     isDone: IsDone,
   ): AsyncGenerator<SequenceEvent> {
     const values = this.#values;
-    const tokenizer = this.#tokenizer;
-    const open = new Map<number, Open>();
-    const requests = async function* (this: Decoding): AsyncGenerator<GenerationRequest> {
+    const requests = async function* (this: Decoding): AsyncGenerator<CompletionRequest<Open>> {
       let at = -1;
-      let index = 0;
       for await (const prompt of prompts) {
         at++;
         if (isDone(at, prompt)) continue;
         const samples: Samples = { sequences: [], missing: values.numReturn };
         for (let place = 0; place < values.numReturn; place++) {
-          const stream = new CompletionStream(tokenizer, values.stop);
-          open.set(index++, { at, samples, place, prompt, stream });
           yield {
+            of: { at, samples, place, prompt },
+            engine: this.#engineOf(prompt),
             tokens: prompt.tokens,
             maxTokens: values.maxTokens,
             sampling: values,
             // By the place in the input, whatever was done before.
             random: new RandomStream(values.seed, at * values.numReturn + place),
             eosTokenIds: this.#eos,
-            shouldStop: stream.shouldStop,
+            stop: values.stop,
           };
         }
       }
     }.call(this);
     const failed = new Set<number>();
-    const options = {
-      batch: values.batch,
-      engineOf: (index: number) => this.#engineOf(open.get(index)!.prompt),
-    };
-    for await (const event of generate(this.#models.session.engine, requests, options)) {
-      const { at, samples, place, prompt, stream } = open.get(event.index)!;
-      if (event.kind !== "token") open.delete(event.index);
-      if (event.kind === "failed") {
+    const { engine } = this.#models.session;
+    for await (const event of complete(engine, this.#tokenizer, requests, values)) {
+      const { of: { at, samples, place, prompt }, stream, text, finishReason, error } = event;
+      if (error !== undefined) {
         // All samples of a prompt fail alike; one is enough to tell.
-        if (!failed.has(at)) yield { kind: "failed", at, prompt, error: event.error };
+        if (!failed.has(at)) yield { kind: "failed", at, prompt, error };
         failed.add(at);
         continue;
       }
-      const { text } = stream.take(event);
       if (text !== "") yield { kind: "text", at, prompt, text };
-      if (event.kind === "token") continue;
-      samples.sequences[place] = {
-        text: stream.text,
-        tokens: stream.tokens,
-        finish_reason: event.reason,
-      };
+      if (finishReason === undefined) continue;
+      const { text: whole, tokens } = stream;
+      samples.sequences[place] = { text: whole, tokens, finish_reason: finishReason };
       if (--samples.missing > 0) continue;
       yield { kind: "done", at, prompt, sequences: samples.sequences };
     }
@@ -183,11 +171,7 @@ export class Decoding {
       at++;
       if (isDone(at, prompt)) continue;
       try {
-        const results = await beamSearch(
-          this.#engineOf(prompt),
-          prompt.tokens,
-          options,
-        );
+        const results = await beamSearch(this.#engineOf(prompt), prompt.tokens, options);
         const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));
         for (const { text } of sequences) if (text) yield { kind: "text", at, prompt, text };
         yield { kind: "done", at, prompt, sequences };

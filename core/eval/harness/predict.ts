@@ -9,12 +9,12 @@
  */
 import type { Engine } from "../../generate/engine.ts";
 import { beamSearch } from "../../generate/beam_search.ts";
-import { type FinishReason, generate, type GenerationRequest } from "../../generate/generate.ts";
+import type { FinishReason } from "../../generate/request.ts";
 import { PrefixCache } from "../../generate/prefix_cache.ts";
 import { GREEDY } from "../../base/sampling.ts";
 import { scoreSets } from "../../generate/score_sets.ts";
 import { RandomStream } from "../../base/random.ts";
-import { CompletionStream, decodeCompletion } from "../../session/stream.ts";
+import { complete, type CompletionRequest, decodeCompletion } from "../../session/stream.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { Document, LikelihoodRequest, Request, TextRequest } from "./documents.ts";
 import type { RequestEncoder } from "./encode.ts";
@@ -114,34 +114,28 @@ async function* sampleAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  const open = new Map<number, { readonly answer: Open; readonly stream: CompletionStream }>();
-  const requests = function* (): Generator<GenerationRequest> {
-    let index = 0;
+  const requests = function* (): Generator<CompletionRequest<Omit<Open, "tokens">>> {
     for (const planned of plan) {
       for (const [sample, temperature] of options.temperatures(planned.document.task).entries()) {
         const key = sampleKey(keyOf(planned, sample));
         if (isDone(key)) continue;
         const { request, stops } = begin(model, planned, options);
-        const stream = new CompletionStream(model.tokenizer, stops);
-        const answer = { planned, sample, temperature, tokens: stream.tokens, stops };
-        open.set(index++, { answer, stream });
         yield {
           ...request,
+          of: { planned, sample, temperature, stops },
+          stop: stops,
           sampling: temperature === 0
             ? GREEDY
             : { temperature, topP: options.topP, topK: 0, minP: 0 },
           random: new RandomStream(options.seed, key),
-          shouldStop: stream.shouldStop,
         };
       }
     }
   };
-  for await (const event of generate(model.engine, requests(), options)) {
-    const { answer, stream } = open.get(event.index)!;
-    const { finishReason } = stream.take(event);
-    if (!finishReason) continue;
-    open.delete(event.index);
-    yield finish(model, answer, finishReason);
+  for await (const event of complete(model.engine, model.tokenizer, requests(), options)) {
+    const { of, stream: { tokens }, finishReason, error } = event;
+    if (error !== undefined) throw error;
+    if (finishReason) yield finish(model, { ...of, tokens }, finishReason);
   }
 }
 
