@@ -6,7 +6,6 @@
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
-import { statIfExists } from "../base/files.ts";
 import { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { Engine } from "../generate/engine.ts";
@@ -15,8 +14,9 @@ import { type Score, scoreBatch } from "../generate/score.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { introducedTensors } from "../model/parameters.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
-import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
+import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
+import { hasTokenizer } from "./find.ts";
 import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
@@ -128,10 +128,7 @@ export class Session implements Disposable {
    * @internal
    */
   async openTokenizerIfAny(): Promise<Tokenizer | undefined> {
-    for (const file of ["tokenizer.json", "vocab.json"]) {
-      const path = `${this.checkpoint.directory}/${file}`;
-      if (await statIfExists(path)) return await this.openTokenizer();
-    }
+    if (await hasTokenizer(this.checkpoint.directory)) return await this.openTokenizer();
   }
 
   /**
@@ -205,6 +202,16 @@ export class Session implements Disposable {
     return score!;
   }
 
+  /**
+   * Token ids of a prompt.
+   * @throws {DataError} for messages where there is no chat template
+   */
+  async encode(prompt: Prompt): Promise<readonly number[]> {
+    if (typeof prompt === "string") return (await this.openTokenizer()).encode(prompt);
+    if (typeof prompt[0] !== "object") return prompt as readonly number[];
+    return await encodeChat(await this.openTokenizer(), prompt as readonly ChatMessage[]);
+  }
+
   /** Frees the memory of the device, unless another model opened it. */
   [Symbol.dispose](): void {
     if (!this.#backbone) this.engine.device.close();
@@ -222,7 +229,7 @@ export class Session implements Disposable {
     for (const [of, prompt] of prompts.entries()) {
       requests.push({
         of,
-        tokens: await this.#encode(prompt),
+        tokens: await this.encode(prompt),
         maxTokens,
         sampling: { temperature, topK, topP, minP, repetitionPenalty },
         random: new RandomStream(seed, of),
@@ -237,21 +244,6 @@ export class Session implements Disposable {
       yield event;
     }
   }
-
-  async #encode(prompt: Prompt): Promise<readonly number[]> {
-    if (typeof prompt === "string") return this.tokenizer.encode(prompt);
-    if (isMessages(prompt)) {
-      const text = await renderChat(this.tokenizer, prompt);
-      return this.tokenizer.encode(text, { frame: false });
-    }
-    return prompt;
-  }
-}
-
-function isMessages(
-  prompt: readonly number[] | readonly ChatMessage[],
-): prompt is readonly ChatMessage[] {
-  return typeof prompt[0] === "object";
 }
 
 /** What an option must be: the test and its words. */

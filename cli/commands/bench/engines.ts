@@ -81,15 +81,10 @@ export class Engines implements Disposable {
   async #open(
     choice: BenchValues["device"][number],
     format: MatrixFormat,
-    { dtype, threads }: BenchValues,
+    values: BenchValues,
   ): Promise<Device> {
     const { kind } = format;
-    const device = await openDevice(choice, {
-      dtype,
-      ...(threads === undefined ? {} : { threads }),
-      ...format,
-      matrices: kind,
-    });
+    const device = await openDevice(choice, { ...values, ...format, matrices: kind });
     this.#devices.push(device);
     if (kind === "f32" || quantizes(choice)) return device;
     throw new UsageError(

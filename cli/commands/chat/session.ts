@@ -4,7 +4,7 @@ import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
 import type { ServedModel } from "../../../core/serve/service.ts";
 import { CompletionStream } from "../../../core/session/stream.ts";
-import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { type ChatMessage, encodeChat } from "../../../core/tokenizer/chat.ts";
 
 /** Memory per model for the conversation so far. */
 const PREFIX_CACHE_BYTES = 2 ** 28;
@@ -71,7 +71,7 @@ export class ChatSession implements Disposable {
   async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
     const { engine, tokenizer } = this.#model;
     const messages = [...this.#messages, { role: "user", content: message }];
-    const tokens = tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
+    const tokens = await encodeChat(tokenizer, messages);
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
     const { maxTokens, temperature, topP, seed } = this.#options;

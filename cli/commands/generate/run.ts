@@ -69,7 +69,7 @@ export async function runGenerate(
     : await session.openTokenizerIfAny();
   const speed = new Speed(io, invocation.startedMs);
   const decoding = new Decoding(models, tokenizer, values);
-  const read = readPrompts(values, io, () => session.openTokenizer(), names);
+  const read = readPrompts(values, io, session, names);
 
   const code = await answer(decoding, read, models, values, io, invocation, speed);
   speed.report();

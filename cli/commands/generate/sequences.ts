@@ -57,17 +57,11 @@ export interface DecodingValues {
   readonly seed: number;
 }
 
-/** The samples of one prompt, in the order of their random streams, not of their ends. */
-interface Samples {
-  readonly sequences: Sequence[];
-  missing: number;
-}
-
 /** A sampled sequence under way. */
 interface Open {
   readonly at: number;
-  /** All samples of the same prompt. */
-  readonly samples: Samples;
+  /** Finished samples of the same prompt, in the order of their random streams. */
+  readonly samples: Sequence[];
   /** Which of them this is. */
   readonly place: number;
   readonly prompt: Prompt;
@@ -118,7 +112,7 @@ export class Decoding {
       for await (const prompt of prompts) {
         at++;
         if (isDone(at, prompt)) continue;
-        const samples: Samples = { sequences: [], missing: values.numReturn };
+        const samples: Sequence[] = [];
         for (let place = 0; place < values.numReturn; place++) {
           yield {
             of: { at, samples, place, prompt },
@@ -147,9 +141,10 @@ export class Decoding {
       if (text !== "") yield { kind: "text", at, prompt, text };
       if (finishReason === undefined) continue;
       const { text: whole, tokens } = stream;
-      samples.sequences[place] = { text: whole, tokens, finish_reason: finishReason };
-      if (--samples.missing > 0) continue;
-      yield { kind: "done", at, prompt, sequences: samples.sequences };
+      samples[place] = { text: whole, tokens, finish_reason: finishReason };
+      // A sample that is not finished has no key yet.
+      if (Object.keys(samples).length < values.numReturn) continue;
+      yield { kind: "done", at, prompt, sequences: samples };
     }
   }
 

@@ -1,6 +1,5 @@
 /** From flags to everything a run consists of: model, data, device, trainer and schedule. */
 import { learningRateFactor } from "../../../core/train/schedule.ts";
-import { statIfExists } from "../../../core/base/files.ts";
 import type { Collective } from "../../../core/collective/collective.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
@@ -9,6 +8,7 @@ import { planTraining, type TrainingMemory } from "../../../core/train/training_
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { hasTokenizer } from "../../../core/session/find.ts";
 import { findModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
@@ -120,13 +120,6 @@ async function openFolder(name: string, io: Io): Promise<string> {
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
   if (directory === undefined || !await hasTokenizer(directory)) return undefined;
   return await openTokenizer(directory);
-}
-
-async function hasTokenizer(directory: string): Promise<boolean> {
-  const found = await Promise.all(
-    ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
-  );
-  return found.some((info) => info !== undefined);
 }
 
 function loopOptions(
