@@ -19,9 +19,9 @@ export interface OpenEvents extends DownloadEvents {
 export interface FindOptions {
   /** ParScale parameters to lay over a plain backbone: a folder or a run. */
   readonly adapter?: string | undefined;
-  /** Hears of downloads, of quantized weights that are kept, and of what may be wrong. */
+  /** Callbacks for downloads, quantized weights that are kept, notices and warnings. */
   readonly events?: OpenEvents;
-  /** Ends a download; its reason is thrown. */
+  /** Aborts a download; its reason is thrown. */
   readonly signal?: AbortSignal;
 }
 

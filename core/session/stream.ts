@@ -4,11 +4,10 @@
  * A stop string may begin in one token and end in another, so text that could still become one is
  * held back until it is decided. What follows a stop string inside the same token is dropped.
  */
-
 import type { Engine } from "../generate/engine.ts";
 import { type FinishReason, generate, type GenerationRequest } from "../generate/generate.ts";
 import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
+import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
 
 /** A new token of a completion. */
 export interface CompletionToken {
@@ -26,6 +25,8 @@ export interface CompletionDelta {
   readonly tokens: readonly CompletionToken[];
   readonly finishReason: FinishReason | undefined;
 }
+
+const NOTHING: CompletionDelta = { text: "", tokens: [], finishReason: undefined };
 
 /** The completion of one request while its tokens come. */
 export class CompletionStream {
@@ -50,7 +51,7 @@ export class CompletionStream {
   take(event: SchedulerEvent): CompletionDelta {
     if (event.kind === "failed") throw event.error;
     // The scheduler asked `shouldStop` already; the text comes with the event of its token.
-    if (event.kind === "prefilled") return { text: "", tokens: [], finishReason: undefined };
+    if (event.kind === "prefilled") return NOTHING;
     if (event.kind === "done") {
       this.#text?.finish();
       return { text: this.#text?.take() ?? "", tokens: [], finishReason: event.reason };
@@ -64,7 +65,7 @@ export class CompletionStream {
 
 /** A prompt to complete. */
 export interface CompletionRequest<T> extends Omit<GenerationRequest, "shouldStop"> {
-  /** By which the caller knows it. */
+  /** Key of the caller, returned with every event. */
   readonly of: T;
   /** Strings that end the text and are not part of it. */
   readonly stop?: readonly string[];
@@ -100,7 +101,7 @@ export async function* complete<T>(
     const { of, stream } = open.get(event.index)!;
     if (event.kind !== "token") open.delete(event.index);
     if (event.kind !== "failed") yield { of, stream, ...stream.take(event) };
-    else yield { of, stream, text: "", tokens: [], finishReason: undefined, error: event.error };
+    else yield { of, stream, ...NOTHING, error: event.error };
   }
 }
 
@@ -114,24 +115,18 @@ export function decodeCompletion(
   return tokenizer.decode(said, { skipSpecial: true });
 }
 
-/** Decodes one sequence piece by piece; incomplete characters are held back. */
-export interface PieceDecoder {
-  push(token: number): string;
-  flush(): string;
-}
-
 /** Text of one sequence under way. */
 export class TextStream {
   /** Everything decoded so far, cut before a stop string once one is found. */
   text = "";
-  readonly #decoder: PieceDecoder;
+  readonly #decoder: StreamDecoder;
   readonly #stops: readonly string[];
   readonly #longest: number;
   #shown = 0;
   #stopped = false;
 
   /** Empty stop strings are ignored. */
-  constructor(decoder: PieceDecoder, stops: readonly string[] = []) {
+  constructor(decoder: StreamDecoder, stops: readonly string[] = []) {
     this.#decoder = decoder;
     this.#stops = stops.filter((stop) => stop !== "");
     this.#longest = Math.max(0, ...this.#stops.map((stop) => stop.length));

@@ -1,12 +1,12 @@
 /** Stop strings and incomplete characters while text is being produced. */
 import { assert, assertEquals } from "@std/assert";
-import { CompletionStream, type PieceDecoder, TextStream } from "../../../core/session/stream.ts";
-import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { CompletionStream, TextStream } from "../../../core/session/stream.ts";
+import { openTokenizer, type StreamDecoder } from "../../../core/tokenizer/tokenizer.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { FIXTURE } from "../tokenizer/testing.ts";
 
 /** A decoder whose token i is the i-th of the given pieces; `rest` is what it holds back at the end. */
-function pieces(texts: readonly string[], rest = ""): PieceDecoder {
+function pieces(texts: readonly string[], rest = ""): StreamDecoder {
   return { push: (token) => texts[token]!, flush: () => rest };
 }
 
