@@ -18,16 +18,20 @@
  *
  * @module
  */
-import type {
+import type { OpenOptions } from "./core/session/open.ts";
+import type { Session } from "./core/session/session.ts";
+
+export type { DownloadEvents } from "./core/hub/blob.ts";
+export type { FindOptions, OpenEvents } from "./core/session/find.ts";
+export type { OpenOptions } from "./core/session/open.ts";
+export type { MatrixOptions, Quantization } from "./core/session/quantization.ts";
+export type {
   BatchOptions,
   Completion,
   GenerateOptions,
-  Model,
-  ModelOptions,
   Prompt,
-} from "./core/library/model.ts";
-
-export type { BatchOptions, Completion, GenerateOptions, Model, ModelOptions, Prompt };
+  Session,
+} from "./core/session/session.ts";
 export {
   DataError,
   EnvironmentError,
@@ -62,8 +66,8 @@ export type {
  * @throws {DataError} when the folder is not such a checkpoint
  * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
  */
-export async function openModel(model: string, options?: ModelOptions): Promise<Model> {
-  return await (await import("./core/library/model.ts")).Model.open(model, options);
+export async function openModel(model: string, options?: OpenOptions): Promise<Session> {
+  return await (await import("./core/session/open.ts")).openModel(model, options);
 }
 
 /** Runs a command line, as `parscale ARGS…` does, and returns its exit code. */

@@ -25,16 +25,11 @@ export const modelFlags = {
   },
 } as const satisfies FlagTable;
 
-const QUANTIZATIONS = ["none", "q8", "q4"] as const;
-
-/** Bits of weights, as the flag says them. */
-export type Quantization = typeof QUANTIZATIONS[number];
-
 /** Quantization of weights, for commands that run or export a model. */
 export const quantizeFlags = {
   quantize: {
     type: "choice",
-    choices: QUANTIZATIONS,
+    choices: ["none", "q8", "q4"],
     default: "none",
     group: "Engine",
     formerly: ["weights"],

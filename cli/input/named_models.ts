@@ -1,25 +1,22 @@
 /** A backbone, and adapters over it by name. */
 import { basename, resolve } from "node:path";
-import type { Checkpoint } from "../../core/checkpoint/open.ts";
-import type { Engine } from "../../core/generate/engine.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { readJsonObject, statIfExists } from "../../core/base/files.ts";
-import { introducedTensors } from "../../core/model/parameters.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
-import { requireContext } from "./context.ts";
-import {
-  type OpenedModel,
-  openModel,
-  openNamedCheckpoint,
-  type OpenOptions,
-} from "./open_model.ts";
+import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
+import { requireContext } from "./context.ts";
+import { type ModelValues, openModel } from "./open_model.ts";
 
-/** Flags that decide which models there are. */
-export interface ModelValues extends Omit<OpenOptions, "adapter"> {
-  /** NAME=PATH each. */
+/** Flags that decide which models there are; adapters are `NAME=PATH`. */
+export interface NamedValues extends Omit<ModelValues, "adapter" | "sharesBackbone"> {
   readonly adapter: readonly string[];
-  readonly maxModelLen: number | undefined;
+}
+
+/** A session, and by name those of adapters over its backbone. */
+export interface NamedSessions {
+  readonly session: Session;
+  readonly adapters: ReadonlyMap<string, Session>;
 }
 
 /** An adapter by name. */
@@ -50,16 +47,27 @@ export function requireDistinct(adapters: readonly NamedAdapter[]): void {
   if (twice !== undefined) throw new UsageError(`\`--adapter\` names "${twice}" twice`);
 }
 
-/** Opens the backbone and lays every adapter over it; the first model is the backbone. */
-export async function openModels(
-  values: ModelValues,
+/** Opens the backbone, whose weights are shared, and lays every adapter over it. */
+export async function openAdapters(
+  values: NamedValues,
   adapters: readonly NamedAdapter[],
   io: Io,
-): Promise<{ opened: OpenedModel; models: ServedModel[] }> {
-  const bindsIntroduced = adapters.length > 0;
-  const opened = await openModel({ ...values, adapter: undefined, bindsIntroduced }, io);
-  const { checkpoint, engine } = opened;
-  const { config } = checkpoint;
+): Promise<NamedSessions> {
+  const sharesBackbone = adapters.length > 0;
+  const session = await openModel({ ...values, adapter: undefined, sharesBackbone }, io);
+  const over = new Map<string, Session>();
+  for (const { name, path } of adapters) over.set(name, await session.withAdapter(path));
+  return { session, adapters: over };
+}
+
+/** The same by the names that requests use; the first is the backbone. */
+export async function openServed(
+  values: NamedValues & { readonly maxModelLen?: number | undefined },
+  adapters: readonly NamedAdapter[],
+  io: Io,
+): Promise<{ session: Session; models: ServedModel[] }> {
+  const { session, adapters: over } = await openAdapters(values, adapters, io);
+  const { config, checkpoint } = session;
   const maxLength = values.maxModelLen ?? config.maxPositionEmbeddings;
   requireContext(
     config,
@@ -67,45 +75,15 @@ export async function openModels(
     `\`--max-model-len ${maxLength}\``,
     `pass \`--max-model-len ${config.maxPositionEmbeddings}\` or less`,
   );
-  const tokenizer = await opened.tokenizer();
-  const common = {
-    tokenizer,
-    maxLength,
-    tokenizerClass: await tokenizerClassOf(checkpoint.directory),
-  };
+  const tokenizer = await session.openTokenizer();
+  const tokenizerClass = await tokenizerClassOf(checkpoint.directory);
   const name = await nameOf(values.model);
-  if (adapters.some((adapter) => adapter.name === name)) {
-    throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
-  }
-  const models: ServedModel[] = [{ ...common, name, engine, parent: null }];
-  for (const over of await layAdapters(opened, values.model, adapters, io)) {
-    models.push({ ...common, name: over.name, engine: over.engine, parent: name });
-  }
-  return { opened, models };
-}
-
-/** An adapter over a backbone, ready to run. */
-export interface LaidAdapter {
-  readonly name: string;
-  readonly engine: Engine;
-  readonly checkpoint: Checkpoint;
-}
-
-/** Lays adapters over an opened backbone, whose weights are shared. */
-export async function layAdapters(
-  { engine }: OpenedModel,
-  model: string,
-  adapters: readonly NamedAdapter[],
-  io: Io,
-): Promise<LaidAdapter[]> {
-  const laid: LaidAdapter[] = [];
-  for (const { name, path } of adapters) {
-    const checkpoint = await openNamedCheckpoint({ model, adapter: path }, io);
-    const { config, tensors } = checkpoint;
-    const own = introducedTensors(config, tensors);
-    laid.push({ name, engine: engine.withAdapter(config, own), checkpoint });
-  }
-  return laid;
+  if (over.has(name)) throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
+  const model = (name: string, { engine }: Session, parent: string | null): ServedModel => {
+    return { name, engine, tokenizer, maxLength, parent, tokenizerClass };
+  };
+  const others = Array.from(over, ([own, one]) => model(own, one, name));
+  return { session, models: [model(name, session, null), ...others] };
 }
 
 /** A folder is known by its name, a model of the hub by its whole name. */

@@ -1,10 +1,11 @@
 /**
  * Where `generate` gets its prompts: flags, a text, or JSON lines.
  */
-import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { formatFlag } from "../framework/table.ts";
-import { show } from "../../core/base/files.ts";
+import { show, statIfExists } from "../../core/base/files.ts";
+import type { Session } from "../../core/session/session.ts";
+import { type ChatMessage, encodeChat } from "../../core/tokenizer/chat.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
@@ -25,19 +26,20 @@ export interface PromptSource {
 }
 
 /**
- * Yields prompts in order, each as soon as it can be read. `openTokenizer` is called once there is
- * text; rows may choose one of `adapters` by name. Throws `DataError` for a row it cannot understand.
+ * Yields prompts in order, each as soon as it can be read. The tokenizer is opened once there is text;
+ * rows may choose one of `adapters` by name. Throws `DataError` for a row it cannot understand.
  */
 export async function* readPrompts(
   source: PromptSource,
   io: Io,
-  openTokenizer: () => Promise<Tokenizer>,
+  session: Session,
   adapters: readonly string[] = [],
 ): AsyncGenerator<Prompt> {
-  const encoder = new Encoder(openTokenizer, source.chat);
+  const encode = (text: string) =>
+    session.encode(source.chat ? [{ role: "user", content: text }] : text);
   if (source.prompt.length > 0) {
     for (const [id, text] of source.prompt.entries()) {
-      yield { id, tokens: await encoder.text(text) };
+      yield { id, tokens: await encode(text) };
     }
     return;
   }
@@ -50,11 +52,11 @@ export async function* readPrompts(
   if (!isJson) {
     const text = [];
     for await (const line of lines.all()) text.push(line);
-    if (text.length > 0) yield { id: 0, tokens: await encoder.text(text.join("\n")) };
+    if (text.length > 0) yield { id: 0, tokens: await encode(text.join("\n")) };
     return;
   }
   for await (const row of readRows(lines.all(), name)) {
-    const tokens = await rowTokens(row, name, encoder);
+    const tokens = await rowTokens(row, name, session, encode);
     yield { id: row.id, tokens, ...adapterOf(row, name, adapters) };
   }
 }
@@ -72,18 +74,22 @@ function adapterOf(row: InputRow, name: string, adapters: readonly string[]) {
 /** A prompt that was given as an argument is no file. */
 async function requireFile(path: string): Promise<void> {
   if (path === "-" || !/\s/.test(path)) return;
-  const { statIfExists } = await import("../../core/base/files.ts");
   if (await statIfExists(path)) return;
   throw new UsageError(`no such file: ${JSON.stringify(path)}`, {
     hints: [`did you mean ${formatFlag("prompt", path)}?`],
   });
 }
 
-async function rowTokens(row: InputRow, name: string, encoder: Encoder): Promise<number[]> {
+async function rowTokens(
+  row: InputRow,
+  name: string,
+  session: Session,
+  encode: (text: string) => Promise<readonly number[]>,
+): Promise<readonly number[]> {
   const { tokens, prompt, messages } = row.fields;
   if (tokens !== undefined) return tokensOf(tokens, name, row.line);
-  if (messages !== undefined) return await messageTokens(messages, row, name, encoder);
-  if (prompt !== undefined) return await encoder.text(textOf(prompt, "prompt", name, row.line));
+  if (messages !== undefined) return await messageTokens(messages, row, name, session);
+  if (prompt !== undefined) return await encode(textOf(prompt, "prompt", name, row.line));
   throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
 }
 
@@ -91,40 +97,14 @@ async function messageTokens(
   messages: unknown,
   row: InputRow,
   name: string,
-  encoder: Encoder,
+  session: Session,
 ): Promise<number[]> {
   try {
-    return await encoder.chat(messages);
+    // The template's code checks them.
+    return await encodeChat(await session.openTokenizer(), messages as readonly ChatMessage[]);
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
     throw new DataError(`line ${row.line} of ${name}`, { cause, hints: cause.hints });
-  }
-}
-
-/** Turns what a prompt may be into ids. */
-class Encoder {
-  readonly #openTokenizer: () => Promise<Tokenizer>;
-  readonly #chat: boolean;
-
-  constructor(openTokenizer: () => Promise<Tokenizer>, chat: boolean) {
-    this.#openTokenizer = openTokenizer;
-    this.#chat = chat;
-  }
-
-  /** A text as it stands, or as one user message. */
-  async text(text: string): Promise<number[]> {
-    if (this.#chat) return await this.chat([{ role: "user", content: text }]);
-    return (await this.#openTokenizer()).encode(text);
-  }
-
-  /** Messages, which the template's code checks. */
-  async chat(messages: unknown): Promise<number[]> {
-    const { renderChat } = await import("../../core/tokenizer/tokenizer.ts");
-    const tokenizer = await this.#openTokenizer();
-    return tokenizer.encode(
-      await renderChat(tokenizer, messages as Parameters<typeof renderChat>[1]),
-      { frame: false },
-    );
   }
 }
 

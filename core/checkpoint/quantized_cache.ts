@@ -7,6 +7,7 @@
  * entry appears complete or not at all, and one that cannot be opened is made again.
  */
 import { createHash } from "node:crypto";
+import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
@@ -20,6 +21,11 @@ import { findTensors } from "./weight_files.ts";
 const VERSION = 1;
 
 const LEAST_BYTES = 64 << 20;
+
+/** Folder where commands and programs keep entries. */
+export function weightCacheFolder(): string {
+  return `${cacheFolder((name) => Deno.env.get(name))}/weights`;
+}
 
 /** Where entries are kept, and how many bytes of them. */
 export interface QuantizedCache {

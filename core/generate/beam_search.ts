@@ -13,8 +13,8 @@ import { notFinite } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";
-import { checkTokens } from "./prefill.ts";
-import { PromptCache } from "./prompt_cache.ts";
+import { checkTokens, prefillPrompt } from "./prefill.ts";
+import { PrefixCache } from "./prefix_cache.ts";
 import { penalizeRepetition } from "./repetition.ts";
 
 /** How to search. */
@@ -63,7 +63,7 @@ export async function beamSearch(
   engine: Engine,
   prompt: readonly number[],
   options: BeamOptions,
-  prompts?: PromptCache,
+  prefixes?: PrefixCache,
 ): Promise<BeamResult[]> {
   const { beams, lengthPenalty, eosTokenIds, earlyStopping = false } = options;
   const { repetitionPenalty = 1 } = options;
@@ -87,11 +87,11 @@ export async function beamSearch(
       ? "stop"
       : undefined;
 
-  using own = new PromptCache(engine);
-  const { cache: first, outputs: prefilled } = await (prompts ?? own).prefill(prompt);
-  let outputs = prefilled;
+  using own = new PrefixCache();
+  const prefilled = await prefillPrompt(engine, prompt, prefixes ?? own);
+  let { outputs } = prefilled;
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
-  using caches = openBeamCache(engine, first, beams, prompt.length);
+  using caches = openBeamCache(engine, prefilled.cache, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
     const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep, {
       prompt,

@@ -1,11 +1,14 @@
 /**
- * Feeds a prompt to a model in chunks, so that memory does not grow with its length.
+ * Feeds prompts to a model in chunks, so that memory does not grow with their length: for generation,
+ * search, scores and benchmarks.
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig } from "../model/config.ts";
+import type { ForwardOptions } from "../model/forward.ts";
 import type { Device, HostArray } from "../runtime/device.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
+import type { PrefixCache } from "./prefix_cache.ts";
 
 /**
  * Checks token ids and length against the model. `purpose` completes "cannot …" in messages; `unread`
@@ -38,28 +41,86 @@ export function checkTokens(
   }
 }
 
+/** Tokens to append to one sequence of a cache, from slot `start` on. */
+export interface ChunkRow {
+  readonly tokens: readonly number[];
+  readonly start: number;
+}
+
+/** A token of a chunk whose outputs are wanted, and the token it is scored on. */
+export interface ChunkPlace {
+  readonly b: number;
+  readonly t: number;
+  readonly target?: number;
+}
+
+/** How to run a chunk. */
+export interface ChunkOptions extends ForwardOptions {
+  /** The length is rounded up to a multiple of this. */
+  readonly step?: number;
+  /** For the `sample` head: `samplingNumbers` of every place, one after the other. */
+  readonly sampling?: readonly number[];
+}
+
 /**
- * Appends a prompt to the one sequence of a cache and returns the outputs for its last token; views
- * that the next step overwrites. The cache already holds the first `start` tokens.
+ * Appends a chunk of tokens to every sequence of a cache in one step and returns its outputs by place;
+ * views that the next step overwrites. Shorter rows are padded on the right: what lies behind a prompt is
+ * not read, and is overwritten by the next tokens.
+ */
+export async function appendChunk(
+  engine: Engine,
+  cache: KvCache,
+  rows: readonly ChunkRow[],
+  places: readonly ChunkPlace[],
+  { step = 1, sampling, ...options }: ChunkOptions,
+): Promise<ReadonlyMap<string, HostArray>> {
+  const longest = Math.max(...rows.map(({ tokens }) => tokens.length));
+  const room = cache.capacity - Math.max(...rows.map(({ start }) => start));
+  const size = paddedLength(engine.device, roundUp(longest, step), room);
+  const isScored = options.head === "score" || options.head === "streams";
+  return await engine.forward(cache, {
+    ids: rows.map(({ tokens }) => Array.from({ length: size }, (_, t) => tokens[t] ?? 0)),
+    start: rows.map(({ start }) => start),
+    select: places.map(({ b, t }) => b * size + t),
+    ...(isScored ? { targets: places.map(({ target = 0 }) => target) } : {}),
+    ...(sampling ? { sampling } : {}),
+  }, options);
+}
+
+/**
+ * Appends prompts of one length to the sequences of a cache, chunk by chunk, and returns the outputs for
+ * the last token of each. The cache already holds the first `start` tokens.
  */
 export async function prefill(
   engine: Engine,
   cache: KvCache,
-  tokens: readonly number[],
-  { start = 0 }: { start?: number } = {},
+  prompts: readonly (readonly number[])[],
+  { start = 0, ...options }: ForwardOptions & { readonly start?: number } = { head: "logits" },
 ): Promise<ReadonlyMap<string, HostArray>> {
   const { prefillChunk: chunk } = engine.device.traits;
   for (;; start += chunk) {
-    const ids = tokens.slice(start, start + chunk);
-    const last = start + chunk >= tokens.length;
-    const size = paddedLength(engine.device, ids.length, cache.capacity - start);
-    const outputs = await engine.forward(cache, {
-      ids: [[...ids, ...new Array(size - ids.length).fill(0)]],
-      start: [start],
-      select: [ids.length - 1],
-    });
-    if (last) return outputs;
+    const rows = prompts.map((tokens) => ({ tokens: tokens.slice(start, start + chunk), start }));
+    const places = rows.map(({ tokens }, b) => ({ b, t: tokens.length - 1 }));
+    const outputs = await appendChunk(engine, cache, rows, places, options);
+    if (start + chunk >= prompts[0]!.length) return outputs;
   }
+}
+
+/**
+ * A cache of one sequence that holds a prompt, with room for one token more, and the logits of its last
+ * token, which the next step overwrites. What the prompt shares with one before is not computed again.
+ * `prefixes` takes over the cache, which may be read, not written, until the next prompt.
+ */
+export async function prefillPrompt(
+  engine: Engine,
+  tokens: readonly number[],
+  prefixes: PrefixCache,
+): Promise<{ cache: KvCache; outputs: ReadonlyMap<string, HostArray> }> {
+  const cache = engine.createCache(1, tokens.length + 1);
+  const start = prefixes.copyInto(cache, 0, tokens);
+  const outputs = await prefill(engine, cache, [tokens], { head: "logits", start });
+  prefixes.add(cache, [tokens]);
+  return { cache, outputs };
 }
 
 /**
@@ -71,4 +132,9 @@ export function paddedLength(device: Device, tokens: number, room: number): numb
   if (!device.traits.staticShapes) return tokens;
   const step = tokens <= 64 ? 16 : tokens <= 256 ? 64 : 256;
   return Math.min(Math.ceil(tokens / step) * step, room);
+}
+
+/** The next multiple of a step, at least one. */
+export function roundUp(size: number, step: number): number {
+  return Math.max(1, Math.ceil(size / step)) * step;
 }

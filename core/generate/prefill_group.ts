@@ -7,7 +7,7 @@
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { tokenLogprobs } from "./logprobs.ts";
-import { paddedLength } from "./prefill.ts";
+import { appendChunk, type ChunkRow, paddedLength } from "./prefill.ts";
 import { commonLength, LEAST_SHARED, type PrefixCache } from "./prefix_cache.ts";
 import type { TokenLogprobs } from "./request.ts";
 import { type Choice, choose, headFor, numbersOf, type Sequence } from "./sequence.ts";
@@ -93,8 +93,6 @@ export class PrefillGroup implements Disposable {
     const most = Math.min(limit, isScored ? SCORED_CHUNK : Infinity);
     const left = this.#members.map(({ sequence, done }) => sequence.request.tokens.length - done);
     const T = Math.min(Math.max(...left), Math.max(1, Math.floor(most / left.length)));
-    const room = this.cache.capacity - Math.max(...this.#members.map(({ done }) => done));
-    const size = paddedLength(device, T, room);
 
     const wanted = this.#members.flatMap((member, b) => this.#wanted(member, b, T));
     // The first chunks of a prompt only fill the cache, but a program selects at least one token.
@@ -105,15 +103,14 @@ export class PrefillGroup implements Disposable {
       selected.flatMap(({ b, isLast }) =>
         numbersOf(isLast ? this.#members[b]!.sequence.request : undefined)
       );
-    const rows = Array.from({ length: this.cache.batch }, (_, b) => this.#members[b]);
-    const idAt = (member: Member | undefined, t: number) =>
-      t < T ? member?.sequence.request.tokens[member.done + t] ?? 0 : 0;
-    const outputs = await this.#engine.forward(this.cache, {
-      ids: rows.map((member) => Array.from({ length: size }, (_, t) => idAt(member, t))),
-      start: rows.map((member) => member?.done ?? 0),
-      select: selected.map(({ b, t }) => b * size + t),
+    const rows = Array.from({ length: this.cache.batch }, (_, b): ChunkRow => {
+      const { sequence, done } = this.#members[b] ?? { done: 0 };
+      return { tokens: sequence?.request.tokens.slice(done, done + T) ?? [], start: done };
+    });
+    const outputs = await appendChunk(this.#engine, this.cache, rows, selected, {
+      ...options,
       ...(options.head === "sample" ? { sampling: numbers() } : {}),
-    }, options);
+    });
 
     const finished: Prefilled[] = [];
     for (const [row, { b, t, isLast }] of wanted.entries()) {

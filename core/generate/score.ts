@@ -9,7 +9,7 @@ import { DataError, notFinite } from "../base/errors.ts";
 import { hasStreamWeights, type ModelConfig } from "../model/config.ts";
 import type { Engine } from "./engine.ts";
 import { bucketFor, type KvCache } from "./kv_cache.ts";
-import { checkTokens } from "./prefill.ts";
+import { appendChunk, checkTokens, type ChunkRow, roundUp } from "./prefill.ts";
 
 /** Tokens of each sequence per forward pass. */
 export const SCORE_CHUNK = 256;
@@ -39,11 +39,8 @@ export interface Score {
 /** Sizes are rounded up to a multiple of this, so that few programs serve many lengths. */
 const SIZE_STEP = 32;
 
-/** Tokens to append to one sequence of a cache. */
-export interface Piece {
-  /** Slot of the first one: how many tokens the sequence has in the cache. */
-  readonly start: number;
-  readonly tokens: readonly number[];
+/** Tokens to append to one sequence of a cache, and what is asked of them. */
+export interface Piece extends ChunkRow {
   /** Tokens whose results are wanted, by their place in `tokens`, with what comes next. */
   readonly wanted: readonly { readonly at: number; readonly next: number }[];
 }
@@ -81,29 +78,27 @@ export async function feedPieces(
   const P = engine.config.streams;
   const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
   for (let offset = 0; offset < longest; offset += SCORE_CHUNK) {
-    const T = Math.min(SCORE_CHUNK, roundUp(longest - offset, step));
+    const end = offset + SCORE_CHUNK;
+    const rows = pieces.map(({ tokens, start }) => ({
+      tokens: tokens.slice(offset, end),
+      start: start + offset,
+    }));
     const asked = pieces.flatMap(({ wanted }, b) =>
       wanted.flatMap(({ at, next }, i) =>
-        at >= offset && at < offset + T ? [{ b, i, slot: b * T + at - offset, next }] : []
+        at >= offset && at < end ? [{ b, i, t: at - offset, target: next }] : []
       )
     );
     // The first chunks may only feed the cache, but the program selects at least one token.
-    const select = new Array<number>(roundUp(asked.length, step)).fill(0);
-    const targets = [...select];
-    asked.forEach(({ slot, next }, i) => [select[i], targets[i]] = [slot, next]);
-    const outputs = await engine.forward(cache, {
-      ids: pieces.map(({ tokens }) => Array.from({ length: T }, (_, t) => tokens[offset + t] ?? 0)),
-      start: pieces.map(({ start }) => start + offset),
-      select,
-      targets,
-    }, { head });
+    const count = roundUp(asked.length, step);
+    const places = Array.from({ length: count }, (_, i) => asked[i] ?? { b: 0, t: 0 });
+    const outputs = await appendChunk(engine, cache, rows, places, { head, step });
     const [logprobs, best] = [outputs.get("logprobs")!, outputs.get("argmax")!];
     const rowOf = (name: string, row: number) =>
       (outputs.get(name) as Float32Array | undefined)?.subarray(row * P, (row + 1) * P);
-    asked.forEach(({ b, i, next }, row) =>
+    asked.forEach(({ b, i, target }, row) =>
       predicted(b, i, {
         logprob: logprobs[row]!,
-        isBest: best[row] === next,
+        isBest: best[row] === target,
         weights: rowOf("weights", row),
         streams: rowOf("stream_logprobs", row),
       })
@@ -175,10 +170,6 @@ export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: bool
   const loglikelihood = score.tokenLogprobs.reduce((sum, x) => sum + x, 0);
   if (Number.isFinite(loglikelihood)) return { ...score, loglikelihood };
   throw notFinite("score a sequence", "an infinite or NaN log-probability");
-}
-
-function roundUp(size: number, step: number): number {
-  return Math.max(1, Math.ceil(size / step)) * step;
 }
 
 /**

@@ -8,11 +8,10 @@
  * letters of a question differ only in what is asked of its last token. A set with one leaf needs no
  * branch. Sets are batched side by side, longest first.
  */
-import { commonLength } from "./prefix_cache.ts";
-import { PromptCache } from "./prompt_cache.ts";
+import { commonLength, PrefixCache } from "./prefix_cache.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
-import { checkTokens } from "./prefill.ts";
+import { checkTokens, prefillPrompt } from "./prefill.ts";
 import {
   emptyScore,
   feedPieces,
@@ -72,12 +71,14 @@ export async function* scoreSets(
   for (const { tokens } of sets.flat()) {
     checkTokens(engine.config, tokens, "score a sequence", { unread: 1 });
   }
-  using prompts = new PromptCache(engine);
+  using prefixes = new PrefixCache();
   for (const { rootTokens, plans } of groupByRoot(sets.map(planOf))) {
     for (const batch of batchesOf(plans, options.batch)) {
       const wanted = batch.filter(({ index }) => !options.skip?.(index));
       if (wanted.length === 0) continue;
-      const root = rootTokens.length > 0 ? (await prompts.prefill(rootTokens)).cache : undefined;
+      const root = rootTokens.length > 0
+        ? (await prefillPrompt(engine, rootTokens, prefixes)).cache
+        : undefined;
       const scores = await scorePlans(engine, batch, root, rootTokens.length);
       for (const { index } of wanted) yield { index, scores: scores.get(index)! };
     }

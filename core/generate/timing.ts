@@ -5,8 +5,10 @@
  * cached need never have been computed, since a step takes as long whatever the slots hold.
  */
 import { GREEDY, samplingNumbers } from "../base/sampling.ts";
+import type { ForwardOptions } from "../model/forward.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
+import { appendChunk, prefill } from "./prefill.ts";
 
 /** Milliseconds to take in a prompt of so many tokens for every sequence of the cache. */
 export async function timePrefill(
@@ -14,11 +16,8 @@ export async function timePrefill(
   cache: KvCache,
   tokens: number,
 ): Promise<number> {
-  const { prefillChunk: chunk } = engine.device.traits;
   const began = performance.now();
-  for (let start = 0; start < tokens; start += chunk) {
-    await append(engine, cache, start, Math.min(chunk, tokens - start));
-  }
+  await prefill(engine, cache, madeUp(engine, cache, tokens), headOf(engine));
   return performance.now() - began;
 }
 
@@ -39,7 +38,7 @@ export async function timeDecode(
       ? await sample(engine, cache, start + step + 1, false)
       : undefined;
     if (pending) pending();
-    else await append(engine, cache, start + step, 1);
+    else await append(engine, cache, start + step);
     pending = next;
     const now = performance.now();
     times.push(now - began);
@@ -64,20 +63,21 @@ function sample(
   });
 }
 
+/** Adds one token to every sequence. */
+async function append(engine: Engine, cache: KvCache, start: number): Promise<void> {
+  const rows = madeUp(engine, cache, 1).map((tokens) => ({ tokens, start }));
+  await appendChunk(engine, cache, rows, rows.map((_, b) => ({ b, t: 0 })), headOf(engine));
+}
+
 /** Where reading logits is a copy, the device picks the tokens. */
-async function append(
-  engine: Engine,
-  cache: KvCache,
-  start: number,
-  tokens: number,
-): Promise<void> {
-  const rows = Array.from({ length: cache.batch }, (_, b) => b);
-  const { vocabSize } = engine.config;
-  await engine.forward(cache, {
-    ids: rows.map((b) =>
-      Array.from({ length: tokens }, (_, t) => (start + 31 * t + b) % vocabSize)
-    ),
-    start: rows.map(() => start),
-    select: rows.map((b) => b * tokens + tokens - 1),
-  }, { head: engine.device.traits.readbackIsCopy ? "greedy" : "logits" });
+function headOf({ device }: Engine): ForwardOptions {
+  return { head: device.traits.readbackIsCopy ? "greedy" : "logits" };
+}
+
+/** So many tokens for every sequence. */
+function madeUp({ config }: Engine, { batch }: KvCache, tokens: number): number[][] {
+  return Array.from(
+    { length: batch },
+    (_, b) => Array.from({ length: tokens }, (_, t) => (31 * t + b) % config.vocabSize),
+  );
 }

@@ -6,7 +6,6 @@ import { DEFAULT_BLOCK } from "../base/quantize.ts";
 import type { Device } from "./device.ts";
 import type { DeviceName } from "./traits.ts";
 
-export { DEFAULT_BLOCK } from "../base/quantize.ts";
 export type { Device } from "./device.ts";
 export type { DeviceName } from "./traits.ts";
 

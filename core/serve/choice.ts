@@ -1,23 +1,12 @@
 /** One choice of a response: tokens become text, log-probabilities and weights as they come. */
-import type { GenerationRequest, SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
-import { TextStream } from "../generate/text_stream.ts";
+import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { RandomStream } from "../base/random.ts";
+import { type CompletionDelta, CompletionStream } from "../session/stream.ts";
 import type { ServeRequest } from "./request.ts";
 import type { ServedModel } from "./service.ts";
 
-/** A token of a choice. */
-export interface ChoiceToken {
-  readonly id: number;
-  /** Undefined for the first token of a prompt, and where they are not asked for. */
-  readonly logprobs?: TokenLogprobs | undefined;
-  readonly weights?: Float32Array | undefined;
-}
-
-/** What a choice has gained. */
-export interface Delta {
-  /** Text that can no longer change. */
-  readonly text: string;
-  readonly tokens: readonly ChoiceToken[];
+/** What a choice has gained; the first token of a prompt has no log-probability. */
+export interface Delta extends Omit<CompletionDelta, "finishReason"> {
   readonly finishReason: "stop" | "length" | null;
 }
 
@@ -40,11 +29,10 @@ export class Choice {
   readonly model: ServedModel;
   readonly prompt: EncodedPrompt;
   readonly generation: GenerationRequest;
-  newTokens = 0;
   cachedTokens = 0;
   finishReason: Delta["finishReason"] = null;
   readonly #echo: boolean;
-  readonly #text: TextStream;
+  readonly #stream: CompletionStream;
 
   constructor(
     model: ServedModel,
@@ -56,10 +44,7 @@ export class Choice {
     this.model = model;
     this.prompt = prompt;
     this.#echo = request.echo;
-    this.#text = new TextStream(
-      model.tokenizer.streamDecoder({ skipSpecial: true }),
-      request.stop,
-    );
+    this.#stream = new CompletionStream(model.tokenizer, request.stop);
     const scoresPrompt = request.echo && request.topLogprobs !== undefined;
     const room = Math.max(model.maxLength - prompt.tokens.length, scoresPrompt ? 1 : 0);
     this.generation = {
@@ -68,11 +53,16 @@ export class Choice {
       sampling: request.sampling,
       random: new RandomStream(seed, sample),
       eosTokenIds: request.ignoreEos ? [] : model.engine.config.eosTokenIds,
-      shouldStop: (token) => this.#text.push(token),
+      shouldStop: this.#stream.shouldStop,
       streamWeights: request.weights,
       promptLogprobs: scoresPrompt,
       ...(request.topLogprobs === undefined ? {} : { topLogprobs: request.topLogprobs }),
     };
+  }
+
+  /** Tokens generated so far. */
+  get newTokens(): number {
+    return this.#stream.tokens.length;
   }
 
   /** What an event adds; undefined when nothing is to be sent yet. Failures are the caller's. */
@@ -84,14 +74,9 @@ export class Choice {
       const scored = event.logprobs?.map((logprobs) => ({ id: logprobs.token, logprobs })) ?? [];
       return { text, tokens: [{ id: tokens[0]! }, ...scored], finishReason: null };
     }
-    if (event.kind === "token") {
-      this.newTokens++;
-      const { token: id, logprobs, weights } = event;
-      return { text: this.#text.take(), tokens: [{ id, logprobs, weights }], finishReason: null };
-    }
-    this.#text.finish();
-    this.finishReason = event.reason === "length" ? "length" : "stop";
-    return { text: this.#text.take(), tokens: [], finishReason: this.finishReason };
+    const { text, tokens, finishReason } = this.#stream.take(event);
+    if (finishReason) this.finishReason = finishReason === "length" ? "length" : "stop";
+    return { text, tokens, finishReason: this.finishReason };
   }
 }
 

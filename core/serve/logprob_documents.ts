@@ -1,7 +1,7 @@
 /** Log-probabilities and stream weights of a choice in the layout of the API. */
 import { unspell } from "../tokenizer/byte_alphabet.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
-import type { ChoiceToken } from "./choice.ts";
+import type { CompletionToken } from "../session/stream.ts";
 
 /** Lists of `/v1/completions`; equal lengths. Those of a stream continue each other. */
 export class CompletionLogprobs {
@@ -15,7 +15,7 @@ export class CompletionLogprobs {
   }
 
   /** The lists for the tokens that come next. The first token of a text has no log-probability. */
-  document(tokens: readonly ChoiceToken[]) {
+  document(tokens: readonly CompletionToken[]) {
     const textOf = (id: number) => this.#tokenizer.decode([id]);
     return {
       tokens: tokens.map(({ id }) => textOf(id)),
@@ -40,7 +40,7 @@ export class CompletionLogprobs {
 }
 
 /** Log-probabilities of `/v1/chat/completions`. */
-export function chatLogprobs(tokenizer: Tokenizer, tokens: readonly ChoiceToken[]) {
+export function chatLogprobs(tokenizer: Tokenizer, tokens: readonly CompletionToken[]) {
   const entry = (id: number, logprob: number) => ({
     token: tokenizer.decode([id]),
     bytes: bytesOf(tokenizer, id),
@@ -67,7 +67,7 @@ function bytesOf(tokenizer: Tokenizer, id: number): number[] {
 export function streamWeights(
   tokenizer: Tokenizer,
   streams: number,
-  tokens: readonly ChoiceToken[],
+  tokens: readonly CompletionToken[],
 ) {
   return {
     streams,

@@ -7,7 +7,7 @@
  */
 import { isObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import type { TokenizerInfo } from "./types.ts";
+import type { Tokenizer, TokenizerInfo } from "./types.ts";
 
 /** One message; templates may use more fields than these. */
 export interface ChatMessage {
@@ -27,6 +27,14 @@ export interface ChatOptions {
   readonly tools?: readonly unknown[];
   /** Further variables of the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>;
+}
+
+/** Token ids of messages; the template writes out the tokens that frame a text. */
+export async function encodeChat(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+): Promise<number[]> {
+  return tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
 }
 
 /** Renders messages with the tokenizer's template; `messages` is checked, as it may come from a row. */

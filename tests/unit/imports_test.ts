@@ -18,6 +18,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "core/generate": ["core/model", "core/runtime", "core/graph", "core/base"],
   "core/analysis": ["core/model", "core/base"],
   "core/eval": [
+    "core/session",
     "core/generate",
     "core/data",
     "core/hub",
@@ -37,18 +38,19 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/base",
   ],
   "core/serve": [
+    "core/session",
     "core/generate",
     "core/model",
     "core/tokenizer",
     "core/base",
   ],
-  "core/library": [
-    "core/hub",
+  "core/session": [
     "core/generate",
+    "core/hub",
+    "core/tokenizer",
     "core/checkpoint",
     "core/runtime",
     "core/model",
-    "core/tokenizer",
     "core/base",
   ],
   "cli": [
@@ -65,6 +67,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "core/ops",
     "core/runtime",
     "core/serve",
+    "core/session",
     "core/tokenizer",
     "core/train",
   ],

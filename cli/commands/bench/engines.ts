@@ -6,16 +6,17 @@
  * tensors are part of the weights even where --adapter laid them over, as they are in a converted
  * checkpoint, because tensors that are bound at every step cannot be packed.
  */
+import type { MatrixFormat } from "../../../core/base/quantize.ts";
 import { type Checkpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../../../core/model/config.ts";
 import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
-import { type Device, type MatrixKind, openDevice, quantizes } from "../../../core/runtime/mod.ts";
+import { type Device, openDevice, quantizes } from "../../../core/runtime/mod.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import type { CacheType } from "../../../core/runtime/traits.ts";
-import { matrixChoice } from "../../input/open_model.ts";
+import { matrixFormat } from "../../../core/session/quantization.ts";
 import type { BenchValues } from "./flags.ts";
 
 /** Where prefixes and aggregator are from. */
@@ -47,13 +48,12 @@ export class Engines implements Disposable {
     );
     try {
       for (const choice of unique(values.device)) {
-        const kinds = await Promise.all(
-          unique(values.quantize).map((quantize) =>
-            matrixChoice(checkpoint, { ...values, quantize, device: choice })
-          ),
+        const formats = unique(values.quantize).map((quantize) =>
+          matrixFormat(checkpoint, { ...values, quantize, device: choice })
         );
-        for (const { matrices: kind, block } of kinds) {
-          const device = await engines.#open(choice, kind, { ...values, blockSize: block });
+        for (const format of formats) {
+          const device = await engines.#open(choice, format, values);
+          const { kind } = format;
           const dtype = device.cacheType;
           for (const { config, weights, introduced } of models) {
             engines.all.push({
@@ -80,16 +80,11 @@ export class Engines implements Disposable {
 
   async #open(
     choice: BenchValues["device"][number],
-    kind: MatrixKind,
-    { dtype, threads, unverified, blockSize: block }: BenchValues,
+    format: MatrixFormat,
+    values: BenchValues,
   ): Promise<Device> {
-    const device = await openDevice(choice, {
-      dtype,
-      unverified,
-      matrices: kind,
-      ...(threads === undefined ? {} : { threads }),
-      ...(block === undefined ? {} : { block }),
-    });
+    const { kind } = format;
+    const device = await openDevice(choice, { ...values, ...format, matrices: kind });
     this.#devices.push(device);
     if (kind === "f32" || quantizes(choice)) return device;
     throw new UsageError(

@@ -8,7 +8,8 @@ import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { requireContext } from "../../input/context.ts";
 import { requireFreeMemory } from "../../framework/memory.ts";
-import { checkBlockSize, openNamedCheckpoint } from "../../input/open_model.ts";
+import { checkBlockSize } from "../../../core/session/quantization.ts";
+import { findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
@@ -101,7 +102,7 @@ async function openBench(values: BenchValues, io: Io): Promise<Bench> {
     });
   }
   checkBlockSize(values.blockSize);
-  const checkpoint = await openNamedCheckpoint({ model, adapter: values.adapter }, io);
+  const checkpoint = await findCheckpoint({ model, adapter: values.adapter }, io);
   const work = fittingWork(checkpoint, values);
   const engines = await Engines.open(checkpoint, values);
   try {

@@ -6,12 +6,12 @@ import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
-import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
+import { type NamedValues, openServed, parseAdapters } from "../../input/named_models.ts";
 import { labelsOf, paintStream } from "../visualize/look.ts";
 import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
 
 /** Flags of `chat`. */
-export interface ChatValues extends Omit<ModelValues, "maxModelLen">, AnswerOptions {
+export interface ChatValues extends NamedValues, AnswerOptions {
   readonly system: string | undefined;
   readonly streamWeights: boolean;
 }
@@ -28,7 +28,7 @@ const INTERRUPTED = 130;
 /** Runs the command; the number is its exit code. */
 export async function runChat(values: ChatValues, io: Io): Promise<number> {
   const adapters = parseAdapters(values.adapter);
-  const { opened, models } = await openModels({ ...values, maxModelLen: undefined }, adapters, io);
+  const { session: opened, models } = await openServed(values, adapters, io);
   using _opened = opened;
   using session = new ChatSession(models, values.system, values);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");

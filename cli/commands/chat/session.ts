@@ -1,10 +1,10 @@
 /** A conversation: its history, the model in use, and answers token by token. */
 import { RandomStream } from "../../../core/base/random.ts";
 import { Scheduler } from "../../../core/generate/scheduler.ts";
-import { TextStream } from "../../../core/generate/text_stream.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
 import type { ServedModel } from "../../../core/serve/service.ts";
-import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { CompletionStream } from "../../../core/session/stream.ts";
+import { type ChatMessage, encodeChat } from "../../../core/tokenizer/chat.ts";
 
 /** Memory per model for the conversation so far. */
 const PREFIX_CACHE_BYTES = 2 ** 28;
@@ -71,8 +71,8 @@ export class ChatSession implements Disposable {
   async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
     const { engine, tokenizer } = this.#model;
     const messages = [...this.#messages, { role: "user", content: message }];
-    const tokens = tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
-    const text = new TextStream(tokenizer.streamDecoder({ skipSpecial: true }));
+    const tokens = await encodeChat(tokenizer, messages);
+    const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
     const { maxTokens, temperature, topP, seed } = this.#options;
     const weighs = engine.config.streams > 1 && hasStreamWeights(engine.config);
@@ -83,16 +83,14 @@ export class ChatSession implements Disposable {
       sampling: { temperature, topP, topK: 0, minP: 0 },
       random: new RandomStream(seed, index),
       eosTokenIds: engine.config.eosTokenIds,
-      shouldStop: (token) => text.push(token),
+      shouldStop: stream.shouldStop,
       streamWeights: weighs,
     });
     try {
       while (!scheduler.isIdle && !stop.aborted) {
         for await (const event of scheduler.round()) {
-          if (event.kind === "failed") throw event.error;
-          if (event.kind === "done") text.finish();
-          if (event.kind === "token") yield { text: text.take(), weights: event.weights };
-          if (event.kind === "done") yield { text: text.take(), weights: undefined };
+          const { text, tokens: [token] } = stream.take(event);
+          if (event.kind !== "prefilled") yield { text, weights: token?.weights };
         }
         // Steps may never wait, and then no signal would be heard.
         await new Promise((resolve) => setTimeout(resolve));
@@ -100,7 +98,7 @@ export class ChatSession implements Disposable {
     } finally {
       scheduler.cancel(index);
     }
-    this.#messages = [...messages, { role: "assistant", content: text.text }];
+    this.#messages = [...messages, { role: "assistant", content: stream.text }];
   }
 
   #scheduler(): Scheduler {

@@ -6,7 +6,7 @@ import {
 } from "../../../core/checkpoint/quantize_checkpoint.ts";
 import { DEFAULT_BLOCK } from "../../../core/base/quantize.ts";
 import type { Plan } from "../../framework/command.ts";
-import { checkBlockSize } from "../../input/open_model.ts";
+import { checkBlockSize } from "../../../core/session/quantization.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";

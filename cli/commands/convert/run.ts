@@ -9,11 +9,9 @@ import {
   planConversion,
   withValues,
 } from "../../../core/checkpoint/plan_conversion.ts";
-import { resolveRuns } from "../../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
-import { findModel } from "../../input/hub.ts";
-import { openModel } from "../../input/open_model.ts";
+import { findModel, openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
@@ -107,8 +105,8 @@ async function planOf(values: Values & TextValues, io: Io): Promise<ConversionPl
   if (!plan.config.prefix) throw new UsageError("`--prefix-text` needs prefix tokens");
 
   const { cutSegments, prefixesFromText } = await import("../../../core/generate/prefix_init.ts");
-  using model = await openModel({ model: plan.options.model, device: "auto" }, io);
-  const tokens = (await model.tokenizer()).encode(await io.readText(values.prefixText));
+  using model = await openModel({ model: plan.options.model }, io);
+  const tokens = (await model.openTokenizer()).encode(await io.readText(values.prefixText));
   const { streams, prefixTokens } = plan.config;
   if (tokens.length < prefixTokens) {
     throw new DataError(
@@ -128,7 +126,7 @@ export async function optionsOf<V extends SourceValues>(
   values: V,
   io: Io,
 ): Promise<V & { readonly model: string; readonly adapter: string | undefined }> {
-  const { model, adapter } = await resolveRuns(await findModel(values.model, io), values.adapter);
+  const { model, adapter } = await findModel(values, io);
   if (adapter === undefined || values.merge || values.adapter !== undefined) {
     return { ...values, model, adapter };
   }

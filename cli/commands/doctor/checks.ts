@@ -5,8 +5,6 @@ import { Builder } from "../../../core/graph/builder.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
-import { quantizedFolder } from "../../input/quantized_cache.ts";
-import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
 import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
 
@@ -21,7 +19,7 @@ export interface Finding {
 export interface Check {
   readonly name: string;
   readonly required: boolean;
-  run(io: Pick<Io, "env">): Promise<Finding>;
+  run(): Promise<Finding>;
 }
 
 /** Version that the project is tested with. */
@@ -57,10 +55,12 @@ export const CHECKS: readonly Check[] = [
   {
     name: "weight cache",
     required: false,
-    run: (io) =>
+    run: () =>
       attempt(async () => {
-        const { cacheEntries } = await import("../../../core/checkpoint/quantized_cache.ts");
-        const folder = quantizedFolder(io);
+        const { cacheEntries, weightCacheFolder } = await import(
+          "../../../core/checkpoint/quantized_cache.ts"
+        );
+        const folder = weightCacheFolder();
         const entries = await cacheEntries(folder);
         const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
         return `${size} of quantized weights in ${folder}`;

@@ -62,7 +62,7 @@ export const command = defineCommand({
     });
     let failed = false;
     for (const check of CHECKS) {
-      const { ok, found, remedy } = await check.run(io);
+      const { ok, found, remedy } = await check.run();
       failed ||= !ok && check.required;
       const status = ok ? "ok" : check.required ? "fail" : "missing";
       report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
@@ -129,12 +129,13 @@ async function showTraits(io: Io, invocation: Invocation): Promise<number> {
 
 /** Removes the cache of quantized weights; a row per entry. */
 async function clearWeights(io: Io, invocation: Invocation): Promise<number> {
-  const { clearCache } = await import("../../../core/checkpoint/quantized_cache.ts");
-  const { quantizedFolder } = await import("../../input/quantized_cache.ts");
+  const { clearCache, weightCacheFolder } = await import(
+    "../../../core/checkpoint/quantized_cache.ts"
+  );
   const { openReport } = await import("../../output/report.ts");
   const { bytesText } = await import("../../output/units.ts");
   using report = openReport(io, invocation, { schema: "parscale.weight_cache/1" });
-  const entries = await clearCache(quantizedFolder(io));
+  const entries = await clearCache(weightCacheFolder());
   for (const { model, format, bytes } of entries) report.row({ removed: model, format, bytes });
   report.remark(`${bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0))} removed`);
   await report.finish();

@@ -123,8 +123,8 @@ export async function answer(
     topP: values.topP,
     seed: values.seed,
     beams: values.numBeams,
-    eosTokenIds: model.eosTokenIds,
-    eosText: model.eosText,
+    eosTokenIds: model.engine.config.eosTokenIds,
+    eosText: model.tokenizer.namedTokens.eos_token,
     maxTokens: values.maxTokens,
     batch: await batchSize(values, model, plan),
   };

@@ -17,7 +17,7 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { ioError, statIfExists } from "../../../core/base/files.ts";
 import { rename } from "../../../core/base/platform/rename.ts";
 import type { HubFile } from "../../../core/hub/repository.ts";
-import { DownloadDisplay } from "../../input/hub.ts";
+import { OpenDisplay } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
@@ -37,7 +37,7 @@ export async function fetchTasks(
   io: Io,
 ): Promise<ReadonlyMap<string, FetchedData>> {
   const wanted = await publishedData(tasks);
-  using display = new DownloadDisplay(io, "Fetching");
+  using display = new OpenDisplay(io, "Fetching");
   const files = await openPublished(io, display);
   const missing = await files.missing([...wanted.values()]);
   const described: [MissingFiles, HubFile[]][] = [];
@@ -56,7 +56,7 @@ export async function planFetch(tasks: readonly FetchedTask[], io: Io): Promise<
   return missing.map((one) => `would fetch ${summaryOf(one)}`);
 }
 
-async function openPublished(io: Io, events?: DownloadDisplay): Promise<PublishedFiles> {
+async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFiles> {
   const { PublishedFiles } = await import("../../../core/eval/harness/fetch.ts");
   const { hubAccess } = await import("../../../core/hub/access.ts");
   const { HubClient } = await import("../../../core/hub/client.ts");

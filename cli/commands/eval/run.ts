@@ -72,10 +72,10 @@ async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Pro
     folder,
     model: {
       fingerprint: model.fingerprint,
-      device: model.opened.device,
-      streams: model.opened.checkpoint.config.streams,
+      device: model.session.device,
+      streams: model.session.config.streams,
       beams: values.numBeams,
-      quantize: model.opened.matrices === "f32" ? null : model.opened.matrices,
+      quantize: model.session.matrices === "f32" ? null : model.session.matrices,
     },
     stats,
   });

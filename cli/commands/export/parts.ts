@@ -5,10 +5,9 @@ import { writeFolder } from "../../../core/checkpoint/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyFile, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { buildForward } from "../../../core/model/forward.ts";
-import { DEFAULT_BLOCK } from "../../../core/runtime/mod.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
-import { matrixKind, type Quantization } from "../../input/open_model.ts";
+import { matrixFormat, type Quantization } from "../../../core/session/quantization.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import guide from "./guide.md" with { type: "text" };
 
@@ -29,19 +28,18 @@ export interface ExportValues {
 /** Writes the folder and returns the bytes of the weights. */
 export async function writeExport(
   values: ExportValues,
-  { config, tensors, directory }: Checkpoint,
+  checkpoint: Checkpoint,
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
-  const { tokens, capacity, target, dtype, quantize, blockSize = DEFAULT_BLOCK } = values;
+  const { config, tensors, directory } = checkpoint;
+  const { tokens, capacity, target, dtype, quantize } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
-  const kind = matrixKind(quantize);
-  const matrices = kind === "f32" ? { kind } : { kind, block: blockSize };
   const replaces = values.overwrite ? "export" : undefined;
   return await writeFolder(values.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
     const written = await exportPrograms(folder, programs, tensors, {
-      matrices,
+      matrices: matrixFormat(checkpoint, values),
       target: target === "webgpu" ? webGpuTarget(dtype) : undefined,
       onProgress,
     });
@@ -53,7 +51,7 @@ export async function writeExport(
       tokens,
       capacity,
       target,
-      weights: kind === "f32" ? dtype : kind,
+      weights: quantize === "none" ? dtype : quantize,
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(values));

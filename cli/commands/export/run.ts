@@ -3,7 +3,8 @@ import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import type { Plan } from "../../framework/command.ts";
 import { requireContext } from "../../input/context.ts";
-import { checkQuantize, openNamedCheckpoint } from "../../input/open_model.ts";
+import { checkQuantize } from "../../../core/session/quantization.ts";
+import { findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
@@ -15,8 +16,8 @@ type Values = Omit<ExportValues, "capacity"> & { readonly capacity: number | und
 
 /** For `--dry-run`. */
 export async function planExport(values: Values, io: Io): Promise<Plan> {
-  await checkQuantize({ ...values, device: values.target });
-  const { config } = await openNamedCheckpoint(values, io, "`export`");
+  checkQuantize({ ...values, device: values.target });
+  const { config } = await findCheckpoint(values, io, "`export`");
   const { tokens, capacity } = fittingSizes(values, config);
   const { streams } = config;
   const lines = [
@@ -28,8 +29,8 @@ export async function planExport(values: Values, io: Io): Promise<Plan> {
 
 /** Runs the command. */
 export async function runExport(values: Values, io: Io, invocation: Invocation): Promise<void> {
-  await checkQuantize({ ...values, device: values.target });
-  const opened = await openNamedCheckpoint(values, io, "`export`");
+  checkQuantize({ ...values, device: values.target });
+  const opened = await findCheckpoint(values, io, "`export`");
   const sizes = fittingSizes(values, opened.config);
   using report = openReport(io, invocation, { schema: "parscale.export/2" });
   using progress = startProgress(io, { label: "Writing", unit: "MB" });

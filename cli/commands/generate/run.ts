@@ -5,9 +5,10 @@
  * before the input ends. The others need all rows, and know their number from the start.
  */
 import { UsageError } from "../../../core/base/errors.ts";
+import { statIfExists } from "../../../core/base/files.ts";
+import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { Decoding, type DecodingValues, type Sequence } from "./sequences.ts";
 import { Speed } from "./speed.ts";
-import { type GenerateModels, type GenerateModelValues, openGenerateModels } from "./models.ts";
 import { visibleLines } from "../../output/clean.ts";
 import {
   invocationOf,
@@ -21,11 +22,19 @@ import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
+import {
+  type NamedAdapter,
+  type NamedSessions,
+  type NamedValues,
+  openAdapters,
+  requireDistinct,
+} from "../../input/named_models.ts";
+import { openModel } from "../../input/open_model.ts";
 import { type Prompt, type PromptSource, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
 
 /** Flags of `generate` that matter here. */
-export interface GenerateValues extends GenerateModelValues, PromptSource, DecodingValues {
+export interface GenerateValues extends NamedValues, PromptSource, DecodingValues {
   readonly resume: boolean;
   readonly shard?: string | undefined;
   readonly out?: string | undefined;
@@ -42,11 +51,12 @@ export async function runGenerate(
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
   checkReturned(values);
-  using models = await openGenerateModels(values, io);
-  const { opened: model } = models;
+  const models = await openSessions(values, io);
+  using session = models.session;
+  const names = [...models.adapters.keys()];
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
-  if (!values.resume && models.names.length <= 1) model.engine.preload();
-  const { maxPositionEmbeddings: context, vocabSize } = model.checkpoint.config;
+  if (!values.resume && names.length <= 1) session.engine.preload();
+  const { maxPositionEmbeddings: context, vocabSize } = session.config;
   checkEndTokens(values.eos, vocabSize);
   if (values.maxTokens >= context) {
     io.warn(
@@ -54,21 +64,43 @@ export async function runGenerate(
       "answers end where prompt and new tokens fill the context",
     );
   }
-  const tokenizer = values.stop.length > 0 ? await model.tokenizer() : await model.tokenizerIfAny();
+  const tokenizer = values.stop.length > 0
+    ? await session.openTokenizer()
+    : await session.openTokenizerIfAny();
   const speed = new Speed(io, invocation.startedMs);
   const decoding = new Decoding(models, tokenizer, values);
-  const read = readPrompts(values, io, () => model.tokenizer(), models.names);
+  const read = readPrompts(values, io, session, names);
 
   const code = await answer(decoding, read, models, values, io, invocation, speed);
   speed.report();
   return code;
 }
 
+/** Opens `--model` and `--adapter`; of several adapters rows choose one, and without a name none. */
+async function openSessions(values: GenerateValues, io: Io): Promise<NamedSessions> {
+  const adapters: NamedAdapter[] = [];
+  for (const text of values.adapter) adapters.push(await parseAdapter(text));
+  const [only, ...others] = adapters;
+  if (others.length > 0) {
+    requireDistinct(adapters);
+    return await openAdapters(values, adapters, io);
+  }
+  const session = await openModel({ ...values, adapter: only?.path }, io);
+  return { session, adapters: new Map(only ? [[only.name, session]] : []) };
+}
+
+/** `NAME=PATH`, or a path that is its own name. A path may have an equals sign in it. */
+async function parseAdapter(text: string): Promise<NamedAdapter> {
+  const at = text.indexOf("=");
+  if (at <= 0 || await statIfExists(text)) return { name: text, path: text };
+  return { name: text.slice(0, at), path: text.slice(at + 1) };
+}
+
 /** Writes text as it comes, rows as they are done, or all of them at the end. */
 async function answer(
   decoding: Decoding,
   read: AsyncIterable<Prompt>,
-  models: GenerateModels,
+  models: NamedSessions,
   values: GenerateValues,
   io: Io,
   invocation: Invocation,
@@ -76,7 +108,7 @@ async function answer(
 ): Promise<number> {
   const { format } = invocation;
   if (format === "jsonl" || format === "csv") {
-    using rows = await openRows(values, io, invocation, models);
+    using rows = openRows(values, io, invocation, models);
     return await writeRows(decoding, read, values, undefined, io, rows, speed);
   }
   const prompts = await Array.fromAsync(read);
@@ -88,23 +120,25 @@ async function answer(
   if (isText && decoding.hasText && !values.resume) {
     return await streamText(decoding, all(), io, invocation, speed);
   }
-  using rows = await openRows(values, io, invocation, models);
+  using rows = openRows(values, io, invocation, models);
   return await writeRows(decoding, all(), values, prompts.length, io, rows, speed);
 }
 
-async function openRows(
+function openRows(
   { resume }: GenerateValues,
   io: Io,
   invocation: Invocation,
-  { checkpoints, opened: { device } }: GenerateModels,
-): Promise<RowWriter> {
-  const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
+  { session, adapters }: NamedSessions,
+): RowWriter {
+  const { device } = session;
+  const sessions = new Set([session, ...adapters.values()]);
+  const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
   return new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
     columns: [{ key: "id" }, { key: "finish_reason" }, { key: "text" }, { key: "error" }],
     resume,
-    identity: () => ({ model: checkpoints.map(modelFingerprint).join(), device }),
+    identity: () => ({ model: model(), device }),
   });
 }
 

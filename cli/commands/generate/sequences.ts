@@ -5,11 +5,17 @@
  * without a tokenizer still continues token ids; its results then have no text.
  */
 import { DataError } from "../../../core/base/errors.ts";
-import type { BeamOptions } from "../../../core/generate/beam_search.ts";
-import type { FinishReason, GenerationRequest } from "../../../core/generate/generate.ts";
-import type { TextStream } from "../../../core/generate/text_stream.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { type BeamOptions, beamSearch } from "../../../core/generate/beam_search.ts";
+import type { Engine } from "../../../core/generate/engine.ts";
+import type { FinishReason } from "../../../core/generate/request.ts";
+import {
+  complete,
+  type CompletionRequest,
+  decodeCompletion,
+} from "../../../core/session/stream.ts";
 import type { Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import type { GenerateModels } from "./models.ts";
+import type { NamedSessions } from "../../input/named_models.ts";
 import type { Prompt } from "../../input/prompts.ts";
 
 /** One finished continuation. */
@@ -51,36 +57,28 @@ export interface DecodingValues {
   readonly seed: number;
 }
 
-/** The samples of one prompt, in the order of their random streams, not of their ends. */
-interface Samples {
-  readonly sequences: Sequence[];
-  missing: number;
-}
-
 /** A sampled sequence under way. */
 interface Open {
   readonly at: number;
-  /** All samples of the same prompt. */
-  readonly samples: Samples;
+  /** Finished samples of the same prompt, in the order of their random streams. */
+  readonly samples: Sequence[];
   /** Which of them this is. */
   readonly place: number;
   readonly prompt: Prompt;
-  readonly stream: TextStream | undefined;
-  readonly tokens: number[];
 }
 
 /** Decoding with the chosen method. */
 export class Decoding {
-  readonly #models: GenerateModels;
+  readonly #models: NamedSessions;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #values: DecodingValues;
   readonly #eos: readonly number[];
 
-  constructor(models: GenerateModels, tokenizer: Tokenizer | undefined, values: DecodingValues) {
+  constructor(models: NamedSessions, tokenizer: Tokenizer | undefined, values: DecodingValues) {
     this.#models = models;
     this.#tokenizer = tokenizer;
     this.#values = values;
-    const own = values.eos.length > 0 ? values.eos : models.opened.checkpoint.config.eosTokenIds;
+    const own = values.eos.length > 0 ? values.eos : models.session.config.eosTokenIds;
     this.#eos = values.ignoreEos ? [] : own;
   }
 
@@ -99,65 +97,54 @@ export class Decoding {
       : this.#sample(prompts, isDone);
   }
 
+  #engineOf({ adapter }: Prompt): Engine {
+    const { session, adapters } = this.#models;
+    return (adapter === undefined ? session : adapters.get(adapter)!).engine;
+  }
+
   async *#sample(
     prompts: AsyncIterable<Prompt>,
     isDone: IsDone,
   ): AsyncGenerator<SequenceEvent> {
-    const { generate } = await import("../../../core/generate/generate.ts");
-    const { RandomStream } = await import("../../../core/base/random.ts");
-    const { TextStream } = await import("../../../core/generate/text_stream.ts");
     const values = this.#values;
-    const tokenizer = this.#tokenizer;
-    const open = new Map<number, Open>();
-    const requests = async function* (this: Decoding): AsyncGenerator<GenerationRequest> {
+    const requests = async function* (this: Decoding): AsyncGenerator<CompletionRequest<Open>> {
       let at = -1;
-      let index = 0;
       for await (const prompt of prompts) {
         at++;
         if (isDone(at, prompt)) continue;
-        const samples: Samples = { sequences: [], missing: values.numReturn };
+        const samples: Sequence[] = [];
         for (let place = 0; place < values.numReturn; place++) {
-          const decoder = tokenizer?.streamDecoder({ skipSpecial: true });
-          const stream = decoder && new TextStream(decoder, values.stop);
-          open.set(index++, { at, samples, place, prompt, stream, tokens: [] });
           yield {
+            of: { at, samples, place, prompt },
+            engine: this.#engineOf(prompt),
             tokens: prompt.tokens,
             maxTokens: values.maxTokens,
             sampling: values,
             // By the place in the input, whatever was done before.
             random: new RandomStream(values.seed, at * values.numReturn + place),
             eosTokenIds: this.#eos,
-            shouldStop: (token) => stream?.push(token) ?? false,
+            stop: values.stop,
           };
         }
       }
     }.call(this);
     const failed = new Set<number>();
-    const options = {
-      batch: values.batch,
-      engineOf: (index: number) => this.#models.engineOf(open.get(index)!.prompt.adapter),
-    };
-    for await (const event of generate(this.#models.engineOf(undefined), requests, options)) {
-      const { at, samples, place, prompt, stream, tokens } = open.get(event.index)!;
-      if (event.kind === "token") tokens.push(event.token);
-      else open.delete(event.index);
-      if (event.kind === "failed") {
+    const { engine } = this.#models.session;
+    for await (const event of complete(engine, this.#tokenizer, requests, values)) {
+      const { of: { at, samples, place, prompt }, stream, text, finishReason, error } = event;
+      if (error !== undefined) {
         // All samples of a prompt fail alike; one is enough to tell.
-        if (!failed.has(at)) yield { kind: "failed", at, prompt, error: event.error };
+        if (!failed.has(at)) yield { kind: "failed", at, prompt, error };
         failed.add(at);
         continue;
       }
-      if (event.kind === "done") stream?.finish();
-      const text = stream?.take() ?? "";
       if (text !== "") yield { kind: "text", at, prompt, text };
-      if (event.kind === "token") continue;
-      samples.sequences[place] = {
-        text: stream?.text ?? null,
-        tokens,
-        finish_reason: event.reason,
-      };
-      if (--samples.missing > 0) continue;
-      yield { kind: "done", at, prompt, sequences: samples.sequences };
+      if (finishReason === undefined) continue;
+      const { text: whole, tokens } = stream;
+      samples[place] = { text: whole, tokens, finish_reason: finishReason };
+      // A sample that is not finished has no key yet.
+      if (Object.keys(samples).length < values.numReturn) continue;
+      yield { kind: "done", at, prompt, sequences: samples };
     }
   }
 
@@ -165,7 +152,6 @@ export class Decoding {
     prompts: AsyncIterable<Prompt>,
     isDone: IsDone,
   ): AsyncGenerator<SequenceEvent> {
-    const { beamSearch } = await import("../../../core/generate/beam_search.ts");
     const { numBeams, numReturn, maxTokens, lengthPenalty, earlyStopping } = this.#values;
     const options: BeamOptions = {
       beams: numBeams,
@@ -180,11 +166,7 @@ export class Decoding {
       at++;
       if (isDone(at, prompt)) continue;
       try {
-        const results = await beamSearch(
-          this.#models.engineOf(prompt.adapter),
-          prompt.tokens,
-          options,
-        );
+        const results = await beamSearch(this.#engineOf(prompt), prompt.tokens, options);
         const sequences = results.slice(0, numReturn).map((result) => this.#beamSequence(result));
         for (const { text } of sequences) if (text) yield { kind: "text", at, prompt, text };
         yield { kind: "done", at, prompt, sequences };
@@ -199,8 +181,7 @@ export class Decoding {
     result: { tokens: readonly number[]; score: number; reason: FinishReason },
   ): Sequence {
     const { tokens, score, reason } = result;
-    const spoken = reason === "eos" ? tokens.slice(0, -1) : tokens;
-    const text = this.#tokenizer?.decode(spoken, { skipSpecial: true }) ?? null;
+    const text = this.#tokenizer ? decodeCompletion(this.#tokenizer, tokens, reason) : null;
     const places = this.#values.stop.map((stop) => text?.indexOf(stop) ?? -1);
     const cuts = places.filter((place) => place >= 0);
     if (text === null || cuts.length === 0) return { text, tokens, finish_reason: reason, score };

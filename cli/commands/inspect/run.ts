@@ -1,7 +1,12 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
+import { checkFinite } from "../../../core/checkpoint/read.ts";
+import { bucketFor } from "../../../core/generate/kv_cache.ts";
+import { countParameters } from "../../../core/model/parameters.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { requireContext } from "../../input/context.ts";
-import { openModel, type OpenOptions } from "../../input/open_model.ts";
+import { findModel, type ModelValues, openModel } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -9,7 +14,7 @@ import { openReport } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 
 /** Values of the flags. */
-type InspectValues = OpenOptions & TokenizerValues & {
+type InspectValues = ModelValues & TokenizerValues & {
   readonly batch: number;
   readonly context: number | undefined;
   readonly check: boolean;
@@ -29,8 +34,6 @@ export async function runInspect(
   const { checkpoint, engine } = model;
   const { config } = checkpoint;
   if (values.check) {
-    const { checkFinite } = await import("../../../core/checkpoint/read.ts");
-    const { checkAdapterBackbone } = await import("../../../core/checkpoint/backbone.ts");
     await checkAdapterBackbone(checkpoint);
     await checkFinite(checkpoint);
     if (checkpoint.quantization) {
@@ -38,8 +41,6 @@ export async function runInspect(
       await checkQuantized(checkpoint.directory);
     }
   }
-  const { countParameters } = await import("../../../core/model/parameters.ts");
-  const { bucketFor } = await import("../../../core/generate/kv_cache.ts");
   const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
   const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
   requireContext(config, context, `\`--context ${context}\``, fitting);
@@ -54,7 +55,7 @@ export async function runInspect(
   const parts = [...matrices?.values() ?? []].flatMap(({ codes, scales }) => [codes, scales]);
   const tensors = [...checkpoint.tensors.values()];
   const stored = [...tensors, ...parts];
-  const tokenizer = await model.tokenizerIfAny();
+  const tokenizer = await model.openTokenizerIfAny();
   using report = openReport(io, invocation, {
     schema: "parscale.inspect/2",
     device: model.device,
@@ -143,10 +144,7 @@ interface TokenizerValues {
 }
 
 async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
-  const { findModel } = await import("../../input/hub.ts");
-  const { openTokenizer } = await import("../../../core/tokenizer/tokenizer.ts");
-  const { resolveRuns } = await import("../../../core/checkpoint/run.ts");
-  const { model } = await resolveRuns(await findModel(values.model, io), undefined);
+  const { model } = await findModel({ model: values.model }, io);
   const tokenizer = await openTokenizer(model);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   const { tokenize, detokenize } = values;

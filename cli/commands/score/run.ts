@@ -1,5 +1,6 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { DataError } from "../../../core/base/errors.ts";
+import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
 import {
   requireStreamWeights,
@@ -7,8 +8,9 @@ import {
   scoreBatch,
   type ScoreRequest,
 } from "../../../core/generate/score.ts";
+import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
-import { type OpenedModel, openModel, type OpenOptions } from "../../input/open_model.ts";
+import { type ModelValues, openModel } from "../../input/open_model.ts";
 import {
   invocationOf,
   isOfShard,
@@ -31,7 +33,7 @@ import {
 } from "../../input/rows.ts";
 
 /** Values of the flags. */
-type ScoreValues = OpenOptions & {
+type ScoreValues = ModelValues & {
   readonly arguments: readonly string[];
   readonly batch: number;
   /** Whether rows get the weights of the streams. */
@@ -55,7 +57,6 @@ export async function runScore(
   if (values.streamWeights) requireStreamWeights(model.engine.config);
   const { device, checkpoint } = model;
   if (!values.resume) model.engine.preload({ head: "score" }); // beside the tokenizer
-  const { modelFingerprint } = await import("../../../core/checkpoint/fingerprint.ts");
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
@@ -100,7 +101,7 @@ export async function runScore(
 
 /** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */
 async function scoreRows(
-  model: OpenedModel,
+  model: Session,
   rows: readonly InputRow[],
   name: string,
   weights: boolean,
@@ -148,7 +149,7 @@ function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> 
  */
 async function readFields(
   row: InputRow,
-  model: OpenedModel,
+  model: Session,
   name: string,
 ): Promise<() => ScoreRequest> {
   const { tokens, prompt, continuation } = row.fields;
@@ -163,7 +164,7 @@ async function readFields(
     textOf(prompt, "prompt", name, row.line),
     textOf(continuation, "continuation", name, row.line),
   ] as const;
-  const tokenizer = await model.tokenizer();
-  const start = startTokenOf(tokenizer, model.checkpoint.config.eosTokenIds);
+  const tokenizer = await model.openTokenizer();
+  const start = startTokenOf(tokenizer, model.config.eosTokenIds);
   return () => encodePair(tokenizer, ...texts, start);
 }

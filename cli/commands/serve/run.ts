@@ -13,10 +13,11 @@ import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
-import { type ModelValues, openModels, parseAdapters } from "../../input/named_models.ts";
+import { type NamedValues, openServed, parseAdapters } from "../../input/named_models.ts";
 
 /** Flags of `serve`. */
-export interface ServeValues extends ModelValues {
+export interface ServeValues extends NamedValues {
+  readonly maxModelLen: number | undefined;
   readonly host: string;
   readonly port: number;
   readonly cors: readonly string[];
@@ -56,9 +57,9 @@ export async function runServe(values: ServeValues, io: Io, json: boolean): Prom
   const release = onEndingSignals(ended.resolve);
   const server = listen(values, handler);
   try {
-    const { opened, models } = await openModels(values, adapters, io);
-    using _opened = opened;
-    device = opened.device;
+    const { session, models } = await openServed(values, adapters, io);
+    using _session = session;
+    device = session.device;
     requireMemory(models, values);
     for (const model of models) await warmUp(model);
     service.open(models);

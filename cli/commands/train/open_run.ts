@@ -1,7 +1,5 @@
 /** From flags to everything a run consists of: model, data, device, trainer and schedule. */
 import { learningRateFactor } from "../../../core/train/schedule.ts";
-import { statIfExists } from "../../../core/base/files.ts";
-import { resolveRuns } from "../../../core/checkpoint/run.ts";
 import type { Collective } from "../../../core/collective/collective.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
@@ -10,7 +8,8 @@ import { planTraining, type TrainingMemory } from "../../../core/train/training_
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { findModel } from "../../input/hub.ts";
+import { hasTokenizer } from "../../../core/session/find.ts";
+import { findModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";
 import { openData, type OpenedData, type RecordedData } from "./open_data.ts";
@@ -88,7 +87,7 @@ async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
   const { configFrom, model } = values;
   const paths = model === undefined
     ? { model, adapter: values.adapter }
-    : await resolveRuns(await findModel(model, io), values.adapter);
+    : await findModel({ model, adapter: values.adapter }, io);
   return await openModelSource({
     ...paths,
     configFrom,
@@ -111,7 +110,7 @@ async function openSource(values: TrainValues, io: Io): Promise<ModelSource> {
 
 /** A folder that has a tokenizer. */
 async function openFolder(name: string, io: Io): Promise<string> {
-  const folder = await findModel(name, io);
+  const { model: folder } = await findModel({ model: name }, io);
   if (await hasTokenizer(folder)) return folder;
   throw new DataError(`"${name}" has no tokenizer`, {
     hints: ["pass --tokenizer with a folder that holds tokenizer.json"],
@@ -121,13 +120,6 @@ async function openFolder(name: string, io: Io): Promise<string> {
 async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
   if (directory === undefined || !await hasTokenizer(directory)) return undefined;
   return await openTokenizer(directory);
-}
-
-async function hasTokenizer(directory: string): Promise<boolean> {
-  const found = await Promise.all(
-    ["tokenizer.json", "vocab.json"].map((file) => statIfExists(`${directory}/${file}`)),
-  );
-  return found.some((info) => info !== undefined);
 }
 
 function loopOptions(

@@ -8,7 +8,7 @@ import type { WeightedText } from "../../../core/analysis/streams.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { scoreStreams } from "../../../core/generate/stream_scores.ts";
-import type { OpenedModel } from "../../input/open_model.ts";
+import type { Session } from "../../../core/session/session.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { encodeText, type RawText } from "./input.ts";
@@ -29,13 +29,13 @@ export interface MeasuredText extends WeightedText {
 /** Encodes all texts, so that one the model cannot take is refused before any is computed. */
 export async function encodeTexts(
   raw: readonly RawText[],
-  model: OpenedModel,
+  model: Session,
   { maxTokens }: Pick<VisualizeValues, "maxTokens">,
 ): Promise<{ id: unknown; tokens: readonly number[] }[]> {
   const { config } = model.engine;
   const encoded = [];
   for (const text of raw) {
-    const all = await encodeText(text, () => model.tokenizer());
+    const all = await encodeText(text, () => model.openTokenizer());
     const tokens = all.slice(0, maxTokens);
     if (tokens.length === 0) {
       throw new DataError(
@@ -58,11 +58,11 @@ export async function encodeTexts(
 /** Computes what is shown. */
 export async function* measureTexts(
   texts: readonly { readonly id: unknown; readonly tokens: readonly number[] }[],
-  model: OpenedModel,
+  model: Session,
   { batch, diversity }: Pick<VisualizeValues, "batch" | "diversity">,
   io: Io,
 ): AsyncGenerator<MeasuredText> {
-  const tokenizer = await model.tokenizerIfAny();
+  const tokenizer = await model.openTokenizerIfAny();
   const total = texts.reduce((sum, { tokens }) => sum + tokens.length, 0);
   using progress = startProgress(io, { label: "Reading", unit: "tokens", total });
   let done = 0;

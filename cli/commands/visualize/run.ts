@@ -1,7 +1,8 @@
 /** What `parscale visualize` does, in order, and what it refuses. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { requireStreamWeights } from "../../../core/generate/score.ts";
-import { type OpenedModel, openModel } from "../../input/open_model.ts";
+import type { Session } from "../../../core/session/session.ts";
+import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openFigure } from "../../output/sink.ts";
@@ -62,7 +63,7 @@ function checkPage({ html, out }: VisualizeValues): void {
   }
 }
 
-function requireStreams({ engine }: OpenedModel, name: string): void {
+function requireStreams({ engine }: Session, name: string): void {
   requireStreamWeights(engine.config);
   if (engine.config.streams > 1) return;
   throw new DataError(

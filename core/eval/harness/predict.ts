@@ -9,12 +9,12 @@
  */
 import type { Engine } from "../../generate/engine.ts";
 import { beamSearch } from "../../generate/beam_search.ts";
-import { generate, type GenerationRequest } from "../../generate/generate.ts";
-import { PromptCache } from "../../generate/prompt_cache.ts";
+import type { FinishReason } from "../../generate/request.ts";
+import { PrefixCache } from "../../generate/prefix_cache.ts";
 import { GREEDY } from "../../base/sampling.ts";
 import { scoreSets } from "../../generate/score_sets.ts";
-import { TextStream } from "../../generate/text_stream.ts";
 import { RandomStream } from "../../base/random.ts";
+import { complete, type CompletionRequest, decodeCompletion } from "../../session/stream.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { Document, LikelihoodRequest, Request, TextRequest } from "./documents.ts";
 import type { RequestEncoder } from "./encode.ts";
@@ -114,36 +114,28 @@ async function* sampleAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  const open = new Map<number, Open & { readonly tokens: number[] }>();
-  const requests = function* (): Generator<GenerationRequest> {
-    let index = 0;
+  const requests = function* (): Generator<CompletionRequest<Omit<Open, "tokens">>> {
     for (const planned of plan) {
       for (const [sample, temperature] of options.temperatures(planned.document.task).entries()) {
         const key = sampleKey(keyOf(planned, sample));
         if (isDone(key)) continue;
-        const { request, stops, text } = begin(model, planned, options);
-        const tokens: number[] = [];
-        open.set(index++, { planned, sample, temperature, tokens, stops });
+        const { request, stops } = begin(model, planned, options);
         yield {
           ...request,
+          of: { planned, sample, temperature, stops },
+          stop: stops,
           sampling: temperature === 0
             ? GREEDY
             : { temperature, topP: options.topP, topK: 0, minP: 0 },
           random: new RandomStream(options.seed, key),
-          shouldStop: (token) => text.push(token),
         };
       }
     }
   };
-  for await (const event of generate(model.engine, requests(), options)) {
-    const answer = open.get(event.index)!;
-    if (event.kind === "failed") throw event.error;
-    if (event.kind === "token") {
-      answer.tokens.push(event.token);
-      continue;
-    }
-    open.delete(event.index);
-    yield finish(model, answer, event.reason);
+  for await (const event of complete(model.engine, model.tokenizer, requests(), options)) {
+    const { of, stream: { tokens }, finishReason, error } = event;
+    if (error !== undefined) throw error;
+    if (finishReason) yield finish(model, { ...of, tokens }, finishReason);
   }
 }
 
@@ -153,7 +145,7 @@ async function* searchAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  using prompts = new PromptCache(model.engine);
+  using prefixes = new PrefixCache();
   for (const planned of plan) {
     if (isDone(sampleKey(keyOf(planned, 0)))) continue;
     const { request, stops } = begin(model, planned, options);
@@ -163,7 +155,7 @@ async function* searchAnswers(
       lengthPenalty: 1,
       eosTokenIds: options.eosTokenIds,
       shouldStop: endsAt(model.tokenizer, stops),
-    }, prompts);
+    }, prefixes);
     const answer = { planned, sample: 0, temperature: 0, tokens: best!.tokens, stops };
     yield finish(model, answer, best!.reason);
   }
@@ -174,13 +166,12 @@ function begin(model: Answerer, { requests }: PlannedDocument, options: Decoding
   const [own] = requests as [TextRequest];
   const asked = { ...own, maxTokens: options.maxTokens ?? own.maxTokens };
   const stops = options.eosText ? [...own.stop, options.eosText] : own.stop;
-  const text = new TextStream(model.tokenizer.streamDecoder({ skipSpecial: true }), stops);
   const request = {
     tokens: model.encoder.prompt(asked),
     maxTokens: asked.maxTokens,
     eosTokenIds: options.eosTokenIds,
   };
-  return { request, stops, text };
+  return { request, stops };
 }
 
 /** Whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
@@ -196,12 +187,10 @@ function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
 function finish(
   { tokenizer }: Answerer,
   { planned, sample, temperature, tokens, stops }: Open,
-  reason: string,
+  reason: FinishReason,
 ): Sample {
   const { task } = planned.document;
-  const said = tokenizer.decode(reason === "eos" ? tokens.slice(0, -1) : tokens, {
-    skipSpecial: true,
-  });
+  const said = decodeCompletion(tokenizer, tokens, reason);
   const isCode = task.kind === "generation" && task.isCode;
   return {
     ...keyOf(planned, sample),

@@ -138,7 +138,7 @@ Deno.test("a quantized folder completes as its source with the same weights, ada
     assertEquals(await run([...convert, out, "--quantize", "q8"]), 0);
     assertEquals(await run([...convert, adapter, "--streams", "2", "--introduced-only"]), 0);
     const options = { maxTokens: 6 };
-    using source = await openModel(PLAIN_MODEL, { threads: 1, weights: "q8", adapter });
+    using source = await openModel(PLAIN_MODEL, { threads: 1, quantize: "q8", adapter });
     using model = await openModel(out, { threads: 1, sharesBackbone: true });
     using over = await model.withAdapter(adapter);
     assertEquals(
@@ -146,9 +146,9 @@ Deno.test("a quantized folder completes as its source with the same weights, ada
       await source.complete("a cat", options),
     );
     await assertRejects(
-      () => openModel(out, { weights: "q4" }),
+      () => openModel(out, { quantize: "q4" }),
       UsageError,
-      `weights "q4" needs full-precision weights: "${out}" is q8`,
+      `\`--quantize q4\` needs full-precision weights: "${out}" is q8`,
     );
     await assertRejects(
       () => openModel(out, { device: "reference" }),

@@ -1,12 +1,12 @@
 /** Stop strings and incomplete characters while text is being produced. */
 import { assert, assertEquals } from "@std/assert";
-import { type PieceDecoder, TextStream } from "../../../core/generate/text_stream.ts";
-import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { CompletionStream, TextStream } from "../../../core/session/stream.ts";
+import { openTokenizer, type StreamDecoder } from "../../../core/tokenizer/tokenizer.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { FIXTURE } from "./testing.ts";
+import { FIXTURE } from "../tokenizer/testing.ts";
 
 /** A decoder whose token i is the i-th of the given pieces; `rest` is what it holds back at the end. */
-function pieces(texts: readonly string[], rest = ""): PieceDecoder {
+function pieces(texts: readonly string[], rest = ""): StreamDecoder {
   return { push: (token) => texts[token]!, flush: () => rest };
 }
 
@@ -134,4 +134,19 @@ Deno.test("1000 random texts: the stream stops where a search after every token 
     const actual = read(texts, stops);
     assertEquals([actual.text, actual.stoppedAt], [expected, stoppedAt], `${texts} | ${stops}`);
   }
+});
+
+Deno.test("a completion stream gives text with the event of its token, and null without a tokenizer", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const [first, second] = tokenizer.encode("good day") as [number, number];
+  const stream = new CompletionStream(tokenizer);
+  stream.shouldStop(first);
+  assertEquals(stream.take({ kind: "prefilled", index: 0, cached: 0 }).text, "");
+  const token = (id: number) => stream.take({ kind: "token", index: 0, token: id });
+  assertEquals(token(first).text, tokenizer.decode([first]));
+  stream.shouldStop(second);
+  assertEquals(token(second).tokens.map(({ id }) => id), [second]);
+  assertEquals(stream.take({ kind: "done", index: 0, reason: "length" }).finishReason, "length");
+  assertEquals(stream.text, tokenizer.decode([first, second]));
+  assertEquals(new CompletionStream(undefined).text, null);
 });

@@ -1,0 +1,51 @@
+/**
+ * Finds the files of a model by its name: a folder, a run, or a name on the hub. Commands that compute
+ * nothing need no more; `open.ts` loads the engine.
+ */
+import { statIfExists } from "../base/files.ts";
+import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { type ModelPaths, resolveRuns } from "../checkpoint/run.ts";
+import type { DownloadEvents } from "../hub/blob.ts";
+import { resolveModel } from "../hub/model.ts";
+import type { Quantization } from "./quantization.ts";
+
+/** What opening a model reports. */
+export interface OpenEvents extends DownloadEvents {
+  /** Quantized weights of so many bytes are being kept for the next start; `onBytes` follows. */
+  readonly onQuantize?: (quantize: Quantization, bytes: number) => void;
+}
+
+/** How to find a model. */
+export interface FindOptions {
+  /** ParScale parameters to lay over a plain backbone: a folder or a run. */
+  readonly adapter?: string | undefined;
+  /** Callbacks for downloads, quantized weights that are kept, notices and warnings. */
+  readonly events?: OpenEvents;
+  /** Aborts a download; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+/** The folders of a model and its adapter: a hub name is downloaded, a run replaced by its checkpoint. */
+export async function findModel(model: string, options: FindOptions = {}): Promise<ModelPaths> {
+  return await resolveRuns(await resolveModel(model, options), options.adapter);
+}
+
+/**
+ * Opens the checkpoint of a name. With a `purpose`, a command in backticks, weights must have full
+ * precision.
+ */
+export async function findCheckpoint(
+  model: string,
+  options: FindOptions = {},
+  purpose?: string,
+): Promise<Checkpoint> {
+  const paths = await findModel(model, options);
+  const how = purpose === undefined ? { quantized: true } : { purpose };
+  return await openCheckpoint(paths.model, { ...paths, ...how });
+}
+
+/** Whether a folder has a tokenizer. */
+export async function hasTokenizer(folder: string): Promise<boolean> {
+  return await statIfExists(`${folder}/tokenizer.json`) !== undefined ||
+    await statIfExists(`${folder}/vocab.json`) !== undefined;
+}

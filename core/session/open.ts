@@ -1,0 +1,90 @@
+/** Opens models by name; the command line and programs have no other way. */
+import { EnvironmentError } from "../base/errors.ts";
+import type { MatrixFormat } from "../base/quantize.ts";
+import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
+import { Engine } from "../generate/engine.ts";
+import { introducedTensors } from "../model/parameters.ts";
+import { type ElementChoice, openDevice } from "../runtime/mod.ts";
+import { findCheckpoint, type FindOptions } from "./find.ts";
+import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
+import { Session } from "./session.ts";
+
+/** How to open a model; an option is that of the command line with the same name. */
+export interface OpenOptions extends FindOptions, MatrixOptions {
+  /** Allows a GPU that has not passed `parscale doctor --device cuda`. */
+  readonly unverified?: boolean;
+  /** Element type to compute in; auto is bf16 on cuda and f32 elsewhere. */
+  readonly dtype?: ElementChoice;
+  /** Threads to compute with; all cores unless given. */
+  readonly threads?: number | undefined;
+  /** Keeps quantized weights in the cache folder for the next start. */
+  readonly weightCache?: boolean;
+  /** Bytes of that cache; those not used for longest go first. Unlimited unless given. */
+  readonly cacheLimit?: number;
+  /** Bytes that a step may need; one that needs more is refused before it is computed. */
+  readonly memoryLimit?: number | undefined;
+  /** Lets `withAdapter` lay other streams over this backbone, at some cost in memory. */
+  readonly sharesBackbone?: boolean;
+  /**
+   * Leaves the tokenizer to `openTokenizer`, which a folder may then lack.
+   * @internal
+   */
+  readonly lazyTokenizer?: boolean;
+}
+
+/**
+ * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, or a `train` run; a name
+ * such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
+ * @throws {DataError} when the folder is not such a checkpoint
+ * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
+ * @throws {UsageError} for options that do not go together
+ */
+export async function openModel(model: string, options: OpenOptions = {}): Promise<Session> {
+  checkQuantize(options);
+  const checkpoint = await findCheckpoint(model, options);
+  const format = matrixFormat(checkpoint, options);
+  const stored = weightsOf(await keptWeights(checkpoint, format, options));
+  const { device: name = "auto" } = options;
+  const device = await openDevice(name, { ...options, ...format, matrices: format.kind });
+  try {
+    const { config } = checkpoint;
+    // An adapter is bound, not built in, so that another one can take its place.
+    const binds = checkpoint.adapter || options.sharesBackbone;
+    const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
+    const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
+    const engine = new Engine(device, config, backbone, { ...options, adapter });
+    const session = new Session(checkpoint, engine, { matrices: format.kind, ...options });
+    if (!options.lazyTokenizer) await session.openTokenizer();
+    return session;
+  } catch (error) {
+    device.close();
+    throw error;
+  }
+}
+
+/**
+ * The checkpoint with quantized weights of an earlier start, or of this one, which writes them for the
+ * next; the checkpoint itself where nothing is quantized or kept.
+ */
+async function keptWeights(
+  checkpoint: Checkpoint,
+  format: MatrixFormat,
+  { weightCache, cacheLimit = Infinity, events, signal }: OpenOptions,
+): Promise<Checkpoint> {
+  if (!weightCache || format.kind === "f32" || checkpoint.quantization) return checkpoint;
+  const { openFromCache, weightCacheFolder } = await import("../checkpoint/quantized_cache.ts");
+  try {
+    const kept = await openFromCache(checkpoint, format, {
+      folder: weightCacheFolder(),
+      limitBytes: cacheLimit,
+      signal,
+      onMake: (bytes) => events?.onQuantize?.(format.kind, bytes),
+      onProgress: (done) => events?.onBytes?.(done),
+    });
+    return kept ?? checkpoint;
+  } catch (error) {
+    if (!(error instanceof EnvironmentError)) throw error;
+    events?.onWarning?.(`quantized weights were not kept: ${error.message}`);
+    return checkpoint;
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * A model ready to run: its engine and tokenizer, and other adapters over the same backbone.
+ *
+ * Prompts in, completions out, over the scheduler that `generate`, `eval` and `serve` use.
+ */
+import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { resolveRuns } from "../checkpoint/run.ts";
+import { UsageError } from "../base/errors.ts";
+import { RandomStream } from "../base/random.ts";
+import type { SamplingOptions } from "../base/sampling.ts";
+import type { Engine } from "../generate/engine.ts";
+import type { FinishReason } from "../generate/request.ts";
+import { type Score, scoreBatch } from "../generate/score.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { introducedTensors } from "../model/parameters.ts";
+import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
+import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
+import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
+import { hasTokenizer } from "./find.ts";
+import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
+
+/** A text, token ids, or messages for the chat template. */
+export type Prompt = string | readonly number[] | readonly ChatMessage[];
+
+/** A finished continuation. */
+export interface Completion {
+  /** Without stop strings and special tokens. */
+  readonly text: string;
+  /** New tokens, the end token included. */
+  readonly tokens: readonly number[];
+  /** `eos` for an end token, `stop` for a stop string, `length` for the limit. */
+  readonly finishReason: FinishReason;
+}
+
+/** How to continue a prompt; greedy unless told. */
+export interface GenerateOptions extends Partial<SamplingOptions> {
+  /** At most this many new tokens; 128 unless told. */
+  readonly maxTokens?: number;
+  /** Strings that end the text and are not part of it. */
+  readonly stop?: readonly string[];
+  /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
+  readonly seed?: number;
+  /** Ends the generation between two tokens; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+/** How to continue several prompts. */
+export interface BatchOptions extends GenerateOptions {
+  /** Prompts computed together; 8 unless told. */
+  readonly batch?: number;
+}
+
+/** How a session was opened. */
+interface SessionOptions {
+  readonly matrices: MatrixKind;
+  readonly sharesBackbone?: boolean;
+}
+
+/** A model ready to run. Dispose of it, or say `using`, when it is done. */
+export class Session implements Disposable {
+  /**
+   * Checkpoint it was opened from.
+   * @internal
+   */
+  readonly checkpoint: Checkpoint;
+  /**
+   * Engine on the device.
+   * @internal
+   */
+  readonly engine: Engine;
+  readonly #options: SessionOptions;
+  /** The session that opened device and tokenizer, where this one lays an adapter over it. */
+  readonly #backbone: Session | undefined;
+  #tokenizer: Tokenizer | undefined;
+  #opening: Promise<Tokenizer> | undefined;
+
+  /**
+   * Made by `openModel`.
+   * @internal
+   */
+  constructor(
+    checkpoint: Checkpoint,
+    engine: Engine,
+    options: SessionOptions,
+    backbone?: Session,
+  ) {
+    this.checkpoint = checkpoint;
+    this.engine = engine;
+    this.#options = options;
+    this.#backbone = backbone;
+  }
+
+  /** Shape of the model and how many streams it has. */
+  get config(): ModelConfig {
+    return this.engine.config;
+  }
+
+  /** Name of the device in use. */
+  get device(): DeviceName {
+    return this.engine.device.name;
+  }
+
+  /** How the device keeps matrices. */
+  get matrices(): MatrixKind {
+    return this.#options.matrices;
+  }
+
+  /** Between text and token ids. */
+  get tokenizer(): Tokenizer {
+    const tokenizer = this.#backbone?.tokenizer ?? this.#tokenizer;
+    if (!tokenizer) throw new TypeError("the tokenizer is not open yet: await `openTokenizer`");
+    return tokenizer;
+  }
+
+  /**
+   * Reads the tokenizer at the first call.
+   * @internal
+   */
+  async openTokenizer(): Promise<Tokenizer> {
+    if (this.#backbone) return await this.#backbone.openTokenizer();
+    const { openTokenizer } = await import("../tokenizer/tokenizer.ts");
+    this.#opening ??= openTokenizer(this.checkpoint.directory);
+    return this.#tokenizer = await this.#opening;
+  }
+
+  /**
+   * The tokenizer, or undefined where the folder has none, which is enough for token ids.
+   * @internal
+   */
+  async openTokenizerIfAny(): Promise<Tokenizer | undefined> {
+    if (await hasTokenizer(this.checkpoint.directory)) return await this.openTokenizer();
+  }
+
+  /**
+   * The same backbone under the streams of another adapter; its weights are not read again. Dispose of
+   * it before this model. The model must have been opened with `sharesBackbone`.
+   * @throws {DataError} when the adapter does not fit the backbone
+   */
+  async withAdapter(adapter: string): Promise<Session> {
+    if (!this.#options.sharesBackbone) {
+      throw new UsageError("`withAdapter` needs a model opened with `sharesBackbone: true`");
+    }
+    const paths = await resolveRuns(this.checkpoint.directory, adapter);
+    const checkpoint = await openCheckpoint(paths.model, { ...paths, quantized: true });
+    const { config, tensors } = checkpoint;
+    const engine = this.engine.withAdapter(config, introducedTensors(config, tensors));
+    return new Session(checkpoint, engine, this.#options, this);
+  }
+
+  /**
+   * Continues a prompt; pieces of text come as they are certain, the whole completion at the end.
+   * @throws {DataError} when the prompt is empty or longer than the model's context
+   * @throws {UsageError} for an option out of range
+   */
+  async *generate(
+    prompt: Prompt,
+    options: GenerateOptions = {},
+  ): AsyncGenerator<string, Completion> {
+    let completion!: Completion;
+    for await (const event of this.#complete([prompt], { ...options, batch: 1 })) {
+      const { text, stream, finishReason } = event;
+      if (text !== "") yield text;
+      if (finishReason) completion = { text: stream.text!, tokens: stream.tokens, finishReason };
+    }
+    return completion;
+  }
+
+  /** Continues a prompt and returns the whole completion; errors as of `generate`. */
+  async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
+    return (await this.completeAll([prompt], { ...options, batch: 1 }))[0]!;
+  }
+
+  /**
+   * Continues several prompts together; completions are in the order of the prompts, each as if it
+   * were alone. Prompt i draws from random stream i of the seed. Errors as of `generate`.
+   */
+  async completeAll(
+    prompts: readonly Prompt[],
+    options: BatchOptions = {},
+  ): Promise<Completion[]> {
+    const completions: Completion[] = [];
+    for await (const { of, stream, finishReason } of this.#complete(prompts, options)) {
+      if (!finishReason) continue;
+      completions[of] = { text: stream.text!, tokens: stream.tokens, finishReason };
+    }
+    return completions;
+  }
+
+  /**
+   * Log-probabilities of a continuation after a context, both text or token ids.
+   * @throws {DataError} when one of them has no tokens
+   */
+  async score(
+    context: string | readonly number[],
+    continuation: string | readonly number[],
+  ): Promise<Score> {
+    const ids = (text: string | readonly number[], options: EncodeOptions = {}) =>
+      typeof text === "string" ? this.tokenizer.encode(text, options) : text;
+    const before = ids(context);
+    const tokens = [...before, ...ids(continuation, { frame: false })];
+    const [score] = await scoreBatch(this.engine, [{ tokens, from: before.length }]);
+    return score!;
+  }
+
+  /**
+   * Token ids of a prompt.
+   * @throws {DataError} for messages where there is no chat template
+   */
+  async encode(prompt: Prompt): Promise<readonly number[]> {
+    if (typeof prompt === "string") return (await this.openTokenizer()).encode(prompt);
+    if (typeof prompt[0] !== "object") return prompt as readonly number[];
+    return await encodeChat(await this.openTokenizer(), prompt as readonly ChatMessage[]);
+  }
+
+  /** Frees the memory of the device, unless another model opened it. */
+  [Symbol.dispose](): void {
+    if (!this.#backbone) this.engine.device.close();
+  }
+
+  /** Events of completions by the place of the prompt, which is also its random stream. */
+  async *#complete(
+    prompts: readonly Prompt[],
+    options: BatchOptions,
+  ): AsyncGenerator<CompletionEvent<number>> {
+    checkGenerateOptions(options);
+    const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
+    const { temperature = 0, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
+    const requests: CompletionRequest<number>[] = [];
+    for (const [of, prompt] of prompts.entries()) {
+      requests.push({
+        of,
+        tokens: await this.encode(prompt),
+        maxTokens,
+        sampling: { temperature, topK, topP, minP, repetitionPenalty },
+        random: new RandomStream(seed, of),
+        eosTokenIds: this.config.eosTokenIds,
+        ...(stop ? { stop } : {}),
+      });
+    }
+    signal?.throwIfAborted();
+    for await (const event of complete(this.engine, this.tokenizer, requests, { batch })) {
+      signal?.throwIfAborted();
+      if (event.error !== undefined) throw event.error;
+      yield event;
+    }
+  }
+}
+
+/** What an option must be: the test and its words. */
+type Rule = readonly [holds: (value: unknown) => boolean, words: string];
+
+const number = (from: number, to: number, words: string): Rule => [
+  (value) => typeof value === "number" && value >= from && value <= to,
+  words,
+];
+const whole = (from: number): Rule => [
+  (value) => Number.isSafeInteger(value) && (value as number) >= from,
+  `an integer of at least ${from}`,
+];
+
+const RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
+  maxTokens: whole(1),
+  temperature: number(0, Number.MAX_VALUE, "a number of at least 0"),
+  topK: whole(0),
+  topP: number(Number.MIN_VALUE, 1, "a number above 0 and at most 1"),
+  minP: number(0, 1, "a number from 0 to 1"),
+  repetitionPenalty: number(Number.MIN_VALUE, Number.MAX_VALUE, "a number above 0"),
+  stop: [
+    (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
+    "a list of strings",
+  ],
+  seed: whole(0),
+  signal: [(value) => value instanceof AbortSignal, "an AbortSignal"],
+  batch: whole(1),
+};
+
+/** @throws {UsageError} for an option that is unknown or out of range */
+export function checkGenerateOptions(options: BatchOptions): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    if (!Object.hasOwn(RULES, name)) {
+      throw new UsageError(`unknown option ${name}`, {
+        hints: [`options are ${Object.keys(RULES).join(", ")}`],
+      });
+    }
+    const [holds, words] = RULES[name as keyof BatchOptions];
+    if (!holds(value)) {
+      throw new UsageError(`option ${name} must be ${words}, not ${String(value)}`);
+    }
+  }
+}

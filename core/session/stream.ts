@@ -1,0 +1,174 @@
+/**
+ * Turns the events of a request into text: stop strings, incomplete characters, special tokens.
+ *
+ * A stop string may begin in one token and end in another, so text that could still become one is
+ * held back until it is decided. What follows a stop string inside the same token is dropped.
+ */
+import type { Engine } from "../generate/engine.ts";
+import { type FinishReason, generate, type GenerationRequest } from "../generate/generate.ts";
+import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
+import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
+
+/** A new token of a completion. */
+export interface CompletionToken {
+  readonly id: number;
+  /** Where they are asked for. */
+  readonly logprobs?: TokenLogprobs | undefined;
+  /** Aggregation weights [P], where they are asked for. */
+  readonly weights?: Float32Array | undefined;
+}
+
+/** What an event adds to a completion. */
+export interface CompletionDelta {
+  /** Text that can no longer change. */
+  readonly text: string;
+  readonly tokens: readonly CompletionToken[];
+  readonly finishReason: FinishReason | undefined;
+}
+
+const NOTHING: CompletionDelta = { text: "", tokens: [], finishReason: undefined };
+
+/** The completion of one request while its tokens come. */
+export class CompletionStream {
+  /** New tokens, the end token included. */
+  readonly tokens: number[] = [];
+  readonly #text: TextStream | undefined;
+
+  /** Without a tokenizer there is no text. */
+  constructor(tokenizer: Tokenizer | undefined, stops: readonly string[] = []) {
+    this.#text = tokenizer && new TextStream(tokenizer.streamDecoder({ skipSpecial: true }), stops);
+  }
+
+  /** Text so far without stop strings and special tokens; null without a tokenizer. */
+  get text(): string | null {
+    return this.#text?.text ?? null;
+  }
+
+  /** Whether the text ends at a stop string with this token; see `GenerationRequest`. */
+  readonly shouldStop = (token: number): boolean => this.#text?.push(token) ?? false;
+
+  /** Takes the next event of the request; throws the error of one that failed. */
+  take(event: SchedulerEvent): CompletionDelta {
+    if (event.kind === "failed") throw event.error;
+    // The scheduler asked `shouldStop` already; the text comes with the event of its token.
+    if (event.kind === "prefilled") return NOTHING;
+    if (event.kind === "done") {
+      this.#text?.finish();
+      return { text: this.#text?.take() ?? "", tokens: [], finishReason: event.reason };
+    }
+    const { token: id, logprobs, weights } = event;
+    this.tokens.push(id);
+    const text = this.#text?.take() ?? "";
+    return { text, tokens: [{ id, logprobs, weights }], finishReason: undefined };
+  }
+}
+
+/** A prompt to complete. */
+export interface CompletionRequest<T> extends Omit<GenerationRequest, "shouldStop"> {
+  /** Key of the caller, returned with every event. */
+  readonly of: T;
+  /** Strings that end the text and are not part of it. */
+  readonly stop?: readonly string[];
+  /** Its engine, where there are several on one device. */
+  readonly engine?: Engine;
+}
+
+/** What happened to a completion: it gained a token, ended, or failed. */
+export interface CompletionEvent<T> extends CompletionDelta {
+  readonly of: T;
+  readonly stream: CompletionStream;
+  readonly error?: unknown;
+}
+
+/** Completes prompts, at most `batch` at a time; see `generate`. */
+export async function* complete<T>(
+  engine: Engine,
+  tokenizer: Tokenizer | undefined,
+  requests: Iterable<CompletionRequest<T>> | AsyncIterable<CompletionRequest<T>>,
+  { batch }: { readonly batch: number },
+): AsyncGenerator<CompletionEvent<T>> {
+  const open = new Map<number, { of: T; stream: CompletionStream; own: Engine }>();
+  const bodies = async function* (): AsyncGenerator<GenerationRequest> {
+    let index = 0;
+    for await (const { of, stop, engine: own = engine, ...request } of requests) {
+      const stream = new CompletionStream(tokenizer, stop);
+      open.set(index++, { of, stream, own });
+      yield { ...request, shouldStop: stream.shouldStop };
+    }
+  };
+  const engineOf = (index: number) => open.get(index)!.own;
+  for await (const event of generate(engine, bodies(), { batch, engineOf })) {
+    const { of, stream } = open.get(event.index)!;
+    if (event.kind !== "token") open.delete(event.index);
+    if (event.kind !== "failed") yield { of, stream, ...stream.take(event) };
+    else yield { of, stream, ...NOTHING, error: event.error };
+  }
+}
+
+/** Text of a finished completion, stop strings included. */
+export function decodeCompletion(
+  tokenizer: Tokenizer,
+  tokens: readonly number[],
+  reason: FinishReason,
+): string {
+  const said = reason === "eos" ? tokens.slice(0, -1) : tokens;
+  return tokenizer.decode(said, { skipSpecial: true });
+}
+
+/** Text of one sequence under way. */
+export class TextStream {
+  /** Everything decoded so far, cut before a stop string once one is found. */
+  text = "";
+  readonly #decoder: StreamDecoder;
+  readonly #stops: readonly string[];
+  readonly #longest: number;
+  #shown = 0;
+  #stopped = false;
+
+  /** Empty stop strings are ignored. */
+  constructor(decoder: StreamDecoder, stops: readonly string[] = []) {
+    this.#decoder = decoder;
+    this.#stops = stops.filter((stop) => stop !== "");
+    this.#longest = Math.max(0, ...this.#stops.map((stop) => stop.length));
+  }
+
+  /** Adds a token; true when the text now ends at a stop string. */
+  push(token: number): boolean {
+    this.#append(this.#decoder.push(token));
+    return this.#stopped;
+  }
+
+  /** Adds what the decoder held back; to be called once, after the last token. */
+  finish(): void {
+    if (!this.#stopped) this.#append(this.#decoder.flush());
+    this.#stopped = true;
+  }
+
+  /** Text that is certain and was not taken before. */
+  take(): string {
+    const held = this.#stopped ? 0 : this.#heldBack();
+    const end = Math.max(this.#shown, this.text.length - held);
+    const fresh = this.text.slice(this.#shown, end);
+    this.#shown = end;
+    return fresh;
+  }
+
+  #append(piece: string): void {
+    if (piece === "") return;
+    const from = Math.max(0, this.text.length - this.#longest + 1);
+    this.text += piece;
+    const places = this.#stops.map((stop) => this.text.indexOf(stop, from)).filter((at) => at >= 0);
+    if (places.length === 0) return;
+    this.text = this.text.slice(0, Math.min(...places));
+    this.#stopped = true;
+  }
+
+  /** Length of the longest end of the text that begins a stop string. */
+  #heldBack(): number {
+    for (let length = Math.min(this.#longest - 1, this.text.length); length > 0; length--) {
+      const tail = this.text.slice(-length);
+      if (this.#stops.some((stop) => stop.startsWith(tail))) return length;
+    }
+    return 0;
+  }
+}
