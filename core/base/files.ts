@@ -179,7 +179,7 @@ export function parseJsonObject(
 }
 
 /** Deepest nesting of brackets outside strings. */
-function jsonDepth(text: string): number {
+export function jsonDepth(text: string): number {
   let depth = 0, deepest = 0, inString = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

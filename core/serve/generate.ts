@@ -1,13 +1,13 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
-import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
+import { renderChat } from "../tokenizer/chat.ts";
+import type { EncodeOptions } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
 import { Documents } from "./documents.ts";
 import { badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
-import type { Prompt, ServeRequest } from "./request.ts";
+import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
 import { wholeResponse } from "./whole_response.ts";
 
@@ -99,7 +99,7 @@ function answerStream(
   { stallMs, onLateError }: SendOptions,
 ): Response {
   let open = choices.length;
-  const length = Math.max(...choices.map(({ prompt }) => prompt.tokens.length));
+  const length = choices.reduce((most, { prompt }) => Math.max(most, prompt.tokens.length), 0);
   const waiting = setInterval(
     () => stream.comment(`prefill ${job.progress}/${length}`),
     COMMENT_MS,
@@ -137,41 +137,39 @@ function answerStream(
 
 /** Encodes the prompts of a request and checks that they fit the context. */
 async function encodePrompts(model: ServedModel, request: ServeRequest): Promise<EncodedPrompt[]> {
-  const { tokenizer, maxLength, engine: { config } } = model;
-  const encode = (prompt: Prompt): EncodedPrompt =>
-    typeof prompt === "string" ? { text: prompt, tokens: tokenizer.encode(prompt) } : {
-      text: tokenizer.decode(prompt.filter((id) => isId(id, config.vocabSize))),
-      tokens: prompt,
-    };
-  const prompts = request.kind === "chat"
-    ? [await encodeChat(tokenizer, request.messages)]
-    : request.prompts.map(encode);
+  const { tokenizer } = model;
   const param = request.kind === "chat" ? "messages" : "prompt";
-  for (const { tokens } of prompts) {
-    if (tokens.length === 0) throw badField(param, `\`${param}\` has no tokens`);
-    const wrong = tokens.find((id) => !isId(id, config.vocabSize));
-    if (wrong !== undefined) {
-      throw badField(param, `token id ${wrong} is not in the vocabulary of ${config.vocabSize}`);
-    }
-    if (tokens.length <= maxLength) continue;
+  const encode = (text: string, options: EncodeOptions): EncodedPrompt => {
+    const tokens = tokenizer.encode(text, options);
+    requireFitting(param, tokens, model);
+    return { text, tokens };
+  };
+  if (request.kind === "chat") {
+    // A template writes out the tokens that frame a text.
+    return [encode(await renderChat(tokenizer, request.messages), { frame: false })];
+  }
+  return request.prompts.map((prompt) => {
+    if (typeof prompt === "string") return encode(prompt, {});
+    requireFitting(param, prompt, model);
+    return { text: tokenizer.decode(prompt), tokens: prompt };
+  });
+}
+
+/** Refuses a prompt without tokens, with ids that the model lacks, or longer than the context. */
+function requireFitting(
+  param: string,
+  tokens: readonly number[],
+  { maxLength, engine: { config: { vocabSize } } }: ServedModel,
+): void {
+  if (tokens.length === 0) throw badField(param, `\`${param}\` has no tokens`);
+  if (tokens.length > maxLength) {
     throw badField(
       param,
       `the prompt has ${tokens.length} tokens, the model's context is ${maxLength}`,
       "context_length_exceeded",
     );
   }
-  return prompts;
-}
-
-/** A template writes out the tokens that frame a text. */
-async function encodeChat(
-  tokenizer: Tokenizer,
-  messages: readonly ChatMessage[],
-): Promise<EncodedPrompt> {
-  const text = await renderChat(tokenizer, messages);
-  return { text, tokens: tokenizer.encode(text, { frame: false }) };
-}
-
-function isId(id: number, vocabSize: number): boolean {
-  return Number.isInteger(id) && id >= 0 && id < vocabSize;
+  const wrong = tokens.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocabSize));
+  if (wrong === undefined) return;
+  throw badField(param, `token id ${wrong} is not in the vocabulary of ${vocabSize}`);
 }

@@ -1,5 +1,4 @@
 /** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
-import { isObject } from "../base/files.ts";
 import { renderChat } from "../tokenizer/chat.ts";
 import { badField } from "./errors.ts";
 import type { ServedModel } from "./service.ts";
@@ -12,7 +11,7 @@ export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unkn
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
   let unframed = fields.get("add_special_tokens") === false;
-  if (text === undefined && isObject(body) && body.messages !== undefined) {
+  if (text === undefined && fields.get("messages") !== undefined) {
     unframed = true; // a template writes out the frame
     text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
   }
@@ -21,6 +20,9 @@ export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unkn
   return { tokens, count: tokens.length, max_model_len: maxLength };
 }
 
+/** Most ids that are decoded at once: each may be a token of a hundred bytes. */
+const MAX_IDS = 1 << 18;
+
 /** `POST /detokenize` */
 export function detokenize({ tokenizer, engine: { config } }: ServedModel, body: unknown) {
   const tokens = new Fields(body).get("tokens");
@@ -28,6 +30,9 @@ export function detokenize({ tokenizer, engine: { config } }: ServedModel, body:
     Number.isInteger(id) && (id as number) >= 0 && (id as number) < config.vocabSize;
   if (!Array.isArray(tokens) || !tokens.every(isId)) {
     throw badField("tokens", `\`tokens\` needs a list of ids below ${config.vocabSize}`);
+  }
+  if (tokens.length > MAX_IDS) {
+    throw badField("tokens", `\`tokens\` has ${tokens.length} ids, at most ${MAX_IDS} are allowed`);
   }
   return { prompt: tokenizer.decode(tokens) };
 }
