@@ -1,14 +1,16 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
 import { renderChat } from "../tokenizer/chat.ts";
+import { encodeBeside } from "../tokenizer/background.ts";
 import type { EncodeOptions } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
 import { Documents } from "./documents.ts";
-import { badField, toApiError } from "./errors.ts";
+import { type ApiError, badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
 import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
+import { requireQueue } from "./tokenizer_endpoints.ts";
 import { wholeResponse } from "./whole_response.ts";
 
 /** Time between comments while nothing is generated yet. */
@@ -139,37 +141,55 @@ function answerStream(
 async function encodePrompts(model: ServedModel, request: ServeRequest): Promise<EncodedPrompt[]> {
   const { tokenizer } = model;
   const param = request.kind === "chat" ? "messages" : "prompt";
-  const encode = (text: string, options: EncodeOptions): EncodedPrompt => {
-    const tokens = tokenizer.encode(text, options);
+  const encode = async (text: string, options: EncodeOptions): Promise<EncodedPrompt> => {
+    requireShort(param, text, model);
+    requireQueue();
+    const tokens = await encodeBeside(tokenizer, text, options);
     requireFitting(param, tokens, model);
-    return { text, tokens };
+    return { text, tokens: Array.from(tokens) };
   };
   if (request.kind === "chat") {
     // A template writes out the tokens that frame a text.
-    return [encode(await renderChat(tokenizer, request.messages), { frame: false })];
+    return [await encode(await renderChat(tokenizer, request.messages), { frame: false })];
   }
-  return request.prompts.map((prompt) => {
-    if (typeof prompt === "string") return encode(prompt, {});
-    requireFitting(param, prompt, model);
-    return { text: tokenizer.decode(prompt), tokens: prompt };
-  });
+  const prompts: EncodedPrompt[] = [];
+  for (const prompt of request.prompts) {
+    if (typeof prompt === "string") prompts.push(await encode(prompt, {}));
+    else {
+      requireFitting(param, prompt, model);
+      prompts.push({ text: tokenizer.decode(prompt), tokens: prompt });
+    }
+  }
+  return prompts;
+}
+
+/** Refuses a text that is too long for the context whatever its tokens are, before it is encoded. */
+function requireShort(param: string, text: string, { tokenizer, maxLength }: ServedModel): void {
+  const most = tokenizer.longestToken * maxLength;
+  if (text.length <= most) return;
+  const bytes = new TextEncoder().encode(text).length;
+  // NFC makes three bytes of nine at most.
+  const least = Math.ceil(bytes / (bytes === text.length ? 1 : 3) / tokenizer.longestToken);
+  if (least > maxLength) throw tooLong(param, `at least ${least}`, maxLength);
 }
 
 /** Refuses a prompt without tokens, with ids that the model lacks, or longer than the context. */
 function requireFitting(
   param: string,
-  tokens: readonly number[],
+  tokens: ArrayLike<number>,
   { maxLength, engine: { config: { vocabSize } } }: ServedModel,
 ): void {
-  if (tokens.length === 0) throw badField(param, `\`${param}\` has no tokens`);
-  if (tokens.length > maxLength) {
-    throw badField(
-      param,
-      `the prompt has ${tokens.length} tokens, the model's context is ${maxLength}`,
-      "context_length_exceeded",
-    );
+  const { length } = tokens;
+  if (length === 0) throw badField(param, `\`${param}\` has no tokens`);
+  if (length > maxLength) throw tooLong(param, String(length), maxLength);
+  for (let i = 0; i < length; i++) {
+    const id = tokens[i]!;
+    if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
+    throw badField(param, `token id ${id} is not in the vocabulary of ${vocabSize}`);
   }
-  const wrong = tokens.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocabSize));
-  if (wrong === undefined) return;
-  throw badField(param, `token id ${wrong} is not in the vocabulary of ${vocabSize}`);
+}
+
+function tooLong(param: string, tokens: string, maxLength: number): ApiError {
+  const message = `the prompt has ${tokens} tokens, the model's context is ${maxLength}`;
+  return badField(param, message, "context_length_exceeded");
 }

@@ -56,7 +56,7 @@ export function createHandler(
   const post: Record<string, Route> = {
     "/v1/chat/completions": generate("chat"),
     "/v1/completions": generate("completion"),
-    "/tokenize": async (request) => Response.json(await tokenize(first(), await readJson(request))),
+    "/tokenize": async (request) => await tokenize(first(), await readJson(request)),
     "/detokenize": async (request) => Response.json(detokenize(first(), await readJson(request))),
   };
   const get: Record<string, Route> = {

@@ -1,12 +1,19 @@
 /** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
 import { renderChat } from "../tokenizer/chat.ts";
-import { badField } from "./errors.ts";
+import { encodeToJson, waitingTexts } from "../tokenizer/background.ts";
+import { badField, tryLater } from "./errors.ts";
 import type { ServedModel } from "./service.ts";
 import { Fields } from "./fields.ts";
 import { readRequest } from "./request.ts";
 
+/** Long texts that may wait to be encoded: a few megabytes each, a second or two. */
+const MAX_WAITING = 32;
+
 /** `POST /tokenize` */
-export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unknown) {
+export async function tokenize(
+  { tokenizer, maxLength }: ServedModel,
+  body: unknown,
+): Promise<Response> {
   const fields = new Fields(body);
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
@@ -16,8 +23,18 @@ export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unkn
     text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
-  const tokens = tokenizer.encode(text, unframed ? { frame: false } : {});
-  return { tokens, count: tokens.length, max_model_len: maxLength };
+  requireQueue();
+  const { json, count } = await encodeToJson(tokenizer, text, unframed ? { frame: false } : {});
+  const rest = `,"count":${count},"max_model_len":${maxLength}}`;
+  return new Response(new Blob(['{"tokens":', json, rest]), {
+    headers: { "content-type": "application/json" },
+  });
+}
+
+/** Refuses a text while many long ones wait to be encoded. */
+export function requireQueue(): void {
+  const waiting = waitingTexts();
+  if (waiting >= MAX_WAITING) throw tryLater(429, `${waiting} long texts wait to be tokenized`, 1);
 }
 
 /** Most ids that are decoded at once: each may be a token of a hundred bytes. */

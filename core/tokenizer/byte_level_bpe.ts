@@ -42,6 +42,7 @@ export class ByteLevelBpe implements Tokenizer {
   readonly chatTemplate: string | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
+  readonly longestToken: number;
   readonly #vocabulary: Vocabulary;
   readonly #merges: MergeTable;
   readonly #added: ReadonlyMap<number, AddedToken & { readonly bytes: Uint8Array }>;
@@ -64,6 +65,11 @@ export class ByteLevelBpe implements Tokenizer {
     );
     this.#addedIds = new Map(addedTokens.map(({ content, id }) => [content, id]));
     this.vocabSize = addedTokens.reduce((size, { id }) => Math.max(size, id + 1), vocabulary.size);
+    this.longestToken = addedTokens.reduce(
+      (longest, { content, lstrip, rstrip }) =>
+        lstrip || rstrip ? Infinity : Math.max(longest, UTF8.encode(content).length),
+      vocabulary.longestToken,
+    );
     this.#idLimit = Math.max(this.vocabSize, modelVocabSize);
 
     const finders = (tokens: readonly AddedToken[]) => [

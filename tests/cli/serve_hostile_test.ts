@@ -1,5 +1,6 @@
 /** `parscale serve` and requests that no client means: each is refused with 400 and a reason. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
 import { TestServer } from "./serve_testing.ts";
 
@@ -41,6 +42,36 @@ Deno.test("requests that no client means are 400, and nothing is written to stde
     assertEquals(await status("/v1/completions", { prompt: tokens }), [400, "prompt"]);
     assertEquals(await status("/detokenize", { tokens }), [400, "tokens"]);
   });
+
+  await t.step(
+    "a prompt whose bytes cannot fit the context is refused before it is encoded",
+    async () => {
+      for (const prompt of ["a".repeat(8_000_000), "é".repeat(4_000_000)]) {
+        const response = await server.post("/v1/completions", { prompt });
+        const { error } = await response.json();
+        assertEquals([response.status, error.code], [400, "context_length_exceeded"]);
+        assertStringIncludes(error.message, "the prompt has at least ");
+      }
+    },
+  );
+
+  await t.step(
+    "others are answered while a long text is tokenized, and its ids are right",
+    async () => {
+      const text = "a b".repeat(2_600_000);
+      let isDone = false, answers = 0;
+      const long = server.post("/tokenize", { prompt: text }).then((response) => response.json())
+        .finally(() => isDone = true);
+      while (!isDone) {
+        await (await server.get("/health")).body?.cancel();
+        answers++;
+      }
+      const { tokens, count } = await long;
+      const tokenizer = await openTokenizer(MODEL);
+      assertEquals([tokens.length, tokens], [count, tokenizer.encode(text)]);
+      assert(answers > 5, `${answers} answers`);
+    },
+  );
 
   await t.step("deep nesting is refused before it is parsed", async () => {
     for (const depth of [65, 1_000_000]) {
