@@ -4,7 +4,11 @@
  * A result document is accepted too: its `config` member holds exactly such an object, so any run
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
  */
-import { UsageError } from "../../core/base/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
+import { readRegularText, statIfExists } from "../../core/base/files.ts";
+
+/** Largest config file; flags need a few hundred bytes, result documents with rows more. */
+const MAX_CONFIG_BYTES = 64e6;
 
 /** Blanks comments outside strings; positions stay, so that parse errors point at the right place. */
 export function stripComments(text: string): string {
@@ -50,13 +54,11 @@ export function parseConfig(
 export async function readConfig(path: string, command: string): Promise<Record<string, unknown>> {
   let text: string;
   try {
-    text = await Deno.readTextFile(path);
+    text = await readRegularText(path, MAX_CONFIG_BYTES);
   } catch (error) {
-    if (error instanceof Deno.errors.NotCapable) throw error;
-    if (error instanceof Deno.errors.NotFound) {
-      throw new UsageError(`no such config file: "${path}"`);
-    }
-    throw new UsageError(`cannot read config "${path}"`, { cause: error });
+    if (!await statIfExists(path)) throw new UsageError(`no such config file: "${path}"`);
+    if (!(error instanceof DataError)) throw error;
+    throw new UsageError(`cannot read config "${path}"`, { cause: error, hints: error.hints });
   }
   return parseConfig(text, path, command);
 }

@@ -1,6 +1,6 @@
 /** Reads `metrics.jsonl` of a training run: one object per step. */
 import { DataError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, statIfExists } from "../../core/base/files.ts";
+import { isObject, type JsonObject, readRegularText, statIfExists } from "../../core/base/files.ts";
 
 /** The rows of a file. */
 export async function readMetrics(path: string): Promise<JsonObject[]> {
@@ -9,7 +9,7 @@ export async function readMetrics(path: string): Promise<JsonObject[]> {
       hints: ["pass a folder written by `parscale train`"],
     });
   }
-  return parseMetrics(await Deno.readTextFile(path), `"${path}"`);
+  return parseMetrics(await readRegularText(path), `"${path}"`);
 }
 
 /** The rows of a text, called `name` in messages; a last line that is still being written is left out. */

@@ -12,6 +12,9 @@ const MAX_JSON_DEPTH = 64;
 /** Configuration, index and companion JSON larger than this is not what it claims to be. */
 const MAX_JSON_BYTES = 256e6;
 
+/** Files that are read whole and have no narrower limit. */
+const MAX_FILE_BYTES = 2 ** 31 - 1;
+
 /** Kind, message and remedy; the message is made of the path and of what was to be done to it. */
 type Explanation = readonly [
   typeof DataError | typeof EnvironmentError,
@@ -125,21 +128,68 @@ export async function statIfExists(path: string): Promise<Deno.FileInfo | undefi
   }
 }
 
-/** Reads a JSON object; any other content is bad data. */
-export async function readJsonObject(path: string): Promise<JsonObject> {
-  let bytes: Uint8Array;
+/**
+ * Opens a file that a user named, or that lies in a folder they named. Links are followed; what is then no
+ * regular file, or larger than `maxBytes`, is refused before it is opened, since opening a pipe waits for
+ * its writer and reading a device or a file of the kernel may never end.
+ * @throws {DataError}
+ */
+export function openRegularFile(path: string, maxBytes = Infinity): Deno.FsFile {
   try {
-    const { size } = await Deno.stat(path);
-    if (size > MAX_JSON_BYTES) {
-      throw new DataError(
-        `"${path}" is too large: ${size} bytes, JSON may have at most ${MAX_JSON_BYTES}`,
-      );
-    }
-    bytes = await Deno.readFile(path);
+    requireRegular(path, Deno.statSync(path), maxBytes);
+    return Deno.openSync(path);
   } catch (error) {
     throw readError(path, error);
   }
-  return parseJsonObject(bytes, path);
+}
+
+/** The bytes of a file that `openRegularFile` opens; no more than it had when it was opened. */
+export async function readRegularFile(
+  path: string,
+  maxBytes = MAX_FILE_BYTES,
+): Promise<Uint8Array<ArrayBuffer>> {
+  using file = openRegularFile(path, maxBytes);
+  const bytes = new Uint8Array(file.statSync().size);
+  await readExactly(file, path, 0, bytes);
+  return bytes;
+}
+
+/** The text of a file that `openRegularFile` opens; bytes that are not UTF-8 become U+FFFD. */
+export async function readRegularText(path: string, maxBytes?: number): Promise<string> {
+  return new TextDecoder().decode(await readRegularFile(path, maxBytes));
+}
+
+function requireRegular(path: string, info: Deno.FileInfo, maxBytes: number): void {
+  if (info.isDirectory) throw new DataError(`"${path}" is a folder, not a file`);
+  if (!info.isFile) {
+    throw new DataError(`"${path}" is ${kindOf(info)}, not a regular file`, {
+      hints: ["pass a regular file, or `-` where standard input is read"],
+    });
+  }
+  if (isOfKernel(path)) {
+    throw new DataError(`"${path}" leads to a file of the kernel, not a regular file`);
+  }
+  if (info.size <= maxBytes) return;
+  throw new DataError(
+    `"${path}" is too large: ${info.size} bytes, such a file may have at most ${maxBytes}`,
+  );
+}
+
+/** What stands in the way of reading something to its end. */
+function kindOf({ isFifo, isSocket, isCharDevice, isBlockDevice }: Deno.FileInfo): string {
+  if (isFifo) return "a pipe";
+  if (isSocket) return "a socket";
+  return isCharDevice || isBlockDevice ? "a device" : "special";
+}
+
+/** Linux calls files below /proc and /sys regular and empty, and they may have any content. */
+function isOfKernel(path: string): boolean {
+  return /^\/(proc|sys)\//.test(Deno.realPathSync(path));
+}
+
+/** Reads a JSON object; any other content is bad data. */
+export async function readJsonObject(path: string): Promise<JsonObject> {
+  return parseJsonObject(await readRegularFile(path, MAX_JSON_BYTES), path);
 }
 
 /** Why `JSON.parse` refused a text, to stand after "is not valid JSON: "; the text is not repeated. */
@@ -179,7 +229,7 @@ export function parseJsonObject(
 }
 
 /** Deepest nesting of brackets outside strings. */
-function jsonDepth(text: string): number {
+export function jsonDepth(text: string): number {
   let depth = 0, deepest = 0, inString = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

@@ -72,6 +72,9 @@ const TRANSFORMS: readonly unknown[] = ["prefix", "lora", "bitfit"];
 const MAX_LAYERS = 4096;
 const MAX_STREAMS = 1024;
 
+/** The norm's epsilon; 1e-6 and 1e-5 are in use. At 0 a row of zeros would have no norm. */
+const EPSILON = { low: 1e-12, high: 0.1 };
+
 /** Checks a parsed `config.json`; `path` names the file in messages. */
 export function parseConfig(json: JsonObject, path: string): ModelConfig {
   const fields = new Fields(json, path);
@@ -100,7 +103,7 @@ export function parseConfig(json: JsonObject, path: string): ModelConfig {
     numAttentionHeads,
     numKeyValueHeads,
     headDim: readHeadDim(fields, family, hiddenSize, numAttentionHeads),
-    rmsNormEps: fields.positive("rms_norm_eps", 1e-6),
+    rmsNormEps: fields.within("rms_norm_eps", EPSILON, 1e-6),
     ...readRope(fields, fields.integer("max_position_embeddings", sizes.context)),
     tieWordEmbeddings: fields.boolean("tie_word_embeddings", false),
     attentionBias: family === "qwen2" || attentionBias,

@@ -17,16 +17,11 @@ export class Fields {
     throw this.error(key, `an integer from ${low} to ${high}`);
   }
 
-  /** A finite number above zero. */
-  positive(key: string, fallback: number): number {
+  /** A number of a range, both ends included; without a fallback the field is required. */
+  within(key: string, { low, high }: { low: number; high: number }, fallback?: number): number {
     const value = this.json[key] ?? fallback;
-    if (typeof value === "number" && value > 0 && Number.isFinite(value)) return value;
-    throw this.error(key, "a positive number");
-  }
-
-  /** A finite number above zero that has no default. */
-  requiredPositive(key: string): number {
-    return this.positive(key, NaN);
+    if (typeof value === "number" && value >= low && value <= high) return value;
+    throw this.error(key, `a number from ${low} to ${high}`);
   }
 
   /** A number from 0 to 1, both included. */

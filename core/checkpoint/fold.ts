@@ -8,10 +8,9 @@
  * Sums are taken in double precision and rounded once, to the stored type of W.
  */
 import { ELEMENT_BYTES, narrow, type WeightType, widen } from "../base/dtype.ts";
-import { readExactlySync } from "../base/files.ts";
+import { openRegularFile, readExactlySync } from "../base/files.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import type { StoredTensor } from "./open.ts";
-import { openFile } from "./read.ts";
 import type { ByteGenerator } from "./write.ts";
 
 /** A matrix with its low-rank update. Nothing is read before the first piece is asked for. */
@@ -59,7 +58,7 @@ function valuesOf(
   start = 0,
   length = tensor.byteLength,
 ): Float32Array<ArrayBuffer> {
-  using file = openFile(tensor.path);
+  using file = openRegularFile(tensor.path);
   const bytes = new Uint8Array(length);
   readExactlySync(file, tensor.path, tensor.offset + start, bytes);
   return widen(bytes, tensor.dtype);

@@ -7,7 +7,7 @@
 import { basename } from "node:path";
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { type JsonObject, readExactlySync } from "../base/files.ts";
+import { type JsonObject, openRegularFile, readExactlySync } from "../base/files.ts";
 import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
 import { type QuantizedFormat, quantizeStored } from "../base/quantize.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
@@ -18,7 +18,7 @@ import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from 
 import { CARD_FILE, modelCard } from "./model_card.ts";
 import { checkTarget, companionFiles } from "./plan_conversion.ts";
 import { partNames, partShapes, QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
-import { openFile, requireFinite } from "./read.ts";
+import { requireFinite } from "./read.ts";
 import {
   copyFile,
   DEFAULT_SHARD_BYTES,
@@ -204,7 +204,7 @@ function widened(tensor: StoredTensor): OutputTensor {
 /** Finite bytes of a tensor. */
 function readPart(tensor: StoredTensor, start: number, length: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
-  using file = openFile(tensor.path);
+  using file = openRegularFile(tensor.path);
   readExactlySync(file, tensor.path, tensor.offset + start, bytes);
   requireFinite(tensor, start, bytes);
   return bytes;

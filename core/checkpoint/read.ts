@@ -4,7 +4,7 @@
  * Nothing is cached and no file stays open between calls.
  */
 import { NumericalError } from "../base/errors.ts";
-import { readError, readExactly } from "../base/files.ts";
+import { openRegularFile, readExactly } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
 import { ELEMENT_BYTES, findNonFinite, widen } from "../base/dtype.ts";
 
@@ -13,7 +13,7 @@ const CHUNK_BYTES = 1 << 18;
 
 /** The bytes of a tensor as stored. */
 export async function readTensorBytes(tensor: StoredTensor): Promise<Uint8Array<ArrayBuffer>> {
-  using file = openFile(tensor.path);
+  using file = openRegularFile(tensor.path);
   const bytes = new Uint8Array(tensor.byteLength);
   await readExactly(file, tensor.path, tensor.offset, bytes);
   return bytes;
@@ -28,7 +28,7 @@ export async function readTensor(tensor: StoredTensor): Promise<Float32Array<Arr
 export async function checkFinite(checkpoint: Checkpoint): Promise<void> {
   const buffer = new Uint8Array(CHUNK_BYTES);
   for (const tensor of checkpoint.tensors.values()) {
-    using file = openFile(tensor.path);
+    using file = openRegularFile(tensor.path);
     for (let start = 0; start < tensor.byteLength; start += CHUNK_BYTES) {
       const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, tensor.byteLength - start));
       await readExactly(file, tensor.path, tensor.offset + start, chunk);
@@ -53,13 +53,4 @@ export function requireFinite(
     } of shape [${tensor.shape}]`,
     { hints: ["the checkpoint is damaged or its training diverged; take an earlier one"] },
   );
-}
-
-/** Opens a weight file for reading. */
-export function openFile(path: string): Deno.FsFile {
-  try {
-    return Deno.openSync(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
 }

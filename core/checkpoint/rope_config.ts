@@ -31,14 +31,17 @@ export function ropeToJson({ ropeTheta, ropeScaling }: ModelConfig): JsonObject 
   };
 }
 
+/** Bases of the rotary embedding; 1e4 to 1e9 are in use. Outside this range angles are no use in f32. */
+const THETA = { low: 2, high: 1e12 };
+
+/** Factors and thresholds of a scaling; 1 to 128 are in use. */
+const SCALE = { low: 1e-3, high: 1e6 };
+
 function readTheta(fields: Fields): number {
   const parameters = fields.json.rope_parameters;
-  if (!isObject(parameters)) return fields.positive("rope_theta", 10000);
-  const theta = parameters.rope_theta ?? fields.json.rope_theta;
-  if (typeof theta !== "number" || !(theta > 0) || !Number.isFinite(theta)) {
-    throw fields.error("rope_parameters", "an object with a positive rope_theta");
-  }
-  return theta;
+  if (!isObject(parameters)) return fields.within("rope_theta", THETA, 10000);
+  const both = { ...parameters, rope_theta: parameters.rope_theta ?? fields.json.rope_theta };
+  return new Fields(both, `rope_parameters" of "${fields.path}`).within("rope_theta", THETA);
 }
 
 function readScaling(fields: Fields, context: number): RopeScaling | undefined {
@@ -60,14 +63,14 @@ function readScaling(fields: Fields, context: number): RopeScaling | undefined {
 }
 
 function readLlama3(fields: Fields, context: number): RopeScaling {
-  const low = fields.requiredPositive("low_freq_factor");
-  const high = fields.requiredPositive("high_freq_factor");
+  const low = fields.within("low_freq_factor", SCALE);
+  const high = fields.within("high_freq_factor", SCALE);
   if (!(low < high)) {
     throw fields.error("high_freq_factor", `a number above low_freq_factor, ${low}`);
   }
   return {
     kind: "llama3",
-    factor: fields.requiredPositive("factor"),
+    factor: fields.within("factor", SCALE),
     lowFrequencyFactor: low,
     highFrequencyFactor: high,
     originalContext: fields.integer("original_max_position_embeddings", context),
@@ -75,7 +78,7 @@ function readLlama3(fields: Fields, context: number): RopeScaling {
 }
 
 function readYarn(fields: Fields, context: number): RopeScaling {
-  const factor = fields.requiredPositive("factor");
+  const factor = fields.within("factor", SCALE);
   const { mscale, mscale_all_dim: all } = fields.json;
   const scaled = typeof mscale === "number" && typeof all === "number" && mscale && all
     ? yarnAttentionFactor(factor, mscale) / yarnAttentionFactor(factor, all)
@@ -83,9 +86,9 @@ function readYarn(fields: Fields, context: number): RopeScaling {
   return {
     kind: "yarn",
     factor,
-    attentionFactor: fields.positive("attention_factor", scaled),
-    betaFast: fields.positive("beta_fast", 32),
-    betaSlow: fields.positive("beta_slow", 1),
+    attentionFactor: fields.within("attention_factor", SCALE, scaled),
+    betaFast: fields.within("beta_fast", SCALE, 32),
+    betaSlow: fields.within("beta_slow", SCALE, 1),
     truncate: fields.boolean("truncate", true),
     originalContext: fields.integer("original_max_position_embeddings", context),
   };

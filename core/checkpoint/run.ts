@@ -7,7 +7,7 @@
  */
 import { basename, dirname, resolve } from "node:path";
 import { DataError } from "../base/errors.ts";
-import { readError, readJsonObject, statIfExists } from "../base/files.ts";
+import { readJsonObject, readRegularText, statIfExists } from "../base/files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
 
 /** Name of the file that points to the newest checkpoint. */
@@ -25,12 +25,7 @@ export interface ModelPaths {
 export async function lastCheckpoint(folder: string): Promise<string | undefined> {
   const path = `${folder}/${LAST_FILE}`;
   if (!(await statIfExists(path))?.isFile) return undefined;
-  let name: string;
-  try {
-    name = (await Deno.readTextFile(path)).trim();
-  } catch (error) {
-    throw readError(path, error);
-  }
+  const name = (await readRegularText(path)).trim();
   if (CHECKPOINT_NAME.test(name)) return `${folder}/${name}`;
   throw new DataError(`"${path}" does not name a checkpoint: "${name}"`);
 }

@@ -8,7 +8,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
-import { isObject, parseJsonObject, readError, readExactly, show } from "../base/files.ts";
+import { isObject, openRegularFile, parseJsonObject, readExactly, show } from "../base/files.ts";
 
 /** Bits per element. Types below a byte exist, so bytes would not do. */
 const BITS: Readonly<Record<string, number>> = {
@@ -61,17 +61,8 @@ export interface SafetensorsHeader {
 
 /** Reads and validates the header of a safetensors file. */
 export async function readHeader(path: string): Promise<SafetensorsHeader> {
-  let file: Deno.FsFile;
-  try {
-    file = await Deno.open(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
-  using _ = file;
+  using file = openRegularFile(path);
   const info = await file.stat();
-  if (!info.isFile) {
-    throw new DataError(`"${path}" is a folder or device, not a file`);
-  }
   if (info.size < 8) {
     throw new DataError(
       `"${path}" is not a safetensors file: it has only ${info.size} bytes`,

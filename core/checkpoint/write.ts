@@ -8,10 +8,9 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
-import { ioError, readExactlySync } from "../base/files.ts";
+import { ioError, openRegularFile, readExactlySync } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
-import { openFile } from "./read.ts";
 import type { StoredRange } from "./quantization.ts";
 import { encodeHeader } from "./safetensors.ts";
 import { HEADER_DTYPE } from "../base/dtype.ts";
@@ -147,7 +146,7 @@ export async function writeText(path: string, text: string): Promise<void> {
 
 /** Copies a file as it is and waits until the copy is on the disk. */
 export async function copyFile(from: string, to: string): Promise<void> {
-  using source = openFile(from);
+  using source = openRegularFile(from);
   const buffer = new Uint8Array(1 << 20);
   await writeDurably(to, async (file) => {
     for (let count; (count = await source.read(buffer)) !== null;) {
@@ -235,7 +234,7 @@ class OpenFiles {
 
   get(path: string): Deno.FsFile {
     let file = this.#files.get(path);
-    if (file === undefined) this.#files.set(path, file = openFile(path));
+    if (file === undefined) this.#files.set(path, file = openRegularFile(path));
     return file;
   }
 

@@ -5,7 +5,7 @@
  * group is read in windows of bounded size, so a table of one huge group does not fill memory.
  */
 import type { AsyncBuffer, Compressors, FileMetaData, RowGroup, SchemaTree } from "hyparquet";
-import { readError, readExactlySync } from "../base/files.ts";
+import { openRegularFile, readExactlySync } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
 
@@ -34,7 +34,7 @@ export async function* readTable(
   choose: (names: ReadonlySet<string>) => string[] = (names) => [...names],
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<unknown> {
-  using handle = await open(path);
+  using handle = openRegularFile(path);
   const table = await Table.open(toBuffer(handle, path, onChunk), path);
   const columns = choose(table.names);
   for (let group = 0; group < table.groups; group++) yield* table.rows(group, columns);
@@ -127,14 +127,6 @@ const STRICT = {
   stringFromBytes: (bytes: Uint8Array | undefined) =>
     bytes && new TextDecoder("utf-8", { fatal: true }).decode(bytes),
 };
-
-async function open(path: string): Promise<Deno.FsFile> {
-  try {
-    return await Deno.open(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
-}
 
 function toBuffer(
   handle: Deno.FsFile,

@@ -4,7 +4,7 @@
  * Takes a path, or a stream for standard input; returns documents one at a time, all of one kind.
  * The format of a file follows from its name, that of standard input from its first bytes.
  */
-import { readError } from "../base/files.ts";
+import { openRegularFile, readError } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { type Compression, compressionOf, decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
@@ -128,7 +128,7 @@ export async function* chunksOf(
   onChunk?: (chunk: Uint8Array) => void,
 ): AsyncGenerator<Uint8Array> {
   try {
-    using file = await Deno.open(path);
+    using file = openRegularFile(path);
     for (;;) {
       const chunk = new Uint8Array(CHUNK_BYTES);
       const count = await file.read(chunk);

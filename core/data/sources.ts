@@ -101,12 +101,11 @@ async function findFiles(text: string): Promise<string[]> {
   const spec = withSlashes(text);
   if (spec === STDIN) return [spec];
   const info = await statIfExists(spec);
-  if (info?.isFile) return [spec];
   const found: string[] = [];
   if (info?.isDirectory) {
     for await (const path of walk(spec)) if (SUPPORTED.test(path)) found.push(path);
   } else if (info) {
-    return [spec]; // a pipe or a device
+    return [spec]; // whether it can be read to its end is seen when it is opened
   } else if (isHubData(spec)) {
     return [spec];
   } else if (/[*?]/.test(spec)) {

@@ -2,7 +2,7 @@
  * Hub settings from the environment, with the names and defaults of Python's huggingface_hub.
  */
 import { EnvironmentError } from "../base/errors.ts";
-import { readError } from "../base/files.ts";
+import { readRegularText, statIfExists } from "../base/files.ts";
 import { homeFolder } from "../base/platform/mod.ts";
 
 /** Where the hub is, who asks, and where downloads are kept. */
@@ -65,10 +65,5 @@ async function tokenOf(env: Environment, home: string): Promise<string | undefin
 }
 
 async function readIfExists(path: string): Promise<string | undefined> {
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes((error as { code?: string }).code ?? "")) return undefined;
-    throw readError(path, error);
-  }
+  return await statIfExists(path) ? await readRegularText(path) : undefined;
 }

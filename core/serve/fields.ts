@@ -20,9 +20,9 @@ export class Fields {
     return Object.keys(this.#body).filter((name) => this.get(name) !== undefined);
   }
 
-  /** The value as it is; undefined for null. */
+  /** The value as it is; undefined for null, and for what every object inherits. */
   get(name: string): unknown {
-    return this.#body[name] ?? undefined;
+    return Object.hasOwn(this.#body, name) ? this.#body[name] ?? undefined : undefined;
   }
 
   number(name: string, fallback: number, range: { min?: number; above?: number; max?: number }) {
@@ -56,12 +56,20 @@ export class Fields {
     throw badField(name, `\`${name}\` needs a string, not ${show(value)}`);
   }
 
-  /** A string or a list of strings. */
-  texts(name: string): string[] {
+  /** A string or a list of strings, with limits on their number and on their characters together. */
+  texts(name: string, limits: { readonly count: number; readonly characters: number }): string[] {
     const value = this.get(name) ?? [];
     const list = typeof value === "string" ? [value] : value;
-    if (Array.isArray(list) && list.every((one) => typeof one === "string")) return list;
-    throw badField(name, `\`${name}\` needs a string or a list of strings, not ${show(value)}`);
+    if (!Array.isArray(list) || !list.every((one) => typeof one === "string")) {
+      throw badField(name, `\`${name}\` needs a string or a list of strings, not ${show(value)}`);
+    }
+    const characters = list.reduce((sum, { length }) => sum + length, 0);
+    if (list.length <= limits.count && characters <= limits.characters) return list;
+    throw badField(
+      name,
+      `\`${name}\` has ${list.length} strings of ${characters} characters, at most ` +
+        `${limits.count} of ${limits.characters} together are allowed`,
+    );
   }
 
   /** An object, with the fields that are not known refused. */
@@ -70,6 +78,6 @@ export class Fields {
     if (!isObject(value)) throw badField(name, `\`${name}\` needs an object, not ${show(value)}`);
     const other = Object.keys(value).find((key) => !known.includes(key));
     if (other === undefined) return new Fields(value);
-    throw badField(`${name}.${other}`, `unknown field \`${name}.${other}\``);
+    throw badField(name, `unknown field ${show(other)} in \`${name}\``);
   }
 }

@@ -1,14 +1,16 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
-import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
+import { renderChat } from "../tokenizer/chat.ts";
+import { encodeBeside } from "../tokenizer/background.ts";
+import type { EncodeOptions } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
 import { Documents } from "./documents.ts";
-import { badField, toApiError } from "./errors.ts";
+import { type ApiError, badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
-import type { Prompt, ServeRequest } from "./request.ts";
+import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
+import { requireQueue } from "./tokenizer_endpoints.ts";
 import { wholeResponse } from "./whole_response.ts";
 
 /** Time between comments while nothing is generated yet. */
@@ -99,7 +101,7 @@ function answerStream(
   { stallMs, onLateError }: SendOptions,
 ): Response {
   let open = choices.length;
-  const length = Math.max(...choices.map(({ prompt }) => prompt.tokens.length));
+  const length = choices.reduce((most, { prompt }) => Math.max(most, prompt.tokens.length), 0);
   const waiting = setInterval(
     () => stream.comment(`prefill ${job.progress}/${length}`),
     COMMENT_MS,
@@ -137,41 +139,57 @@ function answerStream(
 
 /** Encodes the prompts of a request and checks that they fit the context. */
 async function encodePrompts(model: ServedModel, request: ServeRequest): Promise<EncodedPrompt[]> {
-  const { tokenizer, maxLength, engine: { config } } = model;
-  const encode = (prompt: Prompt): EncodedPrompt =>
-    typeof prompt === "string" ? { text: prompt, tokens: tokenizer.encode(prompt) } : {
-      text: tokenizer.decode(prompt.filter((id) => isId(id, config.vocabSize))),
-      tokens: prompt,
-    };
-  const prompts = request.kind === "chat"
-    ? [await encodeChat(tokenizer, request.messages)]
-    : request.prompts.map(encode);
+  const { tokenizer } = model;
   const param = request.kind === "chat" ? "messages" : "prompt";
-  for (const { tokens } of prompts) {
-    if (tokens.length === 0) throw badField(param, `\`${param}\` has no tokens`);
-    const wrong = tokens.find((id) => !isId(id, config.vocabSize));
-    if (wrong !== undefined) {
-      throw badField(param, `token id ${wrong} is not in the vocabulary of ${config.vocabSize}`);
+  const encode = async (text: string, options: EncodeOptions): Promise<EncodedPrompt> => {
+    requireShort(param, text, model);
+    requireQueue();
+    const tokens = await encodeBeside(tokenizer, text, options);
+    requireFitting(param, tokens, model);
+    return { text, tokens: Array.from(tokens) };
+  };
+  if (request.kind === "chat") {
+    // A template writes out the tokens that frame a text.
+    return [await encode(await renderChat(tokenizer, request.messages), { frame: false })];
+  }
+  const prompts: EncodedPrompt[] = [];
+  for (const prompt of request.prompts) {
+    if (typeof prompt === "string") prompts.push(await encode(prompt, {}));
+    else {
+      requireFitting(param, prompt, model);
+      prompts.push({ text: tokenizer.decode(prompt), tokens: prompt });
     }
-    if (tokens.length <= maxLength) continue;
-    throw badField(
-      param,
-      `the prompt has ${tokens.length} tokens, the model's context is ${maxLength}`,
-      "context_length_exceeded",
-    );
   }
   return prompts;
 }
 
-/** A template writes out the tokens that frame a text. */
-async function encodeChat(
-  tokenizer: Tokenizer,
-  messages: readonly ChatMessage[],
-): Promise<EncodedPrompt> {
-  const text = await renderChat(tokenizer, messages);
-  return { text, tokens: tokenizer.encode(text, { frame: false }) };
+/** Refuses a text that is too long for the context whatever its tokens are, before it is encoded. */
+function requireShort(param: string, text: string, { tokenizer, maxLength }: ServedModel): void {
+  const most = tokenizer.longestToken * maxLength;
+  if (text.length <= most) return;
+  const bytes = new TextEncoder().encode(text).length;
+  // NFC makes three bytes of nine at most.
+  const least = Math.ceil(bytes / (bytes === text.length ? 1 : 3) / tokenizer.longestToken);
+  if (least > maxLength) throw tooLong(param, `at least ${least}`, maxLength);
 }
 
-function isId(id: number, vocabSize: number): boolean {
-  return Number.isInteger(id) && id >= 0 && id < vocabSize;
+/** Refuses a prompt without tokens, with ids that the model lacks, or longer than the context. */
+function requireFitting(
+  param: string,
+  tokens: ArrayLike<number>,
+  { maxLength, engine: { config: { vocabSize } } }: ServedModel,
+): void {
+  const { length } = tokens;
+  if (length === 0) throw badField(param, `\`${param}\` has no tokens`);
+  if (length > maxLength) throw tooLong(param, String(length), maxLength);
+  for (let i = 0; i < length; i++) {
+    const id = tokens[i]!;
+    if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
+    throw badField(param, `token id ${id} is not in the vocabulary of ${vocabSize}`);
+  }
+}
+
+function tooLong(param: string, tokens: string, maxLength: number): ApiError {
+  const message = `the prompt has ${tokens} tokens, the model's context is ${maxLength}`;
+  return badField(param, message, "context_length_exceeded");
 }

@@ -1,5 +1,6 @@
 /** The HTTP API: one function from request to response, for any server that speaks the web's types. */
 import { type AccessRules, checkAccess, checkKey, corsHeaders } from "./access.ts";
+import { jsonDepth, show } from "../base/files.ts";
 import { ApiError, toApiError } from "./errors.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { answer } from "./generate.ts";
@@ -9,6 +10,9 @@ import { detokenize, tokenize, tokenizerInfo } from "./tokenizer_endpoints.ts";
 
 /** Largest request body, in bytes. */
 const MAX_BODY = 8 << 20;
+
+/** Deepest nesting of JSON in a request. */
+const MAX_DEPTH = 64;
 
 export interface HandlerOptions {
   readonly access: AccessRules;
@@ -52,7 +56,7 @@ export function createHandler(
   const post: Record<string, Route> = {
     "/v1/chat/completions": generate("chat"),
     "/v1/completions": generate("completion"),
-    "/tokenize": async (request) => Response.json(await tokenize(first(), await readJson(request))),
+    "/tokenize": async (request) => await tokenize(first(), await readJson(request)),
     "/detokenize": async (request) => Response.json(detokenize(first(), await readJson(request))),
   };
   const get: Record<string, Route> = {
@@ -63,7 +67,7 @@ export function createHandler(
     },
     "/v1/models/": (_, id) => {
       service.requireReady();
-      const model = service.find(decodeURIComponent(id));
+      const model = service.find(decodePath(id));
       return Response.json(modelDocument(model, service, options.device()));
     },
     "/tokenizer_info": () => Response.json(tokenizerInfo(first())),
@@ -78,16 +82,15 @@ export function createHandler(
   const route = async (request: Request): Promise<Response> => {
     checkAccess(request, access);
     if (request.method === "OPTIONS") return new Response(null, { status: 204 });
-    const { pathname } = new URL(request.url);
+    const pathname = pathOf(request);
     if (pathname !== "/" && pathname !== "/health") checkKey(request, access);
     const table = request.method === "POST" ? post : request.method === "GET" ? get : {};
-    const exact = table[pathname];
-    if (exact) return await exact(request, "");
+    if (Object.hasOwn(table, pathname)) return await table[pathname]!(request, "");
     const models = "/v1/models/";
     if (request.method === "GET" && pathname.startsWith(models)) {
       return await get[models]!(request, pathname.slice(models.length));
     }
-    if (pathname in post || pathname in get) {
+    if (Object.hasOwn(post, pathname) || Object.hasOwn(get, pathname)) {
       throw new ApiError(405, `${pathname} does not take ${request.method}`);
     }
     throw new ApiError(404, `no such path: ${pathname}`);
@@ -114,6 +117,19 @@ export function createHandler(
   };
 }
 
+function pathOf({ url }: Request): string {
+  if (URL.canParse(url)) return new URL(url).pathname;
+  throw new ApiError(400, "the request has no valid URL");
+}
+
+function decodePath(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new ApiError(400, `the path has invalid percent-encoding: ${show(part)}`);
+  }
+}
+
 function healthOf(service: Service): Response {
   const { state } = service;
   if (state === "ready") return Response.json({ status: "ok" });
@@ -137,9 +153,12 @@ function modelDocument(
   };
 }
 
-/** Reads a body of limited size. */
+/** Reads a body of limited size and depth. */
 async function readJson(request: Request): Promise<unknown> {
   const text = await readText(request);
+  if (jsonDepth(text) > MAX_DEPTH) {
+    throw new ApiError(400, `the request body nests JSON deeper than ${MAX_DEPTH} levels`);
+  }
   try {
     return JSON.parse(text);
   } catch {
@@ -151,12 +170,17 @@ async function readText(request: Request): Promise<string> {
   const tooLarge = new ApiError(413, `the request body exceeds ${MAX_BODY} bytes`);
   const declared = request.headers.get("content-length");
   if (Number(declared) > MAX_BODY) throw tooLarge;
-  if (declared !== null) return await request.text();
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for await (const part of request.body ?? []) {
-    if ((length += part.length) > MAX_BODY) throw tooLarge;
-    parts.push(part);
+  try {
+    if (declared !== null) return await request.text();
+    const parts: Uint8Array<ArrayBuffer>[] = [];
+    let length = 0;
+    for await (const part of request.body ?? []) {
+      if ((length += part.length) > MAX_BODY) throw tooLarge;
+      parts.push(part);
+    }
+    return await new Blob(parts).text();
+  } catch (error) {
+    if (error === tooLarge) throw tooLarge;
+    throw new ApiError(400, `the request body cannot be read: ${(error as Error).message}`);
   }
-  return await new Blob(parts).text();
 }

@@ -86,6 +86,9 @@ const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> 
   use_beam_search: (value) => value === false,
 };
 
+/** Most stop strings, and most characters of all together: each token's text is compared with them. */
+const STOP_LIMITS = { count: 1024, characters: 8192 };
+
 /** Reads a body; `onUnknown` is told the names of fields that are unknown and ignored. */
 export function readRequest(
   kind: "completion" | "chat",
@@ -95,7 +98,9 @@ export function readRequest(
   const fields = new Fields(body);
   const n = fields.integer("n", { min: 1, max: 128 }) ?? 1;
   for (const name of fields.names) {
-    const isNeutral = NEUTRAL[name];
+    // Names that every object inherits: no client means them.
+    if (name in Object.prototype) throw badField(name, `unknown field ${show(name)}`);
+    const isNeutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name] : undefined;
     if (isNeutral && !isNeutral(fields.get(name), n)) {
       throw badField(name, `\`${name}\` is not supported: leave it out`, "unsupported_parameter");
     }
@@ -120,7 +125,7 @@ export function readRequest(
       minP: fields.number("min_p", 0, { min: 0, max: 1 }),
     },
     n,
-    stop: fields.texts("stop"),
+    stop: fields.texts("stop", STOP_LIMITS),
     seed: readSeed(fields),
     echo: fields.boolean("echo"),
     topLogprobs: kind === "chat"

@@ -9,6 +9,7 @@ import type { Engine } from "../generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
+import { show } from "../base/files.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
 import { ChoiceMetrics, Metrics } from "./metrics.ts";
 
@@ -125,7 +126,7 @@ export class Service implements Disposable {
     const named = name === undefined ? this.models[0]! : this.#models.get(name)?.model;
     if (!named) {
       const known = this.models.map(({ name }) => `"${name}"`).join(", ");
-      throw new ApiError(404, `no such model: "${name}"; known: ${known}`, {
+      throw new ApiError(404, `no such model: ${show(name)}; known: ${known}`, {
         param: "model",
         code: "model_not_found",
       });

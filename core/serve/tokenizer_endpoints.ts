@@ -1,25 +1,44 @@
 /** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
-import { isObject } from "../base/files.ts";
 import { renderChat } from "../tokenizer/chat.ts";
-import { badField } from "./errors.ts";
+import { encodeToJson, waitingTexts } from "../tokenizer/background.ts";
+import { badField, tryLater } from "./errors.ts";
 import type { ServedModel } from "./service.ts";
 import { Fields } from "./fields.ts";
 import { readRequest } from "./request.ts";
 
+/** Long texts that may wait to be encoded: a few megabytes each, a second or two. */
+const MAX_WAITING = 32;
+
 /** `POST /tokenize` */
-export async function tokenize({ tokenizer, maxLength }: ServedModel, body: unknown) {
+export async function tokenize(
+  { tokenizer, maxLength }: ServedModel,
+  body: unknown,
+): Promise<Response> {
   const fields = new Fields(body);
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
   let unframed = fields.get("add_special_tokens") === false;
-  if (text === undefined && isObject(body) && body.messages !== undefined) {
+  if (text === undefined && fields.get("messages") !== undefined) {
     unframed = true; // a template writes out the frame
     text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
-  const tokens = tokenizer.encode(text, unframed ? { frame: false } : {});
-  return { tokens, count: tokens.length, max_model_len: maxLength };
+  requireQueue();
+  const { json, count } = await encodeToJson(tokenizer, text, unframed ? { frame: false } : {});
+  const rest = `,"count":${count},"max_model_len":${maxLength}}`;
+  return new Response(new Blob(['{"tokens":', json, rest]), {
+    headers: { "content-type": "application/json" },
+  });
 }
+
+/** Refuses a text while many long ones wait to be encoded. */
+export function requireQueue(): void {
+  const waiting = waitingTexts();
+  if (waiting >= MAX_WAITING) throw tryLater(429, `${waiting} long texts wait to be tokenized`, 1);
+}
+
+/** Most ids that are decoded at once: each may be a token of a hundred bytes. */
+const MAX_IDS = 1 << 18;
 
 /** `POST /detokenize` */
 export function detokenize({ tokenizer, engine: { config } }: ServedModel, body: unknown) {
@@ -28,6 +47,9 @@ export function detokenize({ tokenizer, engine: { config } }: ServedModel, body:
     Number.isInteger(id) && (id as number) >= 0 && (id as number) < config.vocabSize;
   if (!Array.isArray(tokens) || !tokens.every(isId)) {
     throw badField("tokens", `\`tokens\` needs a list of ids below ${config.vocabSize}`);
+  }
+  if (tokens.length > MAX_IDS) {
+    throw badField("tokens", `\`tokens\` has ${tokens.length} ids, at most ${MAX_IDS} are allowed`);
   }
   return { prompt: tokenizer.decode(tokens) };
 }

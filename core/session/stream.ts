@@ -129,7 +129,7 @@ export class TextStream {
   constructor(decoder: StreamDecoder, stops: readonly string[] = []) {
     this.#decoder = decoder;
     this.#stops = stops.filter((stop) => stop !== "");
-    this.#longest = Math.max(0, ...this.#stops.map((stop) => stop.length));
+    this.#longest = this.#stops.reduce((longest, { length }) => Math.max(longest, length), 0);
   }
 
   /** Adds a token; true when the text now ends at a stop string. */
@@ -157,18 +157,24 @@ export class TextStream {
     if (piece === "") return;
     const from = Math.max(0, this.text.length - this.#longest + 1);
     this.text += piece;
-    const places = this.#stops.map((stop) => this.text.indexOf(stop, from)).filter((at) => at >= 0);
-    if (places.length === 0) return;
-    this.text = this.text.slice(0, Math.min(...places));
+    let first = Infinity;
+    for (const stop of this.#stops) {
+      const at = this.text.indexOf(stop, from);
+      if (at >= 0) first = Math.min(first, at);
+    }
+    if (first === Infinity) return;
+    this.text = this.text.slice(0, first);
     this.#stopped = true;
   }
 
   /** Length of the longest end of the text that begins a stop string. */
   #heldBack(): number {
-    for (let length = Math.min(this.#longest - 1, this.text.length); length > 0; length--) {
-      const tail = this.text.slice(-length);
-      if (this.#stops.some((stop) => stop.startsWith(tail))) return length;
+    let held = 0;
+    for (const stop of this.#stops) {
+      let length = Math.min(stop.length - 1, this.text.length);
+      while (length > held && !this.text.endsWith(stop.slice(0, length))) length--;
+      held = Math.max(held, length);
     }
-    return 0;
+    return held;
   }
 }

@@ -17,13 +17,11 @@ import {
 } from "./types.ts";
 import { toNfc } from "./nfc.ts";
 import type { Vocabulary } from "./vocabulary.ts";
+import { WordCache } from "./word_cache.ts";
 import { WordSplitter } from "./word_splitter.ts";
 
-/** Words from this many characters on are rare and long: not worth remembering. */
+/** Words with more characters are rare. */
 const LONG_WORD = 64;
-
-/** Remembered words; when full, all are forgotten, which keeps memory bounded at little cost. */
-const CACHE_WORDS = 1 << 16;
 
 const UTF8 = new TextEncoder();
 
@@ -44,6 +42,7 @@ export class ByteLevelBpe implements Tokenizer {
   readonly chatTemplate: string | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
+  readonly longestToken: number;
   readonly #vocabulary: Vocabulary;
   readonly #merges: MergeTable;
   readonly #added: ReadonlyMap<number, AddedToken & { readonly bytes: Uint8Array }>;
@@ -52,8 +51,7 @@ export class ByteLevelBpe implements Tokenizer {
   /** Finders for raw text with and without special tokens, then for normalised text likewise. */
   readonly #finders: Readonly<Record<"raw" | "normalized", readonly AddedTokenFinder[]>>;
   readonly #idLimit: number;
-  readonly #cache = new Map<string, number | readonly number[]>();
-  readonly #wordBytes = new Uint8Array(LONG_WORD * 3);
+  readonly #cache = new WordCache();
   readonly #wordIds = new Int32Array(LONG_WORD * 3);
 
   constructor({ vocabulary, merges, addedTokens, info, modelVocabSize }: ByteLevelBpeParts) {
@@ -67,6 +65,11 @@ export class ByteLevelBpe implements Tokenizer {
     );
     this.#addedIds = new Map(addedTokens.map(({ content, id }) => [content, id]));
     this.vocabSize = addedTokens.reduce((size, { id }) => Math.max(size, id + 1), vocabulary.size);
+    this.longestToken = addedTokens.reduce(
+      (longest, { content, lstrip, rstrip }) =>
+        lstrip || rstrip ? Infinity : Math.max(longest, UTF8.encode(content).length),
+      vocabulary.longestToken,
+    );
     this.#idLimit = Math.max(this.vocabSize, modelVocabSize);
 
     const finders = (tokens: readonly AddedToken[]) => [
@@ -140,30 +143,46 @@ export class ByteLevelBpe implements Tokenizer {
   #encodeWords(text: string, ids: number[]): void {
     for (let at = 0, end: number; at < text.length; at = end) {
       end = this.#splitter.end(text, at);
-      const word = text.slice(at, end);
-      let tokens = this.#cache.get(word);
-      if (tokens === undefined) {
-        tokens = this.#encodeWord(word);
-        if (word.length < LONG_WORD) this.#remember(word, tokens);
-      }
-      if (typeof tokens === "number") ids.push(tokens);
-      else for (const id of tokens) ids.push(id);
+      if (this.#cache.append(text, at, end, ids)) continue;
+      const isShort = end - at <= LONG_WORD;
+      const tokens = isShort ? this.#wordIds : this.#byteIdsOf(text.slice(at, end));
+      const bytes = isShort ? this.#writeByteIds(text, at, end) : tokens.length;
+      const count = this.#merges.apply(tokens, bytes);
+      for (let i = 0; i < count; i++) ids.push(tokens[i]!);
+      this.#cache.set(text, at, end, tokens, count);
     }
   }
 
-  #encodeWord(word: string): number | number[] {
-    const fits = word.length <= LONG_WORD;
-    const bytes = fits ? this.#wordBytes : new Uint8Array(word.length * 3);
-    const ids = fits ? this.#wordIds : new Int32Array(word.length * 3);
-    const { written } = UTF8.encodeInto(word, bytes);
-    for (let i = 0; i < written; i++) ids[i] = this.#vocabulary.byteIds[bytes[i]!]!;
-    const count = this.#merges.apply(ids, written);
-    return count === 1 ? ids[0]! : Array.from(ids.subarray(0, count));
+  #byteIdsOf(word: string): Int32Array {
+    const { byteIds } = this.#vocabulary, bytes = UTF8.encode(word);
+    const ids = new Int32Array(bytes.length);
+    for (let i = 0; i < ids.length; i++) ids[i] = byteIds[bytes[i]!]!;
+    return ids;
   }
 
-  #remember(word: string, tokens: number | readonly number[]): void {
-    if (this.#cache.size >= CACHE_WORDS) this.#cache.clear();
-    this.#cache.set(word, tokens);
+  /** Writes the ids of the UTF-8 bytes of a short word; the system's encoder is slow to call. */
+  #writeByteIds(text: string, from: number, to: number): number {
+    const { byteIds } = this.#vocabulary, out = this.#wordIds;
+    let count = 0;
+    for (let at = from; at < to; at++) {
+      let code = text.charCodeAt(at);
+      if (code < 0x80) {
+        out[count++] = byteIds[code]!;
+        continue;
+      }
+      if ((code & 0xfc00) === 0xd800) code = text.codePointAt(at++)!;
+      if (code < 0x800) out[count++] = byteIds[0xc0 | code >> 6]!;
+      else {
+        if (code < 0x10000) out[count++] = byteIds[0xe0 | code >> 12]!;
+        else {
+          out[count++] = byteIds[0xf0 | code >> 18]!;
+          out[count++] = byteIds[0x80 | code >> 12 & 0x3f]!;
+        }
+        out[count++] = byteIds[0x80 | code >> 6 & 0x3f]!;
+      }
+      out[count++] = byteIds[0x80 | code & 0x3f]!;
+    }
+    return count;
   }
 }
 

@@ -62,6 +62,8 @@ class LibraryTokenizer implements Tokenizer {
   readonly chatTemplate: string | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
+  /** Unknown: normalizers drop characters, and one token stands for several unknown ones. */
+  readonly longestToken = Infinity;
   readonly #library: Library;
   /** The same without special tokens; they are then cut up like any text. Built when asked for. */
   #plainLibrary: Library | undefined;

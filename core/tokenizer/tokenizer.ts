@@ -9,8 +9,9 @@ import {
   isObject,
   type JsonObject,
   parseJsonObject,
-  readError,
   readJsonObject,
+  readRegularFile,
+  readRegularText,
   show,
   statIfExists,
 } from "../base/files.ts";
@@ -32,6 +33,9 @@ export type {
   Tokenizer,
   TokenizerInfo,
 } from "./types.ts";
+
+/** Largest files of a tokenizer and of a template; the largest known have 33 MB and 20 kB. */
+const MAX_TABLE_BYTES = 256e6, MAX_TEMPLATE_BYTES = 4e6;
 
 /** All that both file layouts share. */
 interface Common {
@@ -77,7 +81,7 @@ export async function openTokenizer(directory: string): Promise<Tokenizer> {
 async function openTokenizerJson(common: Common): Promise<Tokenizer> {
   const { directory } = common.info;
   const path = `${directory}/tokenizer.json`;
-  const source = await readBytes(path);
+  const source = await readRegularFile(path, MAX_TABLE_BYTES);
   const file = takeApart(source, path);
   const paths = { settings: path, config: `${directory}/tokenizer_config.json` };
   const addedTokens = readAddedTokens(file.settings, common.config, paths);
@@ -125,8 +129,11 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
     path,
   });
   try {
-    const vocabulary = readVocabulary(spanOf(await readBytes(path), path));
-    const merges = readMergeLines(spanOf(await readBytes(mergesPath), mergesPath), vocabulary);
+    const vocabulary = readVocabulary(spanOf(await readRegularFile(path, MAX_TABLE_BYTES), path));
+    const merges = readMergeLines(
+      spanOf(await readRegularFile(mergesPath, MAX_TABLE_BYTES), mergesPath),
+      vocabulary,
+    );
     if (vocabulary.byteIds.includes(-1)) throw new NotByteLevel();
     return buildByteLevel(common, { vocabulary, merges }, addedTokens, path);
   } catch (error) {
@@ -158,14 +165,6 @@ function buildByteLevel(
   return new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
 }
 
-async function readBytes(path: string): Promise<Uint8Array> {
-  try {
-    return await Deno.readFile(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
-}
-
 async function readIfExists(path: string): Promise<JsonObject> {
   return await statIfExists(path) ? readJsonObject(path) : {};
 }
@@ -180,7 +179,7 @@ async function findChatTemplate(
   { chat_template: field }: JsonObject,
 ): Promise<string | undefined> {
   const path = `${directory}/chat_template.jinja`;
-  if (await statIfExists(path)) return new TextDecoder().decode(await readBytes(path));
+  if (await statIfExists(path)) return readRegularText(path, MAX_TEMPLATE_BYTES);
   if (field === undefined || field === null || typeof field === "string") return field ?? undefined;
   const named = Array.isArray(field)
     ? field.find((entry) => isObject(entry) && entry.name === "default")

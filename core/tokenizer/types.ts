@@ -45,6 +45,8 @@ export interface Tokenizer extends TokenizerInfo {
   readonly kind: "byte-level-bpe" | "huggingface";
   /** Highest id of a token + 1, added tokens included. */
   readonly vocabSize: number;
+  /** Bytes of the longest token; Infinity where a token may stand for any length of text. */
+  readonly longestToken: number;
   /** Ids of a text. Lone surrogates count as U+FFFD. */
   encode(text: string, options?: EncodeOptions): number[];
   /** Text of ids; bytes that are not UTF-8 become U+FFFD, padding rows of the model nothing. */

@@ -24,6 +24,8 @@ export interface TokenList {
 export class Vocabulary {
   /** Highest id + 1. */
   readonly size: number;
+  /** Bytes of the longest token. */
+  readonly longestToken: number;
   /** Id of the token that is this single byte, or -1. */
   readonly byteIds: Int32Array = new Int32Array(256).fill(-1);
   readonly #list: TokenList;
@@ -35,9 +37,13 @@ export class Vocabulary {
   /** Indexes a list; `path` names its file in messages. */
   constructor(list: TokenList, path: string) {
     this.#list = list;
-    let size = 0;
-    for (let i = 0; i < list.count; i++) size = Math.max(size, list.ids[i]! + 1);
+    let size = 0, longest = 0;
+    for (let i = 0; i < list.count; i++) {
+      size = Math.max(size, list.ids[i]! + 1);
+      longest = Math.max(longest, list.starts[i + 1]! - list.starts[i]!);
+    }
     this.size = size;
+    this.longestToken = longest;
     this.#placeOfId = new Int32Array(size);
     let slots = 16;
     while (slots * 0.7 < list.count) slots *= 2;

@@ -16,7 +16,13 @@ import { join } from "node:path";
 import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
 import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/leftovers.ts";
 import { requireOurs } from "../checkpoint/our_files.ts";
-import { ioError, type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
+import {
+  ioError,
+  type JsonObject,
+  readJsonObject,
+  readRegularText,
+  statIfExists,
+} from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { rename } from "../base/platform/rename.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
@@ -129,7 +135,7 @@ export class RunFolder implements Disposable {
   async truncateMetrics(step: number): Promise<void> {
     const path = join(this.path, METRICS);
     if (!await statIfExists(path)) return;
-    const kept = (await Deno.readTextFile(path)).split("\n").filter((line) => {
+    const kept = (await readRegularText(path)).split("\n").filter((line) => {
       try {
         return (JSON.parse(line) as { step: number }).step <= step;
       } catch {

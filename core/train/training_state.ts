@@ -7,8 +7,12 @@
  * The model beside it may be rounded to a narrower type and its prefixes folded, hence the values.
  */
 import { DataError } from "../base/errors.ts";
-import { type JsonObject, readExactlySync, readJsonObject } from "../base/files.ts";
-import { openFile } from "../checkpoint/read.ts";
+import {
+  type JsonObject,
+  openRegularFile,
+  readExactlySync,
+  readJsonObject,
+} from "../base/files.ts";
 import { readHeader } from "../checkpoint/safetensors.ts";
 import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
 import { chunksOf } from "../collective/collective.ts";
@@ -115,7 +119,7 @@ export async function loadState(folder: string, trainer: Trainer): Promise<Train
   const path = `${folder}/${TENSORS}`;
   const { entries } = await readHeader(path);
   const stored = new Map(entries.map((entry) => [entry.name, entry]));
-  using file = openFile(path);
+  using file = openRegularFile(path);
   const { device } = trainer;
   for (const arrays of trainer.groups) {
     for (const kind of KINDS) {

@@ -7,6 +7,7 @@ import {
   isObject,
   type JsonObject,
   readJsonObject,
+  readRegularText,
   statIfExists,
 } from "../../../core/base/files.ts";
 import type { DocumentScore } from "../../../core/eval/harness/results.ts";
@@ -74,7 +75,7 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
   const identity = await readJsonObject(join(folder, CONFIG));
   const { results } = await readJsonObject(join(folder, RESULTS));
   const summaries = summariesOf(isObject(results) ? results : {});
-  const scores = parseScores(await Deno.readTextFile(join(folder, SCORES)));
+  const scores = parseScores(await readRegularText(join(folder, SCORES)));
   const method = methodOf(identity, folder);
   return { method, name: `"${folder}"`, scores, summaries, timing: undefined };
 }

@@ -4,7 +4,12 @@
  * Needs neither model nor data: samples and scores are put in order, and means taken anew.
  */
 import { join } from "node:path";
-import { isObject, type JsonObject, readJsonObject } from "../../../core/base/files.ts";
+import {
+  isObject,
+  type JsonObject,
+  readJsonObject,
+  readRegularText,
+} from "../../../core/base/files.ts";
 import type { DocumentScore } from "../../../core/eval/harness/results.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
@@ -111,8 +116,8 @@ async function readPart(path: string): Promise<Part> {
     path,
     identity,
     ...shard,
-    samples: parseSamples(await Deno.readTextFile(join(path, SAMPLES)), join(path, SAMPLES)),
-    scores: parseScores(await Deno.readTextFile(join(path, SCORES))),
+    samples: parseSamples(await readRegularText(join(path, SAMPLES)), join(path, SAMPLES)),
+    scores: parseScores(await readRegularText(join(path, SCORES))),
     facts: results.tasks as TaskFacts[],
     model: String(results.model),
     device: String(device),

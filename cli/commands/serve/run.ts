@@ -50,8 +50,10 @@ export async function runServe(values: ServeValues, io: Io, json: boolean): Prom
     device: () => device,
     page: values.ui ? pageResponse : undefined,
     onUnknownField: (field) => io.note(`ignoring unknown request field \`${field}\``),
-    onError: (error) =>
-      io.writeError(renderError(error, { paint: io.palette("stderr"), json, trace: false })),
+    onError(error) {
+      const trace = io.env("PARSCALE_TRACE") === "1";
+      io.writeError(renderError(error, { paint: io.palette("stderr"), json, trace }));
+    },
   });
   const ended = Promise.withResolvers<EndingSignal>();
   const release = onEndingSignals(ended.resolve);

@@ -9,7 +9,14 @@
 import { parse as parseCsv } from "@std/csv/parse";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { isObject, jsonReason, readError, show, statIfExists } from "../../base/files.ts";
+import {
+  isObject,
+  jsonReason,
+  readError,
+  readRegularFile,
+  show,
+  statIfExists,
+} from "../../base/files.ts";
 import { type Compression, decompress } from "../../data/decompress.ts";
 import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
@@ -244,7 +251,7 @@ function toRow(value: unknown, path: string, row: number): Row {
 async function withLabels(rows: Row[], path: string, files: DataFile[]): Promise<Row[]> {
   const beside = path.replace(/\.[^/.]+$/, "-labels.lst");
   if ("label" in rows[0]!.fields || !await statIfExists(beside)) return rows;
-  const bytes = await Deno.readFile(beside);
+  const bytes = await readRegularFile(beside);
   const labels = decodeText(bytes, `"${beside}"`).trim().split(/\s+/);
   if (labels.length !== rows.length) {
     throw new DataError(

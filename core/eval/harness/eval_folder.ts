@@ -13,7 +13,14 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
-import { ioError, type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
+import {
+  ioError,
+  type JsonObject,
+  readJsonObject,
+  readRegularText,
+  show,
+  statIfExists,
+} from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
@@ -136,7 +143,7 @@ export class EvalFolder implements Disposable {
   async #readWhole(name: string): Promise<string> {
     const path = join(this.path, name);
     if (!await statIfExists(path)) return "";
-    const text = await Deno.readTextFile(path);
+    const text = await readRegularText(path);
     const whole = text.slice(0, text.lastIndexOf("\n") + 1);
     if (whole.length < text.length) {
       await Deno.truncate(path, new TextEncoder().encode(whole).length);

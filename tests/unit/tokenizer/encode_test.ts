@@ -1,9 +1,10 @@
 /** Protects encoding and decoding: goldens, equality with the library, streaming, long runs. */
 import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
+import { toNfc } from "../../../core/tokenizer/nfc.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "../checkpoint/testing.ts";
-import { FIXTURE, mixedText, openOracle, qwenJson, writeFiles } from "./testing.ts";
+import { FIXTURE, fixtureJson, mixedText, openOracle, qwenJson, writeFiles } from "./testing.ts";
 
 interface Golden {
   readonly encode: readonly {
@@ -100,13 +101,73 @@ Deno.test("2,000 mixed texts encode as with the library, Qwen2.5 tokenizer", asy
   } else await compareWithLibrary(json, 2000);
 });
 
-Deno.test("a word of half a million characters takes no quadratic time", async () => {
+/** Runs and random texts of so many characters, by name. */
+function longTexts(length: number): [string, string][] {
+  const stream = new RandomStream(3, "long");
+  const random = (first: number, count: number) =>
+    Array.from({ length }, () => String.fromCodePoint(first + stream.integer(count))).join("");
+  const runs = ["a", " ", "7", "é", "𠀀", "😀", "ab", "!", "\n", "\n ", "\0", "'s", "<|", "<|im_"];
+  return [
+    ...runs.map((unit): [string, string] => [unit, unit.repeat(length / unit.length)]),
+    ["random letters", random(97, 26)],
+    ["random bytes", random(0, 256)],
+    ["random digits", random(48, 10)],
+    ["random emoji", random(0x1f600, 80)],
+    ["random Han", random(0x4e00, 20000)],
+    ["marks of one class", "a" + "\u0301".repeat(length)],
+    ["marks of two classes", "a" + "\u0301\u0323".repeat(length / 2)],
+  ];
+}
+
+/** Encodes long texts with both and compares. */
+async function compareLongTexts(json: string): Promise<void> {
+  const oracle = openOracle(json);
+  await withScratch(async (folder) => {
+    writeFiles(folder, { "tokenizer.json": json });
+    const tokenizer = await openTokenizer(folder);
+    for (const [name, text] of longTexts(12_000)) {
+      assertEquals(tokenizer.encode(text), oracle.encode(text), name);
+    }
+  });
+}
+
+Deno.test("long runs and random texts encode as with the library, small tokenizer", async () => {
+  await compareLongTexts(Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`));
+});
+
+Deno.test("long runs and random texts encode as with the library, Qwen2.5 tokenizer", async () => {
+  const json = await qwenJson();
+  if (json === undefined) {
+    console.log("skipped: no ../shared/data/qwen-tokenizer/tokenizer.json.gz");
+  } else await compareLongTexts(json);
+});
+
+Deno.test("a token longer than a window's overlap encodes as with the library", async () => {
+  const json = fixtureJson();
+  for (let half = "a"; half.length <= 1024; half += half) {
+    json.model.vocab[half + half] ??= 600 + half.length;
+    if (!json.model.merges.some((merge: string | string[]) => `${merge}` === `${half} ${half}`)) {
+      json.model.merges.push(`${half} ${half}`);
+    }
+  }
+  await compareLongTexts(JSON.stringify(json));
+});
+
+Deno.test("encoding time is linear: four times the text takes less than ten times as long", async () => {
   const tokenizer = await openTokenizer(FIXTURE);
-  for (const unit of ["a", " ", "é", "𠀀", "ab", "!", "\n "]) {
-    const text = unit.repeat(500_000 / unit.length);
-    const start = performance.now();
-    assertEquals(tokenizer.decode(tokenizer.encode(text)), text);
-    assert(performance.now() - start < 20_000);
+  const time = (text: string) => {
+    const times = [1, 2, 3].map(() => {
+      const began = performance.now();
+      assertEquals(tokenizer.decode(tokenizer.encode(text)), toNfc(text));
+      return performance.now() - began;
+    });
+    return Math.min(...times);
+  };
+  const short = longTexts(50_000), long = longTexts(200_000);
+  for (const [i, [name, text]] of short.entries()) {
+    // A clock that stood still for a moment must not count.
+    const once = Math.max(5, time(text)), more = time(long[i]![1]);
+    assert(more < 10 * once, `${name}: ${once} ms, then ${more} ms`);
   }
 });
 

@@ -1,6 +1,7 @@
 /** NFC is that of the Rust tokenizers library, whose Unicode is older than the runtime's. */
 import { assert, assertEquals } from "@std/assert";
-import { toNfc } from "../../../core/tokenizer/nfc.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { NEWER, toNfc } from "../../../core/tokenizer/nfc.ts";
 
 const PATH = new URL("../../../fixtures/golden/tokenizer/nfc.jsonl", import.meta.url);
 
@@ -16,4 +17,20 @@ Deno.test("marks and composites that came later stay as they are", () => {
   }
   const changed = rows.filter(([text, expected]) => text.normalize("NFC") !== expected);
   assert(changed.length >= 98, `${changed.length} rows tell the versions apart`);
+});
+
+Deno.test("long runs of combining marks are sorted as the runtime sorts short ones", () => {
+  const stream = new RandomStream(1, "marks");
+  const marks = Array.from({ length: 0x110000 }, (_, code) => code)
+    .filter((code) => code < 0xd800 || code > 0xdfff).map((code) => String.fromCodePoint(code))
+    .filter((mark) => /\p{M}/u.test(mark) && !NEWER.test(mark));
+  for (let i = 0; i < 200; i++) {
+    const length = 256 + stream.integer(300), few = 2 + stream.integer(marks.length - 2);
+    const run = Array.from(
+      { length },
+      () => stream.integer(100) === 0 ? "aω가ᄀ"[stream.integer(4)]! : marks[stream.integer(few)]!,
+    );
+    const text = `o${run.join("")}x`;
+    assertEquals(toNfc(text), text.normalize("NFC"));
+  }
 });

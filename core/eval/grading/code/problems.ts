@@ -12,7 +12,7 @@
  * Plain HumanEval has a function `check(candidate)` under `test` instead of inputs.
  */
 import { DataError } from "../../../base/errors.ts";
-import { readError } from "../../../base/files.ts";
+import { readRegularFile } from "../../../base/files.ts";
 import { arrayTexts, objectTexts } from "./json_text.ts";
 
 /** The benchmarks whose answers are programs. */
@@ -73,12 +73,12 @@ export async function readProblems(path: string, benchmark: Benchmark): Promise<
 
 async function readText(path: string): Promise<string> {
   try {
-    const bytes = await Deno.readFile(path);
+    const bytes = await readRegularFile(path);
     if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
     const stream = ReadableStream.from([bytes]).pipeThrough(new DecompressionStream("gzip"));
     return await new Response(stream).text();
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) throw readError(path, error);
+    if (error instanceof DataError) throw error;
     throw new DataError(`"${path}" is not a readable file of JSON lines`, { cause: error });
   }
 }

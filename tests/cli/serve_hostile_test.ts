@@ -1,0 +1,114 @@
+/** `parscale serve` and requests that no client means: each is refused with 400 and a reason. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { MODEL } from "./models.ts";
+import { TestServer } from "./serve_testing.ts";
+
+Deno.test("requests that no client means are 400, and nothing is written to stderr", async (t) => {
+  await using server = await TestServer.start(["--model", MODEL]);
+  const status = async (path: string, body: unknown) => {
+    const response = await server.post(path, body);
+    const document = await response.json();
+    return [response.status, document.error?.param ?? null];
+  };
+
+  await t.step("names that every object inherits are no fields", async () => {
+    const inherited = ["hasOwnProperty", "valueOf", "__defineGetter__", "toString", "constructor"];
+    for (const name of [...inherited, "__proto__"]) {
+      const body = `{"prompt": "x", "max_tokens": 1, "${name}": 1}`;
+      assertEquals(await status("/v1/completions", body), [400, name]);
+      const empty = `{"${name}": {"prompt": "x", "messages": [], "tokens": [1]}}`;
+      assertEquals(await status("/v1/completions", empty), [400, name]);
+      assertEquals(await status("/tokenize", empty), [400, "prompt"], name);
+      assertEquals(await status("/detokenize", empty), [400, "tokens"], name);
+      const nested = `{"prompt": "x", "parscale": {"${name}": 1}}`;
+      assertEquals(await status("/v1/completions", nested), [400, "parscale"], name);
+    }
+  });
+
+  await t.step("bad percent-encoding of a model's name", async () => {
+    const response = await server.get("/v1/models/%E0%A4%A");
+    assertEquals(response.status, 400);
+    assertStringIncludes((await response.json()).error.message, "invalid percent-encoding");
+  });
+
+  await t.step("lists are bounded", async () => {
+    const prompt = "x";
+    const stop = new Array(1_000_000).fill("a");
+    assertEquals(await status("/v1/completions", { prompt, stop }), [400, "stop"]);
+    const long = ["a".repeat(1_000_000)];
+    assertEquals(await status("/v1/completions", { prompt, stop: long }), [400, "stop"]);
+    const tokens = new Array(1_000_000).fill(9);
+    assertEquals(await status("/v1/completions", { prompt: tokens }), [400, "prompt"]);
+    assertEquals(await status("/detokenize", { tokens }), [400, "tokens"]);
+  });
+
+  await t.step(
+    "a prompt whose bytes cannot fit the context is refused before it is encoded",
+    async () => {
+      for (const prompt of ["a".repeat(8_000_000), "é".repeat(4_000_000)]) {
+        const response = await server.post("/v1/completions", { prompt });
+        const { error } = await response.json();
+        assertEquals([response.status, error.code], [400, "context_length_exceeded"]);
+        assertStringIncludes(error.message, "the prompt has at least ");
+      }
+    },
+  );
+
+  await t.step(
+    "others are answered while a long text is tokenized, and its ids are right",
+    async () => {
+      const text = "a b".repeat(2_600_000);
+      let isDone = false, answers = 0;
+      const long = server.post("/tokenize", { prompt: text }).then((response) => response.json())
+        .finally(() => isDone = true);
+      while (!isDone) {
+        await (await server.get("/health")).body?.cancel();
+        answers++;
+      }
+      const { tokens, count } = await long;
+      const tokenizer = await openTokenizer(MODEL);
+      assertEquals([tokens.length, tokens], [count, tokenizer.encode(text)]);
+      assert(answers > 5, `${answers} answers`);
+    },
+  );
+
+  await t.step("deep nesting is refused before it is parsed", async () => {
+    for (const depth of [65, 1_000_000]) {
+      const body = `{"prompt": "x", "metadata": ${"[".repeat(depth)}${"]".repeat(depth)}}`;
+      assertEquals(await status("/v1/completions", body), [400, null]);
+    }
+  });
+
+  await t.step("numbers at the ends of their range", async () => {
+    for (const temperature of ["1e-300", "1e300", "1e999", "5e-324"]) {
+      const body = `{"prompt": "x", "max_tokens": 2, "temperature": ${temperature}, "top_p": 0.9}`;
+      const [code] = await status("/v1/completions", body);
+      assert(code === 200 || code === 400, `${temperature}: ${code}`);
+    }
+  });
+
+  await t.step("hosts and bodies that HTTP does not allow", async () => {
+    const { port } = new URL(server.url);
+    const raw = async (text: string) => {
+      const connection = await Deno.connect({ port: Number(port) });
+      await connection.write(new TextEncoder().encode(text));
+      const answer = new Uint8Array(64);
+      const count = await connection.read(answer);
+      connection.close();
+      return new TextDecoder().decode(answer.subarray(0, count ?? 0));
+    };
+    const post = "POST /v1/completions HTTP/1.1\r\n";
+    const host = "GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1:999999\r\n\r\n";
+    const chunk = `${post}Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`;
+    assertStringIncludes(await raw(host), " 400 ");
+    // The runtime closes a connection whose chunks have no valid length.
+    const answer = await raw(chunk);
+    assert(answer === "" || answer.includes(" 400 "), answer);
+  });
+
+  server.process.kill("SIGTERM");
+  const { code, stderr } = await server.ended;
+  const notes = stderr.split("\n").filter((line) => !line.startsWith("ignoring unknown request"));
+  assertEquals([code, notes], [0, [""]]);
+});
