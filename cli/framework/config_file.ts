@@ -5,7 +5,6 @@
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { readRegularText, statIfExists } from "../../core/base/files.ts";
 
 /** Largest config file; flags need a few hundred bytes, result documents with rows more. */
 const MAX_CONFIG_BYTES = 64e6;
@@ -52,6 +51,7 @@ export function parseConfig(
 
 /** Reads and parses the file at `path`. */
 export async function readConfig(path: string, command: string): Promise<Record<string, unknown>> {
+  const { readRegularText, statIfExists } = await import("../../core/base/files.ts");
   let text: string;
   try {
     text = await readRegularText(path, MAX_CONFIG_BYTES);
