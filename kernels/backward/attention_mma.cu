@@ -35,10 +35,13 @@ struct Query {
 };
 
 __device__ inline Query queryOf(const Inputs& in, bool text, int row, int k, int query) {
-  if (query >= in.a.queries()) return {0.0f, 0.0f, {0, -1}};
+  Query found = {0.0f, 0.0f, {0, -1}};
+  if (query >= in.a.queries()) return found;
   const long long head = in.a.head(row, k, query);
-  return {in.normalizer[head] * LOG2E, in.delta[head],
-          text ? visible(in.a, row, query) : Range{0, in.a.M - 1}};
+  found.normalizer = in.normalizer[head] * LOG2E, found.delta = in.delta[head];
+  found.seen.to = in.a.M - 1;
+  if (text) found.seen = visible(in.a, row, query);
+  return found;
 }
 
 // w and ds / scale of a score and of dout v

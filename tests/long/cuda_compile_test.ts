@@ -80,8 +80,8 @@ function groups(): KernelFile[][] {
   return [...Map.groupBy(KERNEL_FILES, (file) => JSON.stringify(file.specialisations)).values()];
 }
 
-/** Registers come in units of this; between NVRTC and nvcc a kernel differs by less. */
-const SLACK = 8;
+/** Between NVRTC 13.5, of which the budget is, and nvcc 13.0 a kernel differs by this at most. */
+const SLACK = 16;
 
 /** Compilations at a time; nvcc is a process each. */
 const WORKERS = 2;

@@ -18,7 +18,9 @@ Deno.test({
     const report = JSON.parse(await Deno.readTextFile(out));
     await Deno.remove(out);
     assertEquals([report.emulated, report.failures], [true, []]);
-    assertEquals(report.findings.length, 9); // the last is a step of training on one rank
+    assert(report.stages.every(({ ok }: { ok: boolean }) => ok));
+    assertEquals(report.stages.at(-1).stage, "rates");
+    assertEquals(report.findings.length, 1); // a step of training on one rank
     const kinds = report.timings.map(({ what }: { what: string }) => what);
     assertEquals(kinds, ["decode", "prefill", "peft", "train"]);
     for (const { ms, share } of report.timings) assert(ms > 0 && share > 0);

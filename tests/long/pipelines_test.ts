@@ -144,7 +144,7 @@ Deno.test("the pipelines of the contract work as they are written", async (t) =>
       assertEquals((await succeeds(LINES.fit, cwd)).stdout, "");
       const { schema, results } = JSON.parse(Deno.readTextFileSync(`${cwd}/law.json`));
       assertEquals([schema, Object.keys(results.parameters)], [
-        "parscale.fit/1",
+        "parscale.fit/2",
         ["E", "A", "k", "alpha"],
       ]);
     });

@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type CodeProblem, type Grader, openGrader } from "../../core/eval/grading/code/mod.ts";
 import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
 import { ATTACKS } from "./sandbox_attacks.ts";
-import { HONEST } from "./sandbox_programs.ts";
+import { bubblewrapWorks, HONEST } from "./sandbox_programs.ts";
 
 const FOLDER = await Deno.makeTempDir();
 Deno.env.set("PARSCALE_TEST_SECRET", "an-environment-secret");
@@ -62,9 +62,7 @@ async function attack(grader: Grader, cache: string, t: Deno.TestContext): Promi
   }
 }
 
-const hasBubblewrap = await new Deno.Command("bwrap", {
-  args: ["--unshare-all", "--ro-bind", "/", "/", "true"],
-}).output().then(({ success }) => success, () => false);
+const hasBubblewrap = await bubblewrapWorks();
 
 for (const shell of ["none", "bwrap"] as const) {
   Deno.test({

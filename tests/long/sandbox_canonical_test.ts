@@ -12,6 +12,7 @@ import {
   openGrader,
   readProblems,
 } from "../../core/eval/grading/code/mod.ts";
+import { bubblewrapWorks } from "./sandbox_programs.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 const PLUS_INPUTS = Deno.env.get("PARSCALE_LONG_TESTS") === "1" ? Infinity : 8;
@@ -74,9 +75,7 @@ Deno.test("load on the machine changes no score: all pass three times beside two
   }
 });
 
-const hasBubblewrap = await new Deno.Command("bwrap", {
-  args: ["--unshare-all", "--ro-bind", "/", "/", "true"],
-}).output().then(({ success }) => success, () => false);
+const hasBubblewrap = await bubblewrapWorks();
 
 Deno.test({
   name: "every fourth of HumanEval+ and MBPP+ passes under bubblewrap",

@@ -1,4 +1,4 @@
-/** How hostile programs for the sandbox are written, and honest ones that must keep passing. */
+/** Hostile programs for the sandbox, honest ones that must keep passing, and whether bubblewrap works. */
 
 /** One hostile program. */
 export interface Attack {
@@ -7,6 +7,16 @@ export interface Attack {
   readonly program: string;
   /** What the detail of its failure must say. */
   readonly detail?: RegExp;
+}
+
+/** Whether bubblewrap is installed and may make namespaces here. */
+export async function bubblewrapWorks(): Promise<boolean> {
+  const args = ["--unshare-all", "--ro-bind", "/", "/", "true"];
+  try {
+    return (await new Deno.Command("bwrap", { args }).output()).success;
+  } catch {
+    return false; // not installed
+  }
 }
 
 export const REFUSED = /^refused a call out of the sandbox: \w+/;
