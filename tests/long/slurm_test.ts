@@ -99,7 +99,7 @@ for (const kind of KINDS) {
 
 // PMIx ends the others by itself; ranks under pmi2 used to wait for ever.
 test(
-  "a rank that is killed under srun without -K is named, and the others end",
+  "a rank that is killed under srun without -K is named, unless MPICH notices first, and the others end",
   KINDS[1]!.missing,
   async (slurm, place) => {
     const words = ["srun", "-n", "2", "--mpi=pmi2", ...programLine(place.args(LONG))];
@@ -112,7 +112,10 @@ test(
     const text = new TextDecoder().decode(stderr);
     assert(code !== 0);
     const name = `rank 1 (pid ${pid} on host ${Deno.hostname()})`;
-    assertStringIncludes(text, `error: ${name} stopped answering: it has ended`);
+    const isNamed = text.includes(`error: ${name} stopped answering: it has ended`);
+    // MPICH aborts the others where one of them is just exchanging memory with the dead one.
+    const isMpich = /MPIDI_UCX_|process_vm_readv\(pid=\d+ .*No such process/.test(text);
+    assert(isNamed || isMpich, text);
   },
 );
 
