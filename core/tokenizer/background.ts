@@ -24,10 +24,19 @@ export interface BackgroundRequest {
   readonly asJson: boolean;
 }
 
-/** The ids or their JSON, or why there are none. */
+interface IdsAnswer {
+  readonly ids: Int32Array<ArrayBuffer>;
+}
+
+interface JsonAnswer {
+  readonly json: Uint8Array<ArrayBuffer>;
+  readonly count: number;
+}
+
+/** The ids or, where it was asked for, their JSON; or why there are none. */
 export type BackgroundAnswer =
-  | { readonly ids: Int32Array<ArrayBuffer> }
-  | { readonly json: Uint8Array<ArrayBuffer>; readonly count: number }
+  | IdsAnswer
+  | JsonAnswer
   | { readonly error: PlainError | string };
 
 let running: BackgroundThread | undefined;
@@ -44,8 +53,8 @@ export async function encodeBeside(
   options: EncodeOptions = {},
 ): Promise<ArrayLike<number>> {
   if (text.length < LONG_TEXT) return tokenizer.encode(text, options);
-  const answer = await ask({ directory: tokenizer.directory, text, options, asJson: false });
-  return "ids" in answer ? answer.ids : [];
+  const { directory } = tokenizer;
+  return (await ask<IdsAnswer>({ directory, text, options, asJson: false })).ids;
 }
 
 /** Ids of a text as a JSON list, and their number. */
@@ -58,13 +67,13 @@ export async function encodeToJson(
     const ids = tokenizer.encode(text, options);
     return { json: JSON.stringify(ids), count: ids.length };
   }
-  const answer = await ask({ directory: tokenizer.directory, text, options, asJson: true });
-  return "json" in answer ? answer : { json: "[]", count: 0 };
+  const { directory } = tokenizer;
+  return await ask<JsonAnswer>({ directory, text, options, asJson: true });
 }
 
-async function ask(request: BackgroundRequest) {
+async function ask<T extends IdsAnswer | JsonAnswer>(request: BackgroundRequest): Promise<T> {
   const answer = await (running ??= new BackgroundThread()).ask(request);
-  if (!("error" in answer)) return answer;
+  if (!("error" in answer)) return answer as T;
   throw typeof answer.error === "string" ? new Error(answer.error) : errorFrom(answer.error);
 }
 

@@ -59,7 +59,9 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
       isDevice(device, () => {
         const value = ATTRIBUTES[attribute];
         if (value !== undefined) return put32(out, value);
-        throw new EmulatorError(`Cannot emulate device attribute ${attribute}: found no value`);
+        throw new EmulatorError(
+          `Cannot emulate device attribute ${attribute}: it has no value here`,
+        );
       }),
     cuDevicePrimaryCtxRetain: (out, device) => isDevice(device, () => put64(out, CONTEXT)),
     cuDevicePrimaryCtxRelease_v2: (device) =>

@@ -209,7 +209,7 @@ await stage("bring-up", async () => {
     report.stages.push(result);
     if (!result.ok) throw new Error(`${result.stage}: ${result.found}`);
   }
-  ceilings = measureCeilings(machineFor(), sizes);
+  ceilings = measureCeilings(machineFor(), 0, sizes);
 });
 await stage("conformance", () => conformance(SUITES));
 if (flags.sanitize) await stage("sanitize", sanitize);

@@ -81,12 +81,8 @@ export const CHECKS: readonly Check[] = [
     name: "cuda libraries",
     required: false,
     async run() {
-      const { openMachine } = await import("../../../core/runtime/cuda/open.ts");
-      return await attempt(() => {
-        const { compiler, products } = openMachine();
-        const cublasLt = products().cublasLtGetVersion();
-        return Promise.resolve(`driver, NVRTC ${compiler.version}, cuBLASLt ${cublasLt}`);
-      });
+      const { describeMachine, openMachine } = await import("../../../core/runtime/cuda/open.ts");
+      return await attempt(() => Promise.resolve(describeMachine(openMachine())));
     },
   },
   {

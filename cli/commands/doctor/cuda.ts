@@ -23,6 +23,7 @@ import { compareNodes, relativeDifference } from "../../../core/runtime/cuda/com
 import { CudaDevice, type CudaMachine } from "../../../core/runtime/cuda/device.ts";
 import { Driver, formatVersion } from "../../../core/runtime/cuda/driver/driver.ts";
 import { KERNEL_FILES } from "../../../core/runtime/cuda/kernels/mod.ts";
+import { describeMachine } from "../../../core/runtime/cuda/open.ts";
 import { architectureOf } from "../../../core/runtime/cuda/driver/nvrtc.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
@@ -283,8 +284,8 @@ function sheetOf(name: string): CostDevice | undefined {
   return best && agreement(best) > 0 ? best : undefined;
 }
 
-function describeCeilings({ machine, sizes, place }: Context): string {
-  const { bandwidth, flopRate } = measureCeilings(machine!, sizes);
+function describeCeilings({ machine, ordinal, sizes, place }: Context): string {
+  const { bandwidth, flopRate } = measureCeilings(machine!, ordinal, sizes);
   const sheet = sheetOf(place!.name);
   const of = (measured: number, promised: number | undefined) =>
     promised === undefined ? "" : ` (${Math.round(100 * measured / promised)}% of the data sheet)`;
@@ -296,9 +297,7 @@ const STAGES: readonly Stage[] = [
   {
     name: "libraries",
     run(context) {
-      const machine = context.machine = context.open();
-      return `driver, NVRTC ${machine.compiler.version}, ` +
-        `cuBLASLt ${machine.products().cublasLtGetVersion()}`;
+      return describeMachine(context.machine = context.open());
     },
   },
   {

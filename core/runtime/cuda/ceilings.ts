@@ -28,9 +28,10 @@ const ROUNDS = 5;
  */
 export function measureCeilings(
   machine: CudaMachine,
+  ordinal: number,
   { copyBytes, product: N }: CeilingSizes,
 ): Ceilings {
-  const driver = new Driver(machine.driver);
+  const driver = new Driver(machine.driver, ordinal);
   const memory = new DeviceMemory(driver);
   const stream = driver.createStream();
   const start = driver.createEvent({ timing: true }), end = driver.createEvent({ timing: true });

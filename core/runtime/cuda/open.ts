@@ -48,6 +48,11 @@ export function openMachine(): CudaMachine {
   };
 }
 
+/** The libraries with their versions. @throws {EnvironmentError} when cuBLASLt cannot be opened */
+export function describeMachine({ compiler, products }: CudaMachine): string {
+  return `driver, NVRTC ${compiler.version}, cuBLASLt ${products().cublasLtGetVersion()}`;
+}
+
 /**
  * Devices that the driver shows to this process.
  * @throws {EnvironmentError} when there is no driver
