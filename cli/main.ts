@@ -5,8 +5,12 @@
  * There is one catch for everything, so the runtime's own error text never reaches a user. Help and
  * version load the command file at most, and are answered before any value is looked at.
  */
-import { type Command, flagsOf } from "./framework/command.ts";
-import type { CommandEntry } from "./framework/command.ts";
+import {
+  type Command,
+  type CommandEntry,
+  type CommandValues,
+  flagsOf,
+} from "./framework/command.ts";
 import { commands } from "./commands/mod.ts";
 import { commonFlags, type Format } from "./framework/common.ts";
 import { MisuseError } from "./framework/misuse.ts";
@@ -123,7 +127,7 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
   const parsed = parse(args.toSpliced(index, 1), table);
   if (parsed.help !== undefined) return await showHelp(command, parsed.help, frame.io);
   if (parsed.given.has("version")) return showVersion(frame.io);
-  return await runCommand(command, table, parsed, frame);
+  return await runCommand(entry, command, parsed, frame);
 }
 
 /** `--help` and `--version` alone; anything else lacks a command. */
@@ -160,16 +164,17 @@ async function showHelp(command: Command, form: "short" | "full", io: Io): Promi
 }
 
 async function runCommand(
+  entry: CommandEntry,
   command: Command,
-  table: FlagTable,
   parsed: ParsedArgs,
   frame: Frame,
 ): Promise<number> {
   const startedAt = new Date();
   const startedMs = frame.io.system.now();
   const { resolve } = await import("./framework/resolve.ts");
+  const table = flagsOf(command);
   const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
-  const values = resolution.values as unknown as Parameters<Command["run"]>[0];
+  const values = resolution.values as CommandValues<FlagTable>;
   const controller = new AbortController();
   const format = values.format as Format;
   const hasOwnOut = "out" in command.flags;
@@ -196,16 +201,18 @@ async function runCommand(
     origins: resolution.origins,
   };
   if (values.dryRun) {
-    const plan = await command.plan?.(values, frame.io) ?? { lines: [] };
+    const { plan = (values) => values, describe } = await entry.body();
+    const text = await describe?.(await plan(values, frame.io), frame.io) ?? { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
-    showPlan(frame.io, invocation, table, plan);
+    showPlan(frame.io, invocation, table, text);
     return exitCode("done");
   }
   const { savesOnInterrupt: saves } = command;
   const catches = typeof saves === "function" ? saves(values) : saves;
   const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
-    const code = await command.run(values, frame.io, invocation);
+    const { plan = (values) => values, run } = await entry.body();
+    const code = await run(await plan(values, frame.io), frame.io, invocation, frame.registry);
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);

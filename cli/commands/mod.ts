@@ -1,112 +1,72 @@
 /**
- * The registry: one line per command, each loaded only when it is chosen.
+ * The registry: one line per command, whose flags are loaded for help and its body to run it.
  *
  * The specifiers are literal so that a compiled program contains the files; `lazy-dynamic-imports` in
  * deno.json keeps Deno from reading what they reach before it is asked for, which took most of the time
  * of `--help`. A command is called by its whole name only.
  */
-import type { Command, CommandEntry } from "../framework/command.ts";
+import { type CommandEntry, entry } from "../framework/command.ts";
+import { SUMMARIES } from "./summaries.ts";
 
 /** In the order in which help lists them. */
 export const commands: readonly CommandEntry[] = [
-  {
-    name: "convert",
-    summary: "Convert a checkpoint to ParScale, or back",
-    load: () => import("./convert/command.ts"),
-  },
-  {
-    name: "train",
-    summary: "Train a model, or only its prefixes and aggregator",
-    load: () => import("./train/command.ts"),
-  },
-  {
-    name: "generate",
-    summary: "Generate text from prompts or messages",
-    load: () => import("./generate/command.ts"),
-  },
-  {
-    name: "serve",
-    summary: "Serve a model to OpenAI clients over HTTP",
-    load: () => import("./serve/command.ts"),
-  },
-  {
-    name: "chat",
-    summary: "Talk to a model in the terminal",
-    load: () => import("./chat/command.ts"),
-  },
-  {
-    name: "score",
-    summary: "Compute log-probabilities of tokens or texts",
-    load: () => import("./score/command.ts"),
-  },
-  {
-    name: "merge",
-    summary: "Merge the parts of a sharded generate or score",
-    load: () => import("./merge/command.ts"),
-  },
-  {
-    name: "eval",
-    summary: "Run benchmarks",
-    load: () => import("./eval/command.ts"),
-  },
-  {
-    name: "compare",
-    summary: "Compare ParScale with beam search on the same rows",
-    load: () => import("./compare/command.ts"),
-  },
-  {
-    name: "visualize",
-    summary: "Show the aggregation weights of the streams per token",
-    load: () => import("./visualize/command.ts"),
-  },
-  {
-    name: "inspect",
-    summary: "Show a checkpoint's shape and memory",
-    load: () => import("./inspect/command.ts"),
-  },
-  {
-    name: "cost",
-    summary: "Estimate memory and latency on given hardware",
-    load: () => import("./cost/command.ts"),
-  },
-  {
-    name: "fit",
-    summary: "Fit a scaling law to losses and query it",
-    load: () => import("./fit/command.ts"),
-  },
-  {
-    name: "plot",
-    summary: "Draw loss curves of training runs",
-    load: () => import("./plot/command.ts"),
-  },
-  {
-    name: "bench",
-    summary: "Benchmark decode and prefill, or compare timings",
-    load: () => import("./bench/command.ts"),
-  },
-  {
-    name: "export",
-    summary: "Export a model to ONNX",
-    load: () => import("./export/command.ts"),
-  },
-  {
-    name: "doctor",
-    summary: "Check this machine: devices, libraries, tools",
-    load: () => import("./doctor/command.ts"),
-  },
-  {
-    name: "help",
-    summary: "Show help for a command or topic",
-    load: () => import("./help/command.ts"),
-  },
-  {
-    name: "completions",
-    summary: "Print shell completions",
-    load: () => import("./completions/command.ts"),
-  },
+  entry(
+    "convert",
+    SUMMARIES.convert,
+    () => import("./convert/flags.ts"),
+    () => import("./convert/run.ts"),
+  ),
+  entry("train", SUMMARIES.train, () => import("./train/flags.ts"), () => import("./train/run.ts")),
+  entry(
+    "generate",
+    SUMMARIES.generate,
+    () => import("./generate/flags.ts"),
+    () => import("./generate/run.ts"),
+  ),
+  entry("serve", SUMMARIES.serve, () => import("./serve/flags.ts"), () => import("./serve/run.ts")),
+  entry("chat", SUMMARIES.chat, () => import("./chat/flags.ts"), () => import("./chat/run.ts")),
+  entry("score", SUMMARIES.score, () => import("./score/flags.ts"), () => import("./score/run.ts")),
+  entry("merge", SUMMARIES.merge, () => import("./merge/flags.ts"), () => import("./merge/run.ts")),
+  entry("eval", SUMMARIES.eval, () => import("./eval/flags.ts"), () => import("./eval/run.ts")),
+  entry(
+    "compare",
+    SUMMARIES.compare,
+    () => import("./compare/flags.ts"),
+    () => import("./compare/run.ts"),
+  ),
+  entry(
+    "visualize",
+    SUMMARIES.visualize,
+    () => import("./visualize/flags.ts"),
+    () => import("./visualize/run.ts"),
+  ),
+  entry(
+    "inspect",
+    SUMMARIES.inspect,
+    () => import("./inspect/flags.ts"),
+    () => import("./inspect/run.ts"),
+  ),
+  entry("cost", SUMMARIES.cost, () => import("./cost/flags.ts"), () => import("./cost/run.ts")),
+  entry("fit", SUMMARIES.fit, () => import("./fit/flags.ts"), () => import("./fit/run.ts")),
+  entry("plot", SUMMARIES.plot, () => import("./plot/flags.ts"), () => import("./plot/run.ts")),
+  entry("bench", SUMMARIES.bench, () => import("./bench/flags.ts"), () => import("./bench/run.ts")),
+  entry(
+    "export",
+    SUMMARIES.export,
+    () => import("./export/flags.ts"),
+    () => import("./export/run.ts"),
+  ),
+  entry(
+    "doctor",
+    SUMMARIES.doctor,
+    () => import("./doctor/flags.ts"),
+    () => import("./doctor/run.ts"),
+  ),
+  entry("help", SUMMARIES.help, () => import("./help/flags.ts"), () => import("./help/run.ts")),
+  entry(
+    "completions",
+    SUMMARIES.completions,
+    () => import("./completions/flags.ts"),
+    () => import("./completions/run.ts"),
+  ),
 ];
-
-/** All commands with their tables, for help topics and completions. */
-export async function loadAll(): Promise<Command[]> {
-  return await Promise.all(commands.map(async (entry) => (await entry.load()).command));
-}

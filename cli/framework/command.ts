@@ -1,9 +1,9 @@
 /**
- * What a command is: its text, its flag table, and what it does.
+ * What a command is: its text and flag table in one file, what it does in another.
  *
- * A command file exports one `command`, built by `defineCommand`, which infers the type of `values`
- * from the table. Nothing heavy may be imported at its top: help and completions load every command
- * file for its table, so engines are imported inside `run`.
+ * `flags.ts` of a command exports its definition, built by `defineCommand`; help and completions load
+ * every one of them, so nothing heavy may be imported there. `run.ts` exports the functions of
+ * `CommandBody` with static imports; it is loaded when the flags are resolved.
  */
 import { commonFlags } from "./common.ts";
 import type { Alternatives } from "./constraints.ts";
@@ -27,8 +27,8 @@ export type CommandValues<F extends FlagTable> =
   & Values<F>
   & { readonly arguments: readonly string[] };
 
-/** What a command would do. */
-export interface Plan {
+/** Text of `--dry-run`. */
+export interface PlanText {
   /** For readers, a line each. */
   readonly lines: readonly string[];
   /** What flags that were not given resolve to, by long name. */
@@ -37,7 +37,7 @@ export interface Plan {
   readonly results?: Readonly<Record<string, unknown>>;
 }
 
-/** Everything about one command. */
+/** Text and flags of one command. */
 export interface CommandDefinition<F extends FlagTable> {
   readonly name: string;
   /** One line, sentence case, no final period; the registry repeats it. */
@@ -57,21 +57,31 @@ export interface CommandDefinition<F extends FlagTable> {
    * decides by the flags.
    */
   readonly savesOnInterrupt?: boolean | ((values: CommandValues<F>) => boolean);
-  /** What `run` would do, for `--dry-run`. May read files, writes nothing. */
-  plan?(values: CommandValues<F>, io: Io): Promise<Plan>;
+}
+
+/** What a command does with the values `V` of its flags, by way of a plan `P` where it has one. */
+export interface CommandBody<V, P = V> {
+  /** Reads what must be known before the work begins, and checks it; writes nothing. */
+  plan?(values: V, io: Io): P | Promise<P>;
+  /** Text of `--dry-run`; nothing unless given. */
+  describe?(plan: P, io: Io): PlanText | Promise<PlanText>;
   /** Does the work; a number is the exit code, nothing is 0. */
-  run(values: CommandValues<F>, io: Io, invocation: Invocation): Promise<number | void>;
+  run(
+    plan: P,
+    io: Io,
+    invocation: Invocation,
+    commands: readonly CommandEntry[],
+  ): Promise<number | void>;
 }
 
 /** A command whose flags are only known by name. */
 export type Command = CommandDefinition<FlagTable>;
 
-/** Checks a command's definition and infers its `values`, then forgets which flags they were. */
+/** Checks a definition and infers its flags. */
 export function defineCommand<const F extends FlagTable>(
   definition: CommandDefinition<F>,
-): Command {
-  // Sound because the frame resolves values from this very table before it calls the command.
-  return definition as unknown as Command;
+): CommandDefinition<F> {
+  return definition;
 }
 
 /** The command's own flags, then the common ones it does not replace, by name. */
@@ -85,9 +95,43 @@ export function flagsOf(command: { readonly flags: FlagTable }): FlagTable {
   return Object.fromEntries(flagEntries(command));
 }
 
-/** A command that may be loaded. */
+/** A command that may be loaded: its flags for help, its body to run it. */
 export interface CommandEntry {
   readonly name: string;
   readonly summary: string;
   load(): Promise<{ readonly command: Command }>;
+  body(): Promise<CommandBody<Values<FlagTable>, unknown>>;
+}
+
+/** Flags of a definition as `plan` and `run` receive them. */
+export type ValuesOf<D> = D extends CommandDefinition<infer F> ? CommandValues<F> : never;
+
+type Loads<F extends FlagTable> = () => Promise<{ readonly command: CommandDefinition<F> }>;
+
+/** Checks that a body takes the values of its flags, then forgets which flags they were. */
+export function entry<F extends FlagTable, P>(
+  name: string,
+  summary: string,
+  load: Loads<F>,
+  body: () => Promise<CommandBody<CommandValues<F>, P> & { plan: unknown }>,
+): CommandEntry;
+export function entry<F extends FlagTable>(
+  name: string,
+  summary: string,
+  load: Loads<F>,
+  body: () => Promise<CommandBody<CommandValues<F>> & { plan?: undefined }>,
+): CommandEntry;
+export function entry(
+  name: string,
+  summary: string,
+  load: () => Promise<unknown>,
+  body: () => Promise<unknown>,
+): CommandEntry {
+  // Sound because the frame resolves values from this very table before it calls the body.
+  return { name, summary, load, body } as CommandEntry;
+}
+
+/** Definitions of all commands, for help topics and completions. */
+export async function loadAll(commands: readonly CommandEntry[]): Promise<Command[]> {
+  return await Promise.all(commands.map(async (entry) => (await entry.load()).command));
 }

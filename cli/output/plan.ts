@@ -3,7 +3,7 @@
  *
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
-import type { Plan } from "../framework/command.ts";
+import type { PlanText } from "../framework/command.ts";
 import { type ConfigValue, type Flag, type FlagTable, snakeCase } from "../framework/table.ts";
 import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
@@ -21,7 +21,7 @@ export function showPlan(
   io: Io,
   invocation: Invocation,
   table: FlagTable,
-  { lines, values = {}, results }: Plan,
+  { lines, values = {}, results }: PlanText,
 ): void {
   const { origins, format } = invocation;
   const config = { ...invocation.config, ...values };

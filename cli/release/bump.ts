@@ -5,7 +5,9 @@
  * carry the version follow.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand } from "../framework/command.ts";
+import { defineCommand, type ValuesOf } from "../framework/command.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
 import { runTool } from "./tool.ts";
@@ -22,21 +24,26 @@ export const command = defineCommand({
   examples: [{ text: "The next minor version", line: "deno task bump 0.2.0" }],
   arguments: [{ name: "VERSION", required: true, summary: "Version of the next release" }],
   flags: {},
-  async run({ arguments: [version] }, io, invocation) {
-    const read = (file: string) => Deno.readTextFile(ROOT + file);
-    const config = await read("deno.json"), { version: before } = JSON.parse(config);
-    const files = bumped(version!, before, new Date(), {
-      config,
-      changelog: await read("CHANGELOG.md"),
-      install: await read("docs/install.md"),
-    });
-    await Deno.writeTextFile(`${ROOT}deno.json`, files.config);
-    await Deno.writeTextFile(`${ROOT}CHANGELOG.md`, files.changelog);
-    await Deno.writeTextFile(`${ROOT}docs/install.md`, files.install);
-    using report = openReport(io, invocation, { schema: "parscale.bump/1" });
-    await report.finish({ before, version });
-  },
 });
+
+async function run(
+  { arguments: [version] }: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): Promise<number | void> {
+  const read = (file: string) => Deno.readTextFile(ROOT + file);
+  const config = await read("deno.json"), { version: before } = JSON.parse(config);
+  const files = bumped(version!, before, new Date(), {
+    config,
+    changelog: await read("CHANGELOG.md"),
+    install: await read("docs/install.md"),
+  });
+  await Deno.writeTextFile(`${ROOT}deno.json`, files.config);
+  await Deno.writeTextFile(`${ROOT}CHANGELOG.md`, files.changelog);
+  await Deno.writeTextFile(`${ROOT}docs/install.md`, files.install);
+  using report = openReport(io, invocation, { schema: "parscale.bump/1" });
+  await report.finish({ before, version });
+}
 
 /** Texts of the files that carry the version. */
 export interface Versioned {
@@ -77,4 +84,4 @@ function isAbove(version: string, other: string): boolean {
   return pre! > preOther!;
 }
 
-if (import.meta.main) await runTool(command);
+if (import.meta.main) await runTool(command, run);

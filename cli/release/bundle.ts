@@ -6,7 +6,9 @@
  * equal bytes, since names are sorted and owners and dates are fixed.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand } from "../framework/command.ts";
+import { defineCommand, type ValuesOf } from "../framework/command.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
 import { VERSION } from "../../core/base/version.ts";
@@ -39,43 +41,48 @@ export const command = defineCommand({
       details: "An earlier one is replaced when the new one is whole; a failed build leaves it.",
     },
   },
-  async run(values, io, invocation) {
-    const platform = platformOf();
-    if (platform === undefined || Deno.build.os !== "linux") {
-      throw new UsageError(`bundles run on Linux only, not on ${Deno.build.target}`);
-    }
-    const name = `parscale-${VERSION}-${platform.name}`;
-    const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
-    using report = openReport(io, invocation, { schema: "parscale.bundle/1" });
-    await replaceWith(out, async (folder) => {
-      const root = `${folder}/${name}`;
-      await Deno.mkdir(`${root}/bin`, { recursive: true });
-      for (const part of await stage(`${root}/app`, platform)) report.row({ ...part });
-      await Deno.copyFile(Deno.execPath(), `${root}/bin/deno`);
-      await Deno.writeTextFile(`${root}/bin/parscale`, launcher);
-      await Deno.rename(`${root}/app/${NOTICES_FILE}`, `${root}/${NOTICES_FILE}`);
-      for (const file of ["LICENSE", "README.md"]) {
-        await Deno.copyFile(ROOT + file, `${root}/${file}`);
-      }
-      for (const file of ["bin/deno", "bin/parscale"]) await Deno.chmod(`${root}/${file}`, 0o755);
-      report.row({ part: "deno", files: 1, bytes: (await Deno.stat(`${root}/bin/deno`)).size });
-      const env = { PARSCALE_CACHE: `${folder}/cache` };
-      await requireVersion("bundle", `${root}/bin/parscale`, env);
-      const archive = await pack(folder, name);
-      const { size } = await Deno.stat(archive);
-      if (size > BUNDLE_LIMIT) {
-        throw new DataError(
-          `the bundle has ${grouped(size)} bytes, expected at most ` +
-            bytesText(BUNDLE_LIMIT),
-        );
-      }
-      report.row({ part: "archive", files: [...filesIn(root)].length, bytes: size });
-      return archive;
-    });
-    report.remark(out);
-    await report.finish();
-  },
 });
+
+async function run(
+  values: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): Promise<number | void> {
+  const platform = platformOf();
+  if (platform === undefined || Deno.build.os !== "linux") {
+    throw new UsageError(`bundles run on Linux only, not on ${Deno.build.target}`);
+  }
+  const name = `parscale-${VERSION}-${platform.name}`;
+  const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
+  using report = openReport(io, invocation, { schema: "parscale.bundle/1" });
+  await replaceWith(out, async (folder) => {
+    const root = `${folder}/${name}`;
+    await Deno.mkdir(`${root}/bin`, { recursive: true });
+    for (const part of await stage(`${root}/app`, platform)) report.row({ ...part });
+    await Deno.copyFile(Deno.execPath(), `${root}/bin/deno`);
+    await Deno.writeTextFile(`${root}/bin/parscale`, launcher);
+    await Deno.rename(`${root}/app/${NOTICES_FILE}`, `${root}/${NOTICES_FILE}`);
+    for (const file of ["LICENSE", "README.md"]) {
+      await Deno.copyFile(ROOT + file, `${root}/${file}`);
+    }
+    for (const file of ["bin/deno", "bin/parscale"]) await Deno.chmod(`${root}/${file}`, 0o755);
+    report.row({ part: "deno", files: 1, bytes: (await Deno.stat(`${root}/bin/deno`)).size });
+    const env = { PARSCALE_CACHE: `${folder}/cache` };
+    await requireVersion("bundle", `${root}/bin/parscale`, env);
+    const archive = await pack(folder, name);
+    const { size } = await Deno.stat(archive);
+    if (size > BUNDLE_LIMIT) {
+      throw new DataError(
+        `the bundle has ${grouped(size)} bytes, expected at most ` +
+          bytesText(BUNDLE_LIMIT),
+      );
+    }
+    report.row({ part: "archive", files: [...filesIn(root)].length, bytes: size });
+    return archive;
+  });
+  report.remark(out);
+  await report.finish();
+}
 
 /** Packs the folder `name` in `folder` and returns the archive's path. */
 async function pack(folder: string, name: string): Promise<string> {
@@ -102,4 +109,4 @@ async function mustRun(program: string, args: readonly string[]): Promise<void> 
   });
 }
 
-if (import.meta.main) await runTool(command);
+if (import.meta.main) await runTool(command, run);

@@ -6,7 +6,9 @@
  * since the engine can only be loaded from there.
  */
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand } from "../framework/command.ts";
+import { defineCommand, type ValuesOf } from "../framework/command.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
 import { openReport } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
@@ -52,36 +54,41 @@ export const command = defineCommand({
       details: "An earlier build is replaced when the new one is whole; a failed one leaves it.",
     },
   },
-  async run(values, io, invocation) {
-    const platform = platformOf(values.target);
-    if (platform === undefined) {
-      throw new UsageError(`no engine for ${Deno.build.target}`, {
-        hints: [`choose a --target: ${TARGET_NAMES.join(", ")}`],
-      });
-    }
-    const file = `parscale${platform.name.startsWith("windows") ? ".exe" : ""}`;
-    const out = values.out ?? `${ROOT}dist/${file}`;
-    using report = openReport(io, invocation, { schema: "parscale.compile/1" });
-    await requireBase(io.env("DENORT_BIN"));
-    await replaceWith(out, async (folder) => {
-      const parts = await stage(`${folder}/app`, platform);
-      const program = `${folder}/${file}`;
-      await compile(`${folder}/app`, program, platform);
-      if (platform.target === Deno.build.target) await requireVersion("program", program);
-      const { size } = await Deno.stat(program);
-      if (size > PROGRAM_LIMIT) {
-        throw new DataError(
-          `the program has ${grouped(size)} bytes, expected at most ${bytesText(PROGRAM_LIMIT)}`,
-        );
-      }
-      for (const part of parts) report.row({ ...part });
-      report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes: size });
-      return program;
-    });
-    report.remark(`${out} for ${platform.target}, engine ${platform.engine}`);
-    await report.finish();
-  },
 });
+
+async function run(
+  values: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): Promise<number | void> {
+  const platform = platformOf(values.target);
+  if (platform === undefined) {
+    throw new UsageError(`no engine for ${Deno.build.target}`, {
+      hints: [`choose a --target: ${TARGET_NAMES.join(", ")}`],
+    });
+  }
+  const file = `parscale${platform.name.startsWith("windows") ? ".exe" : ""}`;
+  const out = values.out ?? `${ROOT}dist/${file}`;
+  using report = openReport(io, invocation, { schema: "parscale.compile/1" });
+  await requireBase(io.env("DENORT_BIN"));
+  await replaceWith(out, async (folder) => {
+    const parts = await stage(`${folder}/app`, platform);
+    const program = `${folder}/${file}`;
+    await compile(`${folder}/app`, program, platform);
+    if (platform.target === Deno.build.target) await requireVersion("program", program);
+    const { size } = await Deno.stat(program);
+    if (size > PROGRAM_LIMIT) {
+      throw new DataError(
+        `the program has ${grouped(size)} bytes, expected at most ${bytesText(PROGRAM_LIMIT)}`,
+      );
+    }
+    for (const part of parts) report.row({ ...part });
+    report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes: size });
+    return program;
+  });
+  report.remark(`${out} for ${platform.target}, engine ${platform.engine}`);
+  await report.finish();
+}
 
 async function requireBase(path: string | undefined): Promise<void> {
   if (!path || await Deno.stat(path).then(() => true, () => false)) return;
@@ -118,4 +125,4 @@ async function compile(app: string, program: string, platform: Platform): Promis
   );
 }
 
-if (import.meta.main) await runTool(command);
+if (import.meta.main) await runTool(command, run);

@@ -5,7 +5,9 @@
  * Each tool checks what it makes; a platform that fails is reported and the rest is made.
  */
 import { createHash } from "node:crypto";
-import { defineCommand } from "../framework/command.ts";
+import { defineCommand, type ValuesOf } from "../framework/command.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
 import { VERSION } from "../../core/base/version.ts";
 import { openReport } from "../output/report.ts";
 import { platformOf, TARGET_NAMES } from "./platforms.ts";
@@ -50,27 +52,32 @@ export const command = defineCommand({
       details: "Files of an earlier build are replaced.",
     },
   },
-  async run(values, io, invocation) {
-    const out = values.out ?? `${ROOT}dist/${VERSION}`;
-    await Deno.mkdir(out, { recursive: true });
-    using report = openReport(io, invocation, { schema: "parscale.release/1" });
-    const sums: string[] = [];
-    let failed = false;
-    for (const { file, tool, args } of pieces()) {
-      const script = `${ROOT}cli/release/${tool}.ts`, path = `${out}/${file}`;
-      const all = ["run", "-A", script, ...args, "--out", path, "--quiet"];
-      const { ok, text } = await runProgram(Deno.execPath(), all);
-      const sha256 = ok ? await hashOf(path) : null;
-      if (ok) sums.push(`${sha256}  ${file}\n`);
-      else io.warn(`${file} was not made: ${text.trim().split("\n")[0]}`);
-      failed ||= !ok;
-      report.row({ file, bytes: ok ? (await Deno.stat(path)).size : null, sha256 });
-    }
-    await Deno.writeTextFile(`${out}/SHA256SUMS`, sums.join(""));
-    await report.finish();
-    return failed ? 1 : 0;
-  },
 });
+
+async function run(
+  values: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): Promise<number | void> {
+  const out = values.out ?? `${ROOT}dist/${VERSION}`;
+  await Deno.mkdir(out, { recursive: true });
+  using report = openReport(io, invocation, { schema: "parscale.release/1" });
+  const sums: string[] = [];
+  let failed = false;
+  for (const { file, tool, args } of pieces()) {
+    const script = `${ROOT}cli/release/${tool}.ts`, path = `${out}/${file}`;
+    const all = ["run", "-A", script, ...args, "--out", path, "--quiet"];
+    const { ok, text } = await runProgram(Deno.execPath(), all);
+    const sha256 = ok ? await hashOf(path) : null;
+    if (ok) sums.push(`${sha256}  ${file}\n`);
+    else io.warn(`${file} was not made: ${text.trim().split("\n")[0]}`);
+    failed ||= !ok;
+    report.row({ file, bytes: ok ? (await Deno.stat(path)).size : null, sha256 });
+  }
+  await Deno.writeTextFile(`${out}/SHA256SUMS`, sums.join(""));
+  await report.finish();
+  return failed ? 1 : 0;
+}
 
 async function hashOf(path: string): Promise<string> {
   const hash = createHash("sha256");
@@ -79,4 +86,4 @@ async function hashOf(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-if (import.meta.main) await runTool(command);
+if (import.meta.main) await runTool(command, run);

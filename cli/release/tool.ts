@@ -7,16 +7,26 @@
 import { dirname } from "node:path";
 import { DataError } from "../../core/base/errors.ts";
 import { rename } from "../../core/base/platform/rename.ts";
-import type { Command } from "../framework/command.ts";
+import {
+  type CommandBody,
+  type CommandDefinition,
+  type CommandValues,
+  entry,
+} from "../framework/command.ts";
+import type { FlagTable } from "../framework/table.ts";
 import { VERSION } from "../../core/base/version.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
 
 /** Runs a tool with the process's arguments. */
-export async function runTool(command: Command): Promise<void> {
+export async function runTool<F extends FlagTable>(
+  command: CommandDefinition<F>,
+  run: CommandBody<CommandValues<F>>["run"],
+): Promise<void> {
   const { name, summary } = command;
-  const entry = { name, summary, load: () => Promise.resolve({ command }) };
-  Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), [entry]);
+  const load = () => Promise.resolve({ command });
+  const registry = [entry(name, summary, load, () => Promise.resolve({ run }))];
+  Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), registry);
 }
 
 /** Runs another program and returns what it printed on both streams. */

@@ -7,13 +7,14 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf } from "../../cli/framework/command.ts";
-import { loadAll } from "../../cli/commands/mod.ts";
+import { commands as entries } from "../../cli/commands/mod.ts";
+import { loadAll } from "../../cli/framework/command.ts";
 import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
 import { DATA } from "./eval_testing.ts";
 import { jsonLines, MODEL, parseLines } from "./models.ts";
 import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
 
-const commands = await loadAll();
+const commands = await loadAll(entries);
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
 const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));
 const TOKENS = jsonLines({ tokens: [1, 2, 3] });
@@ -247,9 +248,12 @@ Deno.test("an error in a promise without a handler is told in our words", async 
       import { runProcess } from ${at("../../cli/main.ts")};
       const command = {
         name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
+      };
+      const body = {
         async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
       };
-      await runProcess(Deno.args, [{ name: "wait", summary: "Wait", load: async () => ({ command }) }]);`;
+      const load = async () => ({ command });
+      await runProcess(Deno.args, [{ name: "wait", summary: "Wait", load, body: async () => body }]);`;
     const { code, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program, "wait"],
       env: environment(),

@@ -149,6 +149,8 @@ function waitingProgram(savesOnInterrupt: boolean): string {
     const command = {
       name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
       savesOnInterrupt: ${savesOnInterrupt},
+    };
+    const body = {
       async run(_values, io) {
         io.write("ready\\n");
         await new Promise((resolve) => {
@@ -159,7 +161,7 @@ function waitingProgram(savesOnInterrupt: boolean): string {
         throw new Interrupted(io.interruption.reason.signal, ["resume with \`parscale wait\`"]);
       },
     };
-    const registry = [{ name: "wait", summary: "Wait", load: async () => ({ command }) }];
+    const registry = [{ name: "wait", summary: "Wait", load: async () => ({ command }), body: async () => body }];
     await runProcess(["wait"], registry);`;
 }
 

@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf } from "../../cli/framework/command.ts";
-import { loadAll } from "../../cli/commands/mod.ts";
+import { commands } from "../../cli/commands/mod.ts";
+import { loadAll } from "../../cli/framework/command.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
 import { parseLines } from "./models.ts";
@@ -58,7 +59,7 @@ Deno.test({
   fn: async () => {
     const { text, warnings } = await typeset((await runParscale(["help", "man"])).stdout);
     assertEquals(warnings, "");
-    for (const command of await loadAll()) {
+    for (const command of await loadAll(commands)) {
       assertStringIncludes(text, `\n   ${command.name}\n`);
       for (const { line } of command.examples) assertStringIncludes(text, line);
       for (const [name, flag] of Object.entries(flagsOf(command))) {
@@ -106,7 +107,7 @@ function* sources(folder: string): Generator<string> {
 
 Deno.test("presets and formats are complete", async () => {
   const presets = parseLines((await runParscale(["help", "presets", "--jsonl"])).stdout);
-  const expected = (await loadAll()).flatMap(({ name, presets = {} }) =>
+  const expected = (await loadAll(commands)).flatMap(({ name, presets = {} }) =>
     Object.keys(presets).map((preset) => [name, preset])
   );
   assertEquals(presets.map(({ command, preset }) => [command, preset]), expected);

@@ -1,6 +1,7 @@
 /** What documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
 import { assert, assertEquals } from "@std/assert";
-import { commands, loadAll } from "../../cli/commands/mod.ts";
+import { commands } from "../../cli/commands/mod.ts";
+import { loadAll } from "../../cli/framework/command.ts";
 import { commonFlags } from "../../cli/framework/common.ts";
 import { EXIT_CODES } from "../../cli/output/exit_codes.ts";
 import { DOCS, PAGES, read, ROOT } from "./pages.ts";
@@ -61,7 +62,7 @@ const OTHER_FLAGS = ["--emulated", "--megabytes", "--memory", "--peer"].concat(
 );
 
 Deno.test("flags that README and docs name are flags of a command", async () => {
-  const all = (await loadAll()).flatMap(({ flags }) => Object.keys(flags));
+  const all = (await loadAll(commands)).flatMap(({ flags }) => Object.keys(flags));
   const known = [...all, ...Object.keys(commonFlags), "help", "version"].map((name) => `--${name}`);
   const unknown = ["README.md", ...DOCS].flatMap((page) =>
     [...prose(page).matchAll(/(?<![\w-])--[a-z][\w-]*/g)].map(([flag]) => flag)

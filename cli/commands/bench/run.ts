@@ -3,7 +3,7 @@
  *
  * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
  */
-import type { Plan } from "../../framework/command.ts";
+import type { PlanText } from "../../framework/command.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { requireContext } from "../../input/context.ts";
@@ -37,7 +37,7 @@ const COLUMNS: readonly Column[] = [
 ];
 
 /** Runs the command; the number is its exit code. */
-export async function runBench(
+export async function run(
   values: BenchValues,
   io: Io,
   invocation: Invocation,
@@ -69,7 +69,7 @@ export async function runBench(
 }
 
 /** For `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function planBench(values: BenchValues, io: Io): Promise<Plan> {
+export async function describe(values: BenchValues, io: Io): Promise<PlanText> {
   if (values.compare !== undefined || values.against !== undefined) {
     const { compare, against } = pairOf(values);
     return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };

@@ -26,7 +26,7 @@ const HELP = `/p N      go on with the model that has N streams
 const INTERRUPTED = 130;
 
 /** Runs the command; the number is its exit code. */
-export async function runChat(values: ChatValues, io: Io): Promise<number> {
+export async function run(values: ChatValues, io: Io): Promise<number> {
   const adapters = parseAdapters(values.adapter);
   const { session: opened, models } = await openServed(values, adapters, io);
   using _opened = opened;

@@ -1,5 +1,6 @@
 /** Flags of `parscale compare`. */
-import type { CommandValues } from "../../framework/command.ts";
+import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -76,3 +77,39 @@ export const compareFlags = {
 
 /** Everything `run` gets. */
 export type CompareValues = CommandValues<typeof compareFlags>;
+
+export const command = defineCommand({
+  name: "compare",
+  summary: SUMMARIES.compare,
+  description:
+    "Evaluates a model with one stream, the same with beam search, and models with several streams, " +
+    "on benchmarks that are answered in free words: the paper's comparison of ParScale with " +
+    "inference-time scaling. Differences are taken row by row, with 95% intervals, and what one " +
+    "answer takes in time and memory stands beside the scores.\n\n" +
+    "Finished evaluations are compared as well: pass their folders as arguments, the one to compare " +
+    "with first, or - for documents of `parscale eval --json` on stdin, one after the other. Of those " +
+    "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a " +
+    "model with streams is worse beyond its interval.",
+  examples: [
+    {
+      text: "The paper's table",
+      line: "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
+        "--tasks gsm8k,minerva_math --data bench --out table",
+    },
+    {
+      text: "Two finished evaluations",
+      line: "parscale compare results-p1 results-p4 --json",
+    },
+    { text: "Documents that were kept", line: "cat p1.json p4.json | parscale compare -" },
+  ],
+  arguments: [
+    {
+      name: "FOLDER",
+      summary: "Finished evaluations to compare, in place of models; - reads documents from stdin",
+      repeated: true,
+    },
+  ],
+  flags: compareFlags,
+  atLeastOneOf: [["model", "FOLDER"], ["tasks", "FOLDER"]],
+  savesOnInterrupt: true,
+});

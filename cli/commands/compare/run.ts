@@ -1,17 +1,26 @@
 /** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { selectTasks } from "../eval/select.ts";
+import type { PlanText } from "../../framework/command.ts";
 import { visible } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { type Evaluation, readEvaluation, runMethods } from "./methods.ts";
+import { type Evaluation, planMethods, readEvaluation, runMethods } from "./methods.ts";
 import { compareScores, type Comparison, conclusions, paperRows } from "./table.ts";
 import type { CompareValues } from "./flags.ts";
 
+/** Text of `--dry-run`. */
+export async function describe(values: CompareValues): Promise<PlanText> {
+  if (values.arguments.length > 0) return { lines: [] };
+  const methods = await planMethods(values);
+  const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
+  return { lines, results: { evaluations: methods.length } };
+}
+
 /** Runs the command; the number is its exit code. */
-export async function runCompare(
+export async function run(
   values: CompareValues,
   io: Io,
   invocation: Invocation,

@@ -9,7 +9,7 @@ import { openSetting } from "./setting.ts";
 import type { CostValues } from "./flags.ts";
 
 /** Runs the command. */
-export async function runCost(values: CostValues, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: CostValues, io: Io, invocation: Invocation): Promise<void> {
   if (values.arguments.length > 0) return await listHardware(io, invocation);
   const setting = await openSetting(values, io, async () => {
     const { calibrate } = await import("./calibrate.ts");

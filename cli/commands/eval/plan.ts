@@ -2,7 +2,7 @@
  * What `parscale eval --dry-run` says: what would be asked, read from the data and no model, or what
  * would be fetched first.
  */
-import type { Plan } from "../../framework/command.ts";
+import type { PlanText } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { resolveShard } from "../../input/shard.ts";
 import { type PreparedTask, prepareTasks } from "./prepare.ts";
@@ -10,7 +10,7 @@ import { selectTasks, shotsByTask, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** One line per task or source; listing, showing and merging have no plan. */
-export async function planEval(given: EvalValues, io: Io): Promise<Plan> {
+export async function describe(given: EvalValues, io: Io): Promise<PlanText> {
   const values = resolveShard(given, io);
   if (values.arguments[0] === "fetch") {
     return { lines: await (await import("./fetch.ts")).planFetchCommand(values, io) };

@@ -14,8 +14,10 @@ import { requireCodeAllowed, scoreSamples, Tools } from "./score.ts";
 import { selectTasks, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
+export { describe } from "./plan.ts";
+
 /** Runs the command; the number is its exit code. */
-export async function runEval(
+export async function run(
   given: EvalValues,
   io: Io,
   asked: Invocation,

@@ -11,8 +11,8 @@ import { matrixFormat, type Quantization } from "../../../core/session/quantizat
 import { VERSION } from "../../../core/base/version.ts";
 import guide from "./guide.md" with { type: "text" };
 
-/** Values of the flags. */
-export interface ExportValues {
+/** What to export, for which target, in which sizes. */
+export interface ExportSettings {
   readonly model: string;
   readonly adapter: string | undefined;
   readonly out: string;
@@ -27,7 +27,7 @@ export interface ExportValues {
 
 /** Writes the folder and returns the bytes of the weights. */
 export async function writeExport(
-  values: ExportValues,
+  values: ExportSettings,
   checkpoint: Checkpoint,
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
@@ -80,7 +80,7 @@ const PAGE = {
 } as const;
 
 /** The page, with its numbers and what concerns the target. */
-function guideFor({ tokens, capacity, target }: ExportValues): string {
+function guideFor({ tokens, capacity, target }: ExportSettings): string {
   const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[target] };
   return Object.entries(words).reduce((text, [word, by]) => text.replaceAll(word, by), guide);
 }

@@ -1,7 +1,7 @@
 /** What `parscale export` does: opens the checkpoint, checks the sizes, writes the folder. */
 import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
-import type { Plan } from "../../framework/command.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/context.ts";
 import { checkQuantize } from "../../../core/session/quantization.ts";
 import { findCheckpoint } from "../../input/open_model.ts";
@@ -9,42 +9,44 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
-import { type ExportValues, writeExport } from "./parts.ts";
+import type { command } from "./flags.ts";
+import { type ExportSettings, writeExport } from "./parts.ts";
 
-/** Flags, before sizes are fitted to the model. */
-type Values = Omit<ExportValues, "capacity"> & { readonly capacity: number | undefined };
+/** What is written: the flags, with sizes fitted to the model. */
+interface ExportPlan extends ExportSettings {
+  readonly streams: number;
+}
 
-/** For `--dry-run`. */
-export async function planExport(values: Values, io: Io): Promise<Plan> {
+/** Opens the checkpoint and checks the sizes. */
+export async function plan(values: ValuesOf<typeof command>, io: Io): Promise<ExportPlan> {
   checkQuantize({ ...values, device: values.target });
   const { config } = await findCheckpoint(values, io, "`export`");
-  const { tokens, capacity } = fittingSizes(values, config);
-  const { streams } = config;
+  return { ...values, ...fittingSizes(values, config), streams: config.streams };
+}
+
+/** Text of `--dry-run`. */
+export function describe({ tokens, capacity, out, streams }: ExportPlan): PlanText {
   const lines = [
-    `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${values.out}`,
+    `would write prefill.onnx (${tokens} of ${capacity} tokens), decode.onnx and their weights to ${out}`,
     `streams: ${streams}`,
   ];
   return { lines, values: { tokens, capacity }, results: { streams } };
 }
 
 /** Runs the command. */
-export async function runExport(values: Values, io: Io, invocation: Invocation): Promise<void> {
-  checkQuantize({ ...values, device: values.target });
-  const opened = await findCheckpoint(values, io, "`export`");
-  const sizes = fittingSizes(values, opened.config);
+export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Promise<void> {
+  const { out, streams, tokens, capacity, target, quantize, dtype } = plan;
+  const checkpoint = await findCheckpoint(plan, io, "`export`");
   using report = openReport(io, invocation, { schema: "parscale.export/2" });
   using progress = startProgress(io, { label: "Writing", unit: "MB" });
-  const bytes = await writeExport(
-    { ...values, ...sizes },
-    opened,
-    (done) => progress.update(done / 1e6),
-  );
+  const bytes = await writeExport(plan, checkpoint, (done) => progress.update(done / 1e6));
   await report.finish({
-    out: values.out,
-    streams: opened.config.streams,
-    ...sizes,
-    target: values.target,
-    weights: values.quantize === "none" ? values.dtype : values.quantize,
+    out,
+    streams,
+    tokens,
+    capacity,
+    target,
+    weights: quantize === "none" ? dtype : quantize,
     weight_bytes: bytes,
     files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
   });

@@ -12,7 +12,7 @@ import { hasConverged, type Study, studyLaws } from "./study.ts";
 import type { FitValues } from "./flags.ts";
 
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
-export async function runFit(values: FitValues, io: Io, invocation: Invocation): Promise<number> {
+export async function run(values: FitValues, io: Io, invocation: Invocation): Promise<number> {
   if (values.curves === "-") {
     throw new UsageError("figures cannot be written to stdout", {
       hints: ["name an SVG file: `--curves law.svg`"],

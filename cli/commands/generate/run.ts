@@ -41,7 +41,7 @@ export interface GenerateValues extends NamedValues, PromptSource, DecodingValue
 }
 
 /** Runs the command; the number is its exit code. */
-export async function runGenerate(
+export async function run(
   given: GenerateValues,
   io: Io,
   asked: Invocation,

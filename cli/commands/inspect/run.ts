@@ -21,7 +21,7 @@ type InspectValues = ModelValues & TokenizerValues & {
 };
 
 /** Runs the command. */
-export async function runInspect(
+export async function run(
   values: InspectValues,
   io: Io,
   invocation: Invocation,

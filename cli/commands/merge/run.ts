@@ -1,12 +1,14 @@
 /** Carries out `parscale merge`: proves that the parts are all there, then deals their rows back. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject, readJsonObject } from "../../../core/base/files.ts";
+import type { ValuesOf } from "../../framework/command.ts";
 import type { ConfigValue } from "../../framework/table.ts";
 import { parseShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
+import type { command } from "./flags.ts";
 
 /** The commands whose rows are dealt to parts, and how many at a time. */
 const UNITS: Readonly<Record<string, (config: JsonObject) => number>> = {
@@ -27,8 +29,8 @@ interface Part extends Shard {
 }
 
 /** Merges documents; the number is the exit code, 1 when rows failed. */
-export async function mergeParts(
-  paths: readonly string[],
+export async function run(
+  { arguments: paths }: ValuesOf<typeof command>,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {

@@ -15,7 +15,7 @@ const MOST_SVG_POINTS = 1500;
 const SVG_WIDTH = 640, SVG_HEIGHT = 400;
 
 /** Runs the command. */
-export async function runPlot(values: PlotValues, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: PlotValues, io: Io, invocation: Invocation): Promise<void> {
   if (values.svg === "-") {
     throw new UsageError("`--svg` needs a file name", { hints: ["for instance --svg loss.svg"] });
   }

@@ -44,7 +44,7 @@ type ScoreValues = ModelValues & {
 };
 
 /** Runs the command; the number is its exit code. */
-export async function runScore(
+export async function run(
   given: ScoreValues,
   io: Io,
   asked: Invocation,

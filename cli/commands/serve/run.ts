@@ -9,6 +9,7 @@ import { pageResponse } from "../../../core/serve/page/page.ts";
 import { type ServedModel, Service } from "../../../core/serve/service.ts";
 import { renderError } from "../../output/errors.ts";
 import { Interrupted } from "../../output/errors.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
@@ -33,7 +34,12 @@ export interface ServeValues extends NamedValues {
 const CLOSE_MS = 2000;
 
 /** Runs the command; the number is its exit code. */
-export async function runServe(values: ServeValues, io: Io, json: boolean): Promise<number> {
+export async function run(
+  values: ServeValues,
+  io: Io,
+  { format }: Invocation,
+): Promise<number> {
+  const json = format === "json";
   const adapters = parseAdapters(values.adapter);
   const apiKey = io.env("PARSCALE_API_KEY") || undefined;
   const isLoopback = isLoopbackHost(values.host);

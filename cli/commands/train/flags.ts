@@ -1,5 +1,7 @@
 /** The flag table of `parscale train`. */
-import type { CommandValues } from "../../framework/command.ts";
+import { trainPresets } from "./presets.ts";
+import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
@@ -252,3 +254,36 @@ export const trainFlags = {
 
 /** Everything `run` gets. */
 export type TrainValues = CommandValues<typeof trainFlags>;
+
+export const command = defineCommand({
+  name: "train",
+  summary: SUMMARIES.train,
+  description:
+    "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
+    "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +
+    "rows without seeing each other; the loss is the mean over all tokens that count.\n\n" +
+    "The run folder gets a line of metrics per step and checkpoints; --resume continues from the " +
+    "last one, bit for bit. It can be passed as --model or --adapter to every other command.\n\n" +
+    "One rate for everything is the paper's way. In short runs prefixes need a far higher one, and " +
+    "the aggregator one of its own: see --lr-prefix and --lr-aggregator.",
+  examples: [
+    {
+      text: "Only prefixes and aggregator of four streams",
+      line: "parscale train --model qwen2.5-0.5b --streams 4 --train-params introduced " +
+        "--data corpus.jsonl.gz --tokens 20M --out run",
+    },
+    {
+      text: "Go on after an interruption",
+      line: "parscale train --resume --out run",
+    },
+    {
+      text: "See what would be done, with the memory it takes",
+      line: "parscale train --preset paper-cpt --model qwen-p4 --data corpus --tokens 1B " +
+        "--micro-batch 4 --out run --dry-run",
+    },
+  ],
+  flags: trainFlags,
+  atLeastOneOf: [["model", "config-from", "resume"], ["data", "resume"]],
+  presets: trainPresets,
+  savesOnInterrupt: true,
+});

@@ -2,7 +2,7 @@
 import { describeRow } from "../../../core/data/batches.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import type { Plan } from "../../framework/command.ts";
+import type { PlanText } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { prepareRun } from "./open_run.ts";
@@ -10,7 +10,7 @@ import { plannedRanks } from "./ranks.ts";
 import type { TrainValues } from "./flags.ts";
 
 /** Opens everything but allocates nothing. */
-export async function planRun(values: TrainValues, io: Io): Promise<Plan> {
+export async function describe(values: TrainValues, io: Io): Promise<PlanText> {
   if (values.resume) {
     throw new UsageError(
       "`--resume` cannot be combined with `--dry-run`",

@@ -32,6 +32,8 @@ import {
 import { metricsRow, progressLine, StreamWatch } from "./show_step.ts";
 import { resumedValues } from "./values.ts";
 
+export { describe } from "./plan.ts";
+
 /** What a process is to do. */
 interface Task {
   readonly values: TrainValues;
@@ -41,7 +43,7 @@ interface Task {
   readonly invocation: Invocation;
 }
 
-export async function runTrain(
+export async function run(
   given: TrainValues,
   io: Io,
   invocation: Invocation,

@@ -14,7 +14,7 @@ import { openResult } from "./show.ts";
 import type { VisualizeValues } from "./flags.ts";
 
 /** Runs the command. */
-export async function runVisualize(
+export async function run(
   values: VisualizeValues,
   io: Io,
   invocation: Invocation,

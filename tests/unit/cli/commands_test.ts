@@ -1,7 +1,8 @@
 /** Every registered command's tables: unique, documented, parseable, and completed by all shells. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
-import { commands, loadAll } from "../../../cli/commands/mod.ts";
+import { commands } from "../../../cli/commands/mod.ts";
+import { loadAll } from "../../../cli/framework/command.ts";
 import { commonFlags, engineFlags } from "../../../cli/framework/common.ts";
 import { completionScript, SHELLS } from "../../../cli/framework/completions.ts";
 import { fullHelp, shortHelp } from "../../../cli/framework/help.ts";
@@ -12,7 +13,7 @@ import { readValue } from "../../../cli/framework/values.ts";
 import { PLAIN } from "../../../cli/output/color.ts";
 import { EXIT_CODES } from "../../../cli/output/exit_codes.ts";
 
-const loaded = await loadAll();
+const loaded = await loadAll(commands);
 const tables: [string, FlagTable][] = [
   ["engine flags", { ...engineFlags, ...commonFlags }],
   ...loaded.map((command): [string, FlagTable] => [command.name, flagsOf(command)]),

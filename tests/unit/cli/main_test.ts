@@ -7,7 +7,12 @@ import {
   ParscaleError,
   UsageError,
 } from "../../../core/base/errors.ts";
-import { defineCommand } from "../../../cli/framework/command.ts";
+import {
+  type CommandBody,
+  defineCommand,
+  entry,
+  type ValuesOf,
+} from "../../../cli/framework/command.ts";
 import { Interrupted } from "../../../cli/output/errors.ts";
 import { openReport } from "../../../cli/output/report.ts";
 import { main } from "../../../cli/main.ts";
@@ -44,7 +49,9 @@ const probe = defineCommand({
     code: { type: "int", min: 0, max: 1, default: 0, summary: "Exit code", details: "Returned." },
     "max-tokens": { type: "int", min: 1, summary: "Tokens", details: "Unused.", unit: "tokens" },
   },
-  plan: (values) => Promise.resolve({ lines: [`would return ${values.code}`] }),
+});
+const body: CommandBody<ValuesOf<typeof probe>> & { plan?: undefined } = {
+  describe: (values) => ({ lines: [`would return ${values.code}`] }),
   async run(values, io, invocation) {
     if (values.fail !== undefined) throw failures[values.fail]!();
     if (values.arguments[0] === "-") await io.readText("-");
@@ -53,12 +60,9 @@ const probe = defineCommand({
     await report.finish();
     return values.code;
   },
-});
-const registry = [{
-  name: "probe",
-  summary: probe.summary,
-  load: () => Promise.resolve({ command: probe }),
-}];
+};
+const load = () => Promise.resolve({ command: probe });
+const registry = [entry("probe", probe.summary, load, () => Promise.resolve(body))];
 
 async function run(args: string[], options: CaptureOptions = {}) {
   const capture = captureIo(options);

@@ -1,7 +1,7 @@
 /** The presets of `parscale train` hold the numbers of the paper, and the flags' defaults agree. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
-import { command } from "../../../cli/commands/train/command.ts";
+import { command } from "../../../cli/commands/train/flags.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import type { TrainValues } from "../../../cli/commands/train/flags.ts";

@@ -1,13 +1,14 @@
 /** `parscale chat`: a conversation in the terminal. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
   name: "chat",
-  summary: "Talk to a model in the terminal",
+  summary: SUMMARIES.chat,
   description:
     "Every line is a message; the model's chat template is used, and the conversation is kept. On a " +
     "terminal every token stands under the letter and colour of the stream that weighs most.\n\n" +
@@ -78,9 +79,5 @@ export const command = defineCommand({
     },
     ...keptQuantizeFlags,
     ...deviceFlags,
-  },
-  async run(values, io) {
-    const { runChat } = await import("./run.ts");
-    return await runChat(values, io);
   },
 });

@@ -3,10 +3,11 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "score",
-  summary: "Compute log-probabilities of tokens or texts",
+  summary: SUMMARIES.score,
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
@@ -51,8 +52,4 @@ export const command = defineCommand({
     },
   },
   savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
-  async run(values, io, invocation) {
-    const { runScore } = await import("./run.ts");
-    return await runScore(values, io, invocation);
-  },
 });

@@ -2,10 +2,11 @@
 import { engineFlags } from "../../framework/common.ts";
 import { modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "inspect",
-  summary: "Show a checkpoint's shape and memory",
+  summary: SUMMARIES.inspect,
   description:
     "Opens a checkpoint, checks its tensors against its config, and shows family, streams, " +
     "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +
@@ -62,9 +63,5 @@ export const command = defineCommand({
     device: engineFlags.device,
     unverified: engineFlags.unverified,
     threads: engineFlags.threads,
-  },
-  async run(values, io, invocation) {
-    const { runInspect } = await import("./run.ts");
-    await runInspect(values, io, invocation);
   },
 });

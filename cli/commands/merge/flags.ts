@@ -1,9 +1,10 @@
 /** `parscale merge`: the documents of all parts of a sharded `generate` or `score` become one. */
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "merge",
-  summary: "Merge the parts of a sharded generate or score",
+  summary: SUMMARIES.merge,
   description:
     "Takes the JSON documents that `generate` or `score` wrote with --shard and --json, and writes " +
     "their rows in the order of the input: the result of a single run, bit for bit. All parts must " +
@@ -18,8 +19,4 @@ export const command = defineCommand({
   ],
   arguments: [{ name: "FILE", summary: "Documents of all parts, in any order", repeated: true }],
   flags: {},
-  async run(values, io, invocation) {
-    const { mergeParts } = await import("./run.ts");
-    return await mergeParts(values.arguments, io, invocation);
-  },
 });

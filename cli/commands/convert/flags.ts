@@ -1,9 +1,10 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "convert",
-  summary: "Convert a checkpoint to ParScale, or back",
+  summary: SUMMARIES.convert,
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
     "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. They are drawn from a normal " +
@@ -197,20 +198,4 @@ export const command = defineCommand({
   },
   atLeastOneOf: [["streams", "strip", "merge", "quantize"]],
   savesOnInterrupt: true,
-  async plan(values, io) {
-    if (values.quantize !== undefined) {
-      const { planQuantize } = await import("./quantize.ts");
-      return await planQuantize(values, io);
-    }
-    const { planConvert } = await import("./run.ts");
-    return await planConvert(values, io);
-  },
-  async run(values, io, invocation) {
-    if (values.quantize !== undefined) {
-      const { runQuantize } = await import("./quantize.ts");
-      return await runQuantize(values, io, invocation);
-    }
-    const { runConvert } = await import("./run.ts");
-    await runConvert(values, io, invocation);
-  },
 });

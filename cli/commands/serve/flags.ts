@@ -1,13 +1,14 @@
 /** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
   name: "serve",
-  summary: "Serve a model to OpenAI clients over HTTP",
+  summary: SUMMARIES.serve,
   description:
     "Answers /v1/chat/completions and /v1/completions of the OpenAI API, with log-probabilities, " +
     "echo, streaming and the rules of lm-evaluation-harness, and a chat page at /. Requests share " +
@@ -117,9 +118,5 @@ export const command = defineCommand({
     },
     ...keptQuantizeFlags,
     ...deviceFlags,
-  },
-  async run(values, io, invocation) {
-    const { runServe } = await import("./run.ts");
-    return await runServe(values, io, invocation.format === "json");
   },
 });

@@ -1,10 +1,22 @@
-/** `parscale help [TOPIC]`: a command's complete help, a topic as a table, or the manual page. */
+/** Carries out `parscale help`. */
+import {
+  type Command,
+  type CommandEntry,
+  flagsOf,
+  loadAll,
+  type ValuesOf,
+} from "../../framework/command.ts";
+import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
+import { manPage } from "../../framework/man.ts";
 import { environmentName } from "../../framework/table.ts";
+import { PLAIN } from "../../output/color.ts";
+import type { Invocation } from "../../output/document.ts";
 import { EXIT_CODES } from "../../output/exit_codes.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
-import { defineCommand, flagsOf } from "../../framework/command.ts";
-import { commands, loadAll } from "../mod.ts";
+import type { command } from "./flags.ts";
 
 const FORMAT_ROWS: readonly Row[] = [
   { format: "table", meaning: "for reading; wrapped on a terminal, plain text in a pipe" },
@@ -52,8 +64,7 @@ const VARIABLES: readonly Row[] = [
   { variable: "CUDA_VISIBLE_DEVICES", meaning: "the GPUs that may be used, and their order" },
 ];
 
-async function environmentRows(): Promise<readonly Row[]> {
-  const loaded = await loadAll();
+function environmentRows(loaded: readonly Command[]): Row[] {
   const users = new Map<string, { flag: string; commands: string[] }>();
   for (const command of loaded) {
     for (const [flag, definition] of Object.entries(flagsOf(command))) {
@@ -70,8 +81,8 @@ async function environmentRows(): Promise<readonly Row[]> {
   return [...VARIABLES, ...flagRows];
 }
 
-async function presetRows(): Promise<readonly Row[]> {
-  return (await loadAll()).flatMap((command) =>
+function presetRows(loaded: readonly Command[]): Row[] {
+  return loaded.flatMap((command) =>
     Object.entries(command.presets ?? {}).map(([preset, { summary, values }]) => ({
       command: command.name,
       preset,
@@ -81,74 +92,38 @@ async function presetRows(): Promise<readonly Row[]> {
   );
 }
 
-const TOPICS: Readonly<Record<string, () => Promise<readonly Row[]> | readonly Row[]>> = {
+const TOPICS: Readonly<Record<string, (loaded: readonly Command[]) => readonly Row[]>> = {
   "exit-codes": () => EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })),
   formats: () => FORMAT_ROWS,
   environment: environmentRows,
   presets: presetRows,
 };
 
-/** Topics that are text and no table. */
-const MAN = "man";
-const FLAGS = "flags";
-
-async function manualPage(): Promise<string> {
-  const { manPage } = await import("../../framework/man.ts");
-  return manPage(await loadAll(), [
+function manualPage(loaded: readonly Command[]): string {
+  return manPage(loaded, [
     { title: "OUTPUT FORMATS", rows: FORMAT_ROWS },
-    { title: "ENVIRONMENT", rows: await environmentRows() },
+    { title: "ENVIRONMENT", rows: environmentRows(loaded) },
     { title: "EXIT STATUS", rows: EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })) },
   ]);
 }
 
-/** The command. */
-export const command = defineCommand({
-  name: "help",
-  summary: "Show help for a command or topic",
-  description: "Without a topic, lists the commands. A command's name gives the same text as its " +
-    "--help. The topic flags explains the flags of every command, and man is the manual page of the " +
-    "whole program in roff. All other topics are tables and honour --format.",
-  examples: [
-    { text: "Everything about a command", line: "parscale help completions" },
-    { text: "What an exit code means", line: "parscale help exit-codes" },
-    { text: "The same for a program", line: "parscale help exit-codes --json" },
-    {
-      text: "Install the manual page",
-      line: "parscale help man -o ~/.local/share/man/man1/parscale.1",
-    },
-  ],
-  arguments: [{
-    name: "TOPIC",
-    summary: "A command or a topic",
-    choices: [FLAGS, ...Object.keys(TOPICS), MAN, ...commands.map(({ name }) => name)],
-  }],
-  flags: {},
-  async run(values, io, invocation) {
-    const { commonHelp, fullHelp, programHelp } = await import("../../framework/help.ts");
-    const { PLAIN } = await import("../../output/color.ts");
-    const [topic] = values.arguments;
-    const paint = values.out === undefined ? io.palette("stdout") : PLAIN;
-    const options = { width: Math.min(io.width(), 100), paint };
-    const entry = commands.find(({ name }) => name === topic);
-    if (topic === undefined || entry !== undefined) {
-      const text = entry === undefined
-        ? programHelp(commands, options)
-        : fullHelp((await entry.load()).command, options);
-      writeText(io, text, values.out, values.overwrite);
-      return;
-    }
-    if (topic === FLAGS) {
-      writeText(io, commonHelp(options), values.out, values.overwrite);
-      return;
-    }
-    if (topic === MAN) {
-      writeText(io, await manualPage(), values.out, values.overwrite);
-      return;
-    }
-    const rows = await TOPICS[topic]!();
-    const { openReport } = await import("../../output/report.ts");
-    using report = openReport(io, invocation, { schema: "parscale.help/1" });
-    for (const row of rows) report.row(row);
-    await report.finish();
-  },
-});
+/** Runs the command. */
+export async function run(
+  { arguments: [topic], out, overwrite }: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+  commands: readonly CommandEntry[],
+): Promise<void> {
+  const paint = out === undefined ? io.palette("stdout") : PLAIN;
+  const options = { width: Math.min(io.width(), 100), paint };
+  const write = (text: string) => writeText(io, text, out, overwrite);
+  if (topic === undefined) return write(programHelp(commands, options));
+  const entry = commands.find(({ name }) => name === topic);
+  if (entry) return write(fullHelp((await entry.load()).command, options));
+  if (topic === "flags") return write(commonHelp(options));
+  const loaded = await loadAll(commands);
+  if (topic === "man") return write(manualPage(loaded));
+  using report = openReport(io, invocation, { schema: "parscale.help/1" });
+  for (const row of TOPICS[topic]!(loaded)) report.row(row);
+  await report.finish();
+}

@@ -1,12 +1,12 @@
 /** `parscale completions SHELL`: a completion script on stdout. */
-import { completionScript, type Shell, SHELLS } from "../../framework/completions.ts";
-import { writeText } from "../../output/sink.ts";
+import { SHELLS } from "../../framework/completions.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 /** The command. */
 export const command = defineCommand({
   name: "completions",
-  summary: "Print shell completions",
+  summary: SUMMARIES.completions,
   description: "The script is static text made from the flag tables, so completing never starts " +
     "the program. Print it again after an update.",
   examples: [
@@ -18,9 +18,4 @@ export const command = defineCommand({
   ],
   arguments: [{ name: "SHELL", summary: "Shell to serve", required: true, choices: SHELLS }],
   flags: {},
-  async run(values, io) {
-    const { loadAll } = await import("../mod.ts");
-    const script = completionScript(values.arguments[0] as Shell, await loadAll());
-    writeText(io, script, values.out, values.overwrite);
-  },
 });

@@ -2,10 +2,11 @@
 import { quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "export",
-  summary: "Export a model to ONNX",
+  summary: SUMMARIES.export,
   description:
     "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
@@ -87,12 +88,4 @@ export const command = defineCommand({
     ...quantizeFlags,
   },
   atLeastOneOf: [["onnx"]],
-  async plan(values, io) {
-    const { planExport } = await import("./run.ts");
-    return await planExport(values, io);
-  },
-  async run(values, io, invocation) {
-    const { runExport } = await import("./run.ts");
-    await runExport(values, io, invocation);
-  },
 });

@@ -3,10 +3,11 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
   name: "generate",
-  summary: "Generate text from prompts or messages",
+  summary: SUMMARIES.generate,
   description:
     "Prompts come from --prompt, from FILE, or from stdin. Input whose first character is { is " +
     "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +
@@ -197,8 +198,4 @@ export const command = defineCommand({
     ...resumeFlags,
   },
   savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
-  async run(values, io, invocation) {
-    const { runGenerate } = await import("./run.ts");
-    return await runGenerate(values, io, invocation);
-  },
 });

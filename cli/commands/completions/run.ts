@@ -1,0 +1,18 @@
+/** Carries out `parscale completions`. */
+import { type CommandEntry, loadAll, type ValuesOf } from "../../framework/command.ts";
+import { completionScript, type Shell } from "../../framework/completions.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { writeText } from "../../output/sink.ts";
+import type { command } from "./flags.ts";
+
+/** Runs the command. */
+export async function run(
+  { arguments: [shell], out, overwrite }: ValuesOf<typeof command>,
+  io: Io,
+  _invocation: Invocation,
+  commands: readonly CommandEntry[],
+): Promise<void> {
+  const script = completionScript(shell as Shell, await loadAll(commands));
+  writeText(io, script, out, overwrite);
+}

@@ -1,0 +1,79 @@
+/** From the flags of `parscale convert` to a checked conversion; reads no weights. */
+import { DEFAULT_BLOCK } from "../../../core/base/quantize.ts";
+import { UsageError } from "../../../core/base/errors.ts";
+import {
+  type ConversionPlan,
+  isPlainCopy,
+  planConversion,
+} from "../../../core/checkpoint/plan_conversion.ts";
+import {
+  planQuantization,
+  type QuantizationPlan,
+} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { checkBlockSize } from "../../../core/session/quantization.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import { findModel } from "../../input/open_model.ts";
+import type { Io } from "../../output/io.ts";
+import type { command } from "./flags.ts";
+
+type ConvertValues = ValuesOf<typeof command>;
+
+/** A checked conversion. */
+export interface ConvertPlan {
+  readonly work:
+    | ({ readonly kind: "quantize" } & QuantizationPlan)
+    | ({ readonly kind: "convert" } & ConversionPlan);
+  /** As the user named it. */
+  readonly model: string;
+  readonly out: string;
+  readonly seed: number;
+  readonly verify: boolean;
+  /** File whose text the prefixes are computed from. */
+  readonly prefixText: string | undefined;
+}
+
+/** Finds the model and checks what is asked for. */
+export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> {
+  const { model, out, seed, verify, prefixText } = values;
+  return { work: await workOf(values, io), model, out, seed, verify, prefixText };
+}
+
+async function workOf(values: ConvertValues, io: Io): Promise<ConvertPlan["work"]> {
+  const options = { ...values, ...await foldersOf(values, io) };
+  if (values.quantize === undefined) {
+    return { kind: "convert", ...await planConversion(options) };
+  }
+  const { quantize: kind, blockSize: block = DEFAULT_BLOCK } = values;
+  checkBlockSize(block);
+  return { kind: "quantize", ...await planQuantization({ ...options, format: { kind, block } }) };
+}
+
+/** The folders that names and runs stand for. */
+async function foldersOf(values: ConvertValues, io: Io) {
+  const paths = await findModel(values, io);
+  if (paths.adapter === undefined || values.merge || values.adapter !== undefined) return paths;
+  throw new UsageError(`"${values.model}" is an adapter run, not a whole model`, {
+    hints: ["--merge makes a whole model of it", `or convert its backbone, "${paths.model}"`],
+  });
+}
+
+/** Text of `--dry-run`. */
+export function describe({ work, out }: ConvertPlan): PlanText {
+  const { tensors: { length: tensors }, bytes } = work;
+  const line = `would write ${tensors} tensors, ${bytes} bytes, to ${out}`;
+  if (work.kind === "quantize") return { lines: [line], results: { tensors, bytes } };
+  const { introducedParams } = work;
+  return {
+    lines: [
+      ...(isPlainCopy(work) ? [`the model is ${stateOf(work)} already; nothing is changed`] : []),
+      line,
+      `introduced parameters: ${introducedParams}`,
+    ],
+    results: { tensors, bytes, introduced_params: introducedParams },
+  };
+}
+
+/** State of a model of which a conversion makes a plain copy. */
+export function stateOf({ options }: ConversionPlan): string {
+  return options.merge ? "self-contained" : "a plain model";
+}

@@ -1,0 +1,96 @@
+/** Carries out `parscale doctor`: a row per check, stage or entry. */
+import { clearCache, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
+import { openMachine } from "../../../core/runtime/cuda/open.ts";
+import { recordVerified } from "../../../core/runtime/cuda/verified.ts";
+import { TRAITS } from "../../../core/runtime/traits.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { openReport } from "../../output/report.ts";
+import { bytesText } from "../../output/units.ts";
+import { CHECKS } from "./checks.ts";
+import { bringUp } from "./cuda.ts";
+import type { command } from "./flags.ts";
+
+/** Runs the command; the number is its exit code, 4 when something required is missing. */
+export async function run(
+  { traits, device, clearCache: clears }: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  if (device !== undefined) return await bringUpDevice(device, io, invocation);
+  if (traits) return await showTraits(io, invocation);
+  if (clears) return await clearWeights(io, invocation);
+  using report = openReport(io, invocation, {
+    schema: "parscale.doctor/1",
+    columns: ["check", "status", "found", "remedy"].map((key) => ({ key })),
+  });
+  let failed = false;
+  for (const check of CHECKS) {
+    const { ok, found, remedy } = await check.run();
+    failed ||= !ok && check.required;
+    const status = ok ? "ok" : check.required ? "fail" : "missing";
+    report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
+  }
+  await report.finish();
+  return failed ? 4 : 0;
+}
+
+/** Bandwidth and arithmetic are measured on as much. */
+const RATE_SIZES = { copyBytes: 2 ** 30, product: 8192 };
+
+/** A row per stage of the bring-up; the first that fails gives 4 and says what to report. */
+async function bringUpDevice(device: string, io: Io, invocation: Invocation): Promise<number> {
+  using report = openReport(io, invocation, {
+    schema: "parscale.bring_up/1",
+    columns: ["stage", "status", "found", "seconds"].map((key) => ({ key })),
+  });
+  const ordinal = Number(device.split(":")[1] ?? 0);
+  let failed = false;
+  const options = { open: openMachine, ordinal, sizes: RATE_SIZES, onVerified: recordVerified };
+  for await (const { stage, ok, found, seconds } of bringUp(options)) {
+    failed ||= !ok;
+    report.row({ stage, status: ok ? "ok" : "fail", found, seconds });
+    io.redraw(`${stage}: ${ok ? "ok" : "failed"}`);
+  }
+  io.redraw("");
+  await report.finish();
+  io.note(
+    failed
+      ? "please report this table with the output of `nvidia-smi`"
+      : `--device ${device} can be used`,
+  );
+  return failed ? 4 : 0;
+}
+
+/** A table of the devices' traits, in the words of `core/runtime/traits.ts`. */
+async function showTraits(io: Io, invocation: Invocation): Promise<number> {
+  using report = openReport(io, invocation, { schema: "parscale.device_traits/1" });
+  for (const [device, traits] of Object.entries(TRAITS)) {
+    report.row({
+      device,
+      trains: traits.trains,
+      samples_tokens: traits.samplesTokens,
+      paged_cache: traits.pagedCache,
+      cache_types: traits.cacheTypes,
+      prefill_chunk: traits.prefillChunk,
+      static_shapes: traits.staticShapes,
+      discrete_memory: traits.discreteMemory,
+      readback_is_copy: traits.readbackIsCopy,
+      freezes_weights: traits.freezesWeights,
+      optimizer_chunk: traits.optimizerChunk,
+    });
+  }
+  await report.finish();
+  return 0;
+}
+
+/** Removes the cache of quantized weights; a row per entry. */
+async function clearWeights(io: Io, invocation: Invocation): Promise<number> {
+  using report = openReport(io, invocation, { schema: "parscale.weight_cache/1" });
+  const entries = await clearCache(weightCacheFolder());
+  for (const { model, format, bytes } of entries) report.row({ removed: model, format, bytes });
+  report.remark(`${bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0))} removed`);
+  await report.finish();
+  return 0;
+}

@@ -1,0 +1,22 @@
+/** Names of all commands, in the order in which help lists them, with what each does. */
+export const SUMMARIES = {
+  convert: "Convert a checkpoint to ParScale, or back",
+  train: "Train a model, or only its prefixes and aggregator",
+  generate: "Generate text from prompts or messages",
+  serve: "Serve a model to OpenAI clients over HTTP",
+  chat: "Talk to a model in the terminal",
+  score: "Compute log-probabilities of tokens or texts",
+  merge: "Merge the parts of a sharded generate or score",
+  eval: "Run benchmarks",
+  compare: "Compare ParScale with beam search on the same rows",
+  visualize: "Show the aggregation weights of the streams per token",
+  inspect: "Show a checkpoint's shape and memory",
+  cost: "Estimate memory and latency on given hardware",
+  fit: "Fit a scaling law to losses and query it",
+  plot: "Draw loss curves of training runs",
+  bench: "Benchmark decode and prefill, or compare timings",
+  export: "Export a model to ONNX",
+  doctor: "Check this machine: devices, libraries, tools",
+  help: "Show help for a command or topic",
+  completions: "Print shell completions",
+} as const;
