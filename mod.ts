@@ -25,8 +25,10 @@ export type { DownloadEvents } from "./core/hub/blob.ts";
 export type { FindOptions, OpenEvents } from "./core/session/find.ts";
 export type { OpenOptions } from "./core/session/open.ts";
 export type { MatrixOptions, Quantization } from "./core/session/quantization.ts";
+export type { BeamCompletion } from "./core/session/beam.ts";
 export type {
   BatchOptions,
+  BeamSearchOptions,
   Completion,
   GenerateOptions,
   Prompt,

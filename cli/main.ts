@@ -173,7 +173,11 @@ async function runCommand(
   const startedMs = frame.io.system.now();
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
-  const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
+  const env = (name: string) => frame.io.env(name);
+  let resolution = await resolve(parsed, table, command, env);
+  if (resolution.values.shard === "auto") {
+    resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
+  }
   const values = resolution.values as CommandValues<FlagTable>;
   const controller = new AbortController();
   const format = values.format as Format;
@@ -240,8 +244,8 @@ async function interruptOnSignals(controller: AbortController): Promise<() => vo
 }
 
 /**
- * Runs a command line and ends the process with its exit code. An error in a promise without a handler ends it too, in our
- * words and not in the runtime's.
+ * Runs a command line and ends the process with its exit code. An error in a promise without a handler
+ * ends it too, in our words and not in the runtime's.
  */
 export async function runProcess(
   args: readonly string[],

@@ -4,14 +4,12 @@
  */
 import type { PlanText } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
-import { resolveShard } from "../../input/shard.ts";
 import { type PreparedTask, prepareTasks } from "./prepare.ts";
 import { selectTasks, shotsByTask, temperaturesOf } from "./select.ts";
 import type { EvalValues } from "./flags.ts";
 
 /** One line per task or source; listing, showing and merging have no plan. */
-export async function describe(given: EvalValues, io: Io): Promise<PlanText> {
-  const values = resolveShard(given, io);
+export async function describe(values: EvalValues, io: Io): Promise<PlanText> {
   if (values.arguments[0] === "fetch") {
     return { lines: await (await import("./fetch.ts")).planFetchCommand(values, io) };
   }

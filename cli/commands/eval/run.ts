@@ -5,7 +5,6 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { answer, openFolder } from "./answer.ts";
-import { invocationOf, resolveShard } from "../../input/shard.ts";
 import { openEvalModel, requireModel } from "./model.ts";
 import { type PreparedTask, prepareTasks } from "./prepare.ts";
 import { report, verdict } from "./report.ts";
@@ -18,12 +17,10 @@ export { describe } from "./plan.ts";
 
 /** Runs the command; the number is its exit code. */
 export async function run(
-  given: EvalValues,
+  values: EvalValues,
   io: Io,
-  asked: Invocation,
+  invocation: Invocation,
 ): Promise<number | void> {
-  const values = resolveShard(given, io);
-  const invocation = invocationOf(asked, values);
   switch (values.arguments[0]) {
     case "ls":
       return await (await import("./list.ts")).listTasks(values, io, invocation);

@@ -6,7 +6,7 @@ import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { requireContext } from "../../input/context.ts";
-import { findModel, type ModelValues, openModel } from "../../input/open_model.ts";
+import { findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -14,7 +14,7 @@ import { openReport } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 
 /** Values of the flags. */
-type InspectValues = ModelValues & TokenizerValues & {
+type InspectValues = ModelPlan & TokenizerValues & {
   readonly batch: number;
   readonly context: number | undefined;
   readonly check: boolean;
