@@ -206,7 +206,8 @@ async function runCommand(
   };
   if (values.dryRun) {
     const { plan = (values) => values, describe } = await entry.body();
-    const text = await describe?.(await plan(values, frame.io), frame.io) ?? { lines: [] };
+    const text = await describe?.(await plan(values, frame.io, invocation), frame.io) ??
+      { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
     showPlan(frame.io, invocation, table, text);
     return exitCode("done");
@@ -216,7 +217,12 @@ async function runCommand(
   const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
     const { plan = (values) => values, run } = await entry.body();
-    const code = await run(await plan(values, frame.io), frame.io, invocation, frame.registry);
+    const code = await run(
+      await plan(values, frame.io, invocation),
+      frame.io,
+      invocation,
+      frame.registry,
+    );
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);
