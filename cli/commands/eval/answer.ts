@@ -17,8 +17,7 @@ import { largestBatch } from "../../../core/generate/score.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
-import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
+import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { type Progress, startProgress } from "../../output/progress.ts";
@@ -67,15 +66,6 @@ export async function openEvalModel(plan: EvaluatePlan, io: Io): Promise<EvalMod
     session[Symbol.dispose]();
     throw error;
   }
-}
-
-/** Only the chat template of the model. */
-export async function openRenderer(plan: ModelPlan | undefined, io: Io): Promise<ChatRenderer> {
-  if (plan === undefined) {
-    throw new UsageError("`--chat` needs `--model`, for its chat template");
-  }
-  const tokenizer = await openTokenizer((await findModel(plan, io)).model);
-  return (messages) => renderChat(tokenizer, messages);
 }
 
 /** Share of the machine's free memory that keys and values may take without --memory-limit. */

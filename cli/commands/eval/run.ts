@@ -1,7 +1,7 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { type Grader, openGrader } from "../../../core/eval/grading/code/mod.ts";
+import type { Grader } from "../../../core/eval/grading/code/mod.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
@@ -13,7 +13,6 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
-import { answer, identityOf, openEvalModel, requireModel } from "./answer.ts";
 import { fetchFiles, prepareRows } from "./data.ts";
 import {
   type EvalPlan,
@@ -51,6 +50,8 @@ export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promi
 /** Answers what is missing, then scores all. */
 async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
   const { out, preset, bounds } = plan;
+  // Loads the engine, which no other task of `eval` needs.
+  const { answer, identityOf, openEvalModel, requireModel } = await import("./answer.ts");
   requireModel(plan);
   const prepared = await prepareRows(plan.rows, io);
   if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
@@ -155,9 +156,11 @@ class Tools implements ScoringTools, AsyncDisposable {
     await grader?.[Symbol.asyncDispose]();
   }
 
-  #open(): Promise<Grader> {
+  async #open(): Promise<Grader> {
+    // Loads the sandbox, which only programs need.
+    const { openGrader } = await import("../../../core/eval/grading/code/mod.ts");
     const { sandbox } = this.plan;
-    return openGrader({
+    return await openGrader({
       shell: sandbox === "pyodide" ? "none" : sandbox,
       cacheFolder: cacheFolder((name) => this.io.env(name)),
     });

@@ -1,9 +1,14 @@
 /** Everything `parscale eval` shows: its plan, the tasks, exact prompts, and results. */
 import { createHash } from "node:crypto";
-import { ParscaleError } from "../../../core/base/errors.ts";
+import { ParscaleError, UsageError } from "../../../core/base/errors.ts";
 import { UNDEFINED_KEYS } from "../../../core/eval/grading/ifeval/mod.ts";
 import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
-import { type Document, type Request, requestsOf } from "../../../core/eval/harness/documents.ts";
+import {
+  type ChatRenderer,
+  type Document,
+  type Request,
+  requestsOf,
+} from "../../../core/eval/harness/documents.ts";
 import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
@@ -16,14 +21,17 @@ import type { Task } from "../../../core/eval/harness/task.ts";
 import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
 import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
+import { renderChat } from "../../../core/tokenizer/chat.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
+import { findModel, type ModelPlan } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { type Column, plainTable, type Row } from "../../output/table.ts";
-import { type AnsweringStats, openRenderer } from "./answer.ts";
+import type { AnsweringStats } from "./answer.ts";
 import { describeFetch, planFetch, prepareRows } from "./data.ts";
 import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
 
@@ -175,6 +183,15 @@ function readable(name: string, { id }: Document, requests: readonly Request[]):
     } else lines.push(`--- continuation ${JSON.stringify(request.continuation)}`);
   }
   return lines.join("\n") + "\n";
+}
+
+/** Only the chat template of the model. */
+async function openRenderer(plan: ModelPlan | undefined, io: Io): Promise<ChatRenderer> {
+  if (plan === undefined) {
+    throw new UsageError("`--chat` needs `--model`, for its chat template");
+  }
+  const tokenizer = await openTokenizer((await findModel(plan, io)).model);
+  return (messages) => renderChat(tokenizer, messages);
 }
 
 /** A task's result with its facts. */
