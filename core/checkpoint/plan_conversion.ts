@@ -11,7 +11,6 @@ import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../m
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
 import { type JsonObject, statIfExists } from "../base/files.ts";
-import { COMPANION_FILES } from "../base/companions.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { type Checkpoint, openCheckpoint } from "./open.ts";
 import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
@@ -63,8 +62,8 @@ export interface ConversionPlan {
   /** Bytes of these tensors. */
   readonly bytes: number;
   readonly introducedParams: number;
-  /** Files copied unchanged, by full path. */
-  readonly companions: readonly string[];
+  /** Python files of the official implementation, by full path. */
+  readonly codeFiles: readonly string[];
   /** Whether weights of the backbone differ from those of the source. */
   readonly folds: boolean;
 }
@@ -88,7 +87,7 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
     tensors,
     bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
     introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
-    companions: await findCompanions(options),
+    codeFiles: await findCode(options),
     folds,
   };
 }
@@ -237,28 +236,18 @@ export async function checkTarget(
   }
 }
 
-/** Files of a folder that go with its weights unchanged: tokenizer, generation settings. */
-export function companionFiles(directory: string): Promise<string[]> {
-  return presentFiles(directory, COMPANION_FILES);
-}
-
 /** Paths of the official Python files in a folder: both or none. */
 export async function codeFiles(directory: string): Promise<string[]> {
-  const found = await presentFiles(directory, CODE_FILES);
-  return found.length === CODE_FILES.length ? found : [];
-}
-
-async function presentFiles(directory: string, names: readonly string[]): Promise<string[]> {
   const found: string[] = [];
-  for (const name of names) {
+  for (const name of CODE_FILES) {
     const path = `${directory}/${name}`;
     if (await statIfExists(path)) found.push(path);
   }
-  return found;
+  return found.length === CODE_FILES.length ? found : [];
 }
 
-async function findCompanions(options: ConversionOptions): Promise<string[]> {
-  const found = options.introducedOnly ? [] : await companionFiles(options.model);
+async function findCode(options: ConversionOptions): Promise<string[]> {
+  const found: string[] = [];
   for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
     const path = `${options.hfCode}/${name}`;
     if (!await statIfExists(path)) {

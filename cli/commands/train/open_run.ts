@@ -8,7 +8,7 @@ import { planTraining, type TrainingMemory } from "../../../core/train/training_
 import type { Device } from "../../../core/runtime/mod.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { hasTokenizer } from "../../../core/session/find.ts";
+import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { findModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText } from "../../output/units.ts";

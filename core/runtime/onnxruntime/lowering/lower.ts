@@ -58,7 +58,8 @@ export interface Target {
 export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
-  readonly matrices: MatrixFormat;
+  /** How the matrix of a parameter is kept. */
+  readonly formatOf: (parameter: string) => MatrixFormat;
   readonly target: Target;
   /** Where the library finds a weight in a file; undefined when it is given in memory. */
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
@@ -208,6 +209,11 @@ export class Lowering {
   /** Stored element type of a parameter. */
   storedType(value: Value): OnnxType {
     return this.options.storedType(this.#parameters.get(value)!)!;
+  }
+
+  /** How the matrix of a parameter is kept. */
+  formatOf(value: Value): MatrixFormat {
+    return this.options.formatOf(this.#parameters.get(value)!);
   }
 
   /** Declares a weight in some form and returns the initializer's name. */

@@ -50,7 +50,7 @@ export function linearRule(type: "f32" | "f16"): Rule {
     const biases = bias ? [operand(bias)] : [];
     const widened = half ? {} : { output };
     let result: string;
-    if (isWeight && l.options.matrices.kind !== "f32") {
+    if (isWeight && l.formatOf(weight).kind !== "f32") {
       result = quantized(l, { x: operand(x), weight, biases, type }, widened.output);
     } else {
       const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
@@ -71,8 +71,8 @@ function quantized(
   },
   output: string | undefined,
 ): string {
-  const { block } = quantizedFormat(l.options.matrices);
-  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, l.options.matrices);
+  const format = quantizedFormat(l.formatOf(weight)), { block } = format;
+  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, format);
   const packed = l.weight(weight, "blocks", "u8", [N, blocks, block * bits / 8]);
   const scales = l.weight(weight, "scales", type, [N * blocks]);
   const optional = biases.length > 0 ? ["", "", ...biases] : [];
