@@ -3,14 +3,20 @@
  *
  * Takes a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen folders
  * have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there;
- * returns a `Tokenizer`, the own encoder for Qwen's layout and the library for any other.
+ * returns a `Tokenizer`, the own encoder for the layouts of Qwen, Llama 3, SmolLM and GPT-2 and the
+ * library for any other. A GGUF file has the same files in its metadata.
  */
 import { isObject, type JsonObject, parseJsonObject, show } from "../base/files.ts";
 import { type ModelFiles, openModelFiles } from "../checkpoint/model_files.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
-import { isQwenLayout, takeApart, type TokenizerFile } from "./file_layout.ts";
+import {
+  type ByteLevelLayout,
+  byteLevelLayout,
+  takeApart,
+  type TokenizerFile,
+} from "./file_layout.ts";
 import { openLibraryTokenizer } from "./library_tokenizer.ts";
 import type { MergeTable } from "./merges.ts";
 import { NotByteLevel, readMergeLines, readMerges, readVocabulary } from "./table_reader.ts";
@@ -80,23 +86,33 @@ async function openTokenizerJson(common: Common): Promise<Tokenizer> {
   const file = takeApart(source, path);
   const paths = { settings: path, config: `${directory}/tokenizer_config.json` };
   const addedTokens = readAddedTokens(file.settings, common.config, paths);
-  const tables = isQwenLayout(file.settings) ? readTables(file) : undefined;
-  if (tables) return buildByteLevel(common, tables, addedTokens, path);
+  const layout = byteLevelLayout(file.settings);
+  const tables = layout && readTables(file, layout);
+  if (tables) return buildByteLevel(common, { ...tables, layout }, addedTokens, path);
   return openLibraryTokenizer({ ...common, json: parseJsonObject(source, path), addedTokens });
 }
+
+/** The layout of Qwen2, 2.5 and 3. */
+const QWEN: ByteLevelLayout = {
+  words: { expression: "qwen", digits: 1 },
+  isNfc: true,
+  ignoresMerges: false,
+  dropsUnknown: false,
+  frame: { before: [], after: [] },
+};
 
 interface Tables {
   readonly vocabulary: Vocabulary;
   readonly merges: MergeTable;
 }
 
-/** The tables of a file in Qwen's layout; undefined if its tokens are not made of bytes. */
-function readTables(file: TokenizerFile): Tables | undefined {
+/** The tables of a byte-level file; undefined if its tokens are not made of bytes. */
+function readTables(file: TokenizerFile, layout: ByteLevelLayout): Tables | undefined {
   if (!file.vocabulary || !file.merges) return undefined;
   try {
     const vocabulary = readVocabulary(file.vocabulary);
-    // Text with a byte that has no token is the library's affair.
-    if (vocabulary.byteIds.includes(-1)) return undefined;
+    // What stands for a byte that has no token is the library's affair.
+    if (!layout.dropsUnknown && vocabulary.byteIds.includes(-1)) return undefined;
     return { vocabulary, merges: readMerges(file.merges, vocabulary) };
   } catch (error) {
     if (error instanceof NotByteLevel) return undefined;
@@ -132,7 +148,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
       vocabulary,
     );
     if (vocabulary.byteIds.includes(-1)) throw new NotByteLevel();
-    return buildByteLevel(common, { vocabulary, merges }, addedTokens, path);
+    return buildByteLevel(common, { vocabulary, merges, layout: QWEN }, addedTokens, path);
   } catch (error) {
     if (!(error instanceof NotByteLevel)) throw error;
     throw new DataError(
@@ -145,7 +161,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
 /** Builds the own encoder after checking that added tokens and vocabulary agree. */
 function buildByteLevel(
   { info, modelVocabSize }: Common,
-  tables: Tables,
+  tables: Tables & { readonly layout: ByteLevelLayout },
   addedTokens: readonly AddedToken[],
   path: string,
 ): Tokenizer {

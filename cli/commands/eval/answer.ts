@@ -66,7 +66,7 @@ function identityOf(
 
 /** Absent where weights are exact, so that folders from before there was a choice go on. */
 function quantizationOf({ quantize, blockSize }: EvalValues): JsonObject {
-  return quantize === "none" ? {} : { quantize, block_size: blockSize ?? null };
+  return (quantize ?? "none") === "none" ? {} : { quantize, block_size: blockSize ?? null };
 }
 
 /** What answering took, over all runs of an evaluation that was resumed. */

@@ -18,7 +18,7 @@ export interface ExportValues {
   readonly capacity: number;
   readonly target: "cpu" | "webgpu";
   readonly dtype: "f32" | "f16";
-  readonly quantize: Quantization;
+  readonly quantize: Quantization | undefined;
   readonly blockSize: number | undefined;
   readonly overwrite: boolean;
 }
@@ -30,7 +30,7 @@ export async function writeExport(
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
   const { config, tensors, directory } = checkpoint;
-  const { tokens, capacity, target, dtype, quantize } = values;
+  const { tokens, capacity, target, dtype, quantize = "none" } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
   const replaces = values.overwrite ? "export" : undefined;

@@ -44,7 +44,7 @@ export async function runExport(values: Values, io: Io, invocation: Invocation):
     streams: opened.config.streams,
     ...sizes,
     target: values.target,
-    weights: values.quantize === "none" ? values.dtype : values.quantize,
+    weights: (values.quantize ?? "none") === "none" ? values.dtype : values.quantize,
     weight_bytes: bytes,
     files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
   });

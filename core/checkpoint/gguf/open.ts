@@ -1,7 +1,6 @@
 /** Opens a model in one GGUF file or its shards, as if it were a Hugging Face folder. */
 import { DataError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/files.ts";
-import type { ModelFiles } from "../model_files.ts";
 import type { FoundTensor } from "../weight_files.ts";
 import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
@@ -24,8 +23,15 @@ export function openGguf(path: string): GgufModel {
   return { configJson: { ...configJson, bos_token_id, eos_token_id }, found };
 }
 
+/** Files by name. */
+export interface GgufFiles {
+  has(name: string): Promise<boolean>;
+  /** Bytes of a file that there is. */
+  read(name: string): Promise<Uint8Array<ArrayBuffer>>;
+}
+
 /** The files that a folder would have beside its weights. */
-export function ggufFiles(path: string): Omit<ModelFiles, "json"> {
+export function ggufFiles(path: string): GgufFiles {
   const { metadata } = readGgufHead(path);
   const json = (value: JsonObject) =>
     new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
