@@ -2,6 +2,7 @@
  * The files that go with the weights of a model: those of its folder, or what the metadata of a GGUF
  * file says in their place.
  */
+import { isGgufName } from "../base/companions.ts";
 import { type JsonObject, parseJsonObject, readRegularFile, statIfExists } from "../base/files.ts";
 
 /** Files beside the weights of one model. */
@@ -15,7 +16,7 @@ export interface ModelFiles {
 
 /** Whether a path is a GGUF file. */
 export async function isGguf(path: string): Promise<boolean> {
-  return /\.gguf$/i.test(path) && (await statIfExists(path))?.isFile === true;
+  return isGgufName(path) && (await statIfExists(path))?.isFile === true;
 }
 
 /** The files of a model, which is a folder or a GGUF file. */

@@ -230,7 +230,7 @@ export interface CodedTensor extends StoredTensor {
 
 /**
  * All weights of a checkpoint by name, as devices take them. With `keepsCodes` matrices in Q8_0 and
- * Q4_0 of a GGUF file keep their codes, else they are f32 like its other types.
+ * Q4_0 of a GGUF file keep their codes, if most of its matrices are so; else all are f32.
  */
 export function weightsOf(
   { config, tensors, quantization }: Checkpoint,
@@ -255,11 +255,13 @@ function withCodes(
   config: ModelConfig,
   tensors: Checkpoint["tensors"],
 ): ReadonlyMap<string, CodedTensor> {
-  const formats = linearSpecs(config).flatMap(({ name }) => {
+  const matrices = linearSpecs(config);
+  const coded = matrices.flatMap(({ name }) => {
     const tensor = tensors.get(name)!, format = formatOf(tensor);
     return format ? [[name, { ...tensor, format }] as const] : [];
   });
-  return formats.length === 0 ? tensors : new Map([...tensors, ...formats]);
+  // Products with codes round activations to 8 bits, which a file of exact matrices is spared.
+  return coded.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */

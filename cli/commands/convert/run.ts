@@ -25,6 +25,7 @@ type Values =
     | "prefixTokens"
     | "smoothing"
     | "aggregation"
+    | "dtype"
     | "seed"
     | "introducedOnly"
     | "strip"
