@@ -102,15 +102,19 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   if (whole !== undefined) return new TextEncoder().encode(whole);
   const layout = layoutOf(metadata);
   const tokens = tokensOf(metadata), types = metadata.numbers(`${KEY}.token_type`);
+  const typeOf = (id: number) => types?.[id] ?? NORMAL;
+  const isNormal = (id: number) => typeOf(id) === NORMAL || typeOf(id) === UNKNOWN;
+  const last = tokens.findLastIndex((_, id) => isNormal(id));
   const added: JsonObject[] = [];
   const text = new JsonText();
   let isFirst = true;
   text.raw('{"version":"1.0","model":{"type":"BPE","dropout":null,"unk_token":null,');
   text.raw(`"ignore_merges":${layout.ignoreMerges},"vocab":{`);
   for (const [id, token] of tokens.entries()) {
-    const type = types?.[id] ?? NORMAL;
-    if (type === CONTROL || type === USER_DEFINED) added.push(addedToken(id, token, type));
-    if (type !== NORMAL && type !== UNKNOWN) continue;
+    const isAdded = typeOf(id) === CONTROL || typeOf(id) === USER_DEFINED;
+    if (isAdded) added.push(addedToken(id, token, typeOf(id)));
+    // Python's library numbers added tokens on from the vocabulary, unless they are in it.
+    if (!isNormal(id) && !(isAdded && id < last && token.every(isPrintable))) continue;
     if (!isFirst) text.raw(",");
     text.string(token);
     text.raw(`:${id}`);
@@ -127,6 +131,11 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   const rest = { added_tokens: added, normalizer, pre_tokenizer, post_processor, decoder };
   text.raw(`]},${JSON.stringify(rest).slice(1)}`);
   return text.bytes();
+}
+
+/** Whether a byte stands for itself in the alphabet of byte-level vocabularies. */
+function isPrintable(byte: number): boolean {
+  return byte > 0x20 && byte < 0x7f;
 }
 
 function addedToken(id: number, token: Uint8Array, type: number): JsonObject {
