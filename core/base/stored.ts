@@ -43,17 +43,21 @@ export function readsFrom(file: Deno.FsFile, path: string): ReadBytes {
   };
 }
 
-/** Bytes `start` to `start + length` of a weight's elements; both are whole elements. */
+/**
+ * Bytes `start` to `start + length` of a weight's elements; both are whole elements. Plain ones are those
+ * that `read` returns, others are decoded into `into`.
+ */
 export function storedElements(
   weight: StoredWeight,
   start: number,
   length: number,
   read: ReadBytes,
+  into?: Uint8Array<ArrayBuffer>,
 ): Uint8Array<ArrayBuffer> {
   const { encoding, offset, dtype } = weight;
   if (!encoding) return read(offset + start, length);
   const size = ELEMENT_BYTES[dtype];
-  const into = new Uint8Array(length);
+  into ??= new Uint8Array(length);
   let done = 0;
   for (const [from, count] of spans(weight, start / size, length / size)) {
     const target = into.subarray(done, done += count * size);
@@ -132,7 +136,13 @@ export function quantizeRows(
   const { blocks, rowBytes } = packing(weight.shape, format);
   const own = formatOf(weight);
   const repacks = own?.kind === format.kind && own.block === format.block;
-  const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
+  const rowSize = columns * ELEMENT_BYTES[weight.dtype];
+  if (!weight.encoding) {
+    const bytes = read(weight.offset + rows.first * rowSize, rows.count * rowSize);
+    return quantizeStored(bytes, weight.dtype, [rows.count, columns], format, target);
+  }
+  const step = Math.min(rows.count, Math.max(1, Math.floor(BATCH_ELEMENTS / columns)));
+  const buffer = new Uint8Array(repacks ? 0 : step * rowSize);
   for (let done = 0; done < rows.count; done += step) {
     const first = rows.first + done, count = Math.min(step, rows.count - done);
     const part = {
@@ -141,9 +151,9 @@ export function quantizeRows(
     };
     if (repacks) repackRows(weight, first, count, part, read);
     else {
-      const size = ELEMENT_BYTES[weight.dtype];
-      const bytes = storedElements(weight, first * columns * size, count * columns * size, read);
-      quantizeStored(bytes, weight.dtype, [count, columns], format, part);
+      const into = buffer.subarray(0, count * rowSize);
+      storedElements(weight, first * rowSize, into.length, read, into);
+      quantizeStored(into, weight.dtype, [count, columns], format, part);
     }
   }
 }

@@ -224,7 +224,7 @@ function checkOptions(options: ConversionOptions): void {
     throw new UsageError(
       streams === 1
         ? "`--streams` must be an integer from 2 to 64, not 1"
-        : "`convert` needs `--streams` from 2 to 64",
+        : "`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`",
       { hints: ["a plain folder already is a model with one stream", "try `--streams 4`"] },
     );
   }
