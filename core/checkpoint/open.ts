@@ -261,7 +261,9 @@ function withCodes(
     return format ? [[name, { ...tensor, format }] as const] : [];
   });
   // Products with codes round activations to 8 bits, which a file of exact matrices is spared.
-  return coded.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
+  if (coded.length * 2 < matrices.length) return tensors;
+  const table = tensors.get(EMBEDDING)!, format = formatOf(table);
+  return new Map([...tensors, ...coded, [EMBEDDING, format ? { ...table, format } : table]]);
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */

@@ -95,6 +95,11 @@ export function fullPrecision(weight: Weight): HostTensor | FileTensor {
   throw new DataError(`full-precision weights are needed, and these are ${weight.format.kind}`);
 }
 
+/** Format of a table that is kept in codes, of which rows are read; undefined for any other weight. */
+export function tableFormatOf(weight: Weight | undefined): QuantizedFormat | undefined {
+  return weight && "path" in weight ? weight.format : undefined;
+}
+
 /** The stored bytes of a weight in host memory. */
 export function hostBytes({ data }: HostTensor): Uint8Array {
   return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);

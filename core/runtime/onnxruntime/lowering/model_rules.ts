@@ -104,6 +104,24 @@ export function embeddingRule(
   });
 }
 
+/** A table as the checkpoint stores it, and in its file; rows of one in codes are dequantized. */
+const EMBEDDING: Rule = (l, inputs, attributes, output) => {
+  const { table, ids } = embedding.named(inputs);
+  const format = l.isParameter(table) ? l.tableFormatOf(table) : undefined;
+  if (!format) return STORED_EMBEDDING(l, inputs, attributes, output);
+  const { rows, blocks, rowBytes, bits } = packing(table.shape, format);
+  const codes = l.weight(table, "table", "u8", [rows, rowBytes]);
+  const scales = l.weight(table, "table scales", "f32", [rows, blocks]);
+  const shape = { gather_axis: 0, quantize_axis: 1, block_size: format.block, bits };
+  const names = [codes, l.get(ids), scales];
+  l.model.node("GatherBlockQuantized", names, shape, { output, domain: CONTRIB });
+};
+
+const STORED_EMBEDDING = embeddingRule((l, table) => ({
+  form: "stored",
+  type: l.storedType(table),
+}));
+
 const RMS_NORM = modelRule(rmsNorm, (l, { x, weight }, attributes, output) => {
   const epsilon = { float: attributes.epsilon };
   l.model.node("RMSNormalization", [l.get(x), l.get(weight)], { axis: -1, epsilon }, { output });
@@ -172,8 +190,7 @@ export function tokenLogprobsRule({ hasLogSumExp }: { hasLogSumExp: boolean }): 
 /** Model ops that are not expanded, by name. */
 export const MODEL_RULES: RulesByName<Rule> = {
   linear: linearRule("f32"),
-  // As the checkpoint stores it, and in its file.
-  embedding: embeddingRule((l, table) => ({ form: "stored", type: l.storedType(table) })),
+  embedding: EMBEDDING,
   rms_norm: RMS_NORM,
   rope: ROPE,
   softmax: SOFTMAX,

@@ -10,7 +10,7 @@ import { prepare } from "../../../graph/rewrite.ts";
 import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
-import { matrixFormatOf } from "../../weights.ts";
+import { matrixFormatOf, tableFormatOf } from "../../weights.ts";
 import type { CompileOptions, Weights } from "../../device.ts";
 import type { OnnxType } from "../element_types.ts";
 import {
@@ -78,6 +78,7 @@ export class SessionPool {
     const { placeholder } = places ?? {};
     const lowered = lower(program, {
       formatOf: (name) => matrixFormatOf(weights.get(name), matrices),
+      tableFormatOf: (name) => tableFormatOf(weights.get(name)),
       target,
       storedType,
       fixedSizes,

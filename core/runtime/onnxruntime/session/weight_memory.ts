@@ -30,6 +30,14 @@ interface QuantizedMemory {
   readonly scales: MemoryMap;
 }
 
+/** Forms of quantized matrices, by the part they are of. */
+const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales">> = {
+  blocks: "codes",
+  table: "codes",
+  scales: "scales",
+  "table scales": "scales",
+};
+
 export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
   readonly #weights: Weights;
@@ -71,8 +79,8 @@ export class WeightMemory implements Initializers {
   }
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
-    if (use.form === "blocks" || use.form === "scales") {
-      const part = use.form === "blocks" ? "codes" : "scales";
+    const part = PARTS[use.form];
+    if (part) {
       return "codes" in given ? this.#range(given[part]) : this.#quantize(use, given)[part].address;
     }
     const weight = fullPrecision(given);
