@@ -179,7 +179,7 @@ function readValue(reader: Reader, key: string, type: number): MetadataValue {
 function readNumber(reader: Reader, key: string, type: number): number {
   const size = NUMBER_BYTES[type];
   if (size === undefined) throw reader.error(`has a value of unknown type ${type} as ${show(key)}`);
-  const value = decodeNumber(reader.view(size), 0, type);
+  const value = reader.number(type, size);
   if (type === BOOL && value > 1) {
     throw reader.error(`has the boolean ${value} as ${show(key)}, expected 0 or 1`);
   }
@@ -270,6 +270,7 @@ class Reader {
   readonly #path: string;
   readonly size: number;
   readonly #window = new Uint8Array(WINDOW);
+  readonly #view = new DataView(this.#window.buffer);
   #start = 0;
   #filled = 0;
   position = 0;
@@ -282,21 +283,16 @@ class Reader {
     return new DataError(`"${this.#path}" ${problem}`, { hints });
   }
 
-  /** The next bytes, at most a window of them, which the next call overwrites. */
-  view(length: number): DataView {
-    const { position } = this;
-    this.skip(length);
+  /** Place in the window of the next bytes, of which there are no more than it holds. */
+  #next(length: number): number {
+    const position = this.skip(length);
     if (position < this.#start || position + length > this.#start + this.#filled) {
       this.#start = position;
       this.#filled = Math.min(WINDOW, this.size - position);
-      readExactlySync(
-        this.#file,
-        this.#path,
-        position,
-        this.#window.subarray(0, this.#filled),
-      );
+      const target = this.#window.subarray(0, this.#filled);
+      readExactlySync(this.#file, this.#path, position, target);
     }
-    return new DataView(this.#window.buffer, position - this.#start, length);
+    return position - this.#start;
   }
 
   /** Passes over bytes and returns where they begin. */
@@ -312,13 +308,19 @@ class Reader {
   }
 
   u32(): number {
-    return this.view(4).getUint32(0, true);
+    return this.#view.getUint32(this.#next(4), true);
   }
 
   u64(): number {
-    const value = this.view(8).getBigUint64(0, true);
-    if (value > Number.MAX_SAFE_INTEGER) throw this.error(`has the number ${value} in its head`);
-    return Number(value);
+    const at = this.#next(8);
+    const value = this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * 2 ** 32;
+    if (Number.isSafeInteger(value)) return value;
+    throw this.error(`has the number ${this.#view.getBigUint64(at, true)} in its head`);
+  }
+
+  /** A number of a type and size. */
+  number(type: number, size: number): number {
+    return decodeNumber(this.#view, this.#next(size), type);
   }
 
   /** A number of things of at least `least` bytes each. */
@@ -339,8 +341,8 @@ class Reader {
   }
 
   bytes(length: number): Uint8Array {
-    const { buffer, byteOffset } = this.view(length);
-    return new Uint8Array(buffer, byteOffset, length);
+    const at = this.#next(length);
+    return this.#window.subarray(at, at + length);
   }
 
   text(limit: number, what: string): string {

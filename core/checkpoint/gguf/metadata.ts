@@ -27,6 +27,7 @@ const STRING = 8;
 export class Metadata {
   readonly #file: string;
   readonly #values: ReadonlyMap<string, MetadataValue>;
+  readonly #texts = new Map<string, readonly Uint8Array<ArrayBuffer>[]>();
 
   constructor(
     file: string,
@@ -90,10 +91,16 @@ export class Metadata {
     );
   }
 
-  /** The texts of a list in UTF-8, each a view of one array. */
-  texts(key: string): Uint8Array<ArrayBuffer>[] | undefined {
+  /** The texts of a list in UTF-8, each a view of one array; read once. */
+  texts(key: string): readonly Uint8Array<ArrayBuffer>[] | undefined {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;
+    const known = this.#texts.get(key) ?? this.#readTexts(key, value);
+    this.#texts.set(key, known);
+    return known;
+  }
+
+  #readTexts(key: string, value: MetadataValue): readonly Uint8Array<ArrayBuffer>[] {
     if (value.kind !== "list" || value.element !== STRING) throw this.error(key, "a list of texts");
     const bytes = this.#read(key, value), view = new DataView(bytes.buffer);
     let at = 0;

@@ -13,8 +13,8 @@ export interface GgufModel {
 }
 
 /** Opens a model; reads no weights. */
-export function openGguf(path: string): GgufModel {
-  const head = readShards(path);
+export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
+  const head = withShards(path, first);
   const configJson = configOf(head);
   const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
     ? generationConfig(head.metadata)
@@ -32,11 +32,12 @@ export interface GgufFiles {
 
 /** The files that a folder would have beside its weights. */
 export function ggufFiles(path: string): GgufFiles {
-  const { metadata } = readGgufHead(path);
+  const head = readGgufHead(path);
+  const { metadata } = head;
   const json = (value: JsonObject) =>
     new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
   const files: Readonly<Record<string, () => Uint8Array<ArrayBuffer>>> = {
-    "config.json": () => json(openGguf(path).configJson),
+    "config.json": () => json(openGguf(path, head).configJson),
     ...(hasTokenizer(metadata)
       ? {
         "tokenizer.json": () => tokenizerJson(metadata),
@@ -51,9 +52,8 @@ export function ggufFiles(path: string): GgufFiles {
   };
 }
 
-/** The head of a file, with the tensors of all shards that belong to it. */
-function readShards(path: string): GgufHead {
-  const head = readGgufHead(path);
+/** The head of the first file, with the tensors of all shards that belong to it. */
+function withShards(path: string, head: GgufHead): GgufHead {
   const { metadata } = head;
   const count = metadata.integer("split.count", 1);
   if (count <= 1) return head;

@@ -91,6 +91,8 @@ const ROLES = { bos: "bos", eos: "eos", unk: "unknown", pad: "padding" } as cons
 
 const KEY = "tokenizer.ggml";
 
+const UTF8 = new TextEncoder();
+
 /** Whether the file has a tokenizer at all. */
 export function hasTokenizer(metadata: Metadata): boolean {
   return metadata.has(`${KEY}.model`);
@@ -117,7 +119,7 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
     if (!isNormal(id) && !(isAdded && id < last && token.every(isPrintable))) continue;
     if (!isFirst) text.raw(",");
     text.string(token);
-    text.raw(`:${id}`);
+    text.raw(":" + id);
     isFirst = false;
   }
   text.raw('},"merges":[');
@@ -245,38 +247,39 @@ class JsonText {
   #length = 0;
 
   raw(text: string): void {
-    const room = this.#room(text.length * 3);
-    this.#length += new TextEncoder().encodeInto(text, room).written;
+    this.#reserve(text.length * 3);
+    const room = this.#bytes.subarray(this.#length);
+    this.#length += UTF8.encodeInto(text, room).written;
   }
 
   /** A string of UTF-8 bytes; those that JSON escapes are rare. */
   string(text: Uint8Array): void {
-    const out = this.#room(text.length * 6 + 2);
-    let at = 0;
+    this.#reserve(text.length * 6 + 2);
+    const out = this.#bytes;
+    let at = this.#length;
     out[at++] = 0x22;
-    for (const byte of text) {
+    for (let i = 0; i < text.length; i++) {
+      const byte = text[i]!;
       if (byte < 0x20) {
         const escape = `\\u${byte.toString(16).padStart(4, "0")}`;
-        at += new TextEncoder().encodeInto(escape, out.subarray(at)).written;
+        at += UTF8.encodeInto(escape, out.subarray(at)).written;
         continue;
       }
       if (byte === 0x22 || byte === 0x5c) out[at++] = 0x5c;
       out[at++] = byte;
     }
     out[at++] = 0x22;
-    this.#length += at;
+    this.#length = at;
   }
 
   bytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  #room(size: number): Uint8Array {
-    if (this.#length + size > this.#bytes.length) {
-      const larger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length + size));
-      larger.set(this.#bytes.subarray(0, this.#length));
-      this.#bytes = larger;
-    }
-    return this.#bytes.subarray(this.#length);
+  #reserve(size: number): void {
+    if (this.#length + size <= this.#bytes.length) return;
+    const larger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length + size));
+    larger.set(this.#bytes.subarray(0, this.#length));
+    this.#bytes = larger;
   }
 }
