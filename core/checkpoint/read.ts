@@ -3,6 +3,7 @@
  *
  * Nothing is cached and no file stays open between calls.
  */
+import { setImmediate } from "node:timers/promises";
 import { NumericalError } from "../base/errors.ts";
 import { openRegularFile, readExactly } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
@@ -39,6 +40,7 @@ export async function readTensor(tensor: StoredTensor): Promise<Float32Array<Arr
 /** Throws a `NumericalError` that names the first weight that is NaN or infinite. */
 export async function checkFinite(checkpoint: Checkpoint): Promise<void> {
   for (const tensor of checkpoint.tensors.values()) {
+    await setImmediate(); // signals, timers
     using file = openRegularFile(tensor.path);
     for (let start = 0; start < tensor.byteLength; start += CHUNK_BYTES) {
       const length = Math.min(CHUNK_BYTES, tensor.byteLength - start);
