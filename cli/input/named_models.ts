@@ -1,7 +1,8 @@
 /** A backbone, and adapters over it by name. */
 import { basename, resolve } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
-import { readJsonObject, statIfExists } from "../../core/base/files.ts";
+import { statIfExists } from "../../core/base/files.ts";
+import { openModelFiles } from "../../core/checkpoint/model_files.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
@@ -88,8 +89,7 @@ async function nameOf(model: string): Promise<string> {
 }
 
 async function tokenizerClassOf(directory: string): Promise<string | null> {
-  const path = `${directory}/tokenizer_config.json`;
-  if (!await statIfExists(path)) return null;
-  const { tokenizer_class: name } = await readJsonObject(path);
+  const files = await openModelFiles(directory);
+  const { tokenizer_class: name } = await files.json("tokenizer_config.json");
   return typeof name === "string" ? name : null;
 }

@@ -4,6 +4,7 @@
  * Prompts in, completions out, over the scheduler that `generate`, `eval` and `serve` use.
  */
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
@@ -18,7 +19,6 @@ import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
 import { PrefixCache } from "../generate/prefix_cache.ts";
 import { type BeamCompletion, completeByBeams } from "./beam.ts";
-import { hasTokenizer } from "./find.ts";
 import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */

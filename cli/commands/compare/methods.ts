@@ -202,7 +202,7 @@ function sharedArguments(values: CompareValues): string[] {
     ...given("--max-length", values.maxLength),
     ...given("--device", values.device),
     ...given("--dtype", values.dtype),
-    ...(values.quantize === "none" ? [] : given("--quantize", values.quantize)),
+    ...((values.quantize ?? "none") === "none" ? [] : given("--quantize", values.quantize)),
     ...given("--block-size", values.blockSize),
     ...given("--threads", values.threads),
     ...given("--seed", values.seed),

@@ -14,6 +14,7 @@ import {
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { parseJsonObject, readJsonObject, statIfExists } from "../../../core/base/files.ts";
 import { resolveModel } from "../../../core/hub/model.ts";
+import { isGguf, openModelFiles } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
@@ -151,13 +152,18 @@ async function readNamed(
   const size = info === undefined ? findSize(model) : undefined;
   if (size !== undefined) return size;
   const path = info?.isFile ? model : await configPath(model);
-  return parseConfig(await readJsonObject(path), path);
+  const json = await isGguf(path)
+    ? await (await openModelFiles(path)).json(CONFIG_FILE)
+    : await readJsonObject(path);
+  return parseConfig(json, path);
 }
 
+/** Path of a `config.json`, or of the GGUF file that stands for it. */
 async function configPath(model: string): Promise<string> {
   const folder = await resolveModel(model, { configOnly: true }).catch((error) => {
     throw error instanceof DataError ? unknownModel(model, error) : error;
   });
+  if (await isGguf(folder)) return folder;
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
   throw new DataError(

@@ -12,7 +12,7 @@ import {
   tokenizePart,
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
-import { hasTokenizer } from "../../../core/session/find.ts";
+import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
