@@ -23,11 +23,42 @@ const MAX_NUMBERS = 1 << 22;
 
 const STRING = 8;
 
+/** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
+export class Texts {
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  /** Where each text ends. */
+  readonly #ends: Uint32Array;
+
+  /** Takes a list as it lies in the file, each text after its length. */
+  constructor(bytes: Uint8Array<ArrayBuffer>, count: number) {
+    this.#bytes = bytes;
+    this.#ends = new Uint32Array(count);
+    const view = new DataView(bytes.buffer);
+    for (let i = 0, at = 0; i < count; i++) {
+      at += 8 + view.getUint32(at, true); // the head was checked: nothing reaches 2^32
+      this.#ends[i] = at;
+    }
+  }
+
+  get length(): number {
+    return this.#ends.length;
+  }
+
+  at(index: number): Uint8Array<ArrayBuffer> {
+    const start = index === 0 ? 0 : this.#ends[index - 1]!;
+    return this.#bytes.subarray(start + 8, this.#ends[index]);
+  }
+
+  *entries(): Generator<readonly [number, Uint8Array<ArrayBuffer>]> {
+    for (let i = 0; i < this.length; i++) yield [i, this.at(i)];
+  }
+}
+
 /** The metadata of one file. */
 export class Metadata {
   readonly #file: string;
   readonly #values: ReadonlyMap<string, MetadataValue>;
-  readonly #texts = new Map<string, readonly Uint8Array<ArrayBuffer>[]>();
+  readonly #texts = new Map<string, Texts>();
 
   constructor(
     file: string,
@@ -91,8 +122,8 @@ export class Metadata {
     );
   }
 
-  /** The texts of a list in UTF-8, each a view of one array; read once. */
-  texts(key: string): readonly Uint8Array<ArrayBuffer>[] | undefined {
+  /** The texts of a list; read once. */
+  texts(key: string): Texts | undefined {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;
     const known = this.#texts.get(key) ?? this.#readTexts(key, value);
@@ -100,15 +131,9 @@ export class Metadata {
     return known;
   }
 
-  #readTexts(key: string, value: MetadataValue): readonly Uint8Array<ArrayBuffer>[] {
+  #readTexts(key: string, value: MetadataValue): Texts {
     if (value.kind !== "list" || value.element !== STRING) throw this.error(key, "a list of texts");
-    const bytes = this.#read(key, value), view = new DataView(bytes.buffer);
-    let at = 0;
-    return Array.from({ length: value.count }, () => {
-      const length = view.getUint32(at, true); // the head was checked: nothing reaches 2^32
-      at += 8 + length;
-      return bytes.subarray(at - length, at);
-    });
+    return new Texts(this.#read(key, value), value.count);
   }
 
   /** An error about a key; `wanted` completes "… must be". */

@@ -6,7 +6,7 @@
  */
 import { DataError } from "../../base/errors.ts";
 import { type JsonObject, show } from "../../base/files.ts";
-import type { Metadata } from "./metadata.ts";
+import type { Metadata, Texts } from "./metadata.ts";
 
 /** Types of tokens. */
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED] = [1, 2, 3, 4];
@@ -106,7 +106,8 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   const tokens = tokensOf(metadata), types = metadata.numbers(`${KEY}.token_type`);
   const typeOf = (id: number) => types?.[id] ?? NORMAL;
   const isNormal = (id: number) => typeOf(id) === NORMAL || typeOf(id) === UNKNOWN;
-  const last = tokens.findLastIndex((_, id) => isNormal(id));
+  let last = tokens.length - 1;
+  while (last >= 0 && !isNormal(last)) last--;
   const added: JsonObject[] = [];
   const text = new JsonText();
   let isFirst = true;
@@ -123,7 +124,7 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
     isFirst = false;
   }
   text.raw('},"merges":[');
-  for (const [i, merge] of (metadata.texts(`${KEY}.merges`) ?? []).entries()) {
+  for (const [i, merge] of metadata.texts(`${KEY}.merges`)?.entries() ?? []) {
     if (i > 0) text.raw(",");
     text.string(merge);
   }
@@ -149,7 +150,7 @@ function addedToken(id: number, token: Uint8Array, type: number): JsonObject {
 /** The tokens around a text. */
 function frameOf(
   metadata: Metadata,
-  tokens: readonly Uint8Array[],
+  tokens: Texts,
   { addsBos }: Layout,
 ): JsonObject {
   // False for any vocabulary of this size, whatever llama.cpp would add to another.
@@ -201,24 +202,24 @@ export function generationConfig(metadata: Metadata): JsonObject {
   const ends = new Set(END_TOKENS);
   const longest = Math.max(...END_TOKENS.map(({ length }) => length));
   const types = metadata.numbers(`${KEY}.token_type`);
-  const found = tokensOf(metadata).flatMap((token, id) =>
-    token.length <= longest && types?.[id] !== NORMAL && ends.has(new TextDecoder().decode(token))
-      ? [id]
-      : []
-  );
+  const found: number[] = [];
+  for (const [id, token] of tokensOf(metadata).entries()) {
+    if (token.length > longest || types?.[id] === NORMAL) continue;
+    if (ends.has(new TextDecoder().decode(token))) found.push(id);
+  }
   const stops = [id("eos"), id("eot"), ...found].filter((id) => id !== undefined);
   const others = { bos_token_id: id("bos"), pad_token_id: id("padding") };
   return { ...others, eos_token_id: [...new Set(stops)] };
 }
 
-function tokensOf(metadata: Metadata): readonly Uint8Array[] {
+function tokensOf(metadata: Metadata): Texts {
   const tokens = metadata.texts(`${KEY}.tokens`);
   if (tokens) return tokens;
   throw metadata.error(`${KEY}.tokens`, "a list of texts");
 }
 
-function textOf(metadata: Metadata, tokens: readonly Uint8Array[], id: number): string {
-  if (id < tokens.length) return new TextDecoder().decode(tokens[id]);
+function textOf(metadata: Metadata, tokens: Texts, id: number): string {
+  if (id < tokens.length) return new TextDecoder().decode(tokens.at(id));
   throw metadata.error(`${KEY}.tokens`, `a list with token ${id}, which has a role`);
 }
 
