@@ -1,7 +1,6 @@
 /** A study as fields with fixed names, for JSON and for the tables that show them. */
-import type { Fit } from "../../../core/analysis/fit.ts";
+import { type Fit, type Interval, intervalOf, type Parameter } from "../../../core/analysis/fit.ts";
 import { type Law, predictLoss } from "../../../core/analysis/law.ts";
-import { type Interval, intervalOf, type Parameter } from "../../../core/analysis/uncertainty.ts";
 import type { Question } from "./queries.ts";
 import { hasConverged, type Outcome, type Study } from "./study.ts";
 

@@ -4,9 +4,15 @@
  * With `--law both` each law is fitted and judged; the one with the smaller objective goes on to
  * rows, answers and figures.
  */
-import { assess, fitLaw, type GridFit } from "../../../core/analysis/fit.ts";
+import {
+  assess,
+  type Bootstrap,
+  bootstrap,
+  fitLaw,
+  FLAT,
+  type GridFit,
+} from "../../../core/analysis/fit.ts";
 import type { Law, LawKind, Observation } from "../../../core/analysis/law.ts";
-import { type Bootstrap, bootstrap, FLAT } from "../../../core/analysis/uncertainty.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { DATA_SETS } from "./data_sets.ts";
 import type { Input } from "./input.ts";

@@ -107,7 +107,7 @@ export function resultOf({ labels, texts, overall, each, agreement, diversity }:
       ? {
         tokens: diversity.tokens,
         rho: diversity.rho,
-        rho_standard_error: diversity.standardError,
+        rho_standard_error: diversity.rhoStandardError,
         mean_residuals: diversity.meanResiduals,
         stream_losses: diversity.streamLosses,
         mean_mixture_loss: diversity.meanMixtureLoss,

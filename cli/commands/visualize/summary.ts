@@ -107,7 +107,7 @@ function diversityTable(
   diversity: NonNullable<Study["diversity"]>,
   labels: readonly string[],
 ): SummaryTable {
-  const { rho, standardError, tokens } = diversity;
+  const { rho, rhoStandardError: standardError, tokens } = diversity;
   const error = standardError === undefined ? "" : ` ± ${standardError.toFixed(4)}`;
   const estimate = rho === undefined ? "unknown, as a stream never varies" : rho.toFixed(4) + error;
   const losses = [...diversity.streamLosses, diversity.meanMixtureLoss, diversity.modelLoss];
