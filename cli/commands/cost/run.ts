@@ -2,10 +2,10 @@
 import { countShape, meanCost, type Workload } from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
 import {
+  DATA_SETS,
   memberOf,
   type ModelSize,
   PAPER_FAMILY,
-  STACK_LAW,
   widened,
 } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
@@ -223,7 +223,8 @@ function lossOf(
   match: Setting["figure"]["match"],
 ): number {
   if (match === "law") {
-    return predictLoss(STACK_LAW, countShape(shape, streams, prefixTokens).nonEmbedding, streams);
+    const { log } = DATA_SETS["stack-v2-python"].laws;
+    return predictLoss(log, countShape(shape, streams, prefixTokens).nonEmbedding, streams);
   }
   const observed = losses.get(streams);
   if (observed !== undefined) return observed;

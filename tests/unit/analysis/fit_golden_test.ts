@@ -1,6 +1,6 @@
 /** Protects the scaling-law fit: optimum, answers, refits and the paper's printed numbers. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DATA_SETS } from "../../../cli/commands/fit/data_sets.ts";
+import { DATA_SETS } from "../../../core/analysis/cost_family.ts";
 import {
   assess,
   bootstrap,
