@@ -25,8 +25,10 @@ export type { DownloadEvents } from "./core/hub/blob.ts";
 export type { FindOptions, OpenEvents } from "./core/session/find.ts";
 export type { OpenOptions } from "./core/session/open.ts";
 export type { MatrixOptions, Quantization } from "./core/session/quantization.ts";
+export type { BeamCompletion } from "./core/session/beam.ts";
 export type {
   BatchOptions,
+  BeamSearchOptions,
   Completion,
   GenerateOptions,
   Prompt,
@@ -61,7 +63,8 @@ export type {
 } from "./core/tokenizer/types.ts";
 
 /**
- * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3 or ParScale checkpoint, or a `train` run; a name
+ * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, a `.gguf` file of such a
+ * model, or a `train` run; a name
  * such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
  * @throws {DataError} when the folder is not such a checkpoint
  * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached

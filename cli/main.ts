@@ -173,7 +173,11 @@ async function runCommand(
   const startedMs = frame.io.system.now();
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
-  const resolution = await resolve(parsed, table, command, (name) => frame.io.env(name));
+  const env = (name: string) => frame.io.env(name);
+  let resolution = await resolve(parsed, table, command, env);
+  if (resolution.values.shard === "auto") {
+    resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
+  }
   const values = resolution.values as CommandValues<FlagTable>;
   const controller = new AbortController();
   const format = values.format as Format;
@@ -202,7 +206,8 @@ async function runCommand(
   };
   if (values.dryRun) {
     const { plan = (values) => values, describe } = await entry.body();
-    const text = await describe?.(await plan(values, frame.io), frame.io) ?? { lines: [] };
+    const text = await describe?.(await plan(values, frame.io, invocation), frame.io) ??
+      { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
     showPlan(frame.io, invocation, table, text);
     return exitCode("done");
@@ -212,7 +217,12 @@ async function runCommand(
   const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
     const { plan = (values) => values, run } = await entry.body();
-    const code = await run(await plan(values, frame.io), frame.io, invocation, frame.registry);
+    const code = await run(
+      await plan(values, frame.io, invocation),
+      frame.io,
+      invocation,
+      frame.registry,
+    );
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);
@@ -240,8 +250,8 @@ async function interruptOnSignals(controller: AbortController): Promise<() => vo
 }
 
 /**
- * Runs a command line and ends the process with its exit code. An error in a promise without a handler ends it too, in our
- * words and not in the runtime's.
+ * Runs a command line and ends the process with its exit code. An error in a promise without a handler
+ * ends it too, in our words and not in the runtime's.
  */
 export async function runProcess(
   args: readonly string[],

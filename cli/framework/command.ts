@@ -62,7 +62,7 @@ export interface CommandDefinition<F extends FlagTable> {
 /** What a command does with the values `V` of its flags, by way of a plan `P` where it has one. */
 export interface CommandBody<V, P = V> {
   /** Reads what must be known before the work begins, and checks it; writes nothing. */
-  plan?(values: V, io: Io): P | Promise<P>;
+  plan?(values: V, io: Io, invocation: Invocation): P | Promise<P>;
   /** Text of `--dry-run`; nothing unless given. */
   describe?(plan: P, io: Io): PlanText | Promise<PlanText>;
   /** Does the work; a number is the exit code, nothing is 0. */

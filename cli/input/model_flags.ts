@@ -8,9 +8,10 @@ export const modelFlags = {
     letter: "m",
     required: true,
     group: "Model",
-    summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
+    summary: "Checkpoint folder, GGUF file, or OWNER/NAME[@REVISION] on the hub",
     details: "A Qwen2, Qwen2.5, Qwen3, Llama (SmolLM and SmolLM2 too) or ParScale checkpoint as " +
-      "Hugging Face lays it out. A path that exists is never looked up on the hub.",
+      "Hugging Face lays it out, or a .gguf file of such a model. A path that exists is never " +
+      "looked up on the hub, where OWNER/NAME:Q8_0 and OWNER/NAME:FILE.gguf name a GGUF file.",
   },
   batch: {
     type: "int",
@@ -30,13 +31,14 @@ export const quantizeFlags = {
   quantize: {
     type: "choice",
     choices: ["none", "q8", "q4"],
-    default: "none",
     group: "Engine",
+    defaultText: "as stored",
     formerly: ["weights"],
     summary: "Quantize weights to 8 or 4 bits",
     details:
       "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
-      "loading, by block of columns; convert --quantize does it once. On cpu and webgpu.",
+      "loading, by block of columns; convert --quantize does it once. On cpu and webgpu, which " +
+      "keep the codes of a GGUF file in Q8_0 or Q4_0; none dequantizes them.",
   },
   "block-size": {
     type: "int",

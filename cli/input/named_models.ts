@@ -1,17 +1,13 @@
 /** A backbone, and adapters over it by name. */
 import { basename, resolve } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
-import { readJsonObject, statIfExists } from "../../core/base/files.ts";
+import { statIfExists } from "../../core/base/files.ts";
+import { openModelFiles } from "../../core/checkpoint/model_files.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
 import { requireContext } from "./context.ts";
-import { type ModelValues, openModel } from "./open_model.ts";
-
-/** Flags that decide which models there are; adapters are `NAME=PATH`. */
-export interface NamedValues extends Omit<ModelValues, "adapter" | "sharesBackbone"> {
-  readonly adapter: readonly string[];
-}
+import { type ModelPlan, openModel } from "./open_model.ts";
 
 /** A session, and by name those of adapters over its backbone. */
 export interface NamedSessions {
@@ -49,12 +45,12 @@ export function requireDistinct(adapters: readonly NamedAdapter[]): void {
 
 /** Opens the backbone, whose weights are shared, and lays every adapter over it. */
 export async function openAdapters(
-  values: NamedValues,
+  model: ModelPlan,
   adapters: readonly NamedAdapter[],
   io: Io,
 ): Promise<NamedSessions> {
   const sharesBackbone = adapters.length > 0;
-  const session = await openModel({ ...values, adapter: undefined, sharesBackbone }, io);
+  const session = await openModel({ ...model, sharesBackbone }, io);
   const over = new Map<string, Session>();
   for (const { name, path } of adapters) over.set(name, await session.withAdapter(path));
   return { session, adapters: over };
@@ -62,25 +58,26 @@ export async function openAdapters(
 
 /** The same by the names that requests use; the first is the backbone. */
 export async function openServed(
-  values: NamedValues & { readonly maxModelLen?: number | undefined },
+  plan: ModelPlan,
   adapters: readonly NamedAdapter[],
   io: Io,
+  maxModelLen?: number,
 ): Promise<{ session: Session; models: ServedModel[] }> {
-  const { session, adapters: over } = await openAdapters(values, adapters, io);
+  const { session, adapters: over } = await openAdapters(plan, adapters, io);
   const { config, checkpoint } = session;
-  const maxLength = values.maxModelLen ?? config.maxPositionEmbeddings;
+  const maxLength = maxModelLen ?? config.maxPositionEmbeddings;
   requireContext(
     config,
     maxLength,
     `\`--max-model-len ${maxLength}\``,
     `pass \`--max-model-len ${config.maxPositionEmbeddings}\` or less`,
   );
-  const tokenizer = await session.openTokenizer();
+  await session.openTokenizer();
   const tokenizerClass = await tokenizerClassOf(checkpoint.directory);
-  const name = await nameOf(values.model);
+  const name = await nameOf(plan.model);
   if (over.has(name)) throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
-  const model = (name: string, { engine }: Session, parent: string | null): ServedModel => {
-    return { name, engine, tokenizer, maxLength, parent, tokenizerClass };
+  const model = (name: string, session: Session, parent: string | null): ServedModel => {
+    return { name, session, maxLength, parent, tokenizerClass };
   };
   const others = Array.from(over, ([own, one]) => model(own, one, name));
   return { session, models: [model(name, session, null), ...others] };
@@ -92,8 +89,7 @@ async function nameOf(model: string): Promise<string> {
 }
 
 async function tokenizerClassOf(directory: string): Promise<string | null> {
-  const path = `${directory}/tokenizer_config.json`;
-  if (!await statIfExists(path)) return null;
-  const { tokenizer_class: name } = await readJsonObject(path);
+  const files = await openModelFiles(directory);
+  const { tokenizer_class: name } = await files.json("tokenizer_config.json");
   return typeof name === "string" ? name : null;
 }

@@ -1,7 +1,7 @@
 /** Opens models for commands: flags become options, and what core reports goes to stderr. */
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { ModelPaths } from "../../core/checkpoint/run.ts";
-import type { OpenEvents } from "../../core/session/find.ts";
+import * as find from "../../core/session/find.ts";
 import type { OpenOptions } from "../../core/session/open.ts";
 import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -9,42 +9,56 @@ import type { Io } from "../output/io.ts";
 import { type Progress, startProgress } from "../output/progress.ts";
 import { bytesText } from "../output/units.ts";
 
-/** Values of the flags that decide which files are opened. */
-export type NameValues = Pick<ModelValues, "model" | "adapter">;
+/** Which files are opened. */
+export type NamePlan = Pick<ModelPlan, "model" | "adapter">;
 
-/** Values of the flags that decide what is opened. */
-export interface ModelValues extends Omit<OpenOptions, "events" | "signal" | "lazyTokenizer"> {
+/** Which model is opened, and how. */
+export interface ModelPlan extends Omit<OpenOptions, "events" | "signal" | "lazyTokenizer"> {
   readonly model: string;
 }
 
+const MODEL_FLAGS = [
+  ...["model", "adapter", "device", "unverified", "dtype", "threads", "memoryLimit"] as const,
+  ...["quantize", "blockSize", "weightCache", "cacheLimit"] as const,
+];
+
+/** The model that flags name; a command may lack some of them, or have several adapters. */
+export function modelPlan(
+  values: Omit<ModelPlan, "adapter"> & { readonly adapter?: unknown },
+): ModelPlan {
+  const given = MODEL_FLAGS.filter((name) =>
+    values[name] !== undefined && !Array.isArray(values[name])
+  );
+  return Object.fromEntries(given.map((name) => [name, values[name]])) as unknown as ModelPlan;
+}
+
 /** Opens a model; its tokenizer is read when it is first asked for. */
-export async function openModel(values: ModelValues, io: Io): Promise<Session> {
+export async function openModel(plan: ModelPlan, io: Io): Promise<Session> {
+  // Loads the engine, which commands that only find a model do not need.
   const { openModel } = await import("../../core/session/open.ts");
   using events = new OpenDisplay(io);
   const { interruption: signal } = io;
-  return await openModel(values.model, { ...values, events, signal, lazyTokenizer: true });
+  return await openModel(plan.model, { ...plan, events, signal, lazyTokenizer: true });
 }
 
 /** Opens the checkpoint of a model; with a `purpose`, weights must have full precision. */
 export async function findCheckpoint(
-  { model, adapter }: NameValues,
+  { model, adapter }: NamePlan,
   io: Io,
   purpose?: string,
 ): Promise<Checkpoint> {
-  const { findCheckpoint } = await import("../../core/session/find.ts");
   using events = new OpenDisplay(io);
-  return await findCheckpoint(model, { adapter, events, signal: io.interruption }, purpose);
+  return await find.findCheckpoint(model, { adapter, events, signal: io.interruption }, purpose);
 }
 
 /** Finds the folders of a model and its adapter. */
-export async function findModel({ model, adapter }: NameValues, io: Io): Promise<ModelPaths> {
-  const { findModel } = await import("../../core/session/find.ts");
+export async function findModel({ model, adapter }: NamePlan, io: Io): Promise<ModelPaths> {
   using events = new OpenDisplay(io);
-  return await findModel(model, { adapter, events, signal: io.interruption });
+  return await find.findModel(model, { adapter, events, signal: io.interruption });
 }
 
 /** Shows downloads and the quantizing of weights; dispose of it when that is over. */
-export class OpenDisplay implements OpenEvents, Disposable {
+export class OpenDisplay implements find.OpenEvents, Disposable {
   #progress: Progress | undefined;
 
   constructor(readonly io: Io, readonly label = "Downloading") {}

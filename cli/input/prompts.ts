@@ -1,64 +1,126 @@
-/**
- * Where `generate` gets its prompts: flags, a text, or JSON lines.
- */
+/** Prompts of `generate`: texts of flags, one text, or JSON lines. */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { formatFlag } from "../framework/table.ts";
 import { show, statIfExists } from "../../core/base/files.ts";
 import type { Session } from "../../core/session/session.ts";
 import { type ChatMessage, encodeChat } from "../../core/tokenizer/chat.ts";
+import { formatFlag } from "../framework/table.ts";
 import type { Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
 /** A prompt as token ids. */
 export interface Prompt {
+  /** Position in the input. */
+  readonly at: number;
   readonly id: unknown;
   readonly tokens: readonly number[];
   /** Name of the adapter that the row chooses. */
   readonly adapter?: string;
 }
 
-/** Flags that say where prompts are. */
+/** Where prompts are. */
 export interface PromptSource {
+  /** Prompts of `--prompt`, or a file; `-` is stdin. */
+  readonly from: readonly string[] | string;
+  readonly format: "auto" | "text" | "jsonl";
+  /** Whether a text becomes a message for the chat template. */
+  readonly chat: boolean;
+  /** Names that the field `adapter` of a row may have; with none it means nothing. */
+  readonly adapters: readonly string[];
+}
+
+/** Values of the flags that say where prompts are. */
+interface SourceValues {
   readonly arguments: readonly string[];
   readonly prompt: readonly string[];
-  readonly input: "auto" | "text" | "jsonl";
+  readonly input: PromptSource["format"];
   readonly chat: boolean;
 }
 
+/** The source that flags name. @throws {UsageError} for a prompt in place of a file */
+export async function promptSource(
+  { prompt, input: format, chat, arguments: [path = "-"] }: SourceValues,
+  adapters: readonly string[],
+): Promise<PromptSource> {
+  if (prompt.length === 0) await requireFile(path);
+  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters };
+}
+
+/** A prompt before it is encoded. */
+interface RawPrompt extends Omit<Prompt, "tokens"> {
+  readonly prompt: string | readonly number[] | { readonly messages: unknown };
+  /** Where it stands, for messages that the template refuses. */
+  readonly place?: string;
+}
+
 /**
- * Yields prompts in order, each as soon as it can be read. The tokenizer is opened once there is text;
- * rows may choose one of `adapters` by name. Throws `DataError` for a row it cannot understand.
+ * Reads prompts in order and encodes each as soon as it is there; the tokenizer is opened once there is
+ * text.
+ * @throws {DataError} for a row that is not understood
  */
 export async function* readPrompts(
   source: PromptSource,
   io: Io,
   session: Session,
-  adapters: readonly string[] = [],
 ): AsyncGenerator<Prompt> {
-  const encode = (text: string) =>
-    session.encode(source.chat ? [{ role: "user", content: text }] : text);
-  if (source.prompt.length > 0) {
-    for (const [id, text] of source.prompt.entries()) {
-      yield { id, tokens: await encode(text) };
-    }
+  let at = 0;
+  for await (const { prompt, place, ...row } of rawPrompts(source, io)) {
+    const isMessages = typeof prompt === "object" && "messages" in prompt;
+    const tokens = isMessages
+      ? await encodeMessages(prompt.messages, session, place)
+      : await session.encode(prompt);
+    yield { at: at++, ...row, tokens };
+  }
+}
+
+async function encodeMessages(
+  messages: unknown,
+  session: Session,
+  place: string | undefined,
+): Promise<readonly number[]> {
+  try {
+    // The template's code checks them.
+    return await encodeChat(await session.openTokenizer(), messages as readonly ChatMessage[]);
+  } catch (cause) {
+    if (!(cause instanceof DataError) || place === undefined) throw cause;
+    throw new DataError(place, { cause, hints: cause.hints });
+  }
+}
+
+async function* rawPrompts(
+  { from, format, chat, adapters }: PromptSource,
+  io: Io,
+): AsyncGenerator<Omit<RawPrompt, "at">> {
+  const said = (content: string) => chat ? { messages: [{ role: "user", content }] } : content;
+  if (typeof from !== "string") {
+    for (const [id, text] of from.entries()) yield { id, prompt: said(text) };
     return;
   }
-  const path = source.arguments[0] ?? "-";
-  await requireFile(path);
-  const name = path === "-" ? "stdin" : `"${path}"`;
-  const lines = peekable(io.readLines(path));
-  const isJson = source.input === "jsonl" ||
-    source.input === "auto" && (await lines.peek())?.trimStart().startsWith("{");
+  const name = from === "-" ? "stdin" : `"${from}"`;
+  const lines = peekable(io.readLines(from));
+  const isJson = format === "jsonl" ||
+    format === "auto" && (await lines.peek())?.trimStart().startsWith("{");
   if (!isJson) {
-    const text = [];
-    for await (const line of lines.all()) text.push(line);
-    if (text.length > 0) yield { id: 0, tokens: await encode(text.join("\n")) };
+    const text = await Array.fromAsync(lines.all());
+    if (text.length > 0) yield { id: 0, prompt: said(text.join("\n")) };
     return;
   }
   for await (const row of readRows(lines.all(), name)) {
-    const tokens = await rowTokens(row, name, session, encode);
-    yield { id: row.id, tokens, ...adapterOf(row, name, adapters) };
+    const adapter = adapterOf(row, name, adapters);
+    const place = `line ${row.line} of ${name}`;
+    yield { id: row.id, prompt: promptOf(row, name, said), place, ...adapter };
   }
+}
+
+function promptOf(
+  row: InputRow,
+  name: string,
+  said: (text: string) => RawPrompt["prompt"],
+): RawPrompt["prompt"] {
+  const { tokens, prompt, messages } = row.fields;
+  if (tokens !== undefined) return tokensOf(tokens, name, row.line);
+  if (messages !== undefined) return { messages };
+  if (prompt !== undefined) return said(textOf(prompt, "prompt", name, row.line));
+  throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
 }
 
 /** Rows choose among the adapters that there are; without any, the field means nothing. */
@@ -78,34 +140,6 @@ async function requireFile(path: string): Promise<void> {
   throw new UsageError(`no such file: ${JSON.stringify(path)}`, {
     hints: [`did you mean ${formatFlag("prompt", path)}?`],
   });
-}
-
-async function rowTokens(
-  row: InputRow,
-  name: string,
-  session: Session,
-  encode: (text: string) => Promise<readonly number[]>,
-): Promise<readonly number[]> {
-  const { tokens, prompt, messages } = row.fields;
-  if (tokens !== undefined) return tokensOf(tokens, name, row.line);
-  if (messages !== undefined) return await messageTokens(messages, row, name, session);
-  if (prompt !== undefined) return await encode(textOf(prompt, "prompt", name, row.line));
-  throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
-}
-
-async function messageTokens(
-  messages: unknown,
-  row: InputRow,
-  name: string,
-  session: Session,
-): Promise<number[]> {
-  try {
-    // The template's code checks them.
-    return await encodeChat(await session.openTokenizer(), messages as readonly ChatMessage[]);
-  } catch (cause) {
-    if (!(cause instanceof DataError)) throw cause;
-    throw new DataError(`line ${row.line} of ${name}`, { cause, hints: cause.hints });
-  }
 }
 
 /** Lines of which the first non-blank one can be seen in advance. */

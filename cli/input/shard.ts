@@ -1,8 +1,7 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
 import { UsageError } from "../../core/base/errors.ts";
 import { detectPart, type Part as Shard } from "../../core/collective/launch.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
+import type { Resolution } from "../framework/resolve.ts";
 
 export type { Shard };
 
@@ -17,12 +16,17 @@ export function parseShard(text: string | undefined): Shard | undefined {
   );
 }
 
-/** Values with `auto` replaced by the part of this process, which gets an `--out` of its own. */
-export function resolveShard<
-  T extends { readonly shard?: string | undefined; readonly out?: string | undefined },
->(values: T, io: Io): T {
-  if (values.shard !== "auto") return values;
-  const found = detectPart((name) => io.env(name));
+/**
+ * Replaces `--shard auto` in a resolution by the part of this process, which gets an `--out` of its own.
+ * @throws {UsageError} without a launcher, or without `--out`
+ */
+export function resolveShard(
+  resolution: Resolution,
+  env: (name: string) => string | undefined,
+): Resolution {
+  const { values, config } = resolution;
+  if (values.shard !== "auto") return resolution;
+  const found = detectPart(env);
   if (found === undefined) {
     throw new UsageError("`--shard auto` needs a job array or a launcher, and there is neither", {
       hints: [
@@ -31,19 +35,10 @@ export function resolveShard<
       ],
     });
   }
-  const { out } = values;
-  if (out === undefined || out === "-") throw new UsageError("`--shard auto` needs `--out`");
-  return { ...values, shard: `${found.part}/${found.of}`, out: partName(out, found.part) };
-}
-
-/** The invocation of a part, which records the values that `resolveShard` found. */
-export function invocationOf(
-  invocation: Invocation,
-  { shard, out }: { readonly shard?: string | undefined; readonly out?: string | undefined },
-): Invocation {
-  if (shard === undefined) return invocation;
-  const config = { ...invocation.config, shard, out: out ?? null };
-  return { ...invocation, config, out: invocation.out === undefined ? undefined : out };
+  const path = values.out as string | undefined;
+  if (path === undefined || path === "-") throw new UsageError("`--shard auto` needs `--out`");
+  const own = { shard: `${found.part}/${found.of}`, out: partName(path, found.part) };
+  return { ...resolution, values: { ...values, ...own }, config: { ...config, ...own } };
 }
 
 /** `scores.json` of part 2 is `scores-2.json`; the folder `res` is `res-2`. */

@@ -27,6 +27,7 @@ export interface RunIdentity {
 export class RowWriter implements Disposable {
   readonly #journal: Journal | undefined;
   readonly #options: ReportOptions;
+  readonly #turns = new Turns();
   #report: Report | undefined;
   readonly #waiting = new Map<number, readonly Row[]>();
   #written = 0;
@@ -91,8 +92,13 @@ export class RowWriter implements Disposable {
     return this.#failed > 0 ? 1 : 0;
   }
 
-  /** Throws once a signal has come. */
-  throwIfInterrupted(): void {
+  /** Lets signals arrive, and throws once one has come. */
+  async pause(): Promise<void> {
+    await this.#turns.give();
+    this.#throwIfInterrupted();
+  }
+
+  #throwIfInterrupted(): void {
     const { reason, aborted } = this.io.interruption;
     if (!aborted) return;
     if (this.#journal === undefined || !(reason instanceof Interrupted)) throw reason;
@@ -113,7 +119,7 @@ export class RowWriter implements Disposable {
       signal.addEventListener("abort", stop);
       const item = await Promise.race([items.next(), stopped]);
       signal.removeEventListener("abort", stop);
-      this.throwIfInterrupted();
+      this.#throwIfInterrupted();
       if (item === undefined || item.done) return;
       yield item.value;
     }

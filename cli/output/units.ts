@@ -16,5 +16,6 @@ export function bytesText(bytes: number): string {
 
 /** `1 row`, `2 rows`. */
 export function counted(count: number, noun: string): string {
-  return `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+  const ending = noun.endsWith("ch") ? "es" : "s";
+  return `${grouped(count)} ${noun}${count === 1 ? "" : ending}`;
 }

@@ -11,3 +11,8 @@ export const COMPANION_FILES: readonly string[] = [
   "added_tokens.json",
   "chat_template.jinja",
 ];
+
+/** Whether a path names a GGUF file, which holds weights and companions. */
+export function isGgufName(path: string): boolean {
+  return /\.gguf$/i.test(path);
+}

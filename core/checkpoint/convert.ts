@@ -18,6 +18,7 @@ import { CARD_FILE, modelCard } from "./model_card.ts";
 import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite } from "./read.ts";
 import {
+  copyCompanions,
   copyFile,
   DEFAULT_SHARD_BYTES,
   type OutputTensor,
@@ -63,7 +64,8 @@ export function convert(
     const either = signal ? AbortSignal.any([signal, found.signal]) : found.signal;
     const stream = { inspect, signal: either };
     const files = [CONFIG_FILE];
-    for (const path of plan.companions) {
+    if (!options.introducedOnly) files.push(...await copyCompanions(source.directory, folder));
+    for (const path of plan.codeFiles) {
       const name = basename(path);
       await copyFile(path, `${folder}/${name}`);
       files.push(name);

@@ -22,9 +22,10 @@ export function modelFingerprint({ config, tensors, quantization }: Checkpoint):
   }
   for (const name of [...tensors.keys()].sort()) {
     const tensor = tensors.get(name)!;
-    const { dtype, shape } = tensor;
-    hash.update(`${name} ${dtype} ${shape.join()}`);
-    const size = shape.reduce((product, length) => product * length, BYTES[dtype] ?? 1);
+    const { dtype, shape, encoding } = tensor;
+    hash.update(`${name} ${encoding?.type ?? dtype} ${shape.join()}`);
+    const size = encoding?.byteLength ??
+      shape.reduce((product, length) => product * length, BYTES[dtype] ?? 1);
     const head = new Uint8Array(Math.min(HEAD_BYTES, size));
     using file = Deno.openSync(tensor.path);
     readExactlySync(file, tensor.path, tensor.offset, head);

@@ -8,9 +8,10 @@
  * Sums are taken in double precision and rounded once, to the stored type of W.
  */
 import { ELEMENT_BYTES, narrow, type WeightType, widen } from "../base/dtype.ts";
-import { openRegularFile, readExactlySync } from "../base/files.ts";
+import { openRegularFile } from "../base/files.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import type { StoredTensor } from "./open.ts";
+import { readPart } from "./read.ts";
 import type { ByteGenerator } from "./write.ts";
 
 /** A matrix with its low-rank update. Nothing is read before the first piece is asked for. */
@@ -59,7 +60,5 @@ function valuesOf(
   length = tensor.byteLength,
 ): Float32Array<ArrayBuffer> {
   using file = openRegularFile(tensor.path);
-  const bytes = new Uint8Array(length);
-  readExactlySync(file, tensor.path, tensor.offset + start, bytes);
-  return widen(bytes, tensor.dtype);
+  return widen(readPart(tensor, file, start, length), tensor.dtype);
 }

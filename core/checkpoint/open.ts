@@ -1,18 +1,20 @@
 /**
  * Opens a checkpoint folder: checks everything that can be checked without reading weights.
  *
- * Takes a folder as Hugging Face lays it out, one file or sharded, and perhaps an adapter folder
- * with the introduced tensors of a ParScale model; returns the config and, for every parameter it
+ * Takes a folder as Hugging Face lays it out, one file or sharded, or a GGUF file, and perhaps an
+ * adapter folder with the introduced tensors of a ParScale model; returns the config and, for every parameter it
  * calls for, where its bytes lie. Element types come from the tensors, not from `torch_dtype`,
  * which is often wrong; end tokens come from `generation_config.json` first, as in transformers.
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
-import { EMBEDDING, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { EMBEDDING, linearSpecs, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
+import { type Encoding, formatOf } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
+import { isGguf } from "./model_files.ts";
 import {
   ADAPTER_FILE,
   CONFIG_FILE,
@@ -40,11 +42,15 @@ export interface StoredTensor {
   readonly path: string;
   /** Position of the first byte in the file. */
   readonly offset: number;
+  /** Bytes of the elements, which `encoding` may store in fewer. */
   readonly byteLength: number;
+  /** How a GGUF file stores the tensor where that is not plain. */
+  readonly encoding?: Encoding;
 }
 
-/** An opened folder. */
+/** An opened folder or GGUF file. */
 export interface Checkpoint {
+  /** The folder, or the path of the GGUF file. */
   readonly directory: string;
   readonly config: ModelConfig;
   /** `config.json` as read; that of the backbone when an adapter is in use. */
@@ -70,20 +76,23 @@ export interface OpenOptions {
 }
 
 /**
- * Opens a checkpoint folder, with the introduced tensors of an adapter folder if one is given.
+ * Opens a checkpoint folder or a GGUF file, with the introduced tensors of an adapter folder if one is given.
  * @throws {DataError} when the folder is damaged, or quantized and that is not allowed for
  */
 export async function openCheckpoint(
   directory: string,
   options: OpenOptions = {},
 ): Promise<Checkpoint> {
-  await requireFolder(directory);
-  const configPath = `${directory}/${CONFIG_FILE}`;
-  const configJson = await readJsonObject(configPath);
+  const gguf = await isGguf(directory)
+    ? (await import("./gguf/open.ts")).openGguf(directory)
+    : undefined;
+  if (!gguf) await requireFolder(directory);
+  const configPath = gguf ? directory : `${directory}/${CONFIG_FILE}`;
+  const configJson = gguf?.configJson ?? await readJsonObject(configPath);
   const stated = parseConfig(configJson, configPath);
   const scheme = parseQuantization(configJson, configPath);
   if (scheme && !options.quantized) requireFullPrecision(directory, scheme, options.purpose);
-  const found = await findTensors(directory);
+  const found = gguf?.found ?? await findTensors(directory);
   const specs = parameterSpecs(stated);
   refuseContradictions(directory, stated, specs, found);
   const quantization = scheme && findMatrices(directory, stated, scheme, found);
@@ -93,7 +102,7 @@ export async function openCheckpoint(
   const config: ModelConfig = {
     ...stated,
     dtype: tensors.get(EMBEDDING)!.dtype,
-    eosTokenIds: await readEndTokens(directory) ?? stated.eosTokenIds,
+    eosTokenIds: gguf ? stated.eosTokenIds : await readEndTokens(directory) ?? stated.eosTokenIds,
   };
   const extraTensors = [...found.keys()].filter((name) =>
     !tensors.has(name) && !quantization?.names.has(name)
@@ -123,7 +132,7 @@ async function requireFolder(directory: string): Promise<void> {
     {
       hints: [
         info
-          ? "pass the folder that holds the file"
+          ? "pass the folder that holds the file; a GGUF file is named NAME.gguf"
           : "check the path; a model of the hub is named OWNER/NAME",
       ],
     },
@@ -177,7 +186,9 @@ function matchTensors(
   }
   const tensors = new Map<string, StoredTensor>();
   for (const spec of specs) {
-    const { name, shape, offset, byteLength, path, dtype: stored } = found.get(spec.name)!;
+    const { name, shape, offset, byteLength, path, encoding, dtype: stored } = found.get(
+      spec.name,
+    )!;
     if (shape.length !== spec.shape.length || shape.some((size, i) => size !== spec.shape[i])) {
       throw new DataError(
         `tensor ${name} in "${directory}" has shape [${shape}], expected [${spec.shape}] from config.json`,
@@ -190,7 +201,8 @@ function matchTensors(
         `tensor ${name} in "${directory}" has dtype ${stored}, expected F32, BF16 or F16`,
       );
     }
-    tensors.set(name, { name, dtype, shape, path, offset, byteLength });
+    const place = { path, offset, byteLength, ...(encoding ? { encoding } : {}) };
+    tensors.set(name, { name, dtype, shape, ...place });
   }
   return tensors;
 }
@@ -211,11 +223,20 @@ export interface QuantizedWeight extends QuantizedMatrix {
   readonly stored?: StoredTensor;
 }
 
-/** All weights of a checkpoint by name, as devices take them. */
+/** A weight whose codes a device keeps as they are, where it can. */
+export interface CodedTensor extends StoredTensor {
+  readonly format?: QuantizedFormat;
+}
+
+/**
+ * All weights of a checkpoint by name, as devices take them. With `keepsCodes` matrices in Q8_0 and
+ * Q4_0 of a GGUF file keep their codes, if most of its matrices are so; else all are f32.
+ */
 export function weightsOf(
-  { tensors, quantization }: Checkpoint,
-): ReadonlyMap<string, StoredTensor | QuantizedWeight> {
-  if (!quantization) return tensors;
+  { config, tensors, quantization }: Checkpoint,
+  { keepsCodes = false } = {},
+): ReadonlyMap<string, CodedTensor | QuantizedWeight> {
+  if (!quantization) return keepsCodes ? withCodes(config, tensors) : tensors;
   const { format, matrices } = quantization;
   const weights = new Map<string, StoredTensor | QuantizedWeight>(tensors);
   for (const [name, matrix] of matrices) {
@@ -228,6 +249,21 @@ export function weightsOf(
     });
   }
   return weights;
+}
+
+function withCodes(
+  config: ModelConfig,
+  tensors: Checkpoint["tensors"],
+): ReadonlyMap<string, CodedTensor> {
+  const matrices = linearSpecs(config);
+  const coded = matrices.flatMap(({ name }) => {
+    const tensor = tensors.get(name)!, format = formatOf(tensor);
+    return format ? [[name, { ...tensor, format }] as const] : [];
+  });
+  // Products with codes round activations to 8 bits, which a file of exact matrices is spared.
+  if (coded.length * 2 < matrices.length) return tensors;
+  const table = tensors.get(EMBEDDING)!, format = formatOf(table);
+  return new Map([...tensors, ...coded, [EMBEDDING, format ? { ...table, format } : table]]);
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */

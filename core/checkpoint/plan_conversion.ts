@@ -10,12 +10,13 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
-import { type JsonObject, statIfExists } from "../base/files.ts";
-import { COMPANION_FILES } from "../base/companions.ts";
+import { type JsonObject, openRegularFile, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
-import { type Checkpoint, openCheckpoint } from "./open.ts";
-import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
+import { isGgufName } from "../base/companions.ts";
+import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
+import { ELEMENT_BYTES, narrow, type WeightType, widen } from "../base/dtype.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
+import { readPart } from "./read.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** The official code, which is not ours to ship. */
@@ -23,7 +24,7 @@ const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.
 
 /** What to convert and how. */
 export interface ConversionOptions {
-  /** Folder to read. */
+  /** Folder or GGUF file to read. */
   readonly model: string;
   /** Folder to make. */
   readonly out: string;
@@ -38,6 +39,8 @@ export interface ConversionOptions {
   readonly seed?: number;
   /** Write an adapter folder that holds the introduced tensors alone. */
   readonly introducedOnly?: boolean;
+  /** Element type of the tensors written; that of the source, f32 for quantized ones, unless told. */
+  readonly dtype?: WeightType | undefined;
   /** Turn a ParScale folder back into a plain one. */
   readonly strip?: boolean;
   /** Fold the adapter and what a single stream adds to weights into one folder. */
@@ -63,14 +66,17 @@ export interface ConversionPlan {
   /** Bytes of these tensors. */
   readonly bytes: number;
   readonly introducedParams: number;
-  /** Files copied unchanged, by full path. */
-  readonly companions: readonly string[];
+  /** Python files of the official implementation, by full path. */
+  readonly codeFiles: readonly string[];
   /** Whether weights of the backbone differ from those of the source. */
   readonly folds: boolean;
 }
 
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
-export async function planConversion(options: ConversionOptions): Promise<ConversionPlan> {
+export async function planConversion(asked: ConversionOptions): Promise<ConversionPlan> {
+  // Without anything else a GGUF file becomes a plain folder.
+  const isPlain = isGgufName(asked.model) && asked.streams === undefined && !asked.merge;
+  const options = isPlain ? { ...asked, strip: true } : asked;
   checkOptions(options);
   const { adapter } = options;
   const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
@@ -88,7 +94,7 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
     tensors,
     bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
     introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
-    companions: await findCompanions(options),
+    codeFiles: await findCode(options),
     folds,
   };
 }
@@ -96,8 +102,9 @@ export async function planConversion(options: ConversionOptions): Promise<Conver
 /** The model with streams added or removed. */
 function convertedModel(options: ConversionOptions, source: Checkpoint): MergedModel {
   const M = options.prefixTokens ?? 48;
-  const config: ModelConfig = options.strip ? plainConfig(source.config) : {
-    ...source.config,
+  const own = { ...source.config, dtype: options.dtype ?? source.config.dtype };
+  const config: ModelConfig = options.strip ? plainConfig(own) : {
+    ...own,
     streams: options.streams!,
     prefix: M > 0,
     prefixTokens: M,
@@ -109,24 +116,29 @@ function convertedModel(options: ConversionOptions, source: Checkpoint): MergedM
     configJson: configToJson(config, source.configJson, { localCode: !!options.hfCode }),
     tensors: parameterSpecs(config)
       .filter((spec) => spec.introduced || !options.introducedOnly)
-      .map((spec) => outputTensor(spec, source, options.seed ?? 0)),
-    folds: false,
+      .map((spec) => outputTensor(spec, source, options)),
+    folds: options.dtype !== undefined,
   };
 }
 
 /** Whether there is nothing to strip or to merge, so that the result is a copy. */
 export function isPlainCopy({ options, source, folds }: ConversionPlan): boolean {
   if (options.merge) return !folds && source.adapter === undefined;
+  if (folds || isGgufName(source.directory)) return false;
   return !!options.strip && !String(source.configJson.model_type).endsWith("_parscale");
 }
 
-/** Backbone tensors come from the source, introduced ones from the seed in the source's type. */
-function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): OutputTensor {
+/** Backbone tensors come from the source, introduced ones from the seed in the type of the table. */
+function outputTensor(
+  spec: ParameterSpec,
+  source: Checkpoint,
+  { seed = 0, dtype: chosen }: ConversionOptions,
+): OutputTensor {
   if (!spec.introduced) {
     const tensor = source.tensors.get(spec.name)!;
-    return { ...tensor, source: tensor };
+    return chosen === undefined ? { ...tensor, source: tensor } : castTensor(tensor, chosen);
   }
-  const { dtype } = source.config;
+  const dtype = chosen ?? source.config.dtype;
   const size = ELEMENT_BYTES[dtype];
   return {
     name: spec.name,
@@ -138,12 +150,29 @@ function outputTensor(spec: ParameterSpec, source: Checkpoint, seed: number): Ou
   };
 }
 
+/** A tensor in another type, cast while it is written. */
+function castTensor(tensor: StoredTensor, dtype: WeightType): OutputTensor {
+  const { name, shape } = tensor;
+  const [from, to] = [ELEMENT_BYTES[tensor.dtype], ELEMENT_BYTES[dtype]];
+  return {
+    name,
+    dtype,
+    shape,
+    byteLength: elementCount(shape) * to,
+    source: (start, length) => {
+      using file = openRegularFile(tensor.path);
+      const part = readPart(tensor, file, start / to * from, length / to * from);
+      return narrow(widen(part, tensor.dtype), dtype);
+    },
+  };
+}
+
 /** The plan with other first values for some introduced tensors, by name. */
 export function withValues(
   plan: ConversionPlan,
   values: ReadonlyMap<string, Float32Array<ArrayBuffer>>,
 ): ConversionPlan {
-  const { dtype } = plan.source.config; // that of all introduced tensors
+  const { dtype } = plan.config; // that of all introduced tensors
   const tensors = plan.tensors.map((tensor) => {
     const given = values.get(tensor.name);
     return given ? { ...tensor, source: narrow(given, dtype) } : tensor;
@@ -195,7 +224,7 @@ function checkOptions(options: ConversionOptions): void {
     throw new UsageError(
       streams === 1
         ? "`--streams` must be an integer from 2 to 64, not 1"
-        : "`convert` needs `--streams` from 2 to 64",
+        : "`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`",
       { hints: ["a plain folder already is a model with one stream", "try `--streams 4`"] },
     );
   }
@@ -237,28 +266,18 @@ export async function checkTarget(
   }
 }
 
-/** Files of a folder that go with its weights unchanged: tokenizer, generation settings. */
-export function companionFiles(directory: string): Promise<string[]> {
-  return presentFiles(directory, COMPANION_FILES);
-}
-
 /** Paths of the official Python files in a folder: both or none. */
 export async function codeFiles(directory: string): Promise<string[]> {
-  const found = await presentFiles(directory, CODE_FILES);
-  return found.length === CODE_FILES.length ? found : [];
-}
-
-async function presentFiles(directory: string, names: readonly string[]): Promise<string[]> {
   const found: string[] = [];
-  for (const name of names) {
+  for (const name of CODE_FILES) {
     const path = `${directory}/${name}`;
     if (await statIfExists(path)) found.push(path);
   }
-  return found;
+  return found.length === CODE_FILES.length ? found : [];
 }
 
-async function findCompanions(options: ConversionOptions): Promise<string[]> {
-  const found = options.introducedOnly ? [] : await companionFiles(options.model);
+async function findCode(options: ConversionOptions): Promise<string[]> {
+  const found: string[] = [];
   for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
     const path = `${options.hfCode}/${name}`;
     if (!await statIfExists(path)) {

@@ -4,23 +4,23 @@
  * Codes and scales are those that `--quantize` makes of the same checkpoint at run time, so results are
  * equal bit for bit. Matrices are quantized a few rows at a time, beside the hash of the source.
  */
-import { basename } from "node:path";
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { type JsonObject, openRegularFile, readExactlySync } from "../base/files.ts";
+import { type JsonObject, openRegularFile } from "../base/files.ts";
 import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
-import { type QuantizedFormat, quantizeStored } from "../base/quantize.ts";
+import type { QuantizedFormat } from "../base/quantize.ts";
+import { quantizeRows, readsFrom } from "../base/stored.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "./backbone.ts";
 import type { ConversionReport } from "./convert.ts";
 import { writeFolder } from "./folder.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import { checkTarget, companionFiles } from "./plan_conversion.ts";
+import { checkTarget } from "./plan_conversion.ts";
 import { partNames, partShapes, QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
-import { requireFinite } from "./read.ts";
+import { readPart, requireFinite } from "./read.ts";
 import {
-  copyFile,
+  copyCompanions,
   DEFAULT_SHARD_BYTES,
   type OutputTensor,
   streamTensors,
@@ -70,12 +70,7 @@ export function quantizeCheckpoint(
   const { signal } = run;
   const replaces = options.overwrite ? "checkpoint" : undefined;
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
-    const companions: string[] = [];
-    for (const path of await companionFiles(source.directory)) {
-      const name = basename(path);
-      await copyFile(path, `${folder}/${name}`);
-      companions.push(name);
-    }
+    const companions = await copyCompanions(source.directory, folder);
     const { maxShardSize: maxShardBytes = DEFAULT_SHARD_BYTES, format } = options;
     const { files, sourceSha256 } = await writeQuantized(folder, source, format, tensors, {
       ...run,
@@ -195,17 +190,16 @@ export function matrixTensors(tensor: StoredTensor, format: QuantizedFormat): Ou
 function widened(tensor: StoredTensor): OutputTensor {
   let bytes: Uint8Array<ArrayBuffer> | undefined;
   const source = (start: number, length: number) => {
-    bytes ??= narrow(widen(readPart(tensor, 0, tensor.byteLength), tensor.dtype), "f32");
+    bytes ??= narrow(widen(finitePart(tensor, 0, tensor.byteLength), tensor.dtype), "f32");
     return bytes.subarray(start, start + length);
   };
   return { ...tensor, dtype: "f32", byteLength: elementCount(tensor.shape) * 4, source };
 }
 
-/** Finite bytes of a tensor. */
-function readPart(tensor: StoredTensor, start: number, length: number): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(length);
+/** Finite bytes of a tensor's elements. */
+function finitePart(tensor: StoredTensor, start: number, length: number): Uint8Array<ArrayBuffer> {
   using file = openRegularFile(tensor.path);
-  readExactlySync(file, tensor.path, tensor.offset + start, bytes);
+  const bytes = readPart(tensor, file, start, length);
   requireFinite(tensor, start, bytes);
   return bytes;
 }
@@ -253,14 +247,16 @@ class QuantizedRows {
     if (row >= first && row < first + codes.length / this.#rowCodes) return this.#batch;
     const [rows, columns] = this.#tensor.shape as [number, number];
     const count = Math.min(rows - row, Math.max(1, Math.floor(BATCH_ELEMENTS / columns)));
-    const rowBytes = columns * ELEMENT_BYTES[this.#tensor.dtype];
-    const bytes = readPart(this.#tensor, row * rowBytes, count * rowBytes);
     const made = new Uint8Array(count * this.#rowCodes);
     this.#scales ??= new Float32Array(rows * this.#rowScales);
-    quantizeStored(bytes, this.#tensor.dtype, [count, columns], this.#format, {
-      codes: made,
-      scales: this.#scales.subarray(row * this.#rowScales),
-    });
+    using file = openRegularFile(this.#tensor.path);
+    const read = readsFrom(file, this.#tensor.path);
+    const target = { codes: made, scales: this.#scales.subarray(row * this.#rowScales) };
+    quantizeRows(this.#tensor, { first: row, count }, this.#format, target, read);
+    if (!target.scales.subarray(0, count * this.#rowScales).every(Number.isFinite)) {
+      const rowBytes = columns * ELEMENT_BYTES[this.#tensor.dtype];
+      finitePart(this.#tensor, row * rowBytes, count * rowBytes); // names the element
+    }
     return this.#batch = { first: row, codes: made };
   }
 }

@@ -3,20 +3,33 @@
  *
  * Nothing is cached and no file stays open between calls.
  */
+import { setImmediate } from "node:timers/promises";
 import { NumericalError } from "../base/errors.ts";
 import { openRegularFile, readExactly } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
+import { readsFrom, storedElements } from "../base/stored.ts";
 import { ELEMENT_BYTES, findNonFinite, widen } from "../base/dtype.ts";
 
 /** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */
 const CHUNK_BYTES = 1 << 18;
 
-/** The bytes of a tensor as stored. */
+/** The bytes of a tensor's elements. */
 export async function readTensorBytes(tensor: StoredTensor): Promise<Uint8Array<ArrayBuffer>> {
   using file = openRegularFile(tensor.path);
+  if (tensor.encoding) return readPart(tensor, file, 0, tensor.byteLength);
   const bytes = new Uint8Array(tensor.byteLength);
   await readExactly(file, tensor.path, tensor.offset, bytes);
   return bytes;
+}
+
+/** Bytes of a tensor's elements from an open file, on this thread; both places are whole elements. */
+export function readPart(
+  tensor: StoredTensor,
+  file: Deno.FsFile,
+  start: number,
+  length: number,
+): Uint8Array<ArrayBuffer> {
+  return storedElements(tensor, start, length, readsFrom(file, tensor.path));
 }
 
 /** The values of a tensor, widened to float32. */
@@ -26,13 +39,12 @@ export async function readTensor(tensor: StoredTensor): Promise<Float32Array<Arr
 
 /** Throws a `NumericalError` that names the first weight that is NaN or infinite. */
 export async function checkFinite(checkpoint: Checkpoint): Promise<void> {
-  const buffer = new Uint8Array(CHUNK_BYTES);
   for (const tensor of checkpoint.tensors.values()) {
+    await setImmediate(); // signals, timers
     using file = openRegularFile(tensor.path);
     for (let start = 0; start < tensor.byteLength; start += CHUNK_BYTES) {
-      const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, tensor.byteLength - start));
-      await readExactly(file, tensor.path, tensor.offset + start, chunk);
-      requireFinite(tensor, start, chunk);
+      const length = Math.min(CHUNK_BYTES, tensor.byteLength - start);
+      requireFinite(tensor, start, readPart(tensor, file, start, length));
     }
   }
 }

@@ -11,6 +11,7 @@ import {
   PAPER_SHAPES,
   type PaperShape,
 } from "../model/paper_shapes.ts";
+import { isGguf, openModelFiles } from "./model_files.ts";
 import { CONFIG_FILE } from "./open.ts";
 
 /** A parsed file and where it is from. */
@@ -30,11 +31,14 @@ export async function readShape(source: string): Promise<ShapeSource> {
     if (shape === undefined) throw unknownShape(source);
     return { json: paperConfigJson(shape), path: shape.name, directory: undefined };
   }
-  const path = info.isDirectory ? `${source}/${CONFIG_FILE}` : source;
+  const isModel = info.isDirectory || await isGguf(source);
+  const path = isModel ? `${source}/${CONFIG_FILE}` : source;
   return {
-    json: await readJsonObject(path),
+    json: isModel && !info.isDirectory
+      ? await (await openModelFiles(source)).json(CONFIG_FILE)
+      : await readJsonObject(path),
     path,
-    directory: info.isDirectory ? source : undefined,
+    directory: isModel ? source : undefined,
   };
 }
 

@@ -3,6 +3,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import { isObject, readError, readJsonObject, show, statIfExists } from "../base/files.ts";
+import type { Encoding } from "../base/stored.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
 
 /** File names that the format fixes. */
@@ -11,8 +12,8 @@ export const WEIGHTS_FILE = "model.safetensors";
 export const INDEX_FILE = "model.safetensors.index.json";
 export const ADAPTER_FILE = "introduced.safetensors";
 
-/** A header entry and the file it is from. */
-export type FoundTensor = HeaderEntry & { readonly path: string };
+/** A header entry and the file it is from; an encoded tensor has the bytes of its elements. */
+export type FoundTensor = HeaderEntry & { readonly path: string; readonly encoding?: Encoding };
 
 /** All tensors in the folder's weight files by name. A single file wins over an index. */
 export async function findTensors(directory: string): Promise<Map<string, FoundTensor>> {

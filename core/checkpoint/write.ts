@@ -9,9 +9,12 @@
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
 import { ioError, openRegularFile, readExactlySync } from "../base/files.ts";
+import { COMPANION_FILES } from "../base/companions.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
+import { openModelFiles } from "./model_files.ts";
 import type { StoredRange } from "./quantization.ts";
+import { readPart } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
 import { HEADER_DTYPE } from "../base/dtype.ts";
 
@@ -140,8 +143,23 @@ export async function writeJson(path: string, value: unknown): Promise<void> {
 
 /** Writes a text and waits until it is on the disk. */
 export async function writeText(path: string, text: string): Promise<void> {
-  const bytes = new TextEncoder().encode(text);
+  await writeBytes(path, new TextEncoder().encode(text));
+}
+
+/** Writes bytes and waits until they are on the disk. */
+export async function writeBytes(path: string, bytes: Uint8Array): Promise<void> {
   await writeDurably(path, (file) => writeAllSync(file, bytes));
+}
+
+/** Copies what a model has beside its weights into a folder, and returns the names. */
+export async function copyCompanions(model: string, folder: string): Promise<string[]> {
+  const files = await openModelFiles(model), copied: string[] = [];
+  for (const name of COMPANION_FILES) {
+    if (!await files.has(name)) continue;
+    await writeBytes(`${folder}/${name}`, await files.read(name));
+    copied.push(name);
+  }
+  return copied;
 }
 
 /** Copies a file as it is and waits until the copy is on the disk. */
@@ -224,6 +242,7 @@ function readPiece(
 ): ReturnType<ByteGenerator> {
   if (typeof source === "function") return source(start, into.length);
   if (source instanceof Uint8Array) return source.subarray(start, start + into.length);
+  if ("encoding" in source) return readPart(source, files.get(source.path), start, into.length);
   readExactlySync(files.get(source.path), source.path, source.offset + start, into);
   return into;
 }

@@ -9,6 +9,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
+import { openModelFiles } from "../checkpoint/model_files.ts";
 import type { Document } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
@@ -237,9 +238,11 @@ async function version(path: string): Promise<string> {
 /** Names all that decides which tokens a text becomes. */
 export async function hashTokenizer(folder: string): Promise<string> {
   const hash = createHash("sha256");
+  const files = await openModelFiles(folder);
   for (const name of TOKENIZER_FILES) {
-    const path = join(folder, name);
-    if (await statIfExists(path)) hash.update(`${name} ${(await hashFile(path)).sha256}\n`);
+    if (!await files.has(name)) continue;
+    const sha256 = createHash("sha256").update(await files.read(name)).digest("hex");
+    hash.update(`${name} ${sha256}\n`);
   }
   return hash.digest("hex");
 }

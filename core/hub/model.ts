@@ -1,18 +1,19 @@
 /**
- * Turns what the user calls a model into a local folder: a path, or `organisation/name[@revision]` on
- * the hub, which is downloaded into the cache.
+ * Turns what the user calls a model into a local path: a path, or `organisation/name[@revision]` on the
+ * hub, which is downloaded into the cache. `:Q8_0` or `:FILE.gguf` after it names a GGUF file.
  *
  * An existing path always wins, and the hub is asked only if there is none.
  */
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { isObject, readJsonObject, statIfExists } from "../base/files.ts";
-import { COMPANION_FILES } from "../base/companions.ts";
+import { COMPANION_FILES, isGgufName } from "../base/companions.ts";
 import { hubAccess } from "./access.ts";
 import { RepositoryCache } from "./cache.ts";
 import { HubClient, NetworkError, type Patience, StatusError } from "./client.ts";
 import type { DownloadEvents } from "./blob.ts";
 import { downloadFiles } from "./download.ts";
 import { explain } from "./errors.ts";
+import { chooseGguf, chooseGgufIn } from "./gguf_files.ts";
 import { findCommit, listFiles } from "./listing.ts";
 import {
   type HubFile,
@@ -38,22 +39,47 @@ export interface ResolveOptions {
   readonly configOnly?: boolean;
 }
 
+/** A model on the hub. */
+interface NamedModel extends NamedRevision {
+  /** Quantization or path of the GGUF file that is meant; undefined for safetensors. */
+  readonly gguf: string | undefined;
+}
+
+/** Reads `organisation/name[@revision][:gguf]`; undefined for anything else. */
+function parseModelName(text: string): NamedModel | undefined {
+  const at = text.indexOf(":");
+  const gguf = at < 0 ? undefined : text.slice(at + 1);
+  const named = parseName(at < 0 ? text : text.slice(0, at));
+  if (!named || gguf === "" || at < 0 && isGgufName(text)) return undefined;
+  return { ...named, gguf };
+}
+
 /**
- * The folder of a model given as a path or by its name on the hub.
+ * The folder or GGUF file of a model given as a path or by its name on the hub.
  * @throws {DataError} when it is neither
  * @throws {EnvironmentError} when the hub cannot be reached and no earlier download is whole
  */
 export async function resolveModel(model: string, options: ResolveOptions = {}): Promise<string> {
   if (await statIfExists(model)) return model;
-  const named = parseName(model);
+  const named = parseModelName(model);
   if (!named) {
-    throw new DataError(`no such folder: "${model}"`, {
+    throw new DataError(`no such ${isGgufName(model) ? "file" : "folder"}: "${model}"`, {
       hints: ["check the path; a model of the hub is named OWNER/NAME"],
     });
   }
+  const folder = await resolveFolder(named, model, options);
+  const { gguf } = named;
+  return gguf === undefined ? folder : `${folder}/${(await chooseGgufIn(folder, gguf))![0]}`;
+}
+
+async function resolveFolder(
+  named: NamedModel,
+  model: string,
+  options: ResolveOptions,
+): Promise<string> {
   const client = new HubClient(await hubAccess(), options.signal, options.patience);
   const cache = new RepositoryCache(client.access.cache, repositoryOf(named));
-  if (options.configOnly) {
+  if (options.configOnly && named.gguf === undefined) {
     const folder = await cachedConfig(cache, named);
     if (folder !== undefined) return folder;
   }
@@ -61,7 +87,7 @@ export async function resolveModel(model: string, options: ResolveOptions = {}):
   if (isCommit(named.revision)) {
     const folder = cache.snapshot(named.revision);
     // A commit never changes, so a whole snapshot of it needs no question.
-    if ((await missingOf(folder, true)).length === 0) return folder;
+    if ((await missingOf(folder, named, true)).length === 0) return folder;
   }
   return await download(client, cache, named, options);
 }
@@ -73,14 +99,16 @@ function repositoryOf({ name }: NamedRevision): Repository {
 async function download(
   client: HubClient,
   cache: RepositoryCache,
-  named: NamedRevision,
+  named: NamedModel,
   { events = {}, configOnly = false }: ResolveOptions,
 ): Promise<string> {
   const repository = repositoryOf(named);
   const earlier = await earlierSnapshot(cache, named);
   try {
     const commit = await findCommit(client, repository, named.revision, earlier ? 1 : undefined);
-    const folder = configOnly
+    const folder = named.gguf !== undefined
+      ? await downloadGguf(client, repository, commit, named.gguf, events)
+      : configOnly
       ? await downloadConfig(client, repository, commit, events)
       : await downloadCommit(client, repository, commit, events);
     if (!isCommit(named.revision)) await cache.setCommit(named.revision, commit);
@@ -115,6 +143,26 @@ async function downloadConfig(
   throw new DataError(`the model "${repository.name}" has no ${CONFIG}`);
 }
 
+/** Downloads a GGUF file, or all its shards. */
+async function downloadGguf(
+  client: HubClient,
+  repository: Repository,
+  commit: string,
+  wanted: string,
+  events: DownloadEvents,
+): Promise<string> {
+  const listed = await listFiles(client, repository, commit);
+  const chosen = chooseGguf(listed.map(({ path }) => path), wanted);
+  if (chosen) {
+    const files = listed.filter(({ path }) => chosen.includes(path));
+    return await downloadFiles(client, repository, commit, files, events);
+  }
+  const others = listed.filter(({ path }) => isGgufName(path)).map(({ path }) => `"${path}"`);
+  throw new DataError(`the model "${repository.name}" has no GGUF file "${wanted}"`, {
+    hints: [others.length === 0 ? "it has no GGUF files" : `it has ${others.join(", ")}`],
+  });
+}
+
 /** Downloads the files of a checkpoint: of the shards only those that the index lists. */
 async function downloadCommit(
   client: HubClient,
@@ -141,8 +189,11 @@ async function downloadCommit(
 function noWeights({ name }: Repository, listed: readonly HubFile[]): DataError {
   const others = listed.filter(({ path }) => /\.(bin|gguf|pth?|onnx)$/.test(path));
   const found = others.length === 0 ? "" : `; it has "${others[0]!.path}"`;
+  const gguf = others.find(({ path }) => isGgufName(path));
   return new DataError(`the model "${name}" has no ${WEIGHTS} and no ${INDEX}${found}`, {
-    hints: ["choose a repository with safetensors weights"],
+    hints: [
+      gguf ? `name the file: ${name}:${gguf.path}` : "choose a repository with safetensors weights",
+    ],
   });
 }
 
@@ -162,7 +213,12 @@ async function shardsOf(folder: string): Promise<string[]> {
 }
 
 /** What a snapshot lacks of a checkpoint. */
-async function missingOf(folder: string, needsTokenizer = false): Promise<string[]> {
+async function missingOf(
+  folder: string,
+  { gguf }: NamedModel,
+  needsTokenizer = false,
+): Promise<string[]> {
+  if (gguf !== undefined) return await chooseGgufIn(folder, gguf) ? [] : [gguf];
   const has = async (name: string) => await statIfExists(`${folder}/${name}`) !== undefined;
   const missing = await has(CONFIG) ? [] : [CONFIG];
   if (!await has(WEIGHTS) && !await has(ADAPTER)) {
@@ -178,22 +234,22 @@ async function missingOf(folder: string, needsTokenizer = false): Promise<string
 /** The folder an earlier download left, if it is whole. */
 async function earlierSnapshot(
   cache: RepositoryCache,
-  { revision }: NamedRevision,
+  named: NamedModel,
 ): Promise<string | undefined> {
-  const commit = await cache.commitOf(revision);
+  const commit = await cache.commitOf(named.revision);
   if (commit === undefined) return undefined;
   const folder = cache.snapshot(commit);
-  return (await missingOf(folder)).length === 0 ? folder : undefined;
+  return (await missingOf(folder, named)).length === 0 ? folder : undefined;
 }
 
 async function cachedOrFail(
   cache: RepositoryCache,
-  named: NamedRevision,
+  named: NamedModel,
   model: string,
 ): Promise<string> {
   const commit = await cache.commitOf(named.revision);
   const folder = commit && cache.snapshot(commit);
-  const missing = folder && await statIfExists(folder) ? await missingOf(folder) : undefined;
+  const missing = folder && await statIfExists(folder) ? await missingOf(folder, named) : undefined;
   if (folder && missing?.length === 0) return folder;
   const lack = missing === undefined
     ? `no earlier download is in "${cache.cache}"`

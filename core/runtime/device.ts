@@ -8,6 +8,7 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import type { WeightType } from "../base/dtype.ts";
+import type { Encoding } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
@@ -19,11 +20,15 @@ export interface HostTensor extends TensorType {
   readonly data: HostArray;
 }
 
-/** A tensor that lies densely, little-endian, in a file. */
+/** A tensor that lies in a file, little-endian and densely unless it has an encoding. */
 export interface FileTensor extends TensorType {
   readonly path: string;
   /** Byte position of the first element. */
   readonly offset: number;
+  /** How the elements are stored where they do not lie densely; see `core/base/stored.ts`. */
+  readonly encoding?: Encoding;
+  /** Format of a matrix whose codes are kept as they are, where the device can. */
+  readonly format?: QuantizedFormat;
 }
 
 /** A tensor in a file, whose element type the reader knows. */

@@ -1,7 +1,21 @@
 /** Weights as float32 in host memory, wherever and however they are stored. */
 import { elementCount, tensorBytes, type TensorType } from "../graph/types.ts";
 import { type WeightType, widenInto } from "../base/dtype.ts";
-import { dequantize, packing } from "../base/quantize.ts";
+import {
+  dequantize,
+  type MatrixFormat,
+  packing,
+  type Quantized,
+  type QuantizedFormat,
+  quantizeStored,
+} from "../base/quantize.ts";
+import {
+  quantizeRows,
+  type ReadBytes,
+  readsFrom,
+  storedElements,
+  type StoredWeight,
+} from "../base/stored.ts";
 import { readExactlySync } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { FileRange, FileTensor, HostTensor, QuantizedTensor, Weight } from "./device.ts";
@@ -35,9 +49,40 @@ function codedValues({ shape, format, codes, scales }: QuantizedTensor): Float32
 /** The bytes of a weight as they are stored. Throws what the file system throws. */
 export function storedBytes(stored: Weight): Uint8Array {
   const weight = fullPrecision(stored);
-  return "path" in weight
-    ? readRange({ ...weight, byteLength: tensorBytes(weight) })
-    : hostBytes(weight);
+  if (!("path" in weight)) return hostBytes(weight);
+  using file = Deno.openSync(weight.path);
+  return elementsOf(weight, readsFrom(file, weight.path));
+}
+
+/** The bytes of the elements of a weight in a file. */
+export function elementsOf(weight: FileTensor, read: ReadBytes): Uint8Array<ArrayBuffer> {
+  return storedElements(storedWeight(weight), 0, tensorBytes(weight), read);
+}
+
+function storedWeight(weight: FileTensor): StoredWeight {
+  return { ...weight, dtype: storedType(weight) };
+}
+
+/** Codes and scales of a matrix of plain elements, or of a GGUF file. */
+export function quantizeWeight(
+  weight: HostTensor | FileTensor,
+  format: QuantizedFormat,
+  target: Quantized,
+  read: ReadBytes | undefined,
+): void {
+  const { shape } = weight;
+  if (!("path" in weight)) {
+    return quantizeStored(hostBytes(weight), storedType(weight), shape, format, target);
+  }
+  const rows = { first: 0, count: shape[0]! };
+  if (read) return quantizeRows(storedWeight(weight), rows, format, target, read);
+  using file = Deno.openSync(weight.path);
+  quantizeRows(storedWeight(weight), rows, format, target, readsFrom(file, weight.path));
+}
+
+/** How a device with this choice keeps a matrix: a weight of a format of its own keeps that. */
+export function matrixFormatOf(weight: Weight | undefined, matrices: MatrixFormat): MatrixFormat {
+  return weight && "format" in weight && weight.format ? weight.format : matrices;
 }
 
 /**
@@ -48,6 +93,11 @@ export function fullPrecision(weight: Weight): HostTensor | FileTensor {
   if (!("codes" in weight)) return weight;
   if (weight.stored) return weight.stored;
   throw new DataError(`full-precision weights are needed, and these are ${weight.format.kind}`);
+}
+
+/** Format of a table that is kept in codes, of which rows are read; undefined for any other weight. */
+export function tableFormatOf(weight: Weight | undefined): QuantizedFormat | undefined {
+  return weight && "path" in weight ? weight.format : undefined;
 }
 
 /** The stored bytes of a weight in host memory. */

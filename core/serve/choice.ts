@@ -44,7 +44,7 @@ export class Choice {
     this.model = model;
     this.prompt = prompt;
     this.#echo = request.echo;
-    this.#stream = new CompletionStream(model.tokenizer, request.stop);
+    this.#stream = new CompletionStream(model.session.tokenizer, request.stop);
     const scoresPrompt = request.echo && request.topLogprobs !== undefined;
     const room = Math.max(model.maxLength - prompt.tokens.length, scoresPrompt ? 1 : 0);
     this.generation = {
@@ -52,7 +52,7 @@ export class Choice {
       maxTokens: Math.min(request.maxTokens ?? room, room),
       sampling: request.sampling,
       random: new RandomStream(seed, sample),
-      eosTokenIds: request.ignoreEos ? [] : model.engine.config.eosTokenIds,
+      eosTokenIds: request.ignoreEos ? [] : model.session.config.eosTokenIds,
       shouldStop: this.#stream.shouldStop,
       streamWeights: request.weights,
       promptLogprobs: scoresPrompt,

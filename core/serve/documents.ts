@@ -75,7 +75,7 @@ export class Documents {
   }
 
   #choice(choice: Choice, { tokens, finishReason }: Delta, fields: object) {
-    const { tokenizer, engine: { config } } = choice.model;
+    const { tokenizer, config } = choice.model.session;
     return {
       index: choice.index,
       ...fields,
@@ -89,7 +89,7 @@ export class Documents {
 
   #logprobsOf(choice: Choice, tokens: Delta["tokens"]) {
     if (this.#request.topLogprobs === undefined) return null;
-    const { tokenizer } = choice.model;
+    const { tokenizer } = choice.model.session;
     if (this.#isChat) return tokens.length > 0 ? chatLogprobs(tokenizer, tokens) : null;
     const lists = this.#logprobs.get(choice) ?? new CompletionLogprobs(tokenizer);
     this.#logprobs.set(choice, lists);

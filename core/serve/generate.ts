@@ -33,7 +33,7 @@ export async function answer(
   options: SendOptions,
 ): Promise<Response> {
   const model = service.find(request.model, request.streams);
-  if (request.weights && !hasStreamWeights(model.engine.config)) {
+  if (request.weights && !hasStreamWeights(model.session.config)) {
     throw badField("parscale.weights", "linear aggregation has no stream weights");
   }
   const prompts = request.kind === "chat" ? 1 : request.prompts.length;
@@ -139,7 +139,7 @@ function answerStream(
 
 /** Encodes the prompts of a request and checks that they fit the context. */
 async function encodePrompts(model: ServedModel, request: ServeRequest): Promise<EncodedPrompt[]> {
-  const { tokenizer } = model;
+  const { tokenizer } = model.session;
   const param = request.kind === "chat" ? "messages" : "prompt";
   const encode = async (text: string, options: EncodeOptions): Promise<EncodedPrompt> => {
     requireShort(param, text, model);
@@ -164,7 +164,8 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
 }
 
 /** Refuses a text that is too long for the context whatever its tokens are, before it is encoded. */
-function requireShort(param: string, text: string, { tokenizer, maxLength }: ServedModel): void {
+function requireShort(param: string, text: string, { session, maxLength }: ServedModel): void {
+  const { tokenizer } = session;
   const most = tokenizer.longestToken * maxLength;
   if (text.length <= most) return;
   const bytes = new TextEncoder().encode(text).length;
@@ -177,7 +178,7 @@ function requireShort(param: string, text: string, { tokenizer, maxLength }: Ser
 function requireFitting(
   param: string,
   tokens: ArrayLike<number>,
-  { maxLength, engine: { config: { vocabSize } } }: ServedModel,
+  { maxLength, session: { config: { vocabSize } } }: ServedModel,
 ): void {
   const { length } = tokens;
   if (length === 0) throw badField(param, `\`${param}\` has no tokens`);

@@ -137,7 +137,7 @@ function healthOf(service: Service): Response {
 }
 
 function modelDocument(
-  { name, parent, maxLength, engine: { config } }: ServedModel,
+  { name, parent, maxLength, session: { config } }: ServedModel,
   { created }: Service,
   device: string,
 ) {

@@ -5,10 +5,9 @@
  * of every model, then at most one prefill chunk of one of them.
  */
 import { setImmediate } from "node:timers";
-import type { Engine } from "../generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
+import type { Session } from "../session/session.ts";
 import { show } from "../base/files.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
 import { ChoiceMetrics, Metrics } from "./metrics.ts";
@@ -16,8 +15,8 @@ import { ChoiceMetrics, Metrics } from "./metrics.ts";
 /** A model by the name that requests use. */
 export interface ServedModel {
   readonly name: string;
-  readonly engine: Engine;
-  readonly tokenizer: Tokenizer;
+  /** Its tokenizer is open. */
+  readonly session: Pick<Session, "config" | "engine" | "tokenizer">;
   /** Most tokens of prompt and answer together. */
   readonly maxLength: number;
   /** Name of the backbone that this is an adapter for. */
@@ -131,8 +130,8 @@ export class Service implements Disposable {
         code: "model_not_found",
       });
     }
-    if (streams === undefined || named.engine.config.streams === streams) return named;
-    const fitting = this.models.filter(({ engine }) => engine.config.streams === streams);
+    if (streams === undefined || named.session.config.streams === streams) return named;
+    const fitting = this.models.filter(({ session }) => session.config.streams === streams);
     if (fitting.length === 1) return fitting[0]!;
     const found = fitting.length === 0 ? "no model has" : "several models have";
     throw badField("parscale.streams", `${found} ${streams} streams: name one by \`model\``);
@@ -210,7 +209,7 @@ export class Service implements Disposable {
     return this.metrics.text();
   }
 
-  #schedulerOf({ engine }: ServedModel): Scheduler {
+  #schedulerOf({ session: { engine } }: ServedModel): Scheduler {
     const { maxBatch: batch, prefixCacheBytes } = this.#options;
     const options: SchedulerOptions = {
       batch,

@@ -11,7 +11,7 @@ const MAX_WAITING = 32;
 
 /** `POST /tokenize` */
 export async function tokenize(
-  { tokenizer, maxLength }: ServedModel,
+  { session: { tokenizer }, maxLength }: ServedModel,
   body: unknown,
 ): Promise<Response> {
   const fields = new Fields(body);
@@ -41,7 +41,7 @@ export function requireQueue(): void {
 const MAX_IDS = 1 << 18;
 
 /** `POST /detokenize` */
-export function detokenize({ tokenizer, engine: { config } }: ServedModel, body: unknown) {
+export function detokenize({ session: { tokenizer, config } }: ServedModel, body: unknown) {
   const tokens = new Fields(body).get("tokens");
   const isId = (id: unknown) =>
     Number.isInteger(id) && (id as number) >= 0 && (id as number) < config.vocabSize;
@@ -55,7 +55,7 @@ export function detokenize({ tokenizer, engine: { config } }: ServedModel, body:
 }
 
 /** `GET /tokenizer_info` */
-export function tokenizerInfo({ tokenizer, tokenizerClass }: ServedModel) {
+export function tokenizerInfo({ session: { tokenizer }, tokenizerClass }: ServedModel) {
   const { namedTokens, chatTemplate } = tokenizer;
   return {
     tokenizer_class: tokenizerClass,

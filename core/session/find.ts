@@ -2,7 +2,6 @@
  * Finds the files of a model by its name: a folder, a run, or a name on the hub. Commands that compute
  * nothing need no more; `open.ts` loads the engine.
  */
-import { statIfExists } from "../base/files.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { type ModelPaths, resolveRuns } from "../checkpoint/run.ts";
 import type { DownloadEvents } from "../hub/blob.ts";
@@ -42,10 +41,4 @@ export async function findCheckpoint(
   const paths = await findModel(model, options);
   const how = purpose === undefined ? { quantized: true } : { purpose };
   return await openCheckpoint(paths.model, { ...paths, ...how });
-}
-
-/** Whether a folder has a tokenizer. */
-export async function hasTokenizer(folder: string): Promise<boolean> {
-  return await statIfExists(`${folder}/tokenizer.json`) !== undefined ||
-    await statIfExists(`${folder}/vocab.json`) !== undefined;
 }

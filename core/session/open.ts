@@ -3,8 +3,10 @@ import { EnvironmentError } from "../base/errors.ts";
 import type { MatrixFormat } from "../base/quantize.ts";
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
 import { Engine } from "../generate/engine.ts";
-import { introducedTensors } from "../model/parameters.ts";
-import { type ElementChoice, openDevice } from "../runtime/mod.ts";
+import { introducedTensors, linearSpecs } from "../model/parameters.ts";
+import type { Weight } from "../runtime/device.ts";
+import { matrixFormatOf } from "../runtime/weights.ts";
+import { type ElementChoice, type MatrixKind, openDevice, quantizes } from "../runtime/mod.ts";
 import { findCheckpoint, type FindOptions } from "./find.ts";
 import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
 import { Session } from "./session.ts";
@@ -33,9 +35,10 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
 }
 
 /**
- * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, or a `train` run; a name
- * such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
- * @throws {DataError} when the folder is not such a checkpoint
+ * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, a `.gguf` file of such a
+ * model, or a `train` run; a name such as `Qwen/Qwen2.5-0.5B`, or with `:Q8_0` after it that of a GGUF file,
+ * is downloaded from the hub unless there is a folder of that name.
+ * @throws {DataError} when it is not such a checkpoint
  * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
  * @throws {UsageError} for options that do not go together
  */
@@ -43,8 +46,9 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   checkQuantize(options);
   const checkpoint = await findCheckpoint(model, options);
   const format = matrixFormat(checkpoint, options);
-  const stored = weightsOf(await keptWeights(checkpoint, format, options));
   const { device: name = "auto" } = options;
+  const keepsCodes = options.quantize === undefined && quantizes(name);
+  const stored = weightsOf(await keptWeights(checkpoint, format, options), { keepsCodes });
   const device = await openDevice(name, { ...options, ...format, matrices: format.kind });
   try {
     const { config } = checkpoint;
@@ -53,13 +57,20 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
     const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
     const engine = new Engine(device, config, backbone, { ...options, adapter });
-    const session = new Session(checkpoint, engine, { matrices: format.kind, ...options });
+    const matrices = keptKind(format, linearSpecs(config).map(({ name }) => stored.get(name)!));
+    const session = new Session(checkpoint, engine, { matrices, ...options });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
   } catch (error) {
     device.close();
     throw error;
   }
+}
+
+/** How matrices are kept: in codes where all have the same number of bits. */
+function keptKind({ kind }: MatrixFormat, matrices: readonly Weight[]): MatrixKind {
+  const kinds = new Set(matrices.map((weight) => matrixFormatOf(weight, { kind: "f32" }).kind));
+  return kind === "f32" && kinds.size === 1 ? [...kinds][0]! : kind;
 }
 
 /**

@@ -12,7 +12,7 @@ export interface MatrixOptions {
   /** Device to compute on; auto is cpu. */
   readonly device?: DeviceChoice;
   /** Bits of matrices on cpu and webgpu: those of the folder, or exact, unless given. */
-  readonly quantize?: Quantization;
+  readonly quantize?: Quantization | undefined;
   /** Columns that share one scale with `quantize`, a power of two from 16 to 256; 32 unless given. */
   readonly blockSize?: number | undefined;
 }

@@ -4,6 +4,7 @@
  * Prompts in, completions out, over the scheduler that `generate`, `eval` and `serve` use.
  */
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
@@ -16,7 +17,8 @@ import { introducedTensors } from "../model/parameters.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
-import { hasTokenizer } from "./find.ts";
+import { PrefixCache } from "../generate/prefix_cache.ts";
+import { type BeamCompletion, completeByBeams } from "./beam.ts";
 import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
@@ -42,6 +44,24 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
   readonly seed?: number;
   /** Ends the generation between two tokens; its reason is thrown. */
   readonly signal?: AbortSignal;
+}
+
+/** How to search for the likeliest continuations of a prompt. */
+export interface BeamSearchOptions {
+  /** Sequences kept at every token; 4 unless told. */
+  readonly numBeams?: number;
+  /** At most this many new tokens; 128 unless told. */
+  readonly maxTokens?: number;
+  /** Scores are divided by length to the power of it; 1 unless told. */
+  readonly lengthPenalty?: number;
+  /** What ends the search, as in transformers; false unless told. */
+  readonly earlyStopping?: boolean | "never";
+  /** Penalty on tokens that occurred, above 0; 1 unless told. */
+  readonly repetitionPenalty?: number;
+  /** Strings that end a sequence and are not part of its text. */
+  readonly stop?: readonly string[];
+  /** Tokens that end a sequence; those of the checkpoint unless told. */
+  readonly eosTokenIds?: readonly number[];
 }
 
 /** How to continue several prompts. */
@@ -71,6 +91,8 @@ export class Session implements Disposable {
   readonly #options: SessionOptions;
   /** The session that opened device and tokenizer, where this one lays an adapter over it. */
   readonly #backbone: Session | undefined;
+  /** Of prompts whose beams are searched, since the next one often begins alike. */
+  readonly #prefixes = new PrefixCache();
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
 
@@ -187,6 +209,20 @@ export class Session implements Disposable {
   }
 
   /**
+   * Searches for the likeliest continuations by the rules of transformers; best first, as many as beams.
+   * Errors as of `generate`.
+   */
+  async beamSearch(prompt: Prompt, options: BeamSearchOptions = {}): Promise<BeamCompletion[]> {
+    checkOptions(options, BEAM_RULES);
+    const { numBeams: beams = 4, maxTokens = 128, lengthPenalty = 1, ...others } = options;
+    const { eosTokenIds } = this.config;
+    const tokens = await this.encode(prompt);
+    const request = { eosTokenIds, ...others, tokens, beams, maxTokens, lengthPenalty };
+    const tokenizer = await this.openTokenizerIfAny();
+    return await completeByBeams(this.engine, tokenizer, request, this.#prefixes);
+  }
+
+  /**
    * Log-probabilities of a continuation after a context, both text or token ids.
    * @throws {DataError} when one of them has no tokens
    */
@@ -214,6 +250,7 @@ export class Session implements Disposable {
 
   /** Frees the memory of the device, unless another model opened it. */
   [Symbol.dispose](): void {
+    this.#prefixes[Symbol.dispose]();
     if (!this.#backbone) this.engine.device.close();
   }
 
@@ -222,7 +259,7 @@ export class Session implements Disposable {
     prompts: readonly Prompt[],
     options: BatchOptions,
   ): AsyncGenerator<CompletionEvent<number>> {
-    checkGenerateOptions(options);
+    checkOptions(options, GENERATE_RULES);
     const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
     const { temperature = 0, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
     const requests: CompletionRequest<number>[] = [];
@@ -258,7 +295,7 @@ const whole = (from: number): Rule => [
   `an integer of at least ${from}`,
 ];
 
-const RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
+const GENERATE_RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
   maxTokens: whole(1),
   temperature: number(0, Number.MAX_VALUE, "a number of at least 0"),
   topK: whole(0),
@@ -274,16 +311,32 @@ const RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
   batch: whole(1),
 };
 
+const BEAM_RULES: Readonly<Record<keyof BeamSearchOptions, Rule>> = {
+  maxTokens: GENERATE_RULES.maxTokens,
+  repetitionPenalty: GENERATE_RULES.repetitionPenalty,
+  stop: GENERATE_RULES.stop,
+  numBeams: whole(1),
+  lengthPenalty: number(-Number.MAX_VALUE, Number.MAX_VALUE, "a number"),
+  earlyStopping: [
+    (value) => [true, false, "never"].includes(value as boolean),
+    'a boolean or "never"',
+  ],
+  eosTokenIds: [
+    (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
+    "a list of token ids",
+  ],
+};
+
 /** @throws {UsageError} for an option that is unknown or out of range */
-export function checkGenerateOptions(options: BatchOptions): void {
+function checkOptions(options: object, rules: Readonly<Record<string, Rule>>): void {
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined) continue;
-    if (!Object.hasOwn(RULES, name)) {
+    if (!Object.hasOwn(rules, name)) {
       throw new UsageError(`unknown option ${name}`, {
-        hints: [`options are ${Object.keys(RULES).join(", ")}`],
+        hints: [`options are ${Object.keys(rules).join(", ")}`],
       });
     }
-    const [holds, words] = RULES[name as keyof BatchOptions];
+    const [holds, words] = rules[name]!;
     if (!holds(value)) {
       throw new UsageError(`option ${name} must be ${words}, not ${String(value)}`);
     }

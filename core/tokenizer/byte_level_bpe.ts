@@ -1,13 +1,15 @@
 /**
- * Byte-level byte pair encoding in the layout of Qwen2, 2.5 and 3.
+ * Byte-level byte pair encoding in the layouts of Qwen, Llama 3, SmolLM and GPT-2.
  *
- * Text is cut at added tokens, brought into Unicode's NFC, cut into words, and each word's UTF-8
+ * Text is cut at added tokens, brought into Unicode's NFC if the layout says so, cut into words, and each word's UTF-8
  * bytes are merged into tokens. Decoding joins the tokens' bytes. Ids equal those of Hugging Face's
  * tokenizers. Because of NFC some texts do not decode to themselves.
  */
 import { type AddedToken, AddedTokenFinder } from "./added_tokens.ts";
+import type { ByteLevelLayout } from "./file_layout.ts";
 import type { MergeTable } from "./merges.ts";
 import {
+  beginsWith,
   type DecodeOptions,
   type EncodeOptions,
   requireId,
@@ -29,6 +31,7 @@ const UTF8 = new TextEncoder();
 export interface ByteLevelBpeParts {
   readonly vocabulary: Vocabulary;
   readonly merges: MergeTable;
+  readonly layout: ByteLevelLayout;
   readonly addedTokens: readonly AddedToken[];
   readonly info: TokenizerInfo;
   /** Rows of the model's embedding, which may exceed the tokens. */
@@ -47,14 +50,21 @@ export class ByteLevelBpe implements Tokenizer {
   readonly #merges: MergeTable;
   readonly #added: ReadonlyMap<number, AddedToken & { readonly bytes: Uint8Array }>;
   readonly #addedIds: ReadonlyMap<string, number>;
-  readonly #splitter = new WordSplitter();
+  readonly #layout: ByteLevelLayout;
+  readonly #splitter: WordSplitter;
+  /** Whether every byte has a token. */
+  readonly #isWhole: boolean;
   /** Finders for raw text with and without special tokens, then for normalised text likewise. */
   readonly #finders: Readonly<Record<"raw" | "normalized", readonly AddedTokenFinder[]>>;
   readonly #idLimit: number;
   readonly #cache = new WordCache();
   readonly #wordIds = new Int32Array(LONG_WORD * 3);
 
-  constructor({ vocabulary, merges, addedTokens, info, modelVocabSize }: ByteLevelBpeParts) {
+  constructor(parts: ByteLevelBpeParts) {
+    const { vocabulary, merges, layout, addedTokens, info, modelVocabSize } = parts;
+    this.#layout = layout;
+    this.#splitter = new WordSplitter(layout.words);
+    this.#isWhole = !vocabulary.byteIds.includes(-1);
     this.directory = info.directory;
     this.chatTemplate = info.chatTemplate;
     this.namedTokens = info.namedTokens;
@@ -80,24 +90,27 @@ export class ByteLevelBpe implements Tokenizer {
     this.#finders = {
       raw: finders(addedTokens.filter((token) => !token.normalized)),
       normalized: finders(
-        normalized.map((token) => ({ ...token, content: toNfc(token.content) })),
+        normalized.map((token) => ({ ...token, content: this.#normalize(token.content) })),
       ),
     };
   }
 
-  encode(text: string, { specialTokens = true }: EncodeOptions = {}): number[] {
-    const ids: number[] = [];
+  encode(text: string, { specialTokens = true, frame }: EncodeOptions = {}): number[] {
+    const { before, after } = this.#layout.frame;
+    const isFramed = specialTokens && (frame ?? !beginsWith(this, text));
+    const ids: number[] = isFramed ? [...before] : [];
     const raw = this.#finders.raw[Number(specialTokens)]!;
     const normalized = this.#finders.normalized[Number(specialTokens)]!;
     for (const part of raw.split(text.toWellFormed())) {
       if (typeof part !== "string") ids.push(part.id);
       else {
-        for (const piece of normalized.split(toNfc(part))) {
+        for (const piece of normalized.split(this.#normalize(part))) {
           if (typeof piece !== "string") ids.push(piece.id);
           else this.#encodeWords(piece, ids);
         }
       }
     }
+    if (isFramed) { for (const id of after) ids.push(id); }
     return ids;
   }
 
@@ -146,11 +159,24 @@ export class ByteLevelBpe implements Tokenizer {
       if (this.#cache.append(text, at, end, ids)) continue;
       const isShort = end - at <= LONG_WORD;
       const tokens = isShort ? this.#wordIds : this.#byteIdsOf(text.slice(at, end));
-      const bytes = isShort ? this.#writeByteIds(text, at, end) : tokens.length;
-      const count = this.#merges.apply(tokens, bytes);
+      let bytes = isShort ? this.#writeByteIds(text, at, end) : tokens.length;
+      if (!this.#isWhole) bytes = withoutUnknown(tokens, bytes);
+      const whole = this.#layout.ignoresMerges ? this.#wordId(text, at, end) : -1;
+      if (whole >= 0) tokens[0] = whole;
+      const count = whole >= 0 ? 1 : this.#merges.apply(tokens, bytes);
       for (let i = 0; i < count; i++) ids.push(tokens[i]!);
       this.#cache.set(text, at, end, tokens, count);
     }
+  }
+
+  #normalize(text: string): string {
+    return this.#layout.isNfc ? toNfc(text) : text;
+  }
+
+  /** Id of the token that is a whole word, or -1. */
+  #wordId(text: string, from: number, to: number): number {
+    const bytes = UTF8.encode(text.slice(from, to));
+    return this.#vocabulary.find(bytes, 0, bytes.length);
   }
 
   #byteIdsOf(word: string): Int32Array {
@@ -184,6 +210,13 @@ export class ByteLevelBpe implements Tokenizer {
     }
     return count;
   }
+}
+
+/** Moves ids together over those of bytes without a token, and returns how many are left. */
+function withoutUnknown(ids: Int32Array, count: number): number {
+  let left = 0;
+  for (let i = 0; i < count; i++) if (ids[i]! >= 0) ids[left++] = ids[i]!;
+  return left;
 }
 
 /** U+FEFF at the start is text like any other. */

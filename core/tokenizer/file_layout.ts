@@ -2,12 +2,12 @@
  * Takes a `tokenizer.json` apart: two big tables on one side, everything else on the other.
  *
  * Takes the file's bytes; returns the spans of `model.vocab` and `model.merges`, and the rest as
- * parsed JSON, with `null` in their places. Also says whether the rest describes Qwen's layout, the
- * one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
+ * parsed JSON, with `null` in their places. Also says which layout the rest describes, where it
+ * is one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
  */
 import { isObject, type JsonObject, parseJsonObject } from "../base/files.ts";
 import type { Span } from "./table_reader.ts";
-import { QWEN_PATTERN } from "./word_splitter.ts";
+import { GPT2_PATTERNS, LLAMA3_PATTERN, QWEN_PATTERN, type WordRules } from "./word_splitter.ts";
 
 /** A `tokenizer.json` without its tables, which are undefined where the file has none. */
 export interface TokenizerFile {
@@ -35,22 +35,93 @@ export function takeApart(source: Uint8Array, path: string): TokenizerFile {
   return { settings, vocabulary: span(vocabulary), merges: span(merges) };
 }
 
-/** Whether these are the settings of Qwen2, 2.5 and 3. */
-export function isQwenLayout(settings: JsonObject): boolean {
+/** A layout that the encoder of this folder knows. */
+export interface ByteLevelLayout {
+  readonly words: WordRules;
+  /** Whether texts are brought into Unicode's NFC. */
+  readonly isNfc: boolean;
+  /** Whether a word that is a token skips the merges. */
+  readonly ignoresMerges: boolean;
+  /** Whether bytes without a token are left out; else they stand for an unknown token. */
+  readonly dropsUnknown: boolean;
+  /** Ids before and after a text. */
+  readonly frame: Frame;
+}
+
+/** Tokens that the tokenizer puts around a text. */
+export interface Frame {
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+}
+
+/** The layout that these settings describe; undefined for one that is left to the library. */
+export function byteLevelLayout(settings: JsonObject): ByteLevelLayout | undefined {
   const { normalizer, pre_tokenizer, post_processor, decoder, model } = settings;
-  const steps = isType(pre_tokenizer, "Sequence") ? pre_tokenizer.pretokenizers : undefined;
-  if (!Array.isArray(steps) || steps.length !== 2) return false;
-  const [split, byteLevel] = steps;
-  return isType(normalizer, "NFC") &&
-    isType(split, "Split") && split.behavior === "Isolated" && split.invert !== true &&
-    isObject(split.pattern) && split.pattern.Regex === QWEN_PATTERN &&
-    isType(byteLevel, "ByteLevel") && byteLevel.add_prefix_space === false &&
-    byteLevel.use_regex === false &&
-    // What comes out is what went in: this post-processor moves offsets, which are not asked for here.
-    (isAbsent(post_processor) || isType(post_processor, "ByteLevel")) &&
-    isType(decoder, "ByteLevel") &&
+  const words = wordRules(pre_tokenizer), frame = frameOf(post_processor);
+  const isNfc = isType(normalizer, "NFC");
+  const isKnown = (isNfc || isAbsent(normalizer)) && isType(decoder, "ByteLevel") &&
     isType(model, "BPE") && !model.dropout && !model.continuing_subword_prefix &&
-    !model.end_of_word_suffix && !model.byte_fallback && !model.ignore_merges;
+    !model.end_of_word_suffix && !model.byte_fallback;
+  if (!words || !frame || !isKnown) return undefined;
+  const dropsUnknown = isAbsent(model.unk_token);
+  return { words, isNfc, ignoresMerges: model.ignore_merges === true, dropsUnknown, frame };
+}
+
+/** Rules of a pre-tokenizer that ends with `ByteLevel`. */
+function wordRules(preTokenizer: unknown): WordRules | undefined {
+  const steps = isType(preTokenizer, "Sequence") ? preTokenizer.pretokenizers : [preTokenizer];
+  if (!Array.isArray(steps)) return undefined;
+  const byteLevel = steps.at(-1);
+  if (!isType(byteLevel, "ByteLevel") || byteLevel.add_prefix_space !== false) return undefined;
+  const splits = steps.slice(0, -1);
+  let cutDigits: "none" | "each" | "runs" = "none";
+  if (isType(splits[0], "Digits")) {
+    cutDigits = splits.shift().individual_digits === true ? "each" : "runs";
+  } else if (patternOf(splits[0]) === "\\p{N}") {
+    splits.shift();
+    cutDigits = "each";
+  }
+  const pattern = splits.length === 0 ? GPT2_PATTERNS[0] : patternOf(splits[0]);
+  const usesRegex = byteLevel.use_regex !== false;
+  if (splits.length > 1 || pattern === undefined || usesRegex !== (splits.length === 0)) {
+    return undefined;
+  }
+  if (GPT2_PATTERNS.includes(pattern)) return { expression: "gpt-2", cutDigits };
+  if (cutDigits !== "none") return undefined;
+  if (pattern === QWEN_PATTERN) return { expression: "qwen", digits: 1 };
+  return pattern === LLAMA3_PATTERN ? { expression: "qwen", digits: 3 } : undefined;
+}
+
+/** The expression whose matches a step makes words of their own. */
+function patternOf(step: unknown): string | undefined {
+  if (!isType(step, "Split") || step.behavior !== "Isolated" || step.invert === true) return;
+  const expression = isObject(step.pattern) ? step.pattern.Regex : undefined;
+  return typeof expression === "string" ? expression : undefined;
+}
+
+/** The frame that a post-processor makes; undefined for one that does more. */
+function frameOf(processor: unknown): Frame | undefined {
+  if (isAbsent(processor)) return { before: [], after: [] };
+  if (isType(processor, "Sequence")) {
+    const { processors } = processor;
+    if (!Array.isArray(processors)) return undefined;
+    return frameOf(processors.find((each) => !isType(each, "ByteLevel")));
+  }
+  // It moves offsets, which are not asked for here.
+  if (isType(processor, "ByteLevel")) return { before: [], after: [] };
+  if (!isType(processor, "TemplateProcessing")) return undefined;
+  const { single, special_tokens: special } = processor;
+  if (!Array.isArray(single) || !isObject(special)) return undefined;
+  const text = single.findIndex((part) => isObject(part) && isObject(part.Sequence));
+  const idsOf = (part: unknown) => {
+    const name = isObject(part) && isObject(part.SpecialToken) ? part.SpecialToken.id : undefined;
+    const token = typeof name === "string" ? special[name] : undefined;
+    return isObject(token) && Array.isArray(token.ids) ? token.ids : [undefined];
+  };
+  const before = single.slice(0, text).flatMap(idsOf),
+    after = single.slice(text + 1).flatMap(idsOf);
+  const areIds = [...before, ...after].every((id) => Number.isSafeInteger(id) && id >= 0);
+  return text >= 0 && areIds ? { before, after } : undefined;
 }
 
 function isType(value: unknown, type: string): value is JsonObject {

@@ -1,5 +1,5 @@
 /**
- * Tokenizers of any layout but Qwen's, through @huggingface/tokenizers.
+ * Tokenizers of layouts that the own encoder does not know, through @huggingface/tokenizers.
  *
  * Takes a parsed `tokenizer.json`; returns the same interface as the own encoder's, at a tenth of
  * its speed. The library is loaded only when a folder needs it, and whatever it throws about a file
@@ -11,6 +11,7 @@ import { isObject, type JsonObject, show } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import type { AddedToken } from "./added_tokens.ts";
 import {
+  beginsWith,
   type DecodeOptions,
   type EncodeOptions,
   requireId,
@@ -89,9 +90,7 @@ class LibraryTokenizer implements Tokenizer {
 
   encode(text: string, { specialTokens = true, frame }: EncodeOptions = {}): number[] {
     const library = specialTokens ? this.#library : this.#plainLibrary ??= this.#buildPlain();
-    const { bos_token: beginning } = this.namedTokens;
-    const isFramed = specialTokens &&
-      (frame ?? !(beginning !== undefined && text.startsWith(beginning)));
+    const isFramed = specialTokens && (frame ?? !beginsWith(this, text));
     const { ids } = guard(
       this,
       "encode text with",

@@ -3,22 +3,20 @@
  *
  * Takes a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen folders
  * have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there;
- * returns a `Tokenizer`, the own encoder for Qwen's layout and the library for any other.
+ * returns a `Tokenizer`, the own encoder for the layouts of Qwen, Llama 3, SmolLM and GPT-2 and the
+ * library for any other. A GGUF file has the same files in its metadata.
  */
-import {
-  isObject,
-  type JsonObject,
-  parseJsonObject,
-  readJsonObject,
-  readRegularFile,
-  readRegularText,
-  show,
-  statIfExists,
-} from "../base/files.ts";
+import { isObject, type JsonObject, parseJsonObject, show } from "../base/files.ts";
+import { type ModelFiles, openModelFiles } from "../checkpoint/model_files.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
-import { isQwenLayout, takeApart, type TokenizerFile } from "./file_layout.ts";
+import {
+  type ByteLevelLayout,
+  byteLevelLayout,
+  takeApart,
+  type TokenizerFile,
+} from "./file_layout.ts";
 import { openLibraryTokenizer } from "./library_tokenizer.ts";
 import type { MergeTable } from "./merges.ts";
 import { NotByteLevel, readMergeLines, readMerges, readVocabulary } from "./table_reader.ts";
@@ -39,6 +37,7 @@ const MAX_TABLE_BYTES = 256e6, MAX_TEMPLATE_BYTES = 4e6;
 
 /** All that both file layouts share. */
 interface Common {
+  readonly files: ModelFiles;
   readonly config: JsonObject;
   readonly info: TokenizerInfo;
   readonly modelVocabSize: number;
@@ -46,16 +45,18 @@ interface Common {
 
 /** Opens the tokenizer in a folder. */
 export async function openTokenizer(directory: string): Promise<Tokenizer> {
-  const exists = async (file: string) => await statIfExists(`${directory}/${file}`) !== undefined;
-  const config = await readIfExists(`${directory}/tokenizer_config.json`);
+  const files = await openModelFiles(directory);
+  const exists = files.has;
+  const config = await files.json("tokenizer_config.json");
   const common: Common = {
+    files,
     config,
     info: {
       directory,
-      chatTemplate: await findChatTemplate(directory, config),
+      chatTemplate: await findChatTemplate(files, directory, config),
       namedTokens: findNamedTokens(config),
     },
-    modelVocabSize: toCount((await readIfExists(`${directory}/config.json`)).vocab_size),
+    modelVocabSize: toCount((await files.json("config.json")).vocab_size),
   };
   if (await exists("tokenizer.json")) return openTokenizerJson(common);
   const [vocabulary, merges] = [await exists("vocab.json"), await exists("merges.txt")];
@@ -81,27 +82,37 @@ export async function openTokenizer(directory: string): Promise<Tokenizer> {
 async function openTokenizerJson(common: Common): Promise<Tokenizer> {
   const { directory } = common.info;
   const path = `${directory}/tokenizer.json`;
-  const source = await readRegularFile(path, MAX_TABLE_BYTES);
+  const source = await common.files.read("tokenizer.json", MAX_TABLE_BYTES);
   const file = takeApart(source, path);
   const paths = { settings: path, config: `${directory}/tokenizer_config.json` };
   const addedTokens = readAddedTokens(file.settings, common.config, paths);
-  const tables = isQwenLayout(file.settings) ? readTables(file) : undefined;
-  if (tables) return buildByteLevel(common, tables, addedTokens, path);
+  const layout = byteLevelLayout(file.settings);
+  const tables = layout && readTables(file, layout);
+  if (tables) return buildByteLevel(common, { ...tables, layout }, addedTokens, path);
   return openLibraryTokenizer({ ...common, json: parseJsonObject(source, path), addedTokens });
 }
+
+/** The layout of Qwen2, 2.5 and 3. */
+const QWEN: ByteLevelLayout = {
+  words: { expression: "qwen", digits: 1 },
+  isNfc: true,
+  ignoresMerges: false,
+  dropsUnknown: false,
+  frame: { before: [], after: [] },
+};
 
 interface Tables {
   readonly vocabulary: Vocabulary;
   readonly merges: MergeTable;
 }
 
-/** The tables of a file in Qwen's layout; undefined if its tokens are not made of bytes. */
-function readTables(file: TokenizerFile): Tables | undefined {
+/** The tables of a byte-level file; undefined if its tokens are not made of bytes. */
+function readTables(file: TokenizerFile, layout: ByteLevelLayout): Tables | undefined {
   if (!file.vocabulary || !file.merges) return undefined;
   try {
     const vocabulary = readVocabulary(file.vocabulary);
-    // Text with a byte that has no token is the library's affair.
-    if (vocabulary.byteIds.includes(-1)) return undefined;
+    // What stands for a byte that has no token is the library's affair.
+    if (!layout.dropsUnknown && vocabulary.byteIds.includes(-1)) return undefined;
     return { vocabulary, merges: readMerges(file.merges, vocabulary) };
   } catch (error) {
     if (error instanceof NotByteLevel) return undefined;
@@ -111,7 +122,7 @@ function readTables(file: TokenizerFile): Tables | undefined {
 
 /** These two files say nothing about the rest, which is taken to be as in Qwen2. */
 async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
-  const { config, info: { directory } } = common;
+  const { config, files, info: { directory } } = common;
   const className = config.tokenizer_class ?? "Qwen2Tokenizer";
   if (typeof className !== "string" || !/^Qwen2Tokenizer(Fast)?$/.test(className)) {
     throw new DataError(
@@ -129,13 +140,15 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
     path,
   });
   try {
-    const vocabulary = readVocabulary(spanOf(await readRegularFile(path, MAX_TABLE_BYTES), path));
+    const vocabulary = readVocabulary(
+      spanOf(await files.read("vocab.json", MAX_TABLE_BYTES), path),
+    );
     const merges = readMergeLines(
-      spanOf(await readRegularFile(mergesPath, MAX_TABLE_BYTES), mergesPath),
+      spanOf(await files.read("merges.txt", MAX_TABLE_BYTES), mergesPath),
       vocabulary,
     );
     if (vocabulary.byteIds.includes(-1)) throw new NotByteLevel();
-    return buildByteLevel(common, { vocabulary, merges }, addedTokens, path);
+    return buildByteLevel(common, { vocabulary, merges, layout: QWEN }, addedTokens, path);
   } catch (error) {
     if (!(error instanceof NotByteLevel)) throw error;
     throw new DataError(
@@ -148,7 +161,7 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
 /** Builds the own encoder after checking that added tokens and vocabulary agree. */
 function buildByteLevel(
   { info, modelVocabSize }: Common,
-  tables: Tables,
+  tables: Tables & { readonly layout: ByteLevelLayout },
   addedTokens: readonly AddedToken[],
   path: string,
 ): Tokenizer {
@@ -165,21 +178,20 @@ function buildByteLevel(
   return new ByteLevelBpe({ ...tables, addedTokens, info, modelVocabSize });
 }
 
-async function readIfExists(path: string): Promise<JsonObject> {
-  return await statIfExists(path) ? readJsonObject(path) : {};
-}
-
 function toCount(value: unknown): number {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : 0;
 }
 
 /** The template file if there is one, else the field, which may hold several templates by name. */
 async function findChatTemplate(
+  files: ModelFiles,
   directory: string,
   { chat_template: field }: JsonObject,
 ): Promise<string | undefined> {
-  const path = `${directory}/chat_template.jinja`;
-  if (await statIfExists(path)) return readRegularText(path, MAX_TEMPLATE_BYTES);
+  const name = "chat_template.jinja";
+  if (await files.has(name)) {
+    return new TextDecoder().decode(await files.read(name, MAX_TEMPLATE_BYTES));
+  }
   if (field === undefined || field === null || typeof field === "string") return field ?? undefined;
   const named = Array.isArray(field)
     ? field.find((entry) => isObject(entry) && entry.name === "default")

@@ -41,7 +41,7 @@ export interface TokenizerInfo {
 
 /** Translates between text and token ids. */
 export interface Tokenizer extends TokenizerInfo {
-  /** Own encoder, or the library for all layouts but Qwen's. */
+  /** Own encoder, or the library for layouts that it does not know. */
   readonly kind: "byte-level-bpe" | "huggingface";
   /** Highest id of a token + 1, added tokens included. */
   readonly vocabSize: number;
@@ -66,4 +66,10 @@ export function requireId(id: number, limit: number): void {
     `token id ${id} is not in the vocabulary of ${limit}, expected 0 to ${limit - 1}`,
     { hints: ["check that the ids were made by the tokenizer of this model"] },
   );
+}
+
+/** Whether a text is framed already. */
+export function beginsWith({ namedTokens }: Pick<Tokenizer, "namedTokens">, text: string): boolean {
+  const { bos_token: beginning } = namedTokens;
+  return beginning !== undefined && text.startsWith(beginning);
 }

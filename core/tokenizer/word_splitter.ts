@@ -1,8 +1,8 @@
 /**
- * Cuts text into the words that Qwen's byte pair encoding works on.
+ * Cuts text into the words that byte pair encoding works on.
  *
- * Does by hand what the split expression of the tokenizer file says; other expressions are not
- * handled here. A scanner rather than a regular expression for two reasons: V8's engine overflows its
+ * Does by hand what the split expressions of Qwen, Llama 3 and GPT-2 say, the last with digits cut off
+ * before if the file says so; other expressions are not handled here. A scanner rather than a regular expression for two reasons: V8's engine overflows its
  * stack on a few megabytes of one rare letter, and its `\s` is not Unicode's White_Space, which the
  * expression means (`\s` has U+FEFF and lacks U+0085).
  */
@@ -10,6 +10,22 @@
 /** The split expression of Qwen2, 2.5 and 3, as their tokenizer files write it. */
 export const QWEN_PATTERN =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/** The split expression of Llama 3: Qwen's with up to three digits in a word. */
+export const LLAMA3_PATTERN = QWEN_PATTERN.replace("|\\p{N}|", "|\\p{N}{1,3}|");
+
+/** GPT-2's expression, in its two spellings. */
+export const GPT2_PATTERNS: readonly string[] = ["'s|'t|'re|'ve|'m|'ll|'d", "'(?:[sdmt]|ll|ve|re)"]
+  .map((contraction) =>
+    `${contraction}| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`
+  );
+
+/** What the words of a text are. */
+export type WordRules =
+  /** Qwen's expression, with at most so many digits in a word. */
+  | { readonly expression: "qwen"; readonly digits: number }
+  /** GPT-2's; digits are words of their own before it applies, one by one or in runs. */
+  | { readonly expression: "gpt-2"; readonly cutDigits: "none" | "each" | "runs" };
 
 // What a code point is. The value 0 is left for "not looked up yet".
 const LETTER = 1, NUMBER = 2, NEWLINE = 3, BLANK = 4, OTHER = 5;
@@ -19,9 +35,21 @@ const APOSTROPHE = 0x27, SPACE = 0x20;
 /** Finds word ends; remembers the kind of every code point it has met. */
 export class WordSplitter {
   readonly #kinds = new Uint8Array(0x110000);
+  readonly #rules: WordRules;
+
+  constructor(rules: WordRules = { expression: "qwen", digits: 1 }) {
+    this.#rules = rules;
+  }
 
   /** End of the word that starts at `at`, which is a position inside well-formed text. */
   end(text: string, at: number): number {
+    const rules = this.#rules;
+    return rules.expression === "qwen"
+      ? this.#endOfQwen(text, at, rules.digits)
+      : this.#endOfGpt2(text, at, rules.cutDigits);
+  }
+
+  #endOfQwen(text: string, at: number, digits: number): number {
     const kind = this.#kindAt(text, at);
     const next = at + this.#width(text, at);
     if (kind === LETTER) return this.#skip(text, next, LETTER);
@@ -35,12 +63,42 @@ export class WordSplitter {
     if (follower === LETTER && (kind === BLANK || kind === OTHER)) {
       return this.#skip(text, next, LETTER);
     }
-    if (kind === NUMBER) return next;
+    if (kind === NUMBER) {
+      let end = next;
+      for (let count = 1; count < digits && this.#isNumber(text, end); count++) {
+        end += this.#width(text, end);
+      }
+      return end;
+    }
     // ` ?[^\s\p{L}\p{N}]+[\r\n]*`
     if (kind === OTHER || (code === SPACE && follower === OTHER)) {
       return this.#skip(text, this.#skip(text, next, OTHER), NEWLINE);
     }
     return this.#endOfBlanks(text, at);
+  }
+
+  #endOfGpt2(text: string, at: number, cutDigits: "none" | "each" | "runs"): number {
+    const kind = this.#kindAt(text, at);
+    const next = at + this.#width(text, at);
+    if (kind === NUMBER) return cutDigits === "each" ? next : this.#skip(text, next, NUMBER);
+    if (kind === LETTER) return this.#skip(text, next, LETTER);
+    if (kind === OTHER) {
+      const length = text.charCodeAt(at) === APOSTROPHE ? contractionLength(text, next, true) : 0;
+      return length > 0 ? next + length : this.#skip(text, next, OTHER);
+    }
+    // ` ?` before letters, digits or other characters; digits cut off before end the text here.
+    const isCut = (position: number) => cutDigits !== "none" && this.#isNumber(text, position);
+    if (text.charCodeAt(at) === SPACE && next < text.length && !isCut(next)) {
+      const follower = this.#kindAt(text, next);
+      if (follower !== BLANK && follower !== NEWLINE) return this.#skip(text, next, follower);
+    }
+    let end = next;
+    while (end < text.length && this.isBlank(text, end)) end++;
+    return end === text.length || end === next || isCut(end) ? end : end - 1;
+  }
+
+  #isNumber(text: string, at: number): boolean {
+    return at < text.length && this.#kindAt(text, at) === NUMBER;
   }
 
   /** Whether the code point at `at` has the property White_Space. */
@@ -84,12 +142,16 @@ function kindOf(code: number): number {
   return /\p{White_Space}/u.test(character) ? BLANK : OTHER;
 }
 
-/** Length of `s`, `t`, `re`, `ve`, `m`, `ll` or `d` at `at`, in either case; 0 if there is none. */
-function contractionLength(text: string, at: number): number {
+/**
+ * Length of `s`, `t`, `re`, `ve`, `m`, `ll` or `d` at `at`, in either case unless `isSmall`; 0 if there
+ * is none.
+ */
+function contractionLength(text: string, at: number, isSmall = false): number {
   // Setting bit 5 turns an ASCII capital into its small letter and nothing else into a letter.
-  const first = String.fromCharCode(text.charCodeAt(at) | 0x20);
+  const bit = isSmall ? 0 : 0x20;
+  const first = String.fromCharCode(text.charCodeAt(at) | bit);
   if (first === "s" || first === "t" || first === "m" || first === "d") return 1;
-  const second = String.fromCharCode(text.charCodeAt(at + 1) | 0x20);
+  const second = String.fromCharCode(text.charCodeAt(at + 1) | bit);
   const pair = first + second;
   return pair === "re" || pair === "ve" || pair === "ll" ? 2 : 0;
 }

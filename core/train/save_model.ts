@@ -7,8 +7,9 @@
 import { basename } from "node:path";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
-import { codeFiles, companionFiles } from "../checkpoint/plan_conversion.ts";
+import { codeFiles } from "../checkpoint/plan_conversion.ts";
 import {
+  copyCompanions,
   copyFile,
   type OutputTensor,
   writeJson,
@@ -67,7 +68,8 @@ export async function saveModel(
   await writeWeights(folder, tensors);
   await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
   if (directory === undefined) return;
-  for (const path of [...await companionFiles(directory), ...await codeFiles(directory)]) {
+  await copyCompanions(directory, folder);
+  for (const path of await codeFiles(directory)) {
     await copyFile(path, `${folder}/${basename(path)}`);
   }
 }

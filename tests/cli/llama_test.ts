@@ -41,7 +41,7 @@ Deno.test("generate, score, inspect and cost take a Llama model", async () => {
     assertEquals(row.is_greedy, pairs[i].is_greedy);
   });
   assertEquals([inspected.family, inspected.rope_scaling], ["llama", "llama3"]);
-  assertEquals([inspected.params, inspected.tokenizer], [GOLDEN.parameters, "huggingface"]);
+  assertEquals([inspected.params, inspected.tokenizer], [GOLDEN.parameters, "byte-level-bpe"]);
   assert(cost.memory_bytes > 0 && cost.latency_s > 0);
 });
 

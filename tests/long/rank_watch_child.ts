@@ -5,7 +5,7 @@ import { MpiGroup, openMpiLibrary } from "../../core/collective/mpi.ts";
 import { gatherPeers } from "../../core/collective/peers.ts";
 import { onDevice } from "../../core/collective/process_group.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
-import { RankWatch } from "../../cli/commands/train/rank_watch.ts";
+import { RankWatch } from "../../cli/ranks/watch.ts";
 
 const env = (name: string) => Deno.env.get(name);
 const launch = detectLaunch(env);

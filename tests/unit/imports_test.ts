@@ -157,7 +157,7 @@ Deno.test("core neither prints nor exits, and cli writes through Io alone", () =
   const printing = /\bconsole\.|Deno\.exit\(|Deno\.(stdout|stderr)\b/;
   // The sandbox's child is a process of its own, whose streams are its protocol; a worker has no Io.
   const allowed = [
-    "cli/commands/train/rank_watch_worker.ts",
+    "cli/ranks/watch_worker.ts",
     "cli/output/io.ts",
     "cli/main.ts",
     "cli/output/signals.ts",

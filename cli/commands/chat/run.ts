@@ -1,19 +1,38 @@
 /** What `chat` does: reads lines, answers messages, obeys lines that begin with a slash. */
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { DataError } from "../../../core/base/errors.ts";
+import type { ValuesOf } from "../../framework/command.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
-import { type NamedValues, openServed, parseAdapters } from "../../input/named_models.ts";
+import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { labelsOf, paintStream } from "../visualize/look.ts";
+import type { command } from "./flags.ts";
 import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
 
-/** Flags of `chat`. */
-export interface ChatValues extends NamedValues, AnswerOptions {
+/** A conversation to hold. */
+interface ChatPlan {
+  readonly model: ModelPlan;
+  readonly adapters: readonly NamedAdapter[];
   readonly system: string | undefined;
+  /** Whether the weights of every token are shown from the beginning. */
   readonly streamWeights: boolean;
+  readonly decoding: AnswerOptions;
+}
+
+/** The conversation that flags ask for. */
+export function plan(values: ValuesOf<typeof command>): ChatPlan {
+  const { system, streamWeights, maxTokens, temperature, topP, seed } = values;
+  return {
+    model: modelPlan(values),
+    adapters: parseAdapters(values.adapter),
+    system,
+    streamWeights,
+    decoding: { maxTokens, temperature, topP, seed },
+  };
 }
 
 const HELP = `/p N      go on with the model that has N streams
@@ -26,13 +45,12 @@ const HELP = `/p N      go on with the model that has N streams
 const INTERRUPTED = 130;
 
 /** Runs the command; the number is its exit code. */
-export async function run(values: ChatValues, io: Io): Promise<number> {
-  const adapters = parseAdapters(values.adapter);
-  const { session: opened, models } = await openServed(values, adapters, io);
+export async function run(plan: ChatPlan, io: Io): Promise<number> {
+  const { session: opened, models } = await openServed(plan.model, plan.adapters, io);
   using _opened = opened;
-  using session = new ChatSession(models, values.system, values);
+  using session = new ChatSession(models, plan.system, plan.decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
-  const talk = new Talk(session, io, isTerminal, values.streamWeights);
+  const talk = new Talk(session, io, isTerminal, plan.streamWeights);
   if (isTerminal) {
     io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
   }
@@ -106,7 +124,7 @@ class Talk {
 
   async #answer(message: string): Promise<void> {
     const io = this.#io;
-    const { streams } = this.#session.model.engine.config;
+    const { streams } = this.#session.model.session.config;
     const colored = wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
     const options = { streams, letters: this.#letters || this.#showsWeights, colored };
     const parts: AnswerPart[] = [];

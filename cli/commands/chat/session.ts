@@ -52,12 +52,12 @@ export class ChatSession implements Disposable {
 
   /** Streams that models have, in their order. */
   get choices(): number[] {
-    return this.#models.map(({ engine }) => engine.config.streams);
+    return this.#models.map(({ session }) => session.config.streams);
   }
 
   /** Goes on with the model that has so many streams; false when none has. */
   useStreams(streams: number): boolean {
-    const found = this.#models.find(({ engine }) => engine.config.streams === streams);
+    const found = this.#models.find(({ session }) => session.config.streams === streams);
     if (found) this.#model = found;
     return found !== undefined;
   }
@@ -69,20 +69,20 @@ export class ChatSession implements Disposable {
 
   /** Answers a message; one that is stopped stays in the conversation as far as it came. */
   async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
-    const { engine, tokenizer } = this.#model;
+    const { config, tokenizer } = this.#model.session;
     const messages = [...this.#messages, { role: "user", content: message }];
     const tokens = await encodeChat(tokenizer, messages);
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
     const { maxTokens, temperature, topP, seed } = this.#options;
-    const weighs = engine.config.streams > 1 && hasStreamWeights(engine.config);
+    const weighs = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
     scheduler.add(index, {
       tokens,
       maxTokens,
       sampling: { temperature, topP, topK: 0, minP: 0 },
       random: new RandomStream(seed, index),
-      eosTokenIds: engine.config.eosTokenIds,
+      eosTokenIds: config.eosTokenIds,
       shouldStop: stream.shouldStop,
       streamWeights: weighs,
     });
@@ -104,7 +104,7 @@ export class ChatSession implements Disposable {
   #scheduler(): Scheduler {
     const known = this.#schedulers.get(this.#model);
     if (known) return known;
-    const made = new Scheduler(this.#model.engine, {
+    const made = new Scheduler(this.#model.session.engine, {
       batch: 1,
       prefixCacheBytes: PREFIX_CACHE_BYTES,
       keepsAnswers: true,

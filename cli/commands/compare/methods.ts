@@ -17,6 +17,8 @@ import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { runOwn } from "../../framework/own_process.ts";
 import { counted } from "../../output/units.ts";
+import { prepareRows } from "../eval/data.ts";
+import { rowsPlan, selectTasks } from "../eval/plan.ts";
 import type { CompareValues } from "./flags.ts";
 import { OverallProgress } from "./overall.ts";
 
@@ -173,8 +175,8 @@ export async function runMethods(
 
 /** Rows of the tasks that one evaluation answers. */
 async function countRows(values: CompareValues, io: Io): Promise<number> {
-  const { prepareTasks } = await import("../eval/prepare.ts");
-  const tasks = await prepareTasks({ ...values, shard: undefined, excludeSelf: false }, io);
+  const own = { ...values, shard: undefined, excludeSelf: false };
+  const tasks = await prepareRows(rowsPlan(own, selectTasks(values.tasks)), io);
   return tasks.reduce((sum, { documents }) => sum + documents.length, 0);
 }
 
@@ -200,7 +202,7 @@ function sharedArguments(values: CompareValues): string[] {
     ...given("--max-length", values.maxLength),
     ...given("--device", values.device),
     ...given("--dtype", values.dtype),
-    ...(values.quantize === "none" ? [] : given("--quantize", values.quantize)),
+    ...((values.quantize ?? "none") === "none" ? [] : given("--quantize", values.quantize)),
     ...given("--block-size", values.blockSize),
     ...given("--threads", values.threads),
     ...given("--seed", values.seed),

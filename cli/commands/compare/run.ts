@@ -1,6 +1,6 @@
 /** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
 import { UsageError } from "../../../core/base/errors.ts";
-import { selectTasks } from "../eval/select.ts";
+import { selectTasks } from "../eval/plan.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { visible } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -46,7 +46,7 @@ async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[
   if (values.arguments.length > 0) {
     return await readAll(values.arguments, io);
   }
-  for (const task of await selectTasks(values.tasks)) {
+  for (const task of selectTasks(values.tasks)) {
     if (task.kind === "generation" && !task.isCode) continue;
     throw new UsageError(
       `\`compare\` cannot use ${task.name}: ${

@@ -28,6 +28,10 @@ export const command = defineCommand({
       text: "Weights in 4 bits, which open at once",
       line: "parscale convert --model qwen-p4 --quantize q4 --out qwen-p4-q4",
     },
+    {
+      text: "A Hugging Face folder of a GGUF file",
+      line: "parscale convert --model model.gguf --dtype bf16 --out folder",
+    },
     { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
   ],
   flags: {
@@ -36,8 +40,9 @@ export const command = defineCommand({
       letter: "m",
       required: true,
       group: "Conversion",
-      summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
-      details: "A path that exists is never looked up on the hub.",
+      summary: "Checkpoint folder, GGUF file, or OWNER/NAME[@REVISION] on the hub",
+      details: "A path that exists is never looked up on the hub. A .gguf file becomes a folder " +
+        "that transformers opens, with streams if --streams is given.",
     },
     out: {
       type: "path",
@@ -54,7 +59,7 @@ export const command = defineCommand({
       max: 64,
       group: "Conversion",
       summary: "Number of parallel streams",
-      details: "Needed unless --strip, --merge or --quantize is given.",
+      details: "Needed unless --strip, --merge or --quantize is given, or --model is a .gguf file.",
     },
     "prefix-tokens": {
       type: "int",
@@ -119,6 +124,15 @@ export const command = defineCommand({
       group: "Conversion",
       summary: "Write only the ParScale parameters, as an adapter",
       details: "Use it with --adapter over the checkpoint it was made from.",
+    },
+    dtype: {
+      type: "choice",
+      choices: ["f32", "bf16", "f16"],
+      group: "Conversion",
+      defaultText: "as stored",
+      conflictsWith: ["merge", "introduced-only", "quantize"],
+      summary: "Data type of the tensors written",
+      details: "Quantized tensors of a GGUF file are written as f32 unless told.",
     },
     strip: {
       type: "switch",
@@ -196,6 +210,5 @@ export const command = defineCommand({
       details: "Doubles the time.",
     },
   },
-  atLeastOneOf: [["streams", "strip", "merge", "quantize"]],
   savesOnInterrupt: true,
 });

@@ -2,12 +2,7 @@
  * From the flags of `parscale cost` to what is computed: model, hardware, widths and the lists whose
  * combinations are the rows. Weights are never opened, so a folder with a config alone will do.
  */
-import {
-  type CostQuestion,
-  type CostShape,
-  shapeOf,
-  type Workload,
-} from "../../../core/analysis/cost.ts";
+import { type CostShape, shapeOf } from "../../../core/analysis/cost.ts";
 import {
   familyShape,
   findSize,
@@ -21,11 +16,11 @@ import {
   type Efficiencies,
   findDevice,
   type Rates,
-  ratesOf,
 } from "../../../core/analysis/devices.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { parseJsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
+import { isGguf, openModelFiles } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
@@ -271,16 +266,20 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
   const size = info === undefined ? findSize(model) : undefined;
   if (size !== undefined) return plainModel(size);
   const path = info?.isFile ? model : await configPath(model);
-  return configModel(model, parseConfig(await readJsonObject(path), path), io);
+  const json = await isGguf(path)
+    ? await (await openModelFiles(path)).json(CONFIG_FILE)
+    : await readJsonObject(path);
+  return configModel(model, parseConfig(json, path), io);
 }
 
-/** The config in a folder or on the hub; of a run that of its newest checkpoint. */
+/** The config in a folder, of a run that of its newest checkpoint; or the GGUF file that stands for it. */
 async function configPath(model: string): Promise<string> {
   const folder = await resolveModel(model, { configOnly: true }).catch((error) => {
     if (!(error instanceof DataError)) throw error;
     const hint = suggestionHint(model, PAPER_FAMILY.map(({ name }) => name));
     throw new DataError(error.message, { hints: [...error.hints, ...(hint ? [hint] : [])] });
   });
+  if (await isGguf(folder)) return folder;
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
   throw new DataError(
@@ -368,30 +367,4 @@ async function readHardwareFile(path: string): Promise<CostDevice> {
 export interface Setting extends EstimatePlan {
   readonly on: CostDevice;
   readonly rates: Rates;
-}
-
-/** Puts hardware in a plan, with what flags say of it; other widths follow a rate that they give. */
-export function settingOf(plan: EstimatePlan, hardware: CostDevice): Setting {
-  const { hardware: { given }, efficiency, widths } = plan;
-  const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
-  const on: CostDevice = { ...(given.tflops === undefined ? hardware : plain), ...given };
-  const rates = ratesOf(on, efficiency, Math.max(widths.weight, widths.activation));
-  return { ...plan, on, rates };
-}
-
-/** One question in a setting. */
-export function questionOf(
-  { rates, widths, prefixCache, stepOverhead }: Setting,
-  shape: CostShape,
-  work: Workload,
-): CostQuestion {
-  const { weight, activation, cache } = widths;
-  return {
-    shape,
-    work,
-    rates,
-    bytes: { weight: weight / 8, activation: activation / 8, cache: cache / 8 },
-    copiesPrefix: prefixCache === "copied",
-    stepOverheadS: stepOverhead,
-  };
 }

@@ -1,5 +1,11 @@
 /** Carries out `parscale cost`: rows of costs, measured rows, a figure or the list of hardware. */
-import { countShape, meanCost, type Workload } from "../../../core/analysis/cost.ts";
+import {
+  type CostQuestion,
+  type CostShape,
+  countShape,
+  meanCost,
+  type Workload,
+} from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
 import {
   DATA_SETS,
@@ -10,7 +16,7 @@ import {
 } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../../core/analysis/cost_train.ts";
-import { type CostDevice, DEVICES } from "../../../core/analysis/devices.ts";
+import { type CostDevice, DEVICES, ratesOf } from "../../../core/analysis/devices.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
@@ -19,7 +25,7 @@ import { openReport } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
-import { type CostPlan, questionOf, type Setting, settingOf } from "./plan.ts";
+import type { CostPlan, EstimatePlan, Setting } from "./plan.ts";
 import { figureSpec, gib, headline, type Point, viewOf, WORK_COLUMNS } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -37,6 +43,32 @@ export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promi
   if (plan.kind !== "measured") return await answer(setting, io, invocation);
   const predict = (work: Workload) => inferRow(setting, work);
   await measureRows(setting, workloadsOf(setting), predict, io, invocation);
+}
+
+/** Puts hardware in a plan, with what flags say of it; other widths follow a rate that they give. */
+function settingOf(plan: EstimatePlan, hardware: CostDevice): Setting {
+  const { hardware: { given }, efficiency, widths } = plan;
+  const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
+  const on: CostDevice = { ...(given.tflops === undefined ? hardware : plain), ...given };
+  const rates = ratesOf(on, efficiency, Math.max(widths.weight, widths.activation));
+  return { ...plan, on, rates };
+}
+
+/** One question in a setting. */
+function questionOf(
+  { rates, widths, prefixCache, stepOverhead }: Setting,
+  shape: CostShape,
+  work: Workload,
+): CostQuestion {
+  const { weight, activation, cache } = widths;
+  return {
+    shape,
+    work,
+    rates,
+    bytes: { weight: weight / 8, activation: activation / 8, cache: cache / 8 },
+    copiesPrefix: prefixCache === "copied",
+    stepOverheadS: stepOverhead,
+  };
 }
 
 async function listHardware(io: Io, invocation: Invocation): Promise<void> {

@@ -1,72 +1,106 @@
-/**
- * Lets the model answer what is not answered yet, writing each sample down as it comes.
- */
-import { memoryInfo, peakMemory } from "../../../core/base/platform/mod.ts";
-import type { EvalFolder, RunStats } from "../../../core/eval/harness/eval_folder.ts";
-import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
-import type { Sample } from "../../../core/eval/harness/samples.ts";
-import { DataError } from "../../../core/base/errors.ts";
+/** A model that answers: what is not answered yet, each sample written down as it comes. */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
-import type { Invocation } from "../../output/document.ts";
+import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import { memoryInfo, peakMemory } from "../../../core/base/platform/mod.ts";
+import { type ChatRenderer, requestsOf } from "../../../core/eval/harness/documents.ts";
+import type { EvalFolder, RunStats } from "../../../core/eval/harness/eval_folder.ts";
+import {
+  type Answerer,
+  type PlannedDocument,
+  predict,
+} from "../../../core/eval/harness/predict.ts";
+import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
+import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
+import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
+import { largestBatch } from "../../../core/generate/score.ts";
+import type { Session } from "../../../core/session/session.ts";
+import { renderChat } from "../../../core/tokenizer/chat.ts";
+import { startTokenOf } from "../../../core/tokenizer/pair.ts";
+import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { type Progress, startProgress } from "../../output/progress.ts";
-import type { EvalModel } from "./model.ts";
-import type { PreparedTask } from "./prepare.ts";
-import { temperaturesOf } from "./select.ts";
-import type { EvalValues } from "./flags.ts";
+import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
+
+/** An opened model, ready to answer. */
+export interface EvalModel extends Answerer, Disposable {
+  readonly session: Session;
+  /** Hash by which samples of another model are noticed. */
+  readonly fingerprint: string;
+  readonly maxLength: number;
+  readonly render: ChatRenderer;
+}
+
+/** @throws {UsageError} for a plan without a model, which can only be shown */
+export function requireModel({ model }: EvaluatePlan): ModelPlan {
+  if (model !== undefined) return model;
+  throw new UsageError("`eval` needs `--model`", {
+    hints: ["to score answers that exist already, pass --score FILE"],
+  });
+}
+
+/** Opens the model of a plan. */
+export async function openEvalModel(plan: EvaluatePlan, io: Io): Promise<EvalModel> {
+  const session = await openModel(requireModel(plan), io);
+  try {
+    const tokenizer = await session.openTokenizer();
+    const { config } = session;
+    const context = config.maxPositionEmbeddings;
+    const maxLength = plan.maxLength ?? context;
+    if (maxLength > context) {
+      throw new UsageError(
+        `\`--max-length ${maxLength}\` exceeds the model's context of ${context} tokens`,
+      );
+    }
+    const startToken = startTokenOf(tokenizer, config.eosTokenIds);
+    return {
+      session,
+      encoder: new RequestEncoder({ tokenizer, maxLength, startToken }),
+      fingerprint: modelFingerprint(session.checkpoint),
+      maxLength,
+      render: (messages) => renderChat(tokenizer, messages),
+      [Symbol.dispose]: () => session[Symbol.dispose](),
+    };
+  } catch (error) {
+    session[Symbol.dispose]();
+    throw error;
+  }
+}
 
 /** Share of the machine's free memory that keys and values may take without --memory-limit. */
 const MEMORY_SHARE = 0.8;
 
-/** Opens --out, where given; a run of other tasks, data or model there is refused. */
-export async function openFolder(
-  values: EvalValues,
-  prepared: readonly PreparedTask[],
-  model: EvalModel,
-  invocation: Invocation,
-): Promise<EvalFolder | undefined> {
-  if (values.out === undefined) return undefined;
-  const { EvalFolder } = await import("../../../core/eval/harness/eval_folder.ts");
-  return await EvalFolder.open(values.out, identityOf(values, prepared, model), {
-    overwrite: invocation.overwrite,
-    resume: values.resume,
-  });
-}
-
 /** Everything that decides what the samples are. */
-function identityOf(
-  values: EvalValues,
+export function identityOf(
+  { rows, sampling, model: modelPlan }: EvaluatePlan,
   prepared: readonly PreparedTask[],
   model: EvalModel,
 ): JsonObject {
   const { fingerprint, maxLength } = model;
+  const { quantize = "none", blockSize } = modelPlan ?? {};
   const byTask = (value: (one: PreparedTask) => unknown) =>
     Object.fromEntries(prepared.map((one) => [one.task.name, value(one)]));
   return {
     model: fingerprint,
-    streams: model.engine.config.streams,
+    streams: model.session.config.streams,
     tasks: byTask(({ task }) => task.version),
     shots: byTask(({ shots }) => shots),
     data: byTask(({ files }) => files.map(({ sha256 }) => sha256)),
     rows: byTask(({ documents }) => documents.length),
-    ids: values.ids,
-    shard: values.shard ?? null,
-    chat: values.chat,
-    n_samples: values.nSamples,
-    temperature: values.temperature ?? null,
-    top_p: values.topP,
-    num_beams: values.numBeams,
-    max_tokens: values.maxTokens ?? null,
+    ids: rows.ids ?? [],
+    shard: rows.shard ? `${rows.shard.part}/${rows.shard.of}` : null,
+    chat: rows.chat,
+    n_samples: sampling.nSamples,
+    temperature: sampling.temperature ?? null,
+    top_p: sampling.topP,
+    num_beams: sampling.numBeams,
+    max_tokens: sampling.maxTokens ?? null,
     max_length: maxLength,
-    seed: values.seed,
-    ...quantizationOf(values),
+    seed: sampling.seed,
+    // Absent where weights are exact, so that folders from before there was a choice go on.
+    ...(quantize === "none" ? {} : { quantize, block_size: blockSize ?? null }),
   };
-}
-
-/** Absent where weights are exact, so that folders from before there was a choice go on. */
-function quantizationOf({ quantize, blockSize }: EvalValues): JsonObject {
-  return quantize === "none" ? {} : { quantize, block_size: blockSize ?? null };
 }
 
 /** What answering took, over all runs of an evaluation that was resumed. */
@@ -87,18 +121,16 @@ export interface Answers {
 
 /** All samples: those in the folder, and those the model now gives. */
 export async function answer(
-  values: EvalValues,
+  { rows, sampling, batch, model: modelPlan }: EvaluatePlan,
   prepared: readonly PreparedTask[],
   model: EvalModel,
   folder: EvalFolder | undefined,
   io: Io,
 ): Promise<Answers> {
-  const { predict } = await import("../../../core/eval/harness/predict.ts");
-  const { sampleKey } = await import("../../../core/eval/harness/samples.ts");
   const samples = await folder?.readSamples() ?? [];
   const earlier = await folder?.readStats() ?? [];
-  const temperatures = temperaturesOf(values);
-  const plan = await planDocuments(prepared, values.chat ? model : undefined);
+  const temperatures = temperaturesOf(sampling);
+  const plan = await planDocuments(prepared, rows.chat ? model : undefined);
   const hashes = new Map(
     plan.map(({ document, hash }) => [`${document.task.name}/${document.id}`, hash]),
   );
@@ -120,13 +152,17 @@ export async function answer(
   using progress = new TaskProgress(io, counts, samples);
   const options = {
     temperatures,
-    topP: values.topP,
-    seed: values.seed,
-    beams: values.numBeams,
-    eosTokenIds: model.engine.config.eosTokenIds,
-    eosText: model.tokenizer.namedTokens.eos_token,
-    maxTokens: values.maxTokens,
-    batch: await batchSize(values, model, plan),
+    topP: sampling.topP,
+    seed: sampling.seed,
+    beams: sampling.numBeams,
+    eosTokenIds: model.session.config.eosTokenIds,
+    eosText: model.session.tokenizer.namedTokens.eos_token,
+    maxTokens: sampling.maxTokens,
+    batch: batchSize(model, plan, {
+      batch,
+      memoryLimit: modelPlan?.memoryLimit,
+      maxTokens: sampling.maxTokens,
+    }),
   };
   using clock = new StatsClock(io, folder);
   for await (const sample of predict(model, plan, options, (key) => done.has(key))) {
@@ -193,7 +229,6 @@ async function planDocuments(
 ): Promise<PlannedDocument[]> {
   const plan = prepared.flatMap(({ documents }) => documents);
   if (!chat) return plan;
-  const { requestsOf } = await import("../../../core/eval/harness/documents.ts");
   const rendered: PlannedDocument[] = [];
   for (const one of plan) {
     rendered.push({ ...one, requests: await requestsOf(one.document, chat.render) });
@@ -201,13 +236,16 @@ async function planDocuments(
   return rendered;
 }
 
-/** --batch, or less where keys and values of so many sequences would not fit into memory. */
-async function batchSize(
-  { batch, memoryLimit, maxTokens }: EvalValues,
-  { engine, maxLength }: EvalModel,
+/** The batch asked for, or less where keys and values of so many sequences would not fit into memory. */
+function batchSize(
+  { session: { engine }, maxLength }: EvalModel,
   plan: readonly PlannedDocument[],
-): Promise<number> {
-  const { largestBatch } = await import("../../../core/generate/score.ts");
+  { batch, memoryLimit, maxTokens }: {
+    readonly batch: number;
+    readonly memoryLimit: number | undefined;
+    readonly maxTokens: number | undefined;
+  },
+): number {
   const lengths = plan.map(({ requests: [request] }) =>
     request!.kind === "generate_until"
       ? request!.context.length / 2 + (maxTokens ?? request!.maxTokens)

@@ -1,9 +1,9 @@
 /** Flags of `parscale eval`. */
-import { evalPresets } from "./presets.ts";
 import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
+import type { Preset } from "../../framework/resolve.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
@@ -227,8 +227,37 @@ export const evalFlags = {
   ...keptQuantizeFlags,
 } as const satisfies FlagTable;
 
-/** Everything `run` gets. */
-export type EvalValues = CommandValues<typeof evalFlags>;
+/** The paper's evaluations: which tasks with how many shots. */
+const presets: Readonly<Record<string, Preset>> = {
+  "paper-42b": {
+    summary: "The paper's general and code benchmarks, for models trained on 42B tokens",
+    values: {
+      tasks: [
+        "winogrande",
+        "hellaswag",
+        "openbookqa",
+        "piqa",
+        "arc",
+        "sciq",
+        "humaneval",
+        "mbpp",
+      ],
+      "n-samples": 10,
+    },
+  },
+  "paper-1t": {
+    summary: "The paper's general, mathematical and code benchmarks, for base models",
+    values: {
+      tasks: ["general", "race", "math", "humaneval", "mbpp"],
+      shots: ["gsm8k=4"],
+      "n-samples": 10,
+    },
+  },
+  "paper-instruct": {
+    summary: "The paper's benchmarks for instruct models, asked as conversations",
+    values: { tasks: ["ifeval", "mmlu", "gsm8k"], shots: ["gsm8k=4"], chat: true },
+  },
+};
 
 export const command = defineCommand({
   name: "eval",
@@ -280,6 +309,6 @@ export const command = defineCommand({
     },
   ],
   flags: evalFlags,
-  presets: evalPresets,
+  presets,
   savesOnInterrupt: true,
 });

@@ -1,59 +1,326 @@
-/**
- * What `parscale eval --dry-run` says: what would be asked, read from the data and no model, or what
- * would be fetched first.
- */
-import type { PlanText } from "../../framework/command.ts";
-import type { Io } from "../../output/io.ts";
-import { resolveShard } from "../../input/shard.ts";
-import { type PreparedTask, prepareTasks } from "./prepare.ts";
-import { selectTasks, shotsByTask, temperaturesOf } from "./select.ts";
-import type { EvalValues } from "./flags.ts";
+/** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
+import { UsageError } from "../../../core/base/errors.ts";
+import { shotsOf } from "../../../core/eval/harness/documents.ts";
+import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
+import type { Task } from "../../../core/eval/harness/task.ts";
+import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { suggestionHint } from "../../framework/suggest.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { parseShard } from "../../input/shard.ts";
+import type { command } from "./flags.ts";
 
-/** One line per task or source; listing, showing and merging have no plan. */
-export async function describe(given: EvalValues, io: Io): Promise<PlanText> {
-  const values = resolveShard(given, io);
-  if (values.arguments[0] === "fetch") {
-    return { lines: await (await import("./fetch.ts")).planFetchCommand(values, io) };
-  }
-  if (values.arguments.length > 0) return { lines: [] };
-  const temperatures = temperaturesOf(values);
-  const missing = values.data === undefined ? await missingData(values, io) : [];
-  if (missing.length > 0) return { lines: missing };
-  const prepared = await prepareTasks(values, io);
-  const lines = prepared.map((one) => lineOf(one, temperatures(one.task).length, values.maxTokens));
-  const tasks = prepared.map(({ task, shots, documents, rows }) => ({
-    task: task.name,
-    shots,
-    rows_total: rows,
-    rows: documents.length,
-    samples_per_row: temperatures(task).length,
-  }));
-  return { lines, results: { tasks } };
+/** Values of the flags. */
+type EvalValues = ValuesOf<typeof command>;
+
+/** How answers in free words are decoded; undefined leaves a number to the task. */
+export interface SamplingPlan {
+  readonly nSamples: number;
+  readonly temperature: number | undefined;
+  readonly topP: number;
+  readonly numBeams: number;
+  readonly maxTokens: number | undefined;
+  readonly seed: number;
 }
 
-/** Nothing is fetched for a plan, so prompts cannot be counted before the data is there. */
-async function missingData(values: EvalValues, io: Io): Promise<string[]> {
-  const { planFetch } = await import("./fetch.ts");
-  const { shotsOf } = await import("../../../core/eval/harness/documents.ts");
-  const tasks = await selectTasks(values.tasks);
-  const shots = await shotsByTask(values.shots, tasks);
-  const lines = await planFetch(
-    tasks.map((task) => ({ task, shots: shotsOf(task, shots(task)) })),
-    io,
+/** Where an evaluation is kept. */
+export interface FolderPlan {
+  readonly out: string | undefined;
+  readonly overwrite: boolean;
+  /** Whether there must be an evaluation to go on with. */
+  readonly resume: boolean;
+}
+
+/** How samples become scores. */
+export interface ScoringPlan extends FolderPlan {
+  readonly allowCodeExecution: boolean;
+  readonly sandbox: "auto" | "bwrap" | "pyodide";
+  /** Whether programs are reduced to what the solution needs. */
+  readonly sanitize: boolean;
+  readonly bounds: readonly Bound[];
+  /** Preset whose tables of the paper are shown. */
+  readonly preset: string | undefined;
+}
+
+/** A model's answers to the rows of tasks, and their scores. */
+export interface EvaluatePlan extends ScoringPlan {
+  readonly kind: "evaluate";
+  /** Undefined for a plan that is only shown. */
+  readonly model: ModelPlan | undefined;
+  readonly rows: RowsPlan;
+  readonly sampling: SamplingPlan;
+  /** Sequences computed together. */
+  readonly batch: number;
+  /** Tokens of prompt and answer; undefined for the model's context. */
+  readonly maxLength: number | undefined;
+  readonly predictOnly: boolean;
+}
+
+/** Scores of samples that exist already; a model is needed for its chat template alone. */
+export interface ScorePlan extends ScoringPlan {
+  readonly kind: "score";
+  /** `-` is stdin. */
+  readonly samples: string;
+  readonly rows: RowsPlan;
+  readonly model: ModelPlan | undefined;
+}
+
+/** The exact prompts of a task. */
+export interface ShowPlan {
+  readonly kind: "show";
+  readonly rows: RowsPlan;
+  /** For its chat template. */
+  readonly model: ModelPlan | undefined;
+}
+
+/** Published files of tasks in the cache, and in a folder where one is given. */
+export interface FetchPlan {
+  readonly kind: "fetch";
+  readonly tasks: RowsPlan["tasks"];
+  readonly data: string | undefined;
+  /** Whether the hub is asked again for sizes and hashes. */
+  readonly verify: boolean;
+  readonly overwrite: boolean;
+}
+
+/** The folders of all shards as one. */
+export interface MergePlan extends Pick<ScoringPlan, "overwrite"> {
+  readonly kind: "merge";
+  readonly folders: readonly string[];
+  readonly out: string;
+  /** Texts of `--fail-under`, whose tasks only the folders tell. */
+  readonly failUnder: readonly string[];
+}
+
+/** The tasks that there are. */
+export interface ListPlan {
+  readonly kind: "list";
+  /** Folder in which their rows are looked for. */
+  readonly data: string | undefined;
+}
+
+/** What `parscale eval` is to do. */
+export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePlan | ListPlan;
+
+/** Rows shown by `eval show` where no number is asked for. */
+const SHOWN_ROWS = 1;
+
+/** @throws {UsageError} for flags that exclude each other, and unknown tasks */
+export function plan(values: EvalValues): EvalPlan {
+  const [action, ...names] = values.arguments;
+  const { data, verify, overwrite } = values;
+  switch (action) {
+    case "ls":
+      return { kind: "list", data };
+    case "show":
+      return showPlan(values, names[0]);
+    case "fetch":
+      return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
+    case "merge":
+      return mergePlan(values, names);
+  }
+  const { nSamples, temperature } = values;
+  if (temperature === 0 && nSamples > 1) {
+    throw new UsageError(`\`--n-samples ${nSamples}\` needs \`--temperature\` above 0`, {
+      hints: ["leave out --temperature, or --n-samples"],
+    });
+  }
+  return values.score === undefined ? evaluatePlan(values) : scorePlan(values, values.score);
+}
+
+function evaluatePlan(values: EvalValues): EvaluatePlan {
+  const { nSamples, temperature, topP, numBeams, maxTokens, seed } = values;
+  const tasks = selectTasks(values.tasks);
+  return {
+    kind: "evaluate",
+    ...scoringPlan(values, tasks),
+    model: modelOf(values),
+    rows: rowsPlan(values, tasks),
+    sampling: { nSamples, temperature, topP, numBeams, maxTokens, seed },
+    batch: values.batch,
+    maxLength: values.maxLength,
+    predictOnly: values.predictOnly,
+  };
+}
+
+function scorePlan(values: EvalValues, samples: string): ScorePlan {
+  const model = modelOf(values);
+  if (model !== undefined && !values.chat) {
+    throw new UsageError("`--score` cannot be combined with `--model`", {
+      hints: ["leave out --model; samples are scored as they are"],
+    });
+  }
+  const tasks = selectTasks(values.tasks);
+  const rows = rowsPlan(values, tasks);
+  return { kind: "score", ...scoringPlan(values, tasks), samples, rows, model };
+}
+
+function showPlan(values: EvalValues, name: string | undefined): ShowPlan {
+  if (name === undefined) {
+    throw new UsageError("`eval show` needs a task", {
+      hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
+    });
+  }
+  const rows = rowsPlan(values, selectTasks([name]));
+  const limit = rows.limit ?? (rows.ids ? undefined : SHOWN_ROWS);
+  return { kind: "show", rows: { ...rows, limit }, model: modelOf(values) };
+}
+
+function mergePlan(values: EvalValues, folders: readonly string[]): MergePlan {
+  const { out, overwrite, failUnder } = values;
+  if (folders.length > 0 && out !== undefined) {
+    return { kind: "merge", folders, out, overwrite, failUnder };
+  }
+  throw new UsageError(
+    `\`eval merge\` needs ${folders.length === 0 ? "the folders of all shards" : "`--out`"}`,
+    { hints: ["parscale eval merge part-1 part-2 --out whole"] },
   );
-  return lines;
 }
 
-function lineOf(
-  { task, shots, documents, rows }: PreparedTask,
-  samples: number,
-  maxTokens: number | undefined,
-): string {
-  const asked = `${task.name}: ${documents.length} of ${rows} rows, ${shots} shots`;
-  if (task.kind !== "generation") {
-    const what = task.kind === "choice" ? "log-likelihoods of choices" : "the whole text";
-    return `${asked}, ${what}`;
+/** Tasks of `eval fetch TASK…`, with all that any evaluation of them needs. */
+function tasksToFetch(names: readonly string[]): RowsPlan["tasks"] {
+  if (names.length === 0) {
+    throw new UsageError("`eval fetch` needs at least one task", {
+      hints: ["type `parscale eval fetch general math race code ifeval` for all of them"],
+    });
   }
-  const answers = samples === 1 ? "one answer" : `${samples} answers`;
-  return `${asked}, ${answers} of at most ${maxTokens ?? task.maxTokens} tokens`;
+  return selectTasks(names).map(({ name, shots }) => ({ task: name, shots: shots.count }));
+}
+
+function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
+  return model === undefined ? undefined : modelPlan({ ...values, model });
+}
+
+function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
+  const { out, overwrite, resume, allowCodeExecution, sandbox, sanitize, preset } = values;
+  const bounds = parseBounds(values.failUnder, tasks);
+  return { out, overwrite, resume, allowCodeExecution, sandbox, sanitize, preset, bounds };
+}
+
+/** Flags that decide which rows are asked and how. */
+type RowValues = Pick<
+  EvalValues,
+  "data" | "limit" | "ids" | "shots" | "shard" | "excludeSelf" | "chat"
+>;
+
+/** The rows of tasks that flags ask for. */
+export function rowsPlan(values: RowValues, tasks: readonly Task[]): RowsPlan {
+  const { data, limit, excludeSelf, chat } = values;
+  const shots = shotsByTask(values.shots, tasks);
+  return {
+    tasks: tasks.map((task) => ({ task: task.name, shots: shotsOf(task, shots(task)) })),
+    data,
+    limit,
+    ids: values.ids.length > 0 ? values.ids : undefined,
+    shard: parseShard(values.shard),
+    excludeSelf,
+    chat,
+  };
+}
+
+/** @throws {UsageError} where programs would have to be run against the user's will */
+export function requireCodeAllowed(
+  { allowCodeExecution }: Pick<ScoringPlan, "allowCodeExecution">,
+): void {
+  if (allowCodeExecution) return;
+  throw new UsageError(
+    "scoring programs runs code written by a model: pass `--allow-code-execution`",
+    { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
+  );
+}
+
+/** Tasks of names and suites, each once, in the order given. */
+export function selectTasks(names: readonly string[]): Task[] {
+  if (names.length === 0) {
+    throw new UsageError("`eval` needs `--tasks`", {
+      hints: ["`parscale eval ls` lists them"],
+    });
+  }
+  const all = [...TASKS.map(({ name }) => name), ...Object.keys(SUITES)];
+  const chosen = names.flatMap((name) => SUITES[name] ?? [name]);
+  return [...new Set(chosen)].map((name) => taskOf(name) ?? fail(name, all));
+}
+
+function fail(name: string, all: readonly string[]): never {
+  const hint = suggestionHint(name, all, "`parscale eval ls` lists the tasks")!;
+  throw new UsageError(`unknown task "${name}"`, { hints: [hint] });
+}
+
+/** Shots asked for a task; undefined leaves them to the task. */
+function shotsByTask(
+  given: readonly string[],
+  tasks: readonly Task[],
+): (task: Task) => number | undefined {
+  const known = new Set(tasks.map(({ name }) => name));
+  let all: number | undefined;
+  const own = new Map<string, number>();
+  for (const text of given) {
+    const [, name, digits] = /^(?:([^=]+)=)?(\d{1,4})$/.exec(text) ?? [];
+    if (digits === undefined) {
+      throw new UsageError(
+        `invalid value "${text}" for \`--shots\`: must be a number, or TASK=NUMBER`,
+      );
+    }
+    if (name === undefined) all = Number(digits);
+    for (const task of name === undefined ? [] : SUITES[name] ?? [name]) {
+      if (!known.has(task) && !(name! in SUITES)) {
+        const names = [...known].join(", ");
+        throw new UsageError(
+          `\`--shots ${text}\` names a task that is not among --tasks: ${names}`,
+        );
+      }
+      own.set(task, Number(digits));
+    }
+  }
+  // A number for all tasks means those that can have shots.
+  return ({ name, shots }) =>
+    own.get(name) ?? (all !== undefined && shots.count > 0 ? all : undefined);
+}
+
+/**
+ * Temperatures of the samples of a task's rows, in their order; 0 is greedy. Without --temperature
+ * several samples are for code tasks, which then have a greedy one before them.
+ */
+export function temperaturesOf(
+  { nSamples, temperature }: Pick<SamplingPlan, "nSamples" | "temperature">,
+): (task: Task) => readonly number[] {
+  if (temperature !== undefined) return () => new Array(nSamples).fill(temperature);
+  const sampled = [0, ...new Array(nSamples).fill(0.8)];
+  return (task) => "isCode" in task && task.isCode && nSamples > 1 ? sampled : [0];
+}
+
+/** A bound a score must reach. */
+export interface Bound {
+  readonly task: string;
+  /** The headline where absent. */
+  readonly metric: string | undefined;
+  readonly least: number;
+}
+
+/** Reads --fail-under; every bound must belong to a task that is run. */
+export function parseBounds(texts: readonly string[], tasks: readonly Task[]): Bound[] {
+  return texts.map((text) => {
+    const [, task, metric, value] = /^([^.=]+)(?:\.([^=]+))?=([-+\d.eE]+)$/.exec(text) ?? [];
+    const least = Number(value);
+    const found = tasks.find(({ name }) => name === task);
+    if (task === undefined || !Number.isFinite(least)) {
+      throw new UsageError(
+        `invalid value "${text}" for \`--fail-under\`: must be TASK=VALUE or TASK.METRIC=VALUE`,
+        { hints: ["for instance --fail-under gsm8k=0.3"] },
+      );
+    }
+    if (!found) {
+      const names = tasks.map(({ name }) => name).join(", ");
+      throw new UsageError(
+        `\`--fail-under ${text}\` names a task that is not among --tasks: ${names}`,
+      );
+    }
+    if (metric !== undefined && !found.metrics.includes(metric)) {
+      throw new UsageError(
+        `\`--fail-under ${text}\` names an unknown metric of ${task}`,
+        { hints: [`known: ${found.metrics.join(", ")}`] },
+      );
+    }
+    return { task, metric, least };
+  });
 }

@@ -1,104 +1,170 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
-import type { Sample } from "../../../core/eval/harness/samples.ts";
-import { UsageError } from "../../../core/base/errors.ts";
+import { cacheFolder } from "../../../core/base/cache_folder.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import type { Grader } from "../../../core/eval/grading/code/mod.ts";
+import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import { mergeParts } from "../../../core/eval/harness/merge.ts";
+import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
+import type { TaskFacts } from "../../../core/eval/harness/results.ts";
+import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
+import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
+import type { ScoringTools, Task } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { answer, openFolder } from "./answer.ts";
-import { invocationOf, resolveShard } from "../../input/shard.ts";
-import { openEvalModel, requireModel } from "./model.ts";
-import { type PreparedTask, prepareTasks } from "./prepare.ts";
-import { report, verdict } from "./report.ts";
-import { parseBounds, shortfalls, type TaskFacts } from "./results.ts";
-import { requireCodeAllowed, scoreSamples, Tools } from "./score.ts";
-import { selectTasks, temperaturesOf } from "./select.ts";
-import type { EvalValues } from "./flags.ts";
+import { startProgress } from "../../output/progress.ts";
+import { fetchFiles, prepareRows } from "./data.ts";
+import {
+  type EvalPlan,
+  type EvaluatePlan,
+  type MergePlan,
+  parseBounds,
+  requireCodeAllowed,
+  type ScorePlan,
+  type ScoringPlan,
+  selectTasks,
+} from "./plan.ts";
+import { listTasks, report, showPrompts } from "./show.ts";
 
-export { describe } from "./plan.ts";
+export { plan } from "./plan.ts";
+export { describe } from "./show.ts";
 
 /** Runs the command; the number is its exit code. */
-export async function run(
-  given: EvalValues,
-  io: Io,
-  asked: Invocation,
-): Promise<number | void> {
-  const values = resolveShard(given, io);
-  const invocation = invocationOf(asked, values);
-  switch (values.arguments[0]) {
-    case "ls":
-      return await (await import("./list.ts")).listTasks(values, io, invocation);
+export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promise<number | void> {
+  switch (plan.kind) {
+    case "list":
+      return await listTasks(plan, io, invocation);
     case "show":
-      return await (await import("./show.ts")).showPrompts(values, io, invocation);
+      return await showPrompts(plan, io, invocation);
     case "fetch":
-      return await (await import("./fetch.ts")).fetchCommand(values, io, invocation);
+      return await fetchFiles(plan, io, invocation);
     case "merge":
-      return await (await import("./merge.ts")).mergeFolders(values, io, invocation);
+      return await mergeFolders(plan, io, invocation);
+    case "score":
+      return await scoreFile(plan, io, invocation);
+    case "evaluate":
+      return await evaluate(plan, io, invocation);
   }
-  temperaturesOf(values);
-  checkScored(values);
-  if (values.score !== undefined) return await scoreFile(values, io, invocation);
-  return await evaluate(values, io, invocation);
-}
-
-/** Samples are scored as they are; a model is needed for its chat template alone. */
-function checkScored({ score, model, chat }: EvalValues): void {
-  if (score === undefined || model === undefined || chat) return;
-  throw new UsageError("`--score` cannot be combined with `--model`", {
-    hints: ["leave out --model; samples are scored as they are"],
-  });
 }
 
 /** Answers what is missing, then scores all. */
-async function evaluate(values: EvalValues, io: Io, invocation: Invocation): Promise<number> {
-  const tasks = await selectTasks(values.tasks);
-  requireModel(values);
-  const prepared = await prepareTasks(values, io);
-  const bounds = parseBounds(values.failUnder, tasks);
-  if (!values.predictOnly && tasks.some((task) => "isCode" in task && task.isCode)) {
-    requireCodeAllowed(values);
-  }
-  using model = await openEvalModel(values, io);
-  using folder = await openFolder(values, prepared, model, invocation);
-  const { samples, stats } = await answer(values, prepared, model, folder, io);
-  if (values.predictOnly) {
+async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
+  const { out, preset, bounds } = plan;
+  // Loads the engine, which no other task of `eval` needs.
+  const { answer, identityOf, openEvalModel, requireModel } = await import("./answer.ts");
+  requireModel(plan);
+  const prepared = await prepareRows(plan.rows, io);
+  if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
+  using model = await openEvalModel(plan, io);
+  using folder = out === undefined
+    ? undefined
+    : await EvalFolder.open(out, identityOf(plan, prepared, model), plan);
+  const { samples, stats } = await answer(plan, prepared, model, folder, io);
+  if (plan.predictOnly) {
     io.note(`wrote ${samples.length} samples to ${folder!.path}/samples.jsonl`);
     return exitCode("done");
   }
-  await using tools = new Tools(values, io);
-  const scores = await scoreSamples(prepared, samples, tools, io, folder);
-  const facts = await factsOf(prepared, tools);
-  const results = await report(facts, scores, {
-    values,
+  await using tools = new Tools(plan, io);
+  const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
+  const { session, fingerprint } = model;
+  return await report(await factsOf(prepared, tools), scores, {
+    preset,
+    bounds,
     io,
     invocation,
     folder,
     model: {
-      fingerprint: model.fingerprint,
-      device: model.session.device,
-      streams: model.session.config.streams,
-      beams: values.numBeams,
-      quantize: model.session.matrices === "f32" ? null : model.session.matrices,
+      fingerprint,
+      device: session.device,
+      streams: session.config.streams,
+      beams: plan.sampling.numBeams,
+      quantize: session.matrices === "f32" ? null : session.matrices,
     },
     stats,
   });
-  return verdict(shortfalls(bounds, results), io);
 }
 
 /** Scores samples that exist already. */
-async function scoreFile(values: EvalValues, io: Io, invocation: Invocation): Promise<number> {
-  const prepared = await prepareTasks(values, io);
-  const bounds = parseBounds(values.failUnder, prepared.map(({ task }) => task));
-  const samples = await readSampleFile(values.score!, prepared, io);
-  const { EvalFolder } = await import("../../../core/eval/harness/eval_folder.ts");
-  const identity = { scored: values.score, tasks: prepared.map(({ task }) => task.name) };
-  using folder = values.out === undefined
-    ? undefined
-    : await EvalFolder.open(values.out, identity, values);
-  await using tools = new Tools(values, io);
-  const scores = await scoreSamples(prepared, samples, tools, io, folder);
+async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
+  const { out, preset, bounds } = plan;
+  const prepared = await prepareRows(plan.rows, io);
+  const samples = await readSampleFile(plan.samples, prepared, io);
+  const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
+  using folder = out === undefined ? undefined : await EvalFolder.open(out, identity, plan);
+  await using tools = new Tools(plan, io);
+  const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   const facts = await factsOf(prepared, tools);
-  const results = await report(facts, scores, { values, io, invocation, folder });
-  return verdict(shortfalls(bounds, results), io);
+  return await report(facts, scores, { preset, bounds, io, invocation, folder });
+}
+
+/** Writes the folders of all shards as one. */
+async function mergeFolders(
+  { folders, out, overwrite, failUnder }: MergePlan,
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  const { facts, identity, samples, scores, preset, model, device } = await mergeParts(folders);
+  const bounds = parseBounds(failUnder, selectTasks(facts.map(({ task }) => task)));
+  using folder = await EvalFolder.open(out, identity, { overwrite });
+  if ((await folder.readSamples()).length > 0) {
+    throw new UsageError(`"${out}" already holds samples`, {
+      hints: ["pass --overwrite, or another --out"],
+    });
+  }
+  for (const sample of samples) folder.append(sample);
+  const { streams, num_beams: beams, quantize } = identity;
+  const asked = {
+    fingerprint: model,
+    device,
+    streams: typeof streams === "number" ? streams : null,
+    beams: typeof beams === "number" ? beams : null,
+    quantize: typeof quantize === "string" ? quantize : null,
+  };
+  return await report(facts, scores, { preset, bounds, io, invocation, folder, model: asked });
+}
+
+function watchOf(io: Io): Watch {
+  return {
+    interruption: io.interruption,
+    warn: (...words) => io.warn(...words),
+    progress: (label, total) => startProgress(io, { label, unit: "rows", total }),
+  };
+}
+
+/** Opens the sandbox when a scorer asks for it first; the user must have allowed code to run. */
+class Tools implements ScoringTools, AsyncDisposable {
+  readonly sanitize: boolean;
+  #grader: Promise<Grader> | undefined;
+
+  constructor(readonly plan: ScoringPlan, readonly io: Io) {
+    this.sanitize = plan.sanitize;
+  }
+
+  async grader(): Promise<Grader> {
+    requireCodeAllowed(this.plan);
+    return await (this.#grader ??= this.#open());
+  }
+
+  /** Python of the sandbox, where one was opened. */
+  async python(): Promise<{ sandbox: string; python: string } | undefined> {
+    const grader = await this.#grader;
+    return grader && { sandbox: grader.sandbox, python: grader.pythonVersion };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const grader = await this.#grader?.catch(() => undefined);
+    await grader?.[Symbol.asyncDispose]();
+  }
+
+  async #open(): Promise<Grader> {
+    // Loads the sandbox, which only programs need.
+    const { openGrader } = await import("../../../core/eval/grading/code/mod.ts");
+    const { sandbox } = this.plan;
+    return await openGrader({
+      shell: sandbox === "pyodide" ? "none" : sandbox,
+      cacheFolder: cacheFolder((name) => this.io.env(name)),
+    });
+  }
 }
 
 async function readSampleFile(
@@ -106,7 +172,6 @@ async function readSampleFile(
   prepared: readonly PreparedTask[],
   io: Io,
 ): Promise<Sample[]> {
-  const { parseSampleLine, SampleReader } = await import("../../../core/eval/harness/samples.ts");
   const reader = new SampleReader(prepared.map(({ task }) => task.name));
   const name = path === "-" ? "stdin" : `"${path}"`;
   const lines = await Array.fromAsync(io.readLines(path));
@@ -117,7 +182,6 @@ async function readSampleFile(
     return reader.read(value, place) ?? [];
   });
   if (samples.length > 0) return samples;
-  const { DataError } = await import("../../../core/base/errors.ts");
   throw new DataError(
     `${name} holds no samples of ${prepared.map(({ task }) => task.name).join(", ")}`,
   );
@@ -133,6 +197,10 @@ async function factsOf(
     task: task.name,
     shots,
     files,
-    ...("isCode" in task && task.isCode ? python : {}),
+    ...(isCode(task) ? python : {}),
   }));
+}
+
+function isCode(task: Task): boolean {
+  return "isCode" in task && task.isCode === true;
 }

@@ -1,33 +1,143 @@
-/** `parscale eval show`: the exact prompts of a task, one row per request. */
-import type { Document, Request } from "../../../core/eval/harness/documents.ts";
-import { UsageError } from "../../../core/base/errors.ts";
+/** Everything `parscale eval` shows: its plan, the tasks, exact prompts, and results. */
+import { createHash } from "node:crypto";
+import { ParscaleError, UsageError } from "../../../core/base/errors.ts";
+import { UNDEFINED_KEYS } from "../../../core/eval/grading/ifeval/mod.ts";
+import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
+import {
+  type ChatRenderer,
+  type Document,
+  type Request,
+  requestsOf,
+} from "../../../core/eval/harness/documents.ts";
+import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
+import {
+  type DocumentScore,
+  summarize,
+  type TaskFacts,
+  type TaskResult,
+} from "../../../core/eval/harness/results.ts";
+import type { Task } from "../../../core/eval/harness/task.ts";
+import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
+import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
+import { renderChat } from "../../../core/tokenizer/chat.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { PlanText } from "../../framework/command.ts";
+import { findModel, type ModelPlan } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
-import type { Invocation } from "../../output/document.ts";
+import { buildDocument, type Invocation } from "../../output/document.ts";
+import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { openRenderer } from "./model.ts";
-import { prepareTasks } from "./prepare.ts";
-import type { EvalValues } from "./flags.ts";
+import { type Column, plainTable, type Row } from "../../output/table.ts";
+import type { AnsweringStats } from "./answer.ts";
+import { describeFetch, planFetch, prepareRows } from "./data.ts";
+import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
 
-/** Prompts shown where no number is asked for. */
-const DEFAULT_ROWS = 1;
+/** Samples that are scored were decoded somewhere else. */
+const GREEDY_SAMPLE = { nSamples: 1, temperature: undefined, maxTokens: undefined };
 
-/** Shows prompts; a conversation needs a model's template. */
-export async function showPrompts(
-  values: EvalValues,
+/** One line per task or source; listing, showing and merging have no plan. */
+export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
+  if (plan.kind === "fetch") return { lines: await describeFetch(plan, io) };
+  if (plan.kind !== "evaluate" && plan.kind !== "score") return { lines: [] };
+  const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;
+  const temperatures = temperaturesOf(sampling);
+  // Nothing is fetched for a plan, so prompts cannot be counted before the data is there.
+  const missing = plan.rows.data === undefined ? await planFetch(plan.rows.tasks, io) : [];
+  if (missing.length > 0) return { lines: missing };
+  const prepared = await prepareRows(plan.rows, io);
+  const lines = prepared.map((one) =>
+    lineOf(one, temperatures(one.task).length, sampling.maxTokens)
+  );
+  const tasks = prepared.map(({ task, shots, documents, rows }) => ({
+    task: task.name,
+    shots,
+    rows_total: rows,
+    rows: documents.length,
+    samples_per_row: temperatures(task).length,
+  }));
+  return { lines, results: { tasks } };
+}
+
+function lineOf(
+  { task, shots, documents, rows }: PreparedTask,
+  samples: number,
+  maxTokens: number | undefined,
+): string {
+  const asked = `${task.name}: ${documents.length} of ${rows} rows, ${shots} shots`;
+  if (task.kind !== "generation") {
+    const what = task.kind === "choice" ? "log-likelihoods of choices" : "the whole text";
+    return `${asked}, ${what}`;
+  }
+  const answers = samples === 1 ? "one answer" : `${samples} answers`;
+  return `${asked}, ${answers} of at most ${maxTokens ?? task.maxTokens} tokens`;
+}
+
+/** Lists all tasks; with --data also how many rows were found, or what is missing. */
+export async function listTasks(
+  { data }: ListPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const name = values.arguments[1];
-  if (name === undefined) {
-    throw new UsageError("`eval show` needs a task", {
-      hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
+  using report = openReport(io, invocation, {
+    schema: "parscale.eval-tasks/1",
+    columns: [
+      { key: "task" },
+      { key: "kind" },
+      { key: "shots" },
+      { key: "rows" },
+      { key: "metrics" },
+      ...(data === undefined ? [] : [{ key: "found" }]),
+      { key: "files" },
+      { key: "source" },
+    ],
+  });
+  for (const task of TASKS) {
+    report.row({
+      task: task.name,
+      kind: "isCode" in task && task.isCode ? "code" : task.kind,
+      shots: task.shots.count,
+      rows: task.size?.rows ?? null,
+      metrics: task.metrics.slice(0, 2).join(", "),
+      ...(data === undefined ? {} : { found: await foundRows(task, data) }),
+      files: filesOf(task),
+      source: task.source,
     });
   }
-  const limit = values.limit ?? (values.ids.length > 0 ? undefined : DEFAULT_ROWS);
-  const prepared = await prepareTasks({ ...values, limit }, io, [name]);
-  const { requestsOf } = await import("../../../core/eval/harness/documents.ts");
-  const render = values.chat ? await openRenderer(values, io) : undefined;
+  await report.finish();
+  if (invocation.format !== "table") return;
+  const suites = Object.entries(SUITES).map(([name, tasks]) => `${name} = ${tasks.join(", ")}`);
+  io.write(`\nSuites: ${suites.join("; ")}\n`);
+}
+
+function filesOf({ folder, rows, shots }: Task): string {
+  const below = (name: string) => folder === "." ? name : `${folder}/${name}`;
+  const pool = "pool" in shots && typeof shots.pool !== "string" ? [below(shots.pool[0]!)] : [];
+  return [below(rows[0]!), ...pool].join(", ");
+}
+
+async function foundRows(task: Task, data: string): Promise<string> {
+  try {
+    const { rows, pool } = await readTaskData(task, data, task.shots.count);
+    return pool.length > 0 && pool !== rows
+      ? `${rows.length} rows, ${pool.length} to draw from`
+      : `${rows.length} rows`;
+  } catch (error) {
+    if (error instanceof ParscaleError) return "missing";
+    throw error;
+  }
+}
+
+/** Shows prompts, one row per request; a conversation needs a model's template. */
+export async function showPrompts(
+  { rows, model }: ShowPlan,
+  io: Io,
+  invocation: Invocation,
+): Promise<void> {
+  const prepared = await prepareRows(rows, io);
+  const render = rows.chat ? await openRenderer(model, io) : undefined;
   const isTable = invocation.format === "table";
   using report = openReport(io, invocation, {
     schema: "parscale.eval-requests/1",
@@ -73,4 +183,174 @@ function readable(name: string, { id }: Document, requests: readonly Request[]):
     } else lines.push(`--- continuation ${JSON.stringify(request.continuation)}`);
   }
   return lines.join("\n") + "\n";
+}
+
+/** Only the chat template of the model. */
+async function openRenderer(plan: ModelPlan | undefined, io: Io): Promise<ChatRenderer> {
+  if (plan === undefined) {
+    throw new UsageError("`--chat` needs `--model`, for its chat template");
+  }
+  const tokenizer = await openTokenizer((await findModel(plan, io)).model);
+  return (messages) => renderChat(tokenizer, messages);
+}
+
+/** A task's result with its facts. */
+interface FullResult extends TaskResult {
+  readonly facts: TaskFacts;
+  readonly scores: readonly DocumentScore[];
+}
+
+/** Columns of the table. */
+const COLUMNS: readonly Column[] = [
+  { key: "task" },
+  { key: "version" },
+  { key: "shots" },
+  { key: "rows" },
+  { key: "metric" },
+  { key: "value", digits: 4, error: "stderr" },
+];
+
+/** Results of all tasks that have scores. */
+export function summarizeAll(
+  facts: readonly TaskFacts[],
+  scores: readonly DocumentScore[],
+): FullResult[] {
+  const byTask = Map.groupBy(scores, ({ task }) => task);
+  return facts.flatMap((fact) => {
+    const own = byTask.get(fact.task);
+    const task = taskOf(fact.task);
+    return own && task ? [{ ...summarize(task, own), facts: fact, scores: own }] : [];
+  });
+}
+
+/** One row per metric. */
+function tableRows(results: readonly FullResult[]): Row[] {
+  return results.flatMap(({ task, facts, documents, means }) =>
+    means.map(({ metric, value, stderr, n }) => ({
+      task: task.name,
+      version: task.version,
+      shots: facts.shots,
+      rows: documents,
+      metric,
+      value,
+      stderr: stderr ?? null,
+      n,
+    }))
+  );
+}
+
+/** The `results` of the document: one object per task, and the tables of a preset. */
+function resultsObject(
+  results: readonly FullResult[],
+  preset: string | undefined,
+): Record<string, unknown> {
+  return {
+    tasks: results.map(taskObject),
+    tables: paperTables(results, preset),
+  };
+}
+
+function taskObject(
+  { task, facts, documents, means, groups, scores }: FullResult,
+): Record<string, unknown> {
+  const prompts = scores.map(({ doc_id, request }) => `${doc_id} ${request}`).join("\n");
+  return {
+    task: task.name,
+    title: task.title,
+    version: task.version,
+    shots: facts.shots,
+    rows: documents,
+    metrics: means.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
+    groups: groups.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
+    supergroups: supergroups(task, scores),
+    undefined_rows: undefinedRows(task),
+    prompts_sha256: createHash("sha256").update(prompts).digest("hex"),
+    files: facts.files,
+    sandbox: facts.sandbox ?? null,
+    python: facts.python ?? null,
+  };
+}
+
+/** MMLU's four groups, each subject by its size. */
+function supergroups(task: Task, scores: readonly DocumentScore[]): Row[] {
+  if (task.name !== "mmlu") return [];
+  const regrouped = scores.map((s) => ({ ...s, group: MMLU_GROUPS.get(s.group) ?? "unknown" }));
+  return summarize(task, regrouped).groups.map((mean) => ({
+    ...mean,
+    stderr: mean.stderr ?? null,
+  }));
+}
+
+/** Keys of IFEval whose rule the reference leaves to chance. */
+function undefinedRows({ name }: Task): readonly unknown[] {
+  return name === "ifeval" ? [...UNDEFINED_KEYS] : [];
+}
+
+/** The model that was asked, and how. */
+export interface Asked {
+  readonly fingerprint: string;
+  readonly device: string;
+  readonly streams: number | null;
+  readonly beams: number | null;
+  /** Bits of weights; null where they are exact. */
+  readonly quantize: string | null;
+}
+
+const SCHEMA = "parscale.eval/1";
+
+/** Writes results to the folder and to stdout; the number is the exit code. */
+export async function report(
+  facts: readonly TaskFacts[],
+  scores: readonly DocumentScore[],
+  { preset, bounds, io, invocation, folder, model, stats }: {
+    readonly preset: string | undefined;
+    readonly bounds: readonly Bound[];
+    readonly io: Io;
+    readonly invocation: Invocation;
+    readonly folder: EvalFolder | undefined;
+    readonly model?: Asked;
+    readonly stats?: AnsweringStats;
+  },
+): Promise<number> {
+  const results = summarizeAll(facts, scores);
+  const object = {
+    model: model?.fingerprint ?? null,
+    streams: model?.streams ?? null,
+    num_beams: model?.beams ?? null,
+    quantize: model?.quantize ?? null,
+    stats: stats ?? null,
+    ...resultsObject(results, preset),
+  };
+  const head = { schema: SCHEMA, device: model?.device };
+  const duration = io.system.now() - invocation.startedMs;
+  await folder?.finish(scores, buildDocument(invocation, head, duration, object));
+  using output = openReport(io, invocation, { ...head, columns: COLUMNS });
+  if (invocation.format === "json") await output.finish(object);
+  else {
+    for (const row of tableRows(results)) output.row(row);
+    await output.finish();
+  }
+  const tables = invocation.format === "table" ? paperTables(results, preset) : [];
+  for (const { name, columns } of tables) {
+    const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
+    io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
+  }
+  return verdict(shortfalls(bounds, results), io);
+}
+
+/** Says what fell short; the exit code follows. */
+function verdict(missed: readonly string[], io: Io): number {
+  for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
+  return exitCode(missed.length > 0 ? "negative" : "done");
+}
+
+/** One line per score below its bound. */
+export function shortfalls(bounds: readonly Bound[], results: readonly FullResult[]): string[] {
+  return bounds.flatMap(({ task, metric, least }) => {
+    const means = results.find((result) => result.task.name === task)?.means ?? [];
+    const mean = metric === undefined ? means[0] : means.find((one) => one.metric === metric);
+    if (mean && mean.value >= least) return [];
+    const score = mean ? `${mean.metric} is ${mean.value.toFixed(4)}` : "there is no score";
+    return [`${task}: ${score}, below the required ${least}`];
+  });
 }

@@ -1,9 +1,7 @@
 /** What `parscale export` writes: programs and weights, the tokenizer, what is in them, how to use them. */
-import { basename } from "node:path";
-import { companionFiles } from "../../../core/checkpoint/plan_conversion.ts";
 import { writeFolder } from "../../../core/checkpoint/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
-import { copyFile, writeJson, writeText } from "../../../core/checkpoint/write.ts";
+import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
@@ -20,7 +18,7 @@ export interface ExportSettings {
   readonly capacity: number;
   readonly target: "cpu" | "webgpu";
   readonly dtype: "f32" | "f16";
-  readonly quantize: Quantization;
+  readonly quantize: Quantization | undefined;
   readonly blockSize: number | undefined;
   readonly overwrite: boolean;
 }
@@ -32,7 +30,7 @@ export async function writeExport(
   onProgress: (written: number, total: number) => void,
 ): Promise<number> {
   const { config, tensors, directory } = checkpoint;
-  const { tokens, capacity, target, dtype, quantize } = values;
+  const { tokens, capacity, target, dtype, quantize = "none" } = values;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
   const replaces = values.overwrite ? "export" : undefined;
@@ -55,9 +53,7 @@ export async function writeExport(
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(values));
-    for (const path of await companionFiles(directory)) {
-      await copyFile(path, `${folder}/${basename(path)}`);
-    }
+    await copyCompanions(directory, folder);
     return written.weightBytes;
   });
 }

@@ -46,7 +46,7 @@ export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Pro
     tokens,
     capacity,
     target,
-    weights: quantize === "none" ? dtype : quantize,
+    weights: (quantize ?? "none") === "none" ? dtype : quantize,
     weight_bytes: bytes,
     files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
   });

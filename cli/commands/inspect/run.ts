@@ -1,12 +1,15 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
+import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
+import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
+import type { StoredTensor } from "../../../core/checkpoint/open.ts";
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { requireContext } from "../../input/context.ts";
-import { findModel, type ModelValues, openModel } from "../../input/open_model.ts";
+import { findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -14,7 +17,7 @@ import { openReport } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 
 /** Values of the flags. */
-type InspectValues = ModelValues & TokenizerValues & {
+type InspectValues = ModelPlan & TokenizerValues & {
   readonly batch: number;
   readonly context: number | undefined;
   readonly check: boolean;
@@ -55,6 +58,10 @@ export async function run(
   const parts = [...matrices?.values() ?? []].flatMap(({ codes, scales }) => [codes, scales]);
   const tensors = [...checkpoint.tensors.values()];
   const stored = [...tensors, ...parts];
+  const typeOf = ({ dtype, encoding }: StoredTensor) =>
+    encoding && encoding.type !== HEADER_DTYPE[dtype] ? encoding.type : dtype;
+  const storedBytes = (tensor: StoredTensor | StoredRange) =>
+    "encoding" in tensor ? tensor.encoding!.byteLength : tensor.byteLength;
   const tokenizer = await model.openTokenizerIfAny();
   using report = openReport(io, invocation, {
     schema: "parscale.inspect/2",
@@ -80,12 +87,12 @@ export async function run(
     rope_theta: config.ropeTheta,
     rope_scaling: config.ropeScaling?.kind ?? null,
     tie_word_embeddings: config.tieWordEmbeddings,
-    dtypes: [...new Set([...format ? [format.kind] : [], ...tensors.map(({ dtype }) => dtype)])],
+    dtypes: [...new Set([...format ? [format.kind] : [], ...tensors.map(typeOf)])],
     block_size: format?.block ?? null,
     tensors: stored.length,
     extra_tensors: checkpoint.extraTensors.length,
     files: new Set(stored.map((tensor) => tensor.path)).size,
-    stored_bytes: stored.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+    stored_bytes: stored.reduce((sum, tensor) => sum + storedBytes(tensor), 0),
     tokenizer: tokenizer?.kind ?? null,
     tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
     eos_token_ids: config.eosTokenIds,

@@ -10,18 +10,13 @@ import {
 } from "../../../core/generate/score.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
-import { type ModelValues, openModel } from "../../input/open_model.ts";
-import {
-  invocationOf,
-  isOfShard,
-  parseShard,
-  requireFileForShard,
-  resolveShard,
-} from "../../input/shard.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
+import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
-import { RowWriter, Turns } from "../../output/row_writer.ts";
+import { RowWriter } from "../../output/row_writer.ts";
 import {
   failureOf,
   fieldNames,
@@ -31,32 +26,36 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
+import type { command } from "./flags.ts";
 
-/** Values of the flags. */
-type ScoreValues = ModelValues & {
-  readonly arguments: readonly string[];
+/** Rows to score. */
+interface ScorePlan {
+  readonly model: ModelPlan;
+  /** File of the rows; `-` is stdin. */
+  readonly from: string;
   readonly batch: number;
   /** Whether rows get the weights of the streams. */
   readonly streamWeights: boolean;
+  readonly shard: Shard | undefined;
+  /** Whether rows of an interrupted run are kept. */
   readonly resume: boolean;
-  readonly shard?: string | undefined;
-  readonly out?: string | undefined;
-};
+}
+
+/** The rows that flags name. */
+export function plan(values: ValuesOf<typeof command>): ScorePlan {
+  const { arguments: [from = "-"], batch, streamWeights, resume } = values;
+  const shard = parseShard(values.shard);
+  requireFileForShard(shard, from);
+  return { model: modelPlan(values), from, batch, streamWeights, shard, resume };
+}
 
 /** Runs the command; the number is its exit code. */
-export async function run(
-  given: ScoreValues,
-  io: Io,
-  asked: Invocation,
-): Promise<number> {
-  const values = resolveShard(given, io);
-  const invocation = invocationOf(asked, values);
-  const shard = parseShard(values.shard);
-  requireFileForShard(shard, values.arguments[0]);
-  using model = await openModel(values, io);
-  if (values.streamWeights) requireStreamWeights(model.engine.config);
+export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
+  const { from, batch, streamWeights, shard, resume } = plan;
+  using model = await openModel(plan.model, io);
+  if (streamWeights) requireStreamWeights(model.engine.config);
   const { device, checkpoint } = model;
-  if (!values.resume) model.engine.preload({ head: "score" }); // beside the tokenizer
+  if (!resume) model.engine.preload({ head: "score" }); // beside the tokenizer
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
@@ -66,32 +65,29 @@ export async function run(
       { key: "is_greedy" },
       { key: "error" },
     ],
-    resume: values.resume,
+    resume,
     identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
   using progress = startProgress(io, { label: "Scoring", unit: "rows" });
-  const path = values.arguments[0] ?? "-";
-  const name = path === "-" ? "stdin" : `"${path}"`;
+  const name = from === "-" ? "stdin" : `"${from}"`;
   let at = 0;
-  const turns = new Turns();
   const flush = async (rows: readonly InputRow[]) => {
-    if (!isOfShard(shard, at / values.batch)) {
+    if (!isOfShard(shard, at / batch)) {
       rows.forEach((_, i) => results.skip(at + i));
       at += rows.length;
       return;
     }
     // Batches are the same as in an unbroken run, and with them all roundings.
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
-    const scored = isDone ? [] : await scoreRows(model, rows, name, values.streamWeights);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, streamWeights);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     progress.update(at += rows.length);
-    await turns.give();
-    results.throwIfInterrupted();
+    await results.pause();
   };
   let rows: InputRow[] = [];
-  for await (const row of results.untilInterrupted(readRows(io.readLines(path), name))) {
+  for await (const row of results.untilInterrupted(readRows(io.readLines(from), name))) {
     rows.push(row);
-    if (rows.length < values.batch) continue;
+    if (rows.length < batch) continue;
     await flush(rows);
     rows = [];
   }

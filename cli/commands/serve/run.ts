@@ -1,8 +1,7 @@
 /** What `serve` does: opens the port, loads the models, answers until a signal, then drains. */
-import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { EnvironmentError } from "../../../core/base/errors.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { isLoopbackHost } from "../../../core/serve/access.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { largestServingBatch, planServing } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
@@ -14,47 +13,27 @@ import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
-import { type NamedValues, openServed, parseAdapters } from "../../input/named_models.ts";
+import { openServed } from "../../input/named_models.ts";
+import { apiKeyOf, type ServePlan } from "./plan.ts";
 
-/** Flags of `serve`. */
-export interface ServeValues extends NamedValues {
-  readonly maxModelLen: number | undefined;
-  readonly host: string;
-  readonly port: number;
-  readonly cors: readonly string[];
-  readonly ui: boolean;
-  readonly maxBatch: number;
-  readonly maxQueue: number;
-  readonly prefixCache: number;
-  /** Seconds. */
-  readonly drainTimeout: number;
-}
+export { plan } from "./plan.ts";
 
 /** How long connections may take to close once every response is sent. */
 const CLOSE_MS = 2000;
 
 /** Runs the command; the number is its exit code. */
 export async function run(
-  values: ServeValues,
+  { model, adapters, maxModelLen, address, access, ui, limits, drainTimeout }: ServePlan,
   io: Io,
   { format }: Invocation,
 ): Promise<number> {
   const json = format === "json";
-  const adapters = parseAdapters(values.adapter);
-  const apiKey = io.env("PARSCALE_API_KEY") || undefined;
-  const isLoopback = isLoopbackHost(values.host);
-  if (!isLoopback && apiKey === undefined) {
-    throw new UsageError(`\`--host ${values.host}\` needs an API key in PARSCALE_API_KEY`, {
-      hints: ["set PARSCALE_API_KEY, or leave out --host to serve this machine alone"],
-    });
-  }
-  const prefixCacheBytes = Math.floor(values.prefixCache / (1 + adapters.length));
-  using service = new Service({ ...values, prefixCacheBytes });
+  using service = new Service(limits);
   let device = "";
   const handler = createHandler(service, {
-    access: { apiKey, isLoopback, origins: values.cors },
+    access: { ...access, apiKey: apiKeyOf(io) },
     device: () => device,
-    page: values.ui ? pageResponse : undefined,
+    page: ui ? pageResponse : undefined,
     onUnknownField: (field) => io.note(`ignoring unknown request field \`${field}\``),
     onError(error) {
       const trace = io.env("PARSCALE_TRACE") === "1";
@@ -63,19 +42,19 @@ export async function run(
   });
   const ended = Promise.withResolvers<EndingSignal>();
   const release = onEndingSignals(ended.resolve);
-  const server = listen(values, handler);
+  const server = listen(address, handler);
   try {
-    const { session, models } = await openServed(values, adapters, io);
+    const { session, models } = await openServed(model, adapters, io, maxModelLen);
     using _session = session;
     device = session.device;
-    requireMemory(models, values);
+    requireMemory(models, limits, model.memoryLimit);
     for (const model of models) await warmUp(model);
     service.open(models);
     announce(server.addr, models, io, json);
     const loop = service.run();
     const signal = await Promise.race([ended.promise, loop.then(() => "SIGTERM" as const)]);
     release(); // a second signal ends the program at once
-    const finished = await drain(service, values.drainTimeout, io);
+    const finished = await drain(service, drainTimeout, io);
     await loop;
     await close(server);
     if (!finished) throw new Interrupted(signal);
@@ -89,7 +68,7 @@ export async function run(
 type Server = Deno.HttpServer<Deno.NetAddr>;
 
 function listen(
-  { host, port }: ServeValues,
+  { host, port }: ServePlan["address"],
   handler: (request: Request) => Promise<Response>,
 ): Server {
   try {
@@ -108,12 +87,15 @@ function listen(
 }
 
 /** Refuses sizes that could exceed the memory limit once all rows are taken. */
-function requireMemory(models: readonly ServedModel[], values: ServeValues): void {
-  const { memoryLimit: limit, maxBatch, prefixCache: prefixCacheBytes } = values;
+function requireMemory(
+  models: readonly ServedModel[],
+  { maxBatch, prefixCacheBytes }: ServePlan["limits"],
+  limit: number | undefined,
+): void {
   if (limit === undefined) return;
-  const engines = models.map(({ engine }) => engine);
+  const engines = models.map(({ session }) => session.engine);
   const { maxLength } = models[0]!;
-  const sizes = { maxBatch, maxLength, prefixCacheBytes };
+  const sizes = { maxBatch, maxLength, prefixCacheBytes: prefixCacheBytes * models.length };
   const { totalBytes } = planServing(engines, sizes);
   if (totalBytes <= limit) return;
   const fitting = largestServingBatch(engines, sizes, limit);
@@ -131,7 +113,7 @@ function requireMemory(models: readonly ServedModel[], values: ServeValues): voi
 }
 
 /** Generates one token, which loads the weights and checks that the device works. */
-async function warmUp({ engine }: ServedModel): Promise<void> {
+async function warmUp({ session: { engine } }: ServedModel): Promise<void> {
   const request = {
     tokens: [0],
     maxTokens: 1,

@@ -1,94 +1,220 @@
-/** What `parscale train --dry-run` prints: sizes, memory, and the first row as it will be read. */
-import { describeRow } from "../../../core/data/batches.ts";
-import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
-import { UsageError } from "../../../core/base/errors.ts";
-import type { PlanText } from "../../framework/command.ts";
+/** From the flags of `parscale train`, or those of the run that is resumed, to a plan of the run. */
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { isObject, type JsonObject } from "../../../core/base/files.ts";
+import type { DataPlan } from "../../../core/data/training_data.ts";
+import { parseCondition } from "../../../core/data/select.ts";
+import { isHubData } from "../../../core/data/sources.ts";
+import type { LoopOptions } from "../../../core/train/loop.ts";
+import type { ModelChoices } from "../../../core/train/model_source.ts";
+import type { OptimizerOptions } from "../../../core/train/optimizer.ts";
+import { readRunConfig } from "../../../core/train/run_folder.ts";
+import type { ScheduleOptions } from "../../../core/train/schedule.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { commonFlags } from "../../framework/common.ts";
+import { defaultOf } from "../../framework/resolve.ts";
+import { camelCase, type Flag, snakeCase } from "../../framework/table.ts";
+import { readValue } from "../../framework/values.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { bytesText, counted, grouped } from "../../output/units.ts";
-import { prepareRun } from "./open_run.ts";
-import { plannedRanks } from "./ranks.ts";
-import type { TrainValues } from "./flags.ts";
+import type { RanksPlan } from "../../ranks/ranks.ts";
+import { type command, trainFlags } from "./flags.ts";
 
-/** Opens everything but allocates nothing. */
-export async function describe(values: TrainValues, io: Io): Promise<PlanText> {
-  if (values.resume) {
-    throw new UsageError(
-      "`--resume` cannot be combined with `--dry-run`",
-      {
-        hints: [
-          `see its plan with \`parscale train --config ${values.out}/config.json --dry-run\``,
-        ],
-      },
-    );
-  }
-  const ranks = plannedRanks(values, io);
-  const { world } = ranks;
-  using run = await prepareRun(values, ranks);
-  const { source, data, memory, loop, trainer, tokenizer } = run;
-  const microBatch = trainer.sizes.batch;
-  const count = (specs: readonly { shape: readonly number[] }[]) =>
-    specs.reduce((total, { shape }) => total + elementCount(shape), 0);
-  const perStep = values.batch * data.tokens;
-  const batch = data.stream.next()!;
-  const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
-  const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
-    `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
-  );
-  const used = batch.used / (batch.filledRows * batch.tokens);
-  const lines = [
-    `trained parameters: ${grouped(count(trainer.trained))} of ${
-      grouped(count(parameterSpecs(source.config)))
-    } in ${counted(trainer.trained.length, "tensor")}`,
-    `steps: ${grouped(loop.schedule.steps)} of ${values.batch} rows of ${data.tokens} tokens, ` +
-    `${grouped(perStep)} tokens a step in ${
-      counted(loop.microBatches * world, "micro-batch")
-        .replace("micro-batchs", "micro-batches")
-    }`,
-    `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
-      Math.round(100 * used)
-    }% full`,
-    ...(world === 1 ? [] : [
-      `ranks: ${grouped(world)}, each with ${
-        counted(loop.microBatches, "micro-batch")
-          .replace("micro-batchs", "micro-batches")
-      } of ${counted(microBatch, "row")} a step`,
-    ]),
-    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memory.total)}, that is`,
-    `  parameters ${bytesText(memory.parameters)} (${memory.parameters} bytes)`,
-    `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
-    `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
-    `  activations ${bytesText(memory.activations)} (${memory.activations} bytes)`,
-    ...(memory.runtime === 0
-      ? []
-      : [`  runtime ${bytesText(memory.runtime)} (${memory.runtime} bytes)`]),
-    "first row:",
-    ...row,
-  ];
-  const { steps, warmup, decay } = loop.schedule;
+/** Values of the flags. */
+type TrainValues = ValuesOf<typeof command>;
+
+/** A training run; what depends on model and data is settled in `prepare.ts`. */
+export interface TrainPlan {
+  /** Folder of the run. */
+  readonly out: string;
+  readonly overwrite: boolean;
+  /** Configuration of the run that is resumed, as its folder records it. */
+  readonly saved: JsonObject | undefined;
+  /** The names of a model and an adapter may be those of the hub or of runs. */
+  readonly model: ModelChoices;
+  readonly data: DataPlan;
+  /** Token at the end of a document; undefined for that of the tokenizer. */
+  readonly endToken: number | undefined;
+  readonly length: LengthPlan;
+  readonly optimizer: OptimizerOptions;
+  readonly rates: LoopOptions["rates"];
+  readonly schedule: SchedulePlan;
+  /** Whether activations are recomputed in the backward pass. */
+  readonly recompute: boolean;
+  /** Steps between validations, between checkpoints, and between progress lines. */
+  readonly evalEvery: number;
+  readonly saveEvery: number;
+  readonly logEvery: number;
+  /** Checkpoints that are kept; undefined for all. */
+  readonly keep: number | undefined;
+  readonly tensorboard: boolean;
+  readonly ranks: RanksPlan;
+  /** Bytes that training may take. */
+  readonly memoryLimit: number | undefined;
+}
+
+/** How long a run is; the shortest of the lengths given ends it. */
+export interface LengthPlan {
+  readonly steps: number | undefined;
+  readonly tokens: number | undefined;
+  /** Rows per step. */
+  readonly batch: number;
+  /** Rows at a time; undefined for a rank's whole share of a step. */
+  readonly microBatch: number | undefined;
+  /** Whether every step takes the batch of the first. */
+  readonly overfitOneBatch: boolean;
+}
+
+/** Shape of the learning rate; undefined lengths are a tenth of the run. */
+export interface SchedulePlan extends Pick<ScheduleOptions, "kind" | "minFactor"> {
+  readonly warmup: number | undefined;
+  readonly decay: number | undefined;
+}
+
+/**
+ * The run that flags describe, or that `--resume` goes on with.
+ * @throws {UsageError} for flags that do not go together, or would change the result of a resumed run
+ */
+export async function plan(
+  given: TrainValues,
+  _io: Io,
+  invocation: Invocation,
+): Promise<TrainPlan> {
+  const saved = given.resume ? await readRunConfig(given.out) : undefined;
+  const values = saved ? resumedValues(given, invocation, saved) : given;
+  const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
+  const minFactor = kind === "constant" || lr === 0 ? 1 : Math.min(1, values.lrMin / lr);
   return {
-    lines,
-    values: {
-      steps,
-      warmup,
-      "seq-len": data.tokens,
-      "micro-batch": microBatch,
-      "lr-prefix": loop.rates.prefix,
-      "lr-aggregator": loop.rates.aggregator,
-      ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
+    out: values.out,
+    overwrite: values.overwrite,
+    saved,
+    model: modelChoices(values),
+    data: dataPlan(values),
+    endToken: values.endToken,
+    length: {
+      steps: values.steps,
+      tokens: values.tokens,
+      batch: values.batch,
+      microBatch: values.microBatch,
+      overfitOneBatch: values.overfitOneBatch,
     },
-    results: {
-      trained_params: count(trainer.trained),
-      params: count(parameterSpecs(source.config)),
-      steps,
-      ranks: world,
-      tokens_per_step: perStep,
-      rows_per_epoch: data.stream.rowsPerEpoch,
-      memory_bytes: memory.total,
-      parameter_bytes: memory.parameters,
-      gradient_bytes: memory.gradients,
-      moment_bytes: memory.moments,
-      activation_bytes: memory.activations,
-      runtime_bytes: memory.runtime,
+    optimizer: {
+      beta1: values.beta1,
+      beta2: values.beta2,
+      epsilon: values.adamEpsilon,
+      weightDecay: values.weightDecay,
+      clip: values.clip === 0 ? Infinity : values.clip,
     },
+    rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
+    schedule: { kind, minFactor, warmup, decay: decaySteps },
+    recompute: values.checkpointActivations,
+    evalEvery: values.evalEvery,
+    saveEvery: values.saveEvery,
+    logEvery: values.logEvery,
+    keep: values.keep,
+    tensorboard: values.tensorboard,
+    ranks: {
+      folder: values.out,
+      transport: values.dist,
+      timeout: values.distTimeout,
+      shards: values.shardOptimizer,
+      planned: values.ranks,
+      device: values.device,
+      dtype: values.dtype,
+      unverified: values.unverified,
+      threads: values.threads,
+      deterministic: values.deterministic,
+    },
+    memoryLimit: values.memoryLimit,
   };
+}
+
+function modelChoices(values: TrainValues): ModelChoices {
+  return {
+    model: values.model,
+    adapter: values.adapter,
+    configFrom: values.configFrom,
+    tokenizer: values.tokenizer,
+    initStd: values.initStd,
+    streams: values.streams,
+    transforms: values.transform.length > 0 ? values.transform : undefined,
+    prefixTokens: values.prefixTokens,
+    loraRank: values.loraRank,
+    smoothing: values.smoothing,
+    aggregation: values.aggregation,
+    params: values.trainParams,
+    reparameterize: values.reparameterize,
+    ropeTheta: values.ropeTheta,
+    context: values.context,
+    saveDtype: values.saveDtype,
+    seed: values.seed,
+  };
+}
+
+function dataPlan(values: TrainValues): DataPlan {
+  const { data: train, evalData, textColumn, where } = values;
+  const selects = textColumn !== undefined
+    ? "--text-column"
+    : where.length > 0
+    ? "--where"
+    : undefined;
+  // Local files are read by our keys alone.
+  if (selects !== undefined && ![...train, ...evalData].some(isHubData)) {
+    throw new UsageError(`\`${selects}\` needs data on the hub`, {
+      hints: ["pass --data hf://datasets/OWNER/NAME/GLOB, or rename the column of a local file"],
+    });
+  }
+  const selection = { where: where.map(parseCondition) };
+  return {
+    train,
+    eval: evalData,
+    evalSplit: values.evalSplit,
+    selection: textColumn === undefined ? selection : { ...selection, textColumn },
+    seqLen: values.seqLen,
+    pack: values.pack,
+    longRows: values.longRows,
+    shuffle: values.shuffle,
+    epochs: values.epochs,
+    seed: values.seed,
+  };
+}
+
+/** May differ from the run that is resumed: they do not enter its result. */
+const FREE = new Set([
+  ...Object.keys(commonFlags),
+  ...["threads", "memory-limit", "save-every", "keep", "log-every", "tensorboard"],
+  ...["deterministic", "shard-optimizer"],
+]);
+
+/** Of one launch, whatever the run was begun with. */
+const OF_LAUNCH = new Set(["out", "dist", "dist-timeout"]);
+
+/** Values of a run that is resumed: those it was begun with, and new ones where they are given and free. */
+function resumedValues(
+  given: TrainValues,
+  { origins, config: now }: Invocation,
+  { config: before }: JsonObject,
+): TrainValues {
+  if (!isObject(before)) {
+    throw new DataError(`cannot resume "${given.out}": its config.json holds no flags`, {
+      hints: ["begin again with --overwrite, or copy config.json back"],
+    });
+  }
+  const values: Record<string, unknown> = { ...given };
+  const changed: string[] = [];
+  for (const [name, flag] of Object.entries<Flag>(trainFlags)) {
+    const isOfRun = flag.configurable !== false && !OF_LAUNCH.has(name);
+    const isGiven = origins[name] !== "default";
+    if (!isOfRun || isGiven && FREE.has(name)) continue;
+    // In kebab case in earlier versions, which did not know every flag.
+    const key = Object.hasOwn(before, name) ? name : snakeCase(name);
+    const value = Object.hasOwn(before, key) ? before[key] : defaultOf(flag);
+    const isSame = JSON.stringify(value) === JSON.stringify(now[name] ?? null);
+    if (isGiven && !isSame) changed.push(`--${name}`);
+    values[camelCase(name)] = value === null ? undefined : readValue(flag, value);
+  }
+  if (changed.length === 0) return values as TrainValues;
+  throw new UsageError(
+    `cannot resume "${given.out}" with other values of ${changed.join(", ")}`,
+    { hints: ["leave the flags out, or start a new run from its last checkpoint"] },
+  );
 }

@@ -1,84 +1,62 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
-import { NumericalError } from "../../../core/base/errors.ts";
-import type { JsonObject } from "../../../core/base/files.ts";
+import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
+import { readJsonObject } from "../../../core/base/files.ts";
+import { VERSION } from "../../../core/base/version.ts";
+import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import type { DivisibleFeed } from "../../../core/collective/collective.ts";
 import type { Batch } from "../../../core/data/batches.ts";
 import { countFlops } from "../../../core/graph/flops.ts";
+import { elementCount } from "../../../core/model/parameters.ts";
 import { type StepReport, train } from "../../../core/train/loop.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
-import { readRunConfig, requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
+import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { buildPrograms, Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
-import { type Invocation, toJson } from "../../output/document.ts";
+import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { formatDuration, startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
-import { writeCard } from "./card.ts";
-import { trainFlags, type TrainValues } from "./flags.ts";
-import { type PreparedRun, prepareRun } from "./open_run.ts";
-import { type Ranks, withRanks } from "./ranks.ts";
-import {
-  configOf,
-  requireOutside,
-  requireSameBackbone,
-  requireSameRun,
-  withFolder,
-} from "./run_config.ts";
-import { metricsRow, progressLine, StreamWatch } from "./show_step.ts";
-import { resumedValues } from "./values.ts";
+import { type Ranks, withRanks } from "../../ranks/ranks.ts";
+import type { TrainPlan } from "./plan.ts";
+import { type PreparedRun, prepareRun } from "./prepare.ts";
+import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
 
-export { describe } from "./plan.ts";
+export { plan } from "./plan.ts";
+export { describe } from "./show.ts";
 
-/** What a process is to do. */
-interface Task {
-  readonly values: TrainValues;
-  /** Configuration of the run that is resumed. */
-  readonly saved: JsonObject | undefined;
-  readonly ranks: Ranks;
-  readonly invocation: Invocation;
+/** Runs the command. */
+export async function run(plan: TrainPlan, io: Io, invocation: Invocation): Promise<void> {
+  const json = invocation.format.startsWith("json");
+  await withRanks(plan.ranks, io, json, (ranks) => runRank(plan, ranks, invocation));
 }
 
-export async function run(
-  given: TrainValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
-  await withRanks(given, io, invocation.format.startsWith("json"), async (ranks) => {
-    const saved = given.resume ? await readRunConfig(given.out) : undefined;
-    const values = saved ? resumedValues(given, invocation, saved, trainFlags) : given;
-    await runTask({ values, saved, ranks, invocation });
-  });
-}
-
-async function runTask(task: Task): Promise<void> {
-  const { values, saved, ranks } = task;
+async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): Promise<void> {
+  const { saved, out } = plan;
   using opened = new DisposableStack();
   // The primary process alone has a run folder, so that it alone writes.
-  const openFolder = ranks.isPrimary ? await claimFolder(task, opened) : undefined;
-  const recorded = saved &&
-    { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
+  const openFolder = ranks.isPrimary ? await claimFolder(plan, invocation, opened) : undefined;
   const run = opened.use(
-    await prepareRun(values, ranks, recorded)
-      .catch((error) => {
-        throw withFolder(error, saved?.folder);
-      }),
+    await prepareRun(plan, ranks).catch((error) => {
+      throw withFolder(error, saved?.folder);
+    }),
   );
-  if (saved) requireSameRun(saved, run, values.out);
-  await trainInto(await openFolder?.(run), run, task);
+  if (saved) requireSameRun(saved, run, out);
+  await trainInto(await openFolder?.(run), run, plan, ranks, invocation);
   ranks.leave(); // while the device is open
 }
 
 /** Locks the folder of a run that is resumed; that of a new one is made once the run is prepared. */
 async function claimFolder(
-  { values, saved, invocation }: Task,
+  plan: TrainPlan,
+  invocation: Invocation,
   opened: DisposableStack,
 ): Promise<(run: PreparedRun) => Promise<RunFolder>> {
-  const { out, overwrite } = values;
+  const { saved, out, overwrite } = plan;
   if (saved) {
     const folder = opened.use(await RunFolder.open(out));
     return async (run) => {
@@ -88,9 +66,9 @@ async function claimFolder(
   }
   await requireNoRun(out, overwrite);
   return async (run) => {
-    await requireOutside(run, values);
+    await requireOutside(run, plan);
     const folder = opened.use(await RunFolder.create(out, overwrite));
-    await folder.writeConfig(await configOf(run, values, invocation));
+    await folder.writeConfig(await configOf(run, plan, invocation));
     return folder;
   };
 }
@@ -98,30 +76,33 @@ async function claimFolder(
 async function trainInto(
   folder: RunFolder | undefined,
   run: PreparedRun,
-  { values, ranks, invocation }: Task,
+  plan: TrainPlan,
+  ranks: Ranks,
+  invocation: Invocation,
 ): Promise<void> {
   const { io } = ranks;
+  const { saved, out, keep, length, model: { params, reparameterize, seed } } = plan;
   const trainer = await Trainer.create(run.device, run.trainer);
-  let newest = values.resume ? await lastCheckpoint(values.out) : undefined;
+  let newest = saved ? await lastCheckpoint(out) : undefined;
   const start = await begin(run, trainer, newest);
   await folder?.truncateMetrics(start.step);
   const removeOld = async (step: number) => {
-    if (values.keep !== undefined) await folder?.keepNewest(values.keep, step);
+    if (keep !== undefined) await folder?.keepNewest(keep, step);
   };
-  await ranks.compare(run, trainer, values);
+  await ranks.compare(run, trainer, sharedPlan(plan));
   await removeOld(start.step); // those of a run that was killed before it removed them
-  const microBatches = values.batch / run.trainer.sizes.batch;
-  const feed = values.overfitOneBatch ? sameBatches(run, microBatches) : run.data.stream;
+  const microBatches = length.batch / run.trainer.sizes.batch;
+  const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.data.stream;
   const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches;
   // Only the progress line compares with it.
   const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 
   using report = openReport(io, invocation, {
     schema: "parscale.train/1",
-    seed: values.seed,
+    seed,
     device: run.device.name,
   });
-  using events = values.tensorboard && folder ? openEvents(folder.path) : undefined;
+  using events = plan.tensorboard && folder ? openEvents(folder.path) : undefined;
   const total = run.loop.schedule.steps;
   if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
   const watch = new StreamWatch(io, run.source.config);
@@ -130,7 +111,7 @@ async function trainInto(
   const options = { label: "Training", unit: "steps", total, from: start.step };
   using progress = startProgress(io, {
     ...options,
-    everyItems: values.logEvery,
+    everyItems: plan.logEvery,
     line: (count) => progressLine(count, last, evalLoss, flops / peak),
   });
   const hooks = {
@@ -148,10 +129,9 @@ async function trainInto(
     async save(state: TrainingState) {
       if (!folder) return await saveState(undefined, trainer, state);
       newest = await folder.saveCheckpoint(state.step, async (path) => {
-        const introducedOnly = values.trainParams === "introduced";
-        const { reparameterize } = values;
+        const introducedOnly = params === "introduced";
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
-        await writeCard(path, run, values, state, evalLoss);
+        await writeCard(path, run, plan, state, evalLoss);
         await saveState(path, trainer, state);
       });
       await removeOld(state.step);
@@ -166,9 +146,9 @@ async function trainInto(
     throw withLastCheckpoint(error, newest);
   }
   const signal = await ranks.endingSignal();
-  if (signal) throw interrupted(signal, values.out, end);
+  if (signal) throw interrupted(signal, out, end);
   const results = {
-    out: values.out,
+    out,
     checkpoint: newest ?? null,
     steps: end.step,
     tokens: end.tokens,
@@ -233,4 +213,101 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
   return new Interrupted(signal, [
     `step ${state.step} is saved; resume with \`parscale train --resume --out ${out}\``,
   ]);
+}
+
+const SCHEMA = "parscale.run/1";
+
+/** What `config.json` of the run records. */
+async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
+  const { directory, checkpoint } = run.source;
+  return {
+    schema: SCHEMA,
+    version: VERSION,
+    command: invocation.command, // makes the file a valid --config
+    started_at: invocation.startedAt.toISOString(),
+    device: run.device.name,
+    folder: Deno.cwd(),
+    backbone: checkpoint && directory ? await realPath(directory) : null,
+    steps: run.loop.schedule.steps,
+    data_fingerprint: run.data.stream.fingerprint,
+    data_keys: run.data.keys,
+    hub_data: run.data.hubData,
+    eval_fingerprint: run.data.evalFingerprint ?? null,
+    trained: run.source.trained.map(({ name }) => name),
+    trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
+    overfit_one_batch: plan.length.overfitOneBatch,
+    config: configKeys(invocation.config),
+  };
+}
+
+/** Data and trained parameters must be those the run was begun with. */
+function requireSameRun(
+  saved: Readonly<Record<string, unknown>>,
+  run: PreparedRun,
+  out: string,
+): void {
+  const trained = run.source.trained.map(({ name }) => name).join();
+  const changed = saved.data_fingerprint !== run.data.stream.fingerprint
+    ? "data"
+    : saved.eval_fingerprint !== (run.data.evalFingerprint ?? null)
+    ? "validation data"
+    : (saved.trained as string[] | undefined)?.join() !== trained
+    ? "trained parameters"
+    : undefined;
+  if (changed !== undefined) throw otherThanBefore(changed, out);
+}
+
+/** Of an adapter, the checkpoint does not hold the frozen part. */
+async function requireSameBackbone(
+  checkpoint: string | undefined,
+  { source }: PreparedRun,
+  out: string,
+): Promise<void> {
+  if (checkpoint === undefined) return;
+  const before = (await readJsonObject(`${checkpoint}/config.json`))[BACKBONE_KEY];
+  if (before === undefined || before === await source.backboneSha256()) return;
+  throw otherThanBefore("backbone", out);
+}
+
+function otherThanBefore(what: string, out: string): DataError {
+  return new DataError(
+    `cannot resume "${out}": the ${what} changed since the run began`,
+    { hints: ["start a new run from its last checkpoint with --model and another --out"] },
+  );
+}
+
+/** Relative paths of a run lead somewhere else when it is resumed in another folder. */
+function withFolder(error: unknown, folder: unknown): unknown {
+  if (!(error instanceof DataError) || typeof folder !== "string") return error;
+  if (folder === Deno.cwd()) return error;
+  const hint = `relative paths of this run start at "${folder}"; resume it there`;
+  return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
+}
+
+/** What the run starts from must not lie in the folder that is about to be replaced. */
+async function requireOutside(
+  { source }: PreparedRun,
+  { out, model: { configFrom } }: TrainPlan,
+): Promise<void> {
+  const target = await realPath(out);
+  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
+    if (path === undefined) continue;
+    const start = await realPath(path);
+    if (start !== target && !start.startsWith(`${target}/`)) continue;
+    throw new UsageError(
+      `"${out}" holds the model to start from`,
+      { hints: ["pass another --out"] },
+    );
+  }
+}
+
+/** The path as the system knows it; one that leads nowhere stays as it is. */
+function realPath(path: string): Promise<string> {
+  return Deno.realPath(path).catch(() => path);
+}
+
+/** What must be the same on all ranks: all of a plan that enters the result. */
+function sharedPlan({ memoryLimit: _limit, ranks, ...plan }: TrainPlan): unknown {
+  const { threads: _threads, timeout: _timeout, ...shared } = ranks;
+  return { ...plan, ranks: shared };
 }

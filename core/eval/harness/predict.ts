@@ -7,15 +7,12 @@
  * stream named after task, row and sample, so its text does not depend on what else is run, or was
  * run before.
  */
-import type { Engine } from "../../generate/engine.ts";
-import { beamSearch } from "../../generate/beam_search.ts";
 import type { FinishReason } from "../../generate/request.ts";
-import { PrefixCache } from "../../generate/prefix_cache.ts";
 import { GREEDY } from "../../base/sampling.ts";
 import { scoreSets } from "../../generate/score_sets.ts";
 import { RandomStream } from "../../base/random.ts";
+import type { Session } from "../../session/session.ts";
 import { complete, type CompletionRequest, decodeCompletion } from "../../session/stream.ts";
-import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { Document, LikelihoodRequest, Request, TextRequest } from "./documents.ts";
 import type { RequestEncoder } from "./encode.ts";
 import { type Sample, sampleKey } from "./samples.ts";
@@ -48,8 +45,8 @@ export interface DecodingOptions {
 
 /** A model that answers. */
 export interface Answerer {
-  readonly engine: Engine;
-  readonly tokenizer: Tokenizer;
+  /** Its tokenizer is open. */
+  readonly session: Pick<Session, "engine" | "tokenizer" | "beamSearch">;
   readonly encoder: RequestEncoder;
 }
 
@@ -75,7 +72,7 @@ function keyOf({ document, hash }: PlannedDocument, sample: number) {
 }
 
 async function* scoreTexts(
-  { engine, encoder }: Answerer,
+  { session: { engine }, encoder }: Answerer,
   planned: readonly PlannedDocument[],
   { batch }: DecodingOptions,
   isDone: (key: string) => boolean,
@@ -132,7 +129,8 @@ async function* sampleAnswers(
       }
     }
   };
-  for await (const event of complete(model.engine, model.tokenizer, requests(), options)) {
+  const { engine, tokenizer } = model.session;
+  for await (const event of complete(engine, tokenizer, requests(), options)) {
     const { of, stream: { tokens }, finishReason, error } = event;
     if (error !== undefined) throw error;
     if (finishReason) yield finish(model, { ...of, tokens }, finishReason);
@@ -145,19 +143,14 @@ async function* searchAnswers(
   options: DecodingOptions,
   isDone: (key: string) => boolean,
 ): AsyncGenerator<Sample> {
-  using prefixes = new PrefixCache();
   for (const planned of plan) {
     if (isDone(sampleKey(keyOf(planned, 0)))) continue;
     const { request, stops } = begin(model, planned, options);
-    const [best] = await beamSearch(model.engine, request.tokens, {
-      beams: options.beams,
-      maxTokens: request.maxTokens,
-      lengthPenalty: 1,
-      eosTokenIds: options.eosTokenIds,
-      shouldStop: endsAt(model.tokenizer, stops),
-    }, prefixes);
+    const { tokens: prompt, ...limits } = request;
+    const search = { ...limits, numBeams: options.beams, stop: stops };
+    const [best] = await model.session.beamSearch(prompt, search);
     const answer = { planned, sample: 0, temperature: 0, tokens: best!.tokens, stops };
-    yield finish(model, answer, best!.reason);
+    yield finish(model, answer, best!.finishReason);
   }
 }
 
@@ -174,18 +167,8 @@ function begin(model: Answerer, { requests }: PlannedDocument, options: Decoding
   return { request, stops };
 }
 
-/** Whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
-function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
-  const longest =
-    Math.max(0, ...stops.map((stop) => tokenizer.encode(stop, { frame: false }).length)) + 2;
-  return (tokens: readonly number[]) => {
-    const text = tokenizer.decode(tokens.slice(-longest), { skipSpecial: true });
-    return stops.some((stop) => text.includes(stop));
-  };
-}
-
 function finish(
-  { tokenizer }: Answerer,
+  { session: { tokenizer } }: Answerer,
   { planned, sample, temperature, tokens, stops }: Open,
   reason: FinishReason,
 ): Sample {

@@ -43,6 +43,15 @@ export interface TaskResult {
   readonly groups: readonly (Mean & { readonly group: string })[];
 }
 
+/** Facts of a task besides its scores; part of a line of results.json. */
+export interface TaskFacts {
+  readonly task: string;
+  readonly shots: number;
+  readonly files: readonly { readonly path: string; readonly sha256: string }[];
+  readonly sandbox?: string | null;
+  readonly python?: string | null;
+}
+
 /** Opens what turns the samples of a document into its metrics. */
 export async function openDocumentScorer(
   task: Task,

@@ -11,6 +11,7 @@ import { writeAll } from "../../base/write_all.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
+import { matrixFormatOf } from "../weights.ts";
 import type { OnnxType } from "./element_types.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
@@ -75,7 +76,7 @@ export async function exportPrograms(
     const prepared = prepare(program, (op) => lowers(op, target));
     const { bytes } = lower(prepared, {
       storedType,
-      matrices,
+      formatOf: (parameter) => matrixFormatOf(weights.get(parameter), matrices),
       target,
       place,
       fixedSizes: true,

@@ -76,6 +76,20 @@ Deno.test("prompts of a batch are continued as if each were alone", async () => 
   assertEquals((await model.complete(PROMPT, options)).tokens, together[0]!.tokens);
 });
 
+Deno.test("beam search ends a sequence at a stop string, as sampling does", async () => {
+  using model = await openModel(MODEL, { threads: 1 });
+  const [one] = await model.beamSearch(PROMPT, { numBeams: 1 });
+  const greedy = await model.complete(PROMPT);
+  assertEquals([one!.text, one!.tokens], [greedy.text, greedy.tokens]);
+  const best = await model.beamSearch(PROMPT, { numBeams: 3, stop: ["####"] });
+  assertEquals(best.length, 3);
+  const { text, tokens } = await model.complete(PROMPT, { stop: ["####"] });
+  assertEquals([best[0]!.text, best[0]!.tokens], [text, tokens]);
+  assertEquals(best[0]!.finishReason, "stop");
+  const wrong = { numBeams: 0 };
+  await assertRejects(() => model.beamSearch("a", wrong), UsageError, "numBeams must be");
+});
+
 Deno.test("a signal ends a generation with its reason", async () => {
   using model = await openModel(MODEL, { threads: 1 });
   const controller = new AbortController();

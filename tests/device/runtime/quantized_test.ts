@@ -106,7 +106,7 @@ Deno.test("linearSpecs names the matrices that are lowered to codes", async () =
       const sizes = { batch: 1, tokens: 2, capacity: 4, selected: 1 };
       const program = buildForward(variant, sizes, { head: "logits" });
       const { weights } = lower(prepare(program, (op) => lowers(op, CPU_TARGET)), {
-        matrices: { kind: "q4", block: 32 },
+        formatOf: () => ({ kind: "q4", block: 32 }),
         target: CPU_TARGET,
         storedType: (parameter) => tensors.get(parameter)?.dtype ?? "f32",
       });

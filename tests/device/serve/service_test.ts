@@ -54,8 +54,8 @@ async function withService(
   const early = await post("/v1/completions", { prompt: "x" });
   assertEquals([early.status, (await early.json()).error.type], [503, "unavailable_error"]);
   const engine = new Engine(device, config, weights);
-  const common = { tokenizer, maxLength: 2048, tokenizerClass: null, parent: null };
-  service.open([{ ...common, name: MODEL, engine }]);
+  const common = { maxLength: 2048, tokenizerClass: null, parent: null };
+  service.open([{ ...common, name: MODEL, session: { engine, config, tokenizer } }]);
   const loop = service.run();
   try {
     await body({ service, errors, post });

@@ -1,12 +1,8 @@
 /** From answers to scores: choices, stop strings, means, and the paper's tables. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import {
-  paperTables,
-  parseBounds,
-  shortfalls,
-  summarizeAll,
-} from "../../../cli/commands/eval/results.ts";
+import { parseBounds } from "../../../cli/commands/eval/plan.ts";
+import { shortfalls, summarizeAll } from "../../../cli/commands/eval/show.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import {
   choiceMetrics,
@@ -14,6 +10,7 @@ import {
   summarize,
   textMetrics,
 } from "../../../core/eval/harness/results.ts";
+import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { codeMetrics } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
@@ -130,7 +127,7 @@ Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
   assert(Math.abs((sampled["pass@1"] as number) - 0.1) < 1e-12);
 });
 
-Deno.test("the mean of the general tasks is that of the paper's six columns", async () => {
+Deno.test("the mean of the general tasks is that of the paper's six columns", () => {
   // Scores of P = 1 after 1T tokens, in percent, with the mean the paper prints.
   const printed = {
     "mmlu.acc": 28.5,
@@ -147,7 +144,7 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", as
   const scores = split.map(([task, metric, value]) =>
     score(task as string, 0, { [metric as string]: (value as number) / 100 })
   );
-  const results = await summarizeAll(facts, scores);
+  const results = summarizeAll(facts, scores);
   const [general] = paperTables(results, "paper-1t");
   assertEquals(Object.keys(general!.columns), [
     ..."MMLU WinoGrande HellaSwag OpenBookQA PIQA ARC".split(" "),
@@ -162,13 +159,13 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", as
   assertEquals(smaller!.columns.Average!.toFixed(2), "66.25");
 });
 
-Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", async () => {
+Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", () => {
   const facts = ["winogrande", "arc_easy", "arc_challenge"].map((task) => ({
     task,
     shots: 5,
     files: [],
   }));
-  const results = await summarizeAll(facts, [
+  const results = summarizeAll(facts, [
     score("winogrande", 0, { acc: 1 }),
     score("arc_easy", 0, { acc: 0, acc_norm: 1 }),
     score("arc_challenge", 0, { acc: 1, acc_norm: 0 }),

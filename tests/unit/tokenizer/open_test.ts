@@ -118,7 +118,7 @@ Deno.test("other kinds of tokenizer go through the library", async () => {
   assertStringIncludes((await userError(() => tokenizer.decode([5]))).message, "token id 5");
 
   const json = fixtureJson();
-  json.model.ignore_merges = true;
+  json.model.continuing_subword_prefix = "##";
   assertEquals((await openFiles({ "tokenizer.json": json })).kind, "huggingface");
 });
 

@@ -4,8 +4,8 @@ import { flagsOf } from "../../../cli/framework/command.ts";
 import { command } from "../../../cli/commands/train/flags.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
-import type { TrainValues } from "../../../cli/commands/train/flags.ts";
-import { microBatchOf, stepsOf } from "../../../cli/commands/train/values.ts";
+import type { ValuesOf } from "../../../cli/framework/command.ts";
+import { microBatchOf, stepsOf } from "../../../cli/commands/train/prepare.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { learningRateFactor } from "../../../core/train/schedule.ts";
 
@@ -136,7 +136,9 @@ for (const [preset, rows] of Object.entries(PRESETS)) {
 Deno.test("stage two begins where stage one ends and anneals to 1e-5", async () => {
   const rate = async (preset: string, step: number) => {
     const { values } = await resolved(`--preset ${preset}`);
-    const { schedule: kind, warmup = NaN, lr, lrMin } = values as unknown as TrainValues;
+    const { schedule: kind, warmup = NaN, lr, lrMin } = values as unknown as ValuesOf<
+      typeof command
+    >;
     return lr * learningRateFactor({ kind, steps: 9000, warmup, minFactor: lrMin / lr }, step);
   };
   const near = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-6, `${a}, not ${b}`);
@@ -166,7 +168,9 @@ Deno.test("the paper's cosine: up over 2,000 steps to 3e-4, down to 1e-5", async
 Deno.test("the shortest length counts, in whole steps", async () => {
   const steps = async (line: string, microBatches?: number) => {
     const { values } = await resolved(`--model m --batch 8 --micro-batch 2 ${line}`);
-    return stepsOf(values as unknown as TrainValues, 100, 2, microBatches);
+    const length = values as unknown as ValuesOf<typeof command>;
+    const { epochs } = length;
+    return stepsOf(length, { rowTokens: 100, microBatch: 2, microBatches, epochs });
   };
   assertEquals(await steps("--steps 7"), 7);
   assertEquals(await steps("--tokens 1601"), 3);
@@ -177,7 +181,7 @@ Deno.test("the shortest length counts, in whole steps", async () => {
 
 Deno.test("ranks share the micro-batches of a step evenly, or are refused", () => {
   const of = (batch: number, microBatch: number | undefined, world: number) =>
-    microBatchOf({ batch, microBatch } as TrainValues, world);
+    microBatchOf({ batch, microBatch }, world);
   assertEquals([of(8, undefined, 1), of(8, undefined, 4), of(8, 2, 4), of(8, 2, 2)], [8, 2, 2, 2]);
   const refused = [
     [8, 3, 1, "`--micro-batch 3` does not divide `--batch 8`"],

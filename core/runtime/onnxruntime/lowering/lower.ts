@@ -13,15 +13,23 @@ import type { Attributes, Operands, RulesByName, Shape } from "../../../graph/ty
 import type { Value } from "../../../graph/value.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
+import type { MatrixFormat, QuantizedFormat } from "../../../base/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.ts";
 
 /**
  * How a weight is given to a session. `stored`: the bytes of the checkpoint; `f32`: widened; `matrix`:
- * f32 that the session packs and never reads again; `blocks` and `scales`: quantised.
+ * f32 that the session packs and never reads again; `blocks` and `scales`: quantised; `table` and
+ * `table scales`: the same in the shapes of an embedding table.
  */
-export type WeightForm = "stored" | "f32" | "matrix" | "blocks" | "scales";
+export type WeightForm =
+  | "stored"
+  | "f32"
+  | "matrix"
+  | "blocks"
+  | "scales"
+  | "table"
+  | "table scales";
 
 /** One initializer of the model; one weight may be needed in two forms. */
 export interface WeightUse {
@@ -58,7 +66,10 @@ export interface Target {
 export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
-  readonly matrices: MatrixFormat;
+  /** How the matrix of a parameter is kept. */
+  readonly formatOf: (parameter: string) => MatrixFormat;
+  /** Format of a table whose rows are read from codes; undefined for one in full precision. */
+  readonly tableFormatOf?: (parameter: string) => QuantizedFormat | undefined;
   readonly target: Target;
   /** Where the library finds a weight in a file; undefined when it is given in memory. */
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
@@ -208,6 +219,16 @@ export class Lowering {
   /** Stored element type of a parameter. */
   storedType(value: Value): OnnxType {
     return this.options.storedType(this.#parameters.get(value)!)!;
+  }
+
+  /** How the matrix of a parameter is kept. */
+  formatOf(value: Value): MatrixFormat {
+    return this.options.formatOf(this.#parameters.get(value)!);
+  }
+
+  /** Format of a table whose rows are read from codes. */
+  tableFormatOf(value: Value): QuantizedFormat | undefined {
+    return this.options.tableFormatOf?.(this.#parameters.get(value)!);
   }
 
   /** Declares a weight in some form and returns the initializer's name. */

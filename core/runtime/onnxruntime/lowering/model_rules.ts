@@ -50,7 +50,7 @@ export function linearRule(type: "f32" | "f16"): Rule {
     const biases = bias ? [operand(bias)] : [];
     const widened = half ? {} : { output };
     let result: string;
-    if (isWeight && l.options.matrices.kind !== "f32") {
+    if (isWeight && l.formatOf(weight).kind !== "f32") {
       result = quantized(l, { x: operand(x), weight, biases, type }, widened.output);
     } else {
       const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
@@ -71,8 +71,8 @@ function quantized(
   },
   output: string | undefined,
 ): string {
-  const { block } = quantizedFormat(l.options.matrices);
-  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, l.options.matrices);
+  const format = quantizedFormat(l.formatOf(weight)), { block } = format;
+  const { rows: N, columns: K, bits, blocks } = packing(weight.shape, format);
   const packed = l.weight(weight, "blocks", "u8", [N, blocks, block * bits / 8]);
   const scales = l.weight(weight, "scales", type, [N * blocks]);
   const optional = biases.length > 0 ? ["", "", ...biases] : [];
@@ -103,6 +103,24 @@ export function embeddingRule(
     }
   });
 }
+
+/** A table as the checkpoint stores it, and in its file; rows of one in codes are dequantized. */
+const EMBEDDING: Rule = (l, inputs, attributes, output) => {
+  const { table, ids } = embedding.named(inputs);
+  const format = l.isParameter(table) ? l.tableFormatOf(table) : undefined;
+  if (!format) return STORED_EMBEDDING(l, inputs, attributes, output);
+  const { rows, blocks, rowBytes, bits } = packing(table.shape, format);
+  const codes = l.weight(table, "table", "u8", [rows, rowBytes]);
+  const scales = l.weight(table, "table scales", "f32", [rows, blocks]);
+  const shape = { gather_axis: 0, quantize_axis: 1, block_size: format.block, bits };
+  const names = [codes, l.get(ids), scales];
+  l.model.node("GatherBlockQuantized", names, shape, { output, domain: CONTRIB });
+};
+
+const STORED_EMBEDDING = embeddingRule((l, table) => ({
+  form: "stored",
+  type: l.storedType(table),
+}));
 
 const RMS_NORM = modelRule(rmsNorm, (l, { x, weight }, attributes, output) => {
   const epsilon = { float: attributes.epsilon };
@@ -172,8 +190,7 @@ export function tokenLogprobsRule({ hasLogSumExp }: { hasLogSumExp: boolean }): 
 /** Model ops that are not expanded, by name. */
 export const MODEL_RULES: RulesByName<Rule> = {
   linear: linearRule("f32"),
-  // As the checkpoint stores it, and in its file.
-  embedding: embeddingRule((l, table) => ({ form: "stored", type: l.storedType(table) })),
+  embedding: EMBEDDING,
   rms_norm: RMS_NORM,
   rope: ROPE,
   softmax: SOFTMAX,

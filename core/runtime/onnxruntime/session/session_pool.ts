@@ -9,6 +9,8 @@ import { type MemoryPlan, planMemory } from "../../../graph/memory_plan.ts";
 import { prepare } from "../../../graph/rewrite.ts";
 import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
+import type { MatrixFormat } from "../../../base/quantize.ts";
+import { matrixFormatOf, tableFormatOf } from "../../weights.ts";
 import type { CompileOptions, Weights } from "../../device.ts";
 import type { OnnxType } from "../element_types.ts";
 import {
@@ -33,7 +35,9 @@ export interface Ready {
 }
 
 /** What the sessions of a pool have in common. */
-export interface PoolOptions extends Pick<LoweringOptions, "matrices" | "target"> {
+export interface PoolOptions extends Pick<LoweringOptions, "target"> {
+  /** How matrices are kept that have no format of their own. */
+  readonly matrices: MatrixFormat;
   /** Whether the library reads weights from files where it can. */
   readonly readsFiles?: boolean;
   /** What stays in memory of a weight, in a file or given; its bytes unless told. */
@@ -73,7 +77,8 @@ export class SessionPool {
     const places = this.#placesOf(weights);
     const { placeholder } = places ?? {};
     const lowered = lower(program, {
-      matrices,
+      formatOf: (name) => matrixFormatOf(weights.get(name), matrices),
+      tableFormatOf: (name) => tableFormatOf(weights.get(name)),
       target,
       storedType,
       fixedSizes,

@@ -4,15 +4,17 @@
  */
 import { narrow } from "../../../base/dtype.ts";
 import type { QuantizedTensor, Weights } from "../../device.ts";
-import { fullPrecision, readRange, storedBytes, storedType, weightValues } from "../../weights.ts";
+import {
+  fullPrecision,
+  matrixFormatOf,
+  quantizeWeight,
+  readRange,
+  storedBytes,
+  weightValues,
+} from "../../weights.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
-import {
-  packing,
-  type Quantized,
-  quantizedFormat,
-  quantizeStored,
-} from "../../../base/quantize.ts";
+import { packing, type Quantized, quantizedFormat } from "../../../base/quantize.ts";
 
 export class WeightContents {
   readonly #weights: Weights;
@@ -38,20 +40,14 @@ export class WeightContents {
 
   #quantized(parameter: string): Quantized {
     if (this.#last?.parameter === parameter) return this.#last.quantized;
-    const format = quantizedFormat(this.#matrices);
     const weight = this.#weights.get(parameter)!;
+    const format = quantizedFormat(matrixFormatOf(weight, this.#matrices));
     const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const quantized = {
       codes: new Uint8Array(rows * rowBytes),
       scales: new Float32Array(rows * blocks),
     };
-    quantizeStored(
-      storedBytes(weight),
-      storedType(fullPrecision(weight)),
-      weight.shape,
-      format,
-      quantized,
-    );
+    quantizeWeight(fullPrecision(weight), format, quantized, undefined);
     this.#last = { parameter, quantized };
     return quantized;
   }

@@ -9,18 +9,34 @@ import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../d
 import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory/memory_map.ts";
 import { widenInto } from "../../../base/dtype.ts";
-import { fullPrecision, hostBytes, storedType } from "../../weights.ts";
+import {
+  elementsOf,
+  fullPrecision,
+  hostBytes,
+  matrixFormatOf,
+  quantizeWeight,
+  storedType,
+} from "../../weights.ts";
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
-import { packing, quantizedFormat, quantizeStored } from "../../../base/quantize.ts";
+import type { ReadBytes } from "../../../base/stored.ts";
+import { packing, quantizedFormat } from "../../../base/quantize.ts";
 import { type Initializers, weightBytes } from "./session.ts";
 
 interface QuantizedMemory {
   readonly codes: MemoryMap;
   readonly scales: MemoryMap;
 }
+
+/** Forms of quantized matrices, by the part they are of. */
+const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales">> = {
+  blocks: "codes",
+  table: "codes",
+  scales: "scales",
+  "table scales": "scales",
+};
 
 export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
@@ -63,12 +79,13 @@ export class WeightMemory implements Initializers {
   }
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
-    if (use.form === "blocks" || use.form === "scales") {
-      const part = use.form === "blocks" ? "codes" : "scales";
+    const part = PARTS[use.form];
+    if (part) {
       return "codes" in given ? this.#range(given[part]) : this.#quantize(use, given)[part].address;
     }
     const weight = fullPrecision(given);
-    if (weight.dtype === use.type) {
+    const isEncoded = "path" in weight && weight.encoding !== undefined;
+    if (weight.dtype === use.type && !isEncoded) {
       return "path" in weight
         ? this.#range({ ...weight, byteLength: weightBytes(use) })
         : this.#array(weight.data);
@@ -96,21 +113,26 @@ export class WeightMemory implements Initializers {
     return Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
   }
 
-  /** The stored bytes of a weight; no copy is made. */
+  /** The bytes of a weight's elements; of plain ones no copy is made. */
   #bytes(weight: HostTensor | FileTensor): Uint8Array {
-    if (!("path" in weight)) return hostBytes(weight);
-    return new Uint8Array(this.#file(weight.path).buffer(weight.offset, tensorBytes(weight)));
+    return "path" in weight ? elementsOf(weight, this.#reads(weight.path)) : hostBytes(weight);
+  }
+
+  #reads(path: string): ReadBytes {
+    return (offset, length) => new Uint8Array(this.#file(path).buffer(offset, length));
   }
 
   /** Lets the system have back the pages of a weight of which a copy was made. */
   #forget(weight: HostTensor | FileTensor): void {
-    if ("path" in weight) this.#file(weight.path).forgetPages(weight.offset, tensorBytes(weight));
+    if (!("path" in weight)) return;
+    const bytes = weight.encoding?.byteLength ?? tensorBytes(weight);
+    this.#file(weight.path).forgetPages(weight.offset, bytes);
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
     const known = this.#quantized.get(use.parameter);
     if (known) return known;
-    const format = quantizedFormat(this.#matrices);
+    const format = quantizedFormat(matrixFormatOf(weight, this.#matrices));
     const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const made = {
       codes: MemoryMap.allocate(rows * rowBytes),
@@ -118,10 +140,12 @@ export class WeightMemory implements Initializers {
     };
     this.#kept.push(made.codes, made.scales);
     this.#quantized.set(use.parameter, made);
-    quantizeStored(this.#bytes(weight), storedType(weight), weight.shape, format, {
+    const target = {
       codes: new Uint8Array(made.codes.buffer()),
       scales: new Float32Array(made.scales.buffer()),
-    });
+    };
+    const read = "path" in weight ? this.#reads(weight.path) : undefined;
+    quantizeWeight(weight, format, target, read);
     this.#forget(weight);
     return made;
   }

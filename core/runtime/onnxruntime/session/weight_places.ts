@@ -61,7 +61,7 @@ function rangeOf(
     return "codes" in weight && type === "f32" ? { ...weight.scales, type } : undefined;
   }
   const stored = "codes" in weight ? weight.stored : weight;
-  if (!stored || !("path" in stored)) return undefined;
+  if (!stored || !("path" in stored) || stored.encoding) return undefined;
   // Only matrices are cast: the session packs the result and forgets it.
   if (stored.dtype !== type && !(form === "matrix" && type === "f32")) return undefined;
   return { ...stored, byteLength: tensorBytes(stored), type: stored.dtype as OnnxType };

@@ -1,42 +1,52 @@
 /**
- * Published data for tasks without `--data`, and `parscale eval fetch`.
+ * The rows of an evaluation: published files are fetched where there is no `--data`, and `eval fetch` does
+ * only that.
  *
- * What is fetched is said first, with commit, size and licence. Files of the cache are used as they
- * are, after their hashes were compared.
+ * Commit, size and licence are said before anything is fetched. Files of the cache are used as they are,
+ * after their hashes were compared.
  */
 import { dirname, join } from "node:path";
-import type {
-  FetchedData,
-  FetchedFile,
-  MissingFiles,
-  PublishedFiles,
-} from "../../../core/eval/harness/fetch.ts";
-import type { Task } from "../../../core/eval/harness/task.ts";
-import type { PublishedData } from "../../../core/eval/tasks/published.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { ioError, statIfExists } from "../../../core/base/files.ts";
 import { rename } from "../../../core/base/platform/rename.ts";
+import { hashFile } from "../../../core/data/hash.ts";
+import {
+  type FetchedData,
+  type FetchedFile,
+  type MissingFiles,
+  PublishedFiles,
+} from "../../../core/eval/harness/fetch.ts";
+import {
+  type PreparedTask,
+  prepareTasks,
+  type RowsPlan,
+  type TaskPlan,
+} from "../../../core/eval/harness/prepare.ts";
+import type { Task } from "../../../core/eval/harness/task.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
+import { PUBLISHED, type PublishedData } from "../../../core/eval/tasks/published.ts";
+import { hubAccess } from "../../../core/hub/access.ts";
+import { HubClient } from "../../../core/hub/client.ts";
 import type { HubFile } from "../../../core/hub/repository.ts";
 import { OpenDisplay } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { bytesText, counted } from "../../output/units.ts";
-import { selectTasks } from "./select.ts";
-import type { EvalValues } from "./flags.ts";
+import type { FetchPlan } from "./plan.ts";
 
-/** A task with how many shots it is asked with; without any it needs no rows to draw from. */
-export interface FetchedTask {
-  readonly task: Task;
-  readonly shots: number;
+/** Reads the rows of a plan, fetching those that are published and not in the cache. */
+export async function prepareRows(plan: RowsPlan, io: Io): Promise<PreparedTask[]> {
+  const fetched = plan.data === undefined ? await fetchTasks(plan.tasks, io) : new Map();
+  return await prepareTasks(plan, fetched, (text) => io.warn(text));
 }
 
 /** Fetches what the tasks need and is not in the cache; the files of each task by its name. */
-export async function fetchTasks(
-  tasks: readonly FetchedTask[],
+async function fetchTasks(
+  tasks: readonly TaskPlan[],
   io: Io,
 ): Promise<ReadonlyMap<string, FetchedData>> {
-  const wanted = await publishedData(tasks);
+  const wanted = publishedData(tasks);
   using display = new OpenDisplay(io, "Fetching");
   const files = await openPublished(io, display);
   const missing = await files.missing([...wanted.values()]);
@@ -50,32 +60,26 @@ export async function fetchTasks(
 }
 
 /** One line per source of which files would be fetched; asks no server. */
-export async function planFetch(tasks: readonly FetchedTask[], io: Io): Promise<string[]> {
+export async function planFetch(tasks: readonly TaskPlan[], io: Io): Promise<string[]> {
   const files = await openPublished(io);
-  const missing = await files.missing([...(await publishedData(tasks)).values()]);
+  const missing = await files.missing([...publishedData(tasks).values()]);
   return missing.map((one) => `would fetch ${summaryOf(one)}`);
 }
 
 async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFiles> {
-  const { PublishedFiles } = await import("../../../core/eval/harness/fetch.ts");
-  const { hubAccess } = await import("../../../core/hub/access.ts");
-  const { HubClient } = await import("../../../core/hub/client.ts");
   return new PublishedFiles(new HubClient(await hubAccess(), io.interruption), events);
 }
 
 /** What the table says of the tasks. */
-async function publishedData(
-  tasks: readonly FetchedTask[],
-): Promise<ReadonlyMap<string, PublishedData>> {
-  const { PUBLISHED } = await import("../../../core/eval/tasks/published.ts");
+function publishedData(tasks: readonly TaskPlan[]): ReadonlyMap<string, PublishedData> {
   return new Map(tasks.map(({ task, shots }) => {
-    const data = PUBLISHED[task.name];
+    const data = PUBLISHED[task];
     if (!data) {
-      throw new UsageError(`${task.name} needs \`--data\`: its rows are not published`, {
-        hints: [`pass --data DIR|FILE with ${task.source}`],
+      throw new UsageError(`${task} needs \`--data\`: its rows are not published`, {
+        hints: [`pass --data DIR|FILE with ${taskOf(task)!.source}`],
       });
     }
-    return [task.name, shots > 0 ? data : { ...data, pool: [] }];
+    return [task, shots > 0 ? data : { ...data, pool: [] }];
   }));
 }
 
@@ -93,32 +97,21 @@ function summaryOf({ source, licence, files }: MissingFiles, found?: readonly Hu
     `licence ${licence}`;
 }
 
-/** Tasks of `eval fetch TASK…`, with all that any evaluation of them needs. */
-async function tasksToFetch({ arguments: [, ...names] }: EvalValues): Promise<FetchedTask[]> {
-  if (names.length === 0) {
-    throw new UsageError("`eval fetch` needs at least one task", {
-      hints: ["type `parscale eval fetch general math race code ifeval` for all of them"],
-    });
-  }
-  return (await selectTasks(names)).map((task) => ({ task, shots: task.shots.count }));
-}
-
 /** Lines for `eval fetch --dry-run`. */
-export async function planFetchCommand(values: EvalValues, io: Io): Promise<string[]> {
-  const lines = await planFetch(await tasksToFetch(values), io);
+export async function describeFetch({ tasks, data }: FetchPlan, io: Io): Promise<string[]> {
+  const lines = await planFetch(tasks, io);
   if (lines.length === 0) lines.push("all files are in the cache");
-  return values.data === undefined ? lines : [...lines, `would copy all files to ${values.data}`];
+  return data === undefined ? lines : [...lines, `would copy all files to ${data}`];
 }
 
 /** `parscale eval fetch`: fills the cache, and with --data a folder of benchmarks. */
-export async function fetchCommand(
-  values: EvalValues,
+export async function fetchFiles(
+  { tasks, data, verify: verifies, overwrite }: FetchPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const tasks = await tasksToFetch(values);
   const fetched = await fetchTasks(tasks, io);
-  if (values.verify) await verify(tasks, io);
+  if (verifies) await verify(tasks, io);
   using report = openReport(io, invocation, {
     schema: "parscale.eval-fetch/1",
     columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"]
@@ -126,13 +119,13 @@ export async function fetchCommand(
   });
   const unpinned: FetchedFile[] = [];
   for (const { task } of tasks) {
-    const { rows, pool } = fetched.get(task.name)!;
+    const { rows, pool } = fetched.get(task)!;
     for (const file of [...rows, ...pool]) {
-      if (values.data !== undefined) await copyInto(values.data, task, file, values.overwrite);
+      if (data !== undefined) await copyInto(data, taskOf(task)!, file, overwrite);
       const { repository, revision, path, bytes, sha256, isPinned } = file;
       const pinned = isPinned ? "yes" : "no";
       report.row({
-        task: task.name,
+        task,
         repository,
         commit: revision,
         file: path,
@@ -144,16 +137,16 @@ export async function fetchCommand(
     }
   }
   await report.finish();
-  if (!values.verify) return;
+  if (!verifies) return;
   for (const { repository, path, bytes, sha256 } of unpinned) {
     io.note(`to pin: | ${repository} ${path} (${bytes}) | ${sha256} |`);
   }
 }
 
 /** Asks the hub again for sizes and hashes of files that are in the cache. */
-async function verify(tasks: readonly FetchedTask[], io: Io): Promise<void> {
+async function verify(tasks: readonly TaskPlan[], io: Io): Promise<void> {
   const files = await openPublished(io);
-  for (const { source, licence, rows, pool } of (await publishedData(tasks)).values()) {
+  for (const { source, licence, rows, pool } of publishedData(tasks).values()) {
     await files.describe({ source, licence, files: [...rows, ...pool] });
   }
 }
@@ -165,8 +158,6 @@ async function copyInto(
   { local, path, sha256 }: FetchedFile,
   overwrite: boolean,
 ): Promise<void> {
-  const { PUBLISHED } = await import("../../../core/eval/tasks/published.ts");
-  const { hashFile } = await import("../../../core/data/hash.ts");
   const target = join(data, PUBLISHED[name]?.folder ?? folder, path);
   if (await statIfExists(target)) {
     if ((await hashFile(target)).sha256 === sha256) return;

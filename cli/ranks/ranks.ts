@@ -2,38 +2,35 @@
  * The ranks of a training run: processes that a launcher started, which join once their devices are open, and
  * leave together. The primary one, rank 0, writes for all; the others write errors of their own alone.
  */
-import { EnvironmentError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { usableCores } from "../../../core/base/platform/mod.ts";
+import { EnvironmentError, NumericalError, UsageError } from "../../core/base/errors.ts";
+import { usableCores } from "../../core/base/platform/mod.ts";
 import {
   gatherNumbers,
   hashNumber,
   RanksDifferError,
   requireSame,
-} from "../../../core/collective/agreement.ts";
-import { ALONE, chunksOf, type Collective } from "../../../core/collective/collective.ts";
-import { DataParallel, sliceOf } from "../../../core/collective/data_parallel.ts";
-import { detectLaunch, type Launch } from "../../../core/collective/launch.ts";
-import { abortLaunch, openGroup } from "../../../core/collective/open.ts";
-import { gatherPeers, markFailed, removeRankFile } from "../../../core/collective/peers.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
-import { parameterSpecs } from "../../../core/model/parameters.ts";
-import { type Device, openDevice } from "../../../core/runtime/mod.ts";
-import type { Trainer } from "../../../core/train/trainer.ts";
-import { VERSION } from "../../../core/base/version.ts";
-import { PLAIN } from "../../output/color.ts";
-import { Interrupted, renderError, ReportedError, reportOf } from "../../output/errors.ts";
-import { exitCode } from "../../output/exit_codes.ts";
-import type { Io } from "../../output/io.ts";
-import { type EndingSignal, saveBeforeEnding } from "../../output/signals.ts";
-import type { TrainValues } from "./flags.ts";
+} from "../../core/collective/agreement.ts";
+import { ALONE, chunksOf, type Collective } from "../../core/collective/collective.ts";
+import { DataParallel, sliceOf } from "../../core/collective/data_parallel.ts";
+import { detectLaunch, type Launch } from "../../core/collective/launch.ts";
+import { abortLaunch, openGroup } from "../../core/collective/open.ts";
+import { gatherPeers, markFailed, removeRankFile } from "../../core/collective/peers.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
+import { parameterSpecs } from "../../core/model/parameters.ts";
 import {
-  delay,
-  FORWARD_MS,
-  PRECEDENCE_MS,
-  RankLostError,
-  rankText,
-  RankWatch,
-} from "./rank_watch.ts";
+  type Device,
+  type DeviceChoice,
+  type ElementChoice,
+  openDevice,
+} from "../../core/runtime/mod.ts";
+import type { Trainer } from "../../core/train/trainer.ts";
+import { VERSION } from "../../core/base/version.ts";
+import { PLAIN } from "../output/color.ts";
+import { Interrupted, renderError, ReportedError, reportOf } from "../output/errors.ts";
+import { exitCode } from "../output/exit_codes.ts";
+import type { Io } from "../output/io.ts";
+import { type EndingSignal, saveBeforeEnding } from "../output/signals.ts";
+import { delay, FORWARD_MS, PRECEDENCE_MS, RankLostError, rankText, RankWatch } from "./watch.ts";
 
 /** A transport's own limit comes after that of the watch, which names the rank. */
 const FALLBACK_MS = 5000;
@@ -41,15 +38,29 @@ const FALLBACK_MS = 5000;
 /** Elements of a weight that are hashed at a time. */
 const HASHED = 2 ** 22;
 
-/** Flags that may differ from rank to rank: they do not enter the result. */
-const FREE = new Set(
-  ["threads", "quiet", "verbose", "format", "color", "progress", "memoryLimit", "distTimeout"],
-);
-
 const SIGNALS: readonly (EndingSignal | undefined)[] = [undefined, "SIGINT", "SIGTERM", "SIGHUP"];
 
-/** What carries gradients; a single process has nothing to exchange. */
-type Transport = Exclude<TrainValues["dist"], "auto">;
+/** Carrier of gradients; a single process has nothing to exchange. */
+type Transport = "solo" | "mpi" | "nccl";
+
+/** How processes train together, and on which devices. */
+export interface RanksPlan {
+  /** Folder of the run. */
+  readonly folder: string;
+  readonly transport: Transport | "auto";
+  /** Seconds that a rank waits for the others. */
+  readonly timeout: number;
+  /** Whether every rank updates a slice of the parameters alone. */
+  readonly shards: boolean;
+  /** Ranks of a run that is only planned; undefined for those of the launcher. */
+  readonly planned: number | undefined;
+  readonly device: DeviceChoice;
+  readonly dtype: ElementChoice;
+  readonly unverified: boolean;
+  /** Threads of this rank; undefined for its share of the cores. */
+  readonly threads: number | undefined;
+  readonly deterministic: boolean;
+}
 
 /** The data of a run, as far as ranks compare it. */
 interface ComparedRun {
@@ -66,12 +77,12 @@ interface ComparedRun {
  * @throws {EnvironmentError} when the launcher's variables contradict each other
  */
 export async function withRanks(
-  values: TrainValues,
+  plan: RanksPlan,
   io: Io,
   json: boolean,
   work: (ranks: Ranks) => Promise<void>,
 ): Promise<void> {
-  const ranks = new Ranks(io, values, launchOf(values, io), undefined, json);
+  const ranks = new Ranks(io, plan, launchOf(plan, io), undefined, json);
   try {
     await work(ranks);
   } catch (error) {
@@ -80,14 +91,14 @@ export async function withRanks(
 }
 
 /** The ranks of a run that is only planned: of any number, of which one process prints the plan. */
-export function plannedRanks(values: TrainValues, io: Io): Ranks {
-  const launch = launchOf(values, io);
+export function plannedRanks(plan: RanksPlan, io: Io): Ranks {
+  const launch = launchOf(plan, io);
   if (launch !== undefined && launch.rank > 0) throw new ReportedError(exitCode("done"));
-  return new Ranks(io, { ...values, dist: "solo" }, undefined, values.ranks ?? launch?.world);
+  return new Ranks(io, { ...plan, transport: "solo" }, undefined, plan.planned ?? launch?.world);
 }
 
-function launchOf({ dist }: TrainValues, io: Io): Launch | undefined {
-  return dist === "solo" ? undefined : detectLaunch((name) => io.env(name));
+function launchOf({ transport }: RanksPlan, io: Io): Launch | undefined {
+  return transport === "solo" ? undefined : detectLaunch((name) => io.env(name));
 }
 
 /** This process among the ranks of its run. */
@@ -100,7 +111,7 @@ export class Ranks {
 
   constructor(
     io: Io,
-    private readonly given: Pick<TrainValues, "dist" | "distTimeout" | "out">,
+    private readonly plan: RanksPlan,
     private readonly launch: Launch | undefined,
     readonly world = launch?.world ?? 1,
     private readonly json = false,
@@ -113,15 +124,15 @@ export class Ranks {
    * What carries gradients.
    * @throws {EnvironmentError} when the launcher's ranks cannot train together on this device
    */
-  transport({ device }: TrainValues): Transport {
-    const { given: { dist }, launch, world } = this;
+  transport(): Transport {
+    const { plan: { transport, device }, launch, world } = this;
     const onGpu = device.startsWith("cuda");
-    if (dist === "nccl" && !onGpu) {
+    if (transport === "nccl" && !onGpu) {
       throw new UsageError("`--dist nccl` needs `--device cuda`", {
         hints: ["on processors pass --dist mpi"],
       });
     }
-    if (dist !== "auto") return dist;
+    if (transport !== "auto") return transport;
     if (launch === undefined || world === 1) return "solo";
     if (onGpu) return "nccl";
     if (launch.launcher !== "torchrun") return "mpi";
@@ -132,13 +143,14 @@ export class Ranks {
   }
 
   /** The device of this rank: GPUs in the order of ranks, unless one is named, and its share of the cores. */
-  async openDevice({ device, dtype, threads, unverified }: TrainValues): Promise<Device> {
+  async openDevice(): Promise<Device> {
+    const { device, dtype, threads, unverified } = this.plan;
     const { localRank = 0, localWorld = 1, world = 1 } = this.launch ?? {};
     const share = Math.max(1, Math.floor(usableCores() / localWorld));
     const own = threads ?? (localWorld === 1 ? undefined : share);
     const options = { dtype, unverified, ...(own === undefined ? {} : { threads: own }) };
     if (world === 1 || device !== "cuda") return await openDevice(device, options);
-    const { countCudaDevices } = await import("../../../core/runtime/cuda/open.ts");
+    const { countCudaDevices } = await import("../../core/runtime/cuda/open.ts");
     return await openDevice(`cuda:${localRank % Math.max(1, countCudaDevices())}`, options);
   }
 
@@ -146,13 +158,12 @@ export class Ranks {
    * Joins the other ranks, which must do the same.
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
-  async join(transport: Transport, device: Device, values: TrainValues): Promise<Collective> {
-    const { launch, world, io, given: { distTimeout, out: folder } } = this;
-    const { deterministic, shardOptimizer: shards } = values;
+  async join(transport: Transport, device: Device): Promise<Collective> {
+    const { launch, world, io, plan: { timeout, folder, deterministic, shards } } = this;
     if (transport === "solo") {
       return { ...ALONE, slice: (count) => sliceOf(count, shards ? world : 1, 0) };
     }
-    const timeoutMs = distTimeout * 1000;
+    const timeoutMs = timeout * 1000;
     const group = await openGroup(transport, device, {
       env: (name) => io.env(name),
       launch,
@@ -210,16 +221,15 @@ export class Ranks {
   }
 
   /**
-   * Compares version, flags, data and weights with those of rank 0.
+   * Compares version, plan, data and weights with those of rank 0. `plan` holds all that enters the result.
    * @throws {RanksDifferError} on every rank, with the first that differs
    */
-  async compare(run: ComparedRun, trainer: Trainer, values: TrainValues): Promise<void> {
+  async compare(run: ComparedRun, trainer: Trainer, plan: unknown): Promise<void> {
     if (this.#joined === undefined || this.world === 1) return;
-    const flags = Object.entries(values).filter(([name]) => !FREE.has(name));
     const { stream: { fingerprint, cursor }, evalFingerprint } = run.data;
     await requireSame(this.#joined, {
       version: hashNumber([VERSION]),
-      flags: hashNumber([JSON.stringify(flags)]),
+      flags: hashNumber([JSON.stringify(plan)]),
       data: hashNumber([fingerprint, evalFingerprint ?? "", JSON.stringify(cursor)]),
       weights: hashNumber(weightsOf(run.source.config, trainer)),
     });
@@ -238,7 +248,7 @@ export class Ranks {
   leave(): void {
     if (this.#joined === undefined) return;
     this.#joined.close();
-    removeRankFile(this.given.out, this.#joined.rank);
+    removeRankFile(this.plan.folder, this.#joined.rank);
     this.#joined = undefined;
   }
 
@@ -259,7 +269,7 @@ export class Ranks {
     const paint = io.palette("stderr");
     const text = renderError(error, { paint, json: this.json, trace: io.settings.verbose >= 2 });
     io.writeError(rankText(launch.rank, text));
-    if (this.#joined) markFailed(this.given.out, launch.rank);
+    if (this.#joined) markFailed(this.plan.folder, launch.rank);
     await delay(FORWARD_MS);
     this.#joined?.abort(code);
     await abortLaunch({ env: (name) => io.env(name), launch }, code);

@@ -5,61 +5,20 @@
  * without an answer are not counted as wrong.
  */
 import { createHash } from "node:crypto";
-import type { Grader } from "../../../core/eval/grading/code/mod.ts";
-import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
-import type { PlannedDocument } from "../../../core/eval/harness/predict.ts";
-import type { DocumentScore } from "../../../core/eval/harness/results.ts";
-import type { Sample } from "../../../core/eval/harness/samples.ts";
-import type { OpenQuestion, ScoringTools, Task } from "../../../core/eval/harness/task.ts";
-import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { cacheFolder } from "../../../core/base/cache_folder.ts";
-import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-
+import { DataError } from "../../base/errors.ts";
+import type { EvalFolder } from "./eval_folder.ts";
+import type { PlannedDocument } from "./predict.ts";
 import type { PreparedTask } from "./prepare.ts";
-import type { EvalValues } from "./flags.ts";
+import { type DocumentScore, openDocumentScorer } from "./results.ts";
+import type { Sample } from "./samples.ts";
+import type { OpenQuestion, ScoringTools, Task } from "./task.ts";
 
-/** What scorers need, opened when the first one asks; the user must have allowed code to run. */
-export class Tools implements ScoringTools, AsyncDisposable {
-  readonly sanitize: boolean;
-  #grader: Promise<Grader> | undefined;
-
-  constructor(readonly values: EvalValues, readonly io: Io) {
-    this.sanitize = values.sanitize;
-  }
-
-  async grader(): Promise<Grader> {
-    requireCodeAllowed(this.values);
-    return await (this.#grader ??= this.#open());
-  }
-
-  /** Python of the sandbox, where one was opened. */
-  async python(): Promise<{ sandbox: string; python: string } | undefined> {
-    const grader = await this.#grader;
-    return grader && { sandbox: grader.sandbox, python: grader.pythonVersion };
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const grader = await this.#grader?.catch(() => undefined);
-    await grader?.[Symbol.asyncDispose]();
-  }
-
-  async #open(): Promise<Grader> {
-    const { openGrader } = await import("../../../core/eval/grading/code/mod.ts");
-    const folder = cacheFolder((name) => this.io.env(name));
-    const { sandbox } = this.values;
-    const shell = sandbox === "pyodide" ? "none" : sandbox;
-    return await openGrader({ shell, cacheFolder: folder });
-  }
-}
-
-/** Refuses to go on where programs would have to be run against the user's will. */
-export function requireCodeAllowed({ allowCodeExecution }: EvalValues): void {
-  if (allowCodeExecution) return;
-  throw new UsageError(
-    "scoring programs runs code written by a model: pass `--allow-code-execution`",
-    { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
-  );
+/** Observer of scoring, which takes long where programs are run. */
+export interface Watch {
+  readonly interruption: AbortSignal;
+  warn(text: string, hint?: string): void;
+  /** Begins a count of rows. */
+  progress(label: string, total: number): Disposable & { update(done: number): void };
 }
 
 /** Documents scored at once; a sandbox has few workers, so more only take memory. */
@@ -73,7 +32,7 @@ export async function scoreSamples(
   prepared: readonly PreparedTask[],
   samples: readonly Sample[],
   tools: ScoringTools,
-  io: Io,
+  watch: Watch,
   folder?: EvalFolder,
 ): Promise<DocumentScore[]> {
   const byTask = Map.groupBy(samples, ({ task }) => task);
@@ -81,17 +40,17 @@ export async function scoreSamples(
   for (const { task, documents } of prepared) {
     const answers = answersByDocument(task, documents, byTask.get(task.name) ?? []);
     const answered = documents.filter(({ document }) => answers.has(document.id));
-    warnAboutMissing(task, answers, documents, io);
+    warnAboutMissing(task, answers, documents, watch);
     if (answered.length === 0) continue;
     const isSlow = "isCode" in task && task.isCode === true;
     const own = await scoreTask(
       task,
       answered.map((one) => ({ ...one, samples: answers.get(one.document.id)! })),
       tools,
-      io,
+      watch,
       isSlow ? folder : undefined,
     );
-    warnAboutModules(task, own, io);
+    warnAboutModules(task, own, watch);
     for (const score of own) scores.push(score);
   }
   return scores;
@@ -101,25 +60,20 @@ async function scoreTask(
   task: Task,
   answered: readonly (PlannedDocument & { readonly samples: readonly Sample[] })[],
   tools: ScoringTools,
-  io: Io,
+  watch: Watch,
   folder: EvalFolder | undefined,
 ): Promise<DocumentScore[]> {
-  const { openDocumentScorer } = await import("../../../core/eval/harness/results.ts");
   const score = await openDocumentScorer(task, tools);
   const known = new Map(
     (await folder?.readScores() ?? [])
       .filter((one) => one.task === task.name)
       .map((one) => [`${one.doc_id} ${one.request} ${one.samples}`, one]),
   );
-  using progress = startProgress(io, {
-    label: `Scoring ${task.name}`,
-    unit: "rows",
-    total: answered.length,
-  });
+  using progress = watch.progress(`Scoring ${task.name}`, answered.length);
   const scores: DocumentScore[] = [];
   // A program may run for a minute; an interruption does not wait for it.
   const interrupted = new Promise<never>((_, reject) => {
-    io.interruption.addEventListener("abort", () => reject(io.interruption.reason));
+    watch.interruption.addEventListener("abort", () => reject(watch.interruption.reason));
   });
   interrupted.catch(() => {});
   for (let start = 0; start < answered.length; start += AT_ONCE) {
@@ -130,13 +84,13 @@ async function scoreTask(
       if (old) return old;
       const fresh = { ...key, metrics: await score(document, samples) };
       // What ends with the sandbox is no score.
-      io.interruption.throwIfAborted();
+      watch.interruption.throwIfAborted();
       folder?.appendScore(fresh);
       return fresh;
     });
     scores.push(...await Promise.race([Promise.all(some), interrupted]));
     progress.update(start + some.length);
-    io.interruption.throwIfAborted();
+    watch.interruption.throwIfAborted();
   }
   return scores;
 }
@@ -146,12 +100,12 @@ function hashOf(samples: readonly Sample[]): string {
 }
 
 /** Programs that could not even be tried count as wrong, which has to be said. */
-function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], io: Io): void {
+function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], watch: Watch): void {
   const rows = scores.filter(({ task, metrics }) =>
     task === name && Number(metrics.unavailable) > 0
   );
   if (rows.length === 0) return;
-  io.warn(
+  watch.warn(
     `${name}: programs for ${rows.length} rows, row ${
       rows[0]!.doc_id
     } first, need modules that the ` +
@@ -198,12 +152,12 @@ function warnAboutMissing(
   { name }: Task,
   answers: ReadonlyMap<number, unknown>,
   documents: readonly PlannedDocument[],
-  io: Io,
+  watch: Watch,
 ): void {
   const missing = documents.length - answers.size;
   if (missing === 0) return;
   const first = documents.find(({ document }) => !answers.has(document.id))!.document.id;
-  io.warn(
+  watch.warn(
     `${name} has no answers to ${missing} of ${documents.length} rows, row ${first} first: ` +
       "scores are of the others",
     "with --limit or --ids only some rows are asked for",

@@ -1,10 +1,10 @@
 /**
- * Watches the waits of this rank from another thread, `rank_watch_worker.ts`, and what both threads share to
+ * Watches the waits of this rank from another thread, `watch_worker.ts`, and what both threads share to
  * report a rank that is lost.
  */
-import { EnvironmentError } from "../../../core/base/errors.ts";
-import type { WaitWatch } from "../../../core/collective/data_parallel.ts";
-import type { PeerWatchOptions, Verdict } from "../../../core/collective/peers.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
+import type { WaitWatch } from "../../core/collective/data_parallel.ts";
+import type { PeerWatchOptions, Verdict } from "../../core/collective/peers.ts";
 
 /** How long other ranks let the primary one report first what may be an error of all. */
 export const PRECEDENCE_MS = 2000;
@@ -53,7 +53,7 @@ export class RankLostError extends EnvironmentError {
   }
 }
 
-/** Watches the waits of this rank from another thread; see `rank_watch_worker.ts`. */
+/** Watches the waits of this rank from another thread; see `watch_worker.ts`. */
 export class RankWatch implements WaitWatch {
   readonly #worker: Worker;
   readonly #words: Int32Array;
@@ -62,7 +62,7 @@ export class RankWatch implements WaitWatch {
   constructor(settings: Omit<WatchSettings, "shared">) {
     const shared = new SharedArrayBuffer(4 * Object.keys(SHARED).length);
     this.#words = new Int32Array(shared);
-    this.#worker = new Worker(new URL("./rank_watch_worker.ts", import.meta.url), {
+    this.#worker = new Worker(new URL("./watch_worker.ts", import.meta.url), {
       type: "module",
       name: "rank watch",
     });

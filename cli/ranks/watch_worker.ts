@@ -5,10 +5,10 @@
  */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { PeerWatch, type Verdict } from "../../../core/collective/peers.ts";
-import { exitNow } from "../../../core/runtime/exit_now.ts";
-import { palette } from "../../output/color.ts";
-import { renderError, reportOf } from "../../output/errors.ts";
+import { PeerWatch, type Verdict } from "../../core/collective/peers.ts";
+import { exitNow } from "../../core/runtime/exit_now.ts";
+import { palette } from "../output/color.ts";
+import { renderError, reportOf } from "../output/errors.ts";
 import {
   delay,
   FORWARD_MS,
@@ -18,7 +18,7 @@ import {
   SHARED,
   type WatchAnswer,
   type WatchSettings,
-} from "./rank_watch.ts";
+} from "./watch.ts";
 
 const TICK_MS = 250;
 

@@ -1,14 +1,14 @@
 /**
- * The paper's evaluations: which tasks with how many shots, and the columns of its tables.
+ * The tables of the paper, by the preset that evaluates them.
  *
- * In tables a score is a percentage. ARC is the mean of its two sets. The general tasks have six columns
- * in each table: SciQ is one of them for 42B tokens, MMLU for 1T. Tasks of a preset that are in none of
- * its columns are reported beside the tables.
+ * A score is a percentage. ARC is the mean of its two sets. The general tasks have six columns in each
+ * table: SciQ is one of them for 42B tokens, MMLU for 1T. Tasks of a preset that are in none of its
+ * columns are reported beside the tables.
  */
-import type { Preset } from "../../framework/resolve.ts";
+import type { TaskResult } from "../harness/results.ts";
 
 /** A column of a table: one metric, or the mean of several columns. */
-export interface TableColumn {
+interface TableColumn {
   readonly title: string;
   /** `task.metric`, several of which are averaged. */
   readonly of: readonly string[];
@@ -42,7 +42,7 @@ const MATH: readonly TableColumn[] = [
 ];
 
 /** Columns of the tables a preset stands for; each table ends in the mean of its columns. */
-export const PAPER_TABLES: Readonly<
+const PAPER_TABLES: Readonly<
   Record<string, readonly { readonly name: string; readonly columns: readonly TableColumn[] }[]>
 > = {
   "paper-42b": [
@@ -66,33 +66,32 @@ export const PAPER_TABLES: Readonly<
   ],
 };
 
-export const evalPresets: Readonly<Record<string, Preset>> = {
-  "paper-42b": {
-    summary: "The paper's general and code benchmarks, for models trained on 42B tokens",
-    values: {
-      tasks: [
-        "winogrande",
-        "hellaswag",
-        "openbookqa",
-        "piqa",
-        "arc",
-        "sciq",
-        "humaneval",
-        "mbpp",
-      ],
-      "n-samples": 10,
-    },
-  },
-  "paper-1t": {
-    summary: "The paper's general, mathematical and code benchmarks, for base models",
-    values: {
-      tasks: ["general", "race", "math", "humaneval", "mbpp"],
-      shots: ["gsm8k=4"],
-      "n-samples": 10,
-    },
-  },
-  "paper-instruct": {
-    summary: "The paper's benchmarks for instruct models, asked as conversations",
-    values: { tasks: ["ifeval", "mmlu", "gsm8k"], shots: ["gsm8k=4"], chat: true },
-  },
-};
+/** A table as the paper prints it, in percent; a column without its tasks is null. */
+export interface PaperTable {
+  readonly name: string;
+  readonly columns: Readonly<Record<string, number | null>>;
+}
+
+/** The tables of a preset; none without one. */
+export function paperTables(
+  results: readonly Pick<TaskResult, "task" | "means">[],
+  preset: string | undefined,
+): PaperTable[] {
+  const values = new Map<string, number>(
+    results.flatMap(({ task, means }) =>
+      means.map(({ metric, value }) => [`${task.name}.${metric}`, value] as const)
+    ),
+  );
+  return (PAPER_TABLES[preset ?? ""] ?? []).map(({ name, columns }) => {
+    const cells = columns.map(({ title, of }) => [title, meanOf(of.map((id) => values.get(id)))]);
+    const average = meanOf(cells.map(([, value]) => value as number | null ?? undefined));
+    const entries = [...cells, ["Average", average]] as [string, number | null][];
+    const scaled = entries.map(([title, value]) => [title, value === null ? null : 100 * value]);
+    return { name, columns: Object.fromEntries(scaled) };
+  });
+}
+
+function meanOf(values: readonly (number | undefined)[]): number | null {
+  if (values.some((value) => value === undefined)) return null;
+  return values.reduce<number>((sum, value) => sum + value!, 0) / values.length;
+}

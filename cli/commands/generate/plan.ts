@@ -1,0 +1,84 @@
+/** From the flags of `parscale generate` to what continues which prompts, and how. */
+import { UsageError } from "../../../core/base/errors.ts";
+import { statIfExists } from "../../../core/base/files.ts";
+import type { SamplingOptions } from "../../../core/base/sampling.ts";
+import type { BeamSearchOptions } from "../../../core/session/session.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { type NamedAdapter, requireDistinct } from "../../input/named_models.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { type PromptSource, promptSource } from "../../input/prompts.ts";
+import { parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
+import type { command } from "./flags.ts";
+
+/** How every prompt is continued. */
+export interface Decoding {
+  /** New tokens per sequence at most. */
+  readonly maxTokens: number;
+  /** Sequences per prompt: samples, or the best beams. */
+  readonly numReturn: number;
+  /** Strings that end a text and are not part of it. */
+  readonly stop: readonly string[];
+  /** Tokens that end a text; undefined for those of the checkpoint. */
+  readonly eosTokenIds: readonly number[] | undefined;
+  /** How tokens are sampled, unless beams are searched. */
+  readonly sampling: SamplingOptions;
+  readonly beams: BeamSearchOptions | undefined;
+  readonly seed: number;
+}
+
+/** A run of `generate`. */
+export interface GeneratePlan {
+  readonly model: ModelPlan;
+  /** Of several, rows choose one by name. */
+  readonly adapters: readonly NamedAdapter[];
+  readonly prompts: PromptSource;
+  readonly shard: Shard | undefined;
+  readonly decoding: Decoding;
+  /** Sequences computed together. */
+  readonly batch: number;
+  /** Whether rows of an interrupted run are kept. */
+  readonly resume: boolean;
+}
+
+/** Checks what can be checked without the model. */
+export async function plan(values: ValuesOf<typeof command>): Promise<GeneratePlan> {
+  const shard = parseShard(values.shard);
+  requireFileForShard(shard, values.arguments[0]);
+  const { batch, resume } = values;
+  const fixed = { model: modelPlan(values), decoding: decodingOf(values), shard, batch, resume };
+  const adapters: NamedAdapter[] = [];
+  for (const text of values.adapter) adapters.push(await parseAdapter(text));
+  if (adapters.length > 1) requireDistinct(adapters);
+  const prompts = await promptSource(values, adapters.map(({ name }) => name));
+  return { ...fixed, adapters, prompts };
+}
+
+/** `NAME=PATH`, or a path that is its own name. A path may have an equals sign in it. */
+async function parseAdapter(text: string): Promise<NamedAdapter> {
+  const at = text.indexOf("=");
+  if (at <= 0 || await statIfExists(text)) return { name: text, path: text };
+  return { name: text.slice(0, at), path: text.slice(at + 1) };
+}
+
+function decodingOf(values: ValuesOf<typeof command>): Decoding {
+  const { numReturn, numBeams, temperature, topK, topP, minP, repetitionPenalty } = values;
+  if (numReturn > 1 && temperature === 0 && numReturn > numBeams) {
+    throw new UsageError(
+      `\`--num-return ${numReturn}\` needs \`--temperature\` above 0, or \`--num-beams\` of at least ${numReturn}`,
+    );
+  }
+  const { lengthPenalty, earlyStopping: early } = values;
+  const earlyStopping = early === "never" ? early : early === "true";
+  const chosen = values.eos.length > 0 ? values.eos : undefined;
+  return {
+    maxTokens: values.maxTokens,
+    numReturn,
+    stop: values.stop,
+    eosTokenIds: values.ignoreEos ? [] : chosen,
+    sampling: { temperature, topK, topP, minP, repetitionPenalty },
+    beams: numBeams === 1
+      ? undefined
+      : { numBeams, lengthPenalty, earlyStopping, repetitionPenalty },
+    seed: values.seed,
+  };
+}

@@ -1,0 +1,52 @@
+/** From the flags of `parscale serve` to which models are served, to whom, and within what limits. */
+import { UsageError } from "../../../core/base/errors.ts";
+import { isLoopbackHost } from "../../../core/serve/access.ts";
+import type { ServiceOptions } from "../../../core/serve/service.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { type NamedAdapter, parseAdapters } from "../../input/named_models.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import type { Io } from "../../output/io.ts";
+import type { command } from "./flags.ts";
+
+/** A server. */
+export interface ServePlan {
+  readonly model: ModelPlan;
+  readonly adapters: readonly NamedAdapter[];
+  /** Most tokens of prompt and answer together; undefined for the model's context. */
+  readonly maxModelLen: number | undefined;
+  readonly address: { readonly host: string; readonly port: number };
+  readonly access: { readonly isLoopback: boolean; readonly origins: readonly string[] };
+  /** Whether there is a chat page. */
+  readonly ui: boolean;
+  readonly limits: ServiceOptions;
+  /** Seconds that running requests have to finish. */
+  readonly drainTimeout: number;
+}
+
+/** Checks who may connect. */
+export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
+  const adapters = parseAdapters(values.adapter);
+  const { maxModelLen, host, port, cors, ui, maxBatch, maxQueue, drainTimeout } = values;
+  const isLoopback = isLoopbackHost(host);
+  if (!isLoopback && apiKeyOf(io) === undefined) {
+    throw new UsageError(`\`--host ${host}\` needs an API key in PARSCALE_API_KEY`, {
+      hints: ["set PARSCALE_API_KEY, or leave out --host to serve this machine alone"],
+    });
+  }
+  const prefixCacheBytes = Math.floor(values.prefixCache / (1 + adapters.length));
+  return {
+    model: modelPlan(values),
+    adapters,
+    maxModelLen,
+    address: { host, port },
+    access: { isLoopback, origins: cors },
+    ui,
+    limits: { maxBatch, maxQueue, prefixCacheBytes },
+    drainTimeout,
+  };
+}
+
+/** The key that clients must send; no part of a plan, which may be printed. */
+export function apiKeyOf(io: Io): string | undefined {
+  return io.env("PARSCALE_API_KEY") || undefined;
+}

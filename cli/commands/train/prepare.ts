@@ -1,0 +1,254 @@
+/** From a plan to everything a run consists of: model, data, device, trainer and schedule. */
+import { cacheFolder } from "../../../core/base/cache_folder.ts";
+import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { usableCores } from "../../../core/base/platform/mod.ts";
+import type { Collective } from "../../../core/collective/collective.ts";
+import {
+  type DataContext,
+  openData,
+  type OpenedData,
+  readsStdin,
+  type RecordedData,
+  tokenizePart,
+} from "../../../core/data/training_data.ts";
+import type { Device } from "../../../core/runtime/mod.ts";
+import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { LoopOptions } from "../../../core/train/loop.ts";
+import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
+import { learningRateFactor } from "../../../core/train/schedule.ts";
+import type { TrainerOptions } from "../../../core/train/trainer.ts";
+import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
+import { findModel } from "../../input/open_model.ts";
+import type { Io } from "../../output/io.ts";
+import { type Progress, startProgress } from "../../output/progress.ts";
+import { bytesText } from "../../output/units.ts";
+import type { Ranks } from "../../ranks/ranks.ts";
+import type { LengthPlan, TrainPlan } from "./plan.ts";
+
+/** A run ready to begin; nothing large is allocated yet. */
+export interface PreparedRun extends Disposable {
+  readonly source: ModelSource;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly data: OpenedData;
+  readonly device: Device;
+  readonly trainer: TrainerOptions;
+  readonly memory: TrainingMemory;
+  readonly loop: LoopOptions;
+}
+
+/** Opens model, device and data, joins the other ranks, and plans the memory. */
+export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<PreparedRun> {
+  const { io } = ranks;
+  const microBatch = microBatchOf(plan.length, ranks.world);
+  const transport = ranks.transport();
+  const source = await openSource(plan, io);
+  const tokenizer = await openTokenizerIfAny(source.directory);
+  const device = await ranks.openDevice();
+  let data: OpenedData | undefined;
+  try {
+    const collective = await ranks.join(transport, device);
+    data = await openRunData(plan, ranks, source, tokenizer, microBatch);
+    const trainer: TrainerOptions = {
+      config: source.config,
+      trained: source.trained,
+      initial: source.initial,
+      sizes: { batch: microBatch, tokens: data.tokens },
+      optimizer: plan.optimizer,
+      accumulates: microBatch * ranks.world < plan.length.batch,
+      recompute: plan.recompute,
+      substitute: source.substitute,
+      collective,
+    };
+    const memory = planTraining(device, trainer);
+    refuseIfTooLarge(memory, plan.memoryLimit);
+    const dispose = () => {
+      data?.[Symbol.dispose]();
+      device.close();
+    };
+    const loop = loopOptions(plan, microBatch, data, ranks.world, collective);
+    return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
+  } catch (error) {
+    data?.[Symbol.dispose]();
+    device.close();
+    throw error;
+  }
+}
+
+async function openSource({ model: choices }: TrainPlan, io: Io): Promise<ModelSource> {
+  const { model, adapter, tokenizer } = choices;
+  const paths = model === undefined ? {} : await findModel({ model, adapter }, io);
+  return await openModelSource({
+    ...choices,
+    ...paths,
+    tokenizer: tokenizer === undefined ? undefined : await openFolder(tokenizer, io),
+  });
+}
+
+/** A folder that has a tokenizer. */
+async function openFolder(name: string, io: Io): Promise<string> {
+  const { model: folder } = await findModel({ model: name }, io);
+  if (await hasTokenizer(folder)) return folder;
+  throw new DataError(`"${name}" has no tokenizer`, {
+    hints: ["pass --tokenizer with a folder that holds tokenizer.json"],
+  });
+}
+
+async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
+  if (directory === undefined || !await hasTokenizer(directory)) return undefined;
+  return await openTokenizer(directory);
+}
+
+/** Opens the data; machines that share a cache tokenize a part each, and the ranks of a machine once. */
+async function openRunData(
+  { data, endToken, length, ranks: { threads }, saved }: TrainPlan,
+  ranks: Ranks,
+  { config, directory }: ModelSource,
+  tokenizer: Tokenizer | undefined,
+  batch: number,
+): Promise<OpenedData> {
+  const { io } = ranks;
+  if (readsStdin(data)) ranks.refuseStdin();
+  using display = new TokenizeDisplay(io);
+  const end = endToken ?? tokenizer?.idOf("<|endoftext|>") ?? config.eosTokenIds[0];
+  const env = (name: string) => io.env(name);
+  const { steps = Infinity, tokens = Infinity } = length;
+  const context: DataContext = {
+    context: config.maxPositionEmbeddings,
+    vocabSize: config.vocabSize,
+    batch,
+    cacheFolder: `${cacheFolder(env)}/tokens`,
+    threads: threads ?? usableCores(),
+    signal: io.interruption,
+    ...(tokenizer && directory !== undefined ? { tokenizerFolder: directory } : {}),
+    ...(end === undefined ? {} : { endToken: end }),
+    tokensNeeded: (rowTokens) => Math.min(tokens, steps * length.batch * rowTokens),
+    recorded: saved && recordedData(saved),
+    env,
+    stdin() {
+      io.requireInput();
+      return io.system.stdin();
+    },
+    onTokens: (...progress) => display.update(...progress),
+    onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
+  };
+  return await ranks.inTurn(
+    () => openData(data, context),
+    (index, count) => tokenizePart(data, context, { index, count }),
+  );
+}
+
+function recordedData(saved: NonNullable<TrainPlan["saved"]>): RecordedData {
+  return { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
+}
+
+/** One progress line per file. */
+class TokenizeDisplay implements Disposable {
+  #file: string | undefined;
+  #progress: Progress | undefined;
+
+  constructor(readonly io: Io) {}
+
+  update(file: string, tokens: number, detail?: string): void {
+    if (file !== this.#file) {
+      this[Symbol.dispose]();
+      this.#file = file;
+      this.#progress = startProgress(this.io, { label: `Tokenizing ${file}`, unit: "tokens" });
+    }
+    this.#progress!.update(tokens, detail);
+  }
+
+  [Symbol.dispose](): void {
+    this.#progress?.[Symbol.dispose]();
+  }
+}
+
+/** Resolved micro-batch, which must divide the batch into as many for each of `world` ranks. */
+export function microBatchOf(
+  { batch, microBatch }: Pick<LengthPlan, "batch" | "microBatch">,
+  world: number,
+): number {
+  const size = microBatch ?? (batch % world === 0 ? batch / world : batch);
+  if (batch % size !== 0) {
+    throw new UsageError(`\`--micro-batch ${size}\` does not divide \`--batch ${batch}\``);
+  }
+  const count = batch / size;
+  if (count % world === 0) return size;
+  const larger = Math.ceil(batch / world) * world;
+  const divisible = batch % world === 0;
+  throw new UsageError(
+    `${world} ranks cannot share the ${count} micro-${
+      count === 1 ? "batch" : "batches"
+    } of a step: ` +
+      `\`--batch ${batch}\`, \`--micro-batch ${size}\``,
+    {
+      hints: [
+        divisible
+          ? `pass --micro-batch ${batch / world}, or a divisor of it`
+          : `pass --batch ${larger} --micro-batch ${larger / world}`,
+      ],
+    },
+  );
+}
+
+/** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
+export function stepsOf(
+  { steps = Infinity, tokens = Infinity, batch }: Pick<LengthPlan, "steps" | "tokens" | "batch">,
+  { rowTokens, microBatch, microBatches, epochs }: {
+    readonly rowTokens: number;
+    readonly microBatch: number;
+    readonly microBatches: number | undefined;
+    readonly epochs: number | undefined;
+  },
+): number {
+  const perStep = batch / microBatch;
+  const ends = [
+    steps,
+    Math.ceil(tokens / (batch * rowTokens)),
+    microBatches === undefined ? Infinity : Math.ceil(microBatches / perStep),
+  ];
+  const least = Math.min(...ends);
+  if (Number.isFinite(least)) return least;
+  throw new UsageError(
+    epochs
+      ? "weighted sources have no end: `train` needs `--steps` or `--tokens`"
+      : "`train` needs `--steps`, `--tokens` or `--epochs`",
+    { hints: ["for a first try: --steps 100"] },
+  );
+}
+
+function loopOptions(
+  { length, data: { epochs }, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
+  microBatch: number,
+  { tokens, stream, evalStream }: OpenedData,
+  world: number,
+  collective: Collective,
+): LoopOptions {
+  const microBatches = stream.countBatches();
+  const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches, epochs });
+  const warmup = shape.warmup ?? Math.min(2000, Math.floor(steps / 10));
+  const decay = shape.decay ?? Math.max(1, Math.floor(steps / 10));
+  if (warmup > steps) {
+    throw new UsageError(`a warm-up of ${warmup} steps is longer than the run of ${steps}`, {
+      hints: [`pass --warmup ${Math.floor(steps / 10)}, or train longer`],
+    });
+  }
+  const schedule = { ...shape, steps, warmup, decay };
+  learningRateFactor(schedule, 1); // refuses phases that do not fit
+  return {
+    schedule,
+    rates,
+    microBatches: length.batch / microBatch / world,
+    evalEvery,
+    saveEvery,
+    evalFeed: evalStream && (() => collective.share(evalStream())),
+  };
+}
+
+function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
+  if (limit === undefined || total <= limit) return;
+  throw new EnvironmentError(
+    `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
+    { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
+  );
+}

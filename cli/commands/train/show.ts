@@ -1,0 +1,229 @@
+/** Everything of a run that is shown: its plan, its steps, and the model card of its checkpoints. */
+import { UsageError } from "../../../core/base/errors.ts";
+import { CARD_FILE, modelCard } from "../../../core/checkpoint/model_card.ts";
+import { writeText } from "../../../core/checkpoint/write.ts";
+import { describeRow } from "../../../core/data/batches.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
+import type { StepReport } from "../../../core/train/loop.ts";
+import type { TrainingState } from "../../../core/train/training_state.ts";
+import type { PlanText } from "../../framework/command.ts";
+import type { Io } from "../../output/io.ts";
+import type { Count } from "../../output/progress.ts";
+import { formatNumber } from "../../output/table.ts";
+import { bytesText, counted, grouped } from "../../output/units.ts";
+import { plannedRanks } from "../../ranks/ranks.ts";
+import type { TrainPlan } from "./plan.ts";
+import { type PreparedRun, prepareRun } from "./prepare.ts";
+
+/** Text of `--dry-run`: sizes, memory, and the first row as it will be read; allocates nothing. */
+export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
+  if (plan.saved) {
+    throw new UsageError("`--resume` cannot be combined with `--dry-run`", {
+      hints: [`see its plan with \`parscale train --config ${plan.out}/config.json --dry-run\``],
+    });
+  }
+  const ranks = plannedRanks(plan.ranks, io);
+  const { world } = ranks;
+  using run = await prepareRun(plan, ranks);
+  const { source, data, memory, loop, trainer, tokenizer } = run;
+  const microBatch = trainer.sizes.batch;
+  const count = (specs: readonly { shape: readonly number[] }[]) =>
+    specs.reduce((total, { shape }) => total + elementCount(shape), 0);
+  const perStep = plan.length.batch * data.tokens;
+  const batch = data.stream.next()!;
+  const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
+  const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
+    `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
+  );
+  const used = batch.used / (batch.filledRows * batch.tokens);
+  const lines = [
+    `trained parameters: ${grouped(count(trainer.trained))} of ${
+      grouped(count(parameterSpecs(source.config)))
+    } in ${counted(trainer.trained.length, "tensor")}`,
+    `steps: ${
+      grouped(loop.schedule.steps)
+    } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
+    `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
+    `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
+      Math.round(100 * used)
+    }% full`,
+    ...(world === 1 ? [] : [
+      `ranks: ${grouped(world)}, each with ${counted(loop.microBatches, "micro-batch")} of ${
+        counted(microBatch, "row")
+      } a step`,
+    ]),
+    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memory.total)}, that is`,
+    `  parameters ${bytesText(memory.parameters)} (${memory.parameters} bytes)`,
+    `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
+    `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
+    `  activations ${bytesText(memory.activations)} (${memory.activations} bytes)`,
+    ...(memory.runtime === 0
+      ? []
+      : [`  runtime ${bytesText(memory.runtime)} (${memory.runtime} bytes)`]),
+    "first row:",
+    ...row,
+  ];
+  const { steps, warmup, decay } = loop.schedule;
+  return {
+    lines,
+    values: {
+      steps,
+      warmup,
+      "seq-len": data.tokens,
+      "micro-batch": microBatch,
+      "lr-prefix": loop.rates.prefix,
+      "lr-aggregator": loop.rates.aggregator,
+      ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
+    },
+    results: {
+      trained_params: count(trainer.trained),
+      params: count(parameterSpecs(source.config)),
+      steps,
+      ranks: world,
+      tokens_per_step: perStep,
+      rows_per_epoch: data.stream.rowsPerEpoch,
+      memory_bytes: memory.total,
+      parameter_bytes: memory.parameters,
+      gradient_bytes: memory.gradients,
+      moment_bytes: memory.moments,
+      activation_bytes: memory.activations,
+      runtime_bytes: memory.runtime,
+    },
+  };
+}
+
+/** A line of `metrics.jsonl`; `world` is the number of ranks. */
+export function metricsRow(step: StepReport, world: number): Record<string, unknown> {
+  return {
+    step: step.step,
+    tokens: step.tokens,
+    loss: step.loss,
+    loss_ema: step.lossEma,
+    grad_norm: step.gradNorm,
+    clip_scale: step.clipScale,
+    lr: step.rates.backbone,
+    lr_prefix: step.rates.prefix,
+    lr_aggregator: step.rates.aggregator,
+    tokens_per_s: Math.round(step.tokensPerSecond),
+    step_s: step.seconds,
+    data_wait: step.dataWait,
+    eval_loss: step.evalLoss ?? null,
+    stream_weights: step.streamWeights ?? null,
+    world,
+  };
+}
+
+/**
+ * The progress line: step, loss, rate and time left first. `peakSeconds` is what the arithmetic of a
+ * step takes at the rate of a large matrix product here.
+ */
+export function progressLine(
+  { done, total, left }: Count,
+  step: StepReport | undefined,
+  evalLoss: number | undefined,
+  peakSeconds: number,
+): string {
+  const at = `step ${done}/${total}`;
+  if (!step) return at;
+  const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+  const parts = [
+    at,
+    `loss ${step.lossEma.toFixed(4)}`,
+    `${formatNumber(Math.round(step.tokensPerSecond))} tok/s`,
+    left,
+    evalLoss === undefined ? "" : `eval ${evalLoss.toFixed(4)}`,
+    `lr ${step.rates.backbone.toExponential(1)}`,
+    `grad ${formatNumber(step.gradNorm)}`,
+    `${percent(peakSeconds / step.seconds)} of GEMM peak`,
+    `data wait ${percent(step.dataWait)}`,
+  ];
+  return parts.filter((part) => part !== "").join(", ");
+}
+
+/** Share of the floor at which a stream counts as dead. */
+const MARGIN = 1.25;
+/** Steps over which a stream's weight is averaged before it is judged. */
+const PATIENCE = 20;
+
+/** Warns when a stream is hardly used any more: its weight sits at the floor that ε leaves. */
+export class StreamWatch {
+  readonly #averages: number[] = [];
+  readonly #warned = new Set<number>();
+  #steps = 0;
+
+  constructor(readonly io: Io, readonly config: ModelConfig) {}
+
+  /** Takes note of a step. */
+  look({ step, streamWeights }: StepReport): void {
+    if (!streamWeights) return;
+    this.#steps++;
+    const { streams, smoothing } = this.config;
+    const floor = Math.max(smoothing, 0.02) / streams;
+    streamWeights.forEach((weight, p) => {
+      const average = this.#averages[p] = 0.9 * (this.#averages[p] ?? weight) + 0.1 * weight;
+      if (this.#steps < PATIENCE || average > floor * MARGIN || this.#warned.has(p)) return;
+      this.#warned.add(p);
+      const least = (smoothing / streams).toFixed(3);
+      this.io.warn(
+        `stream ${p} is hardly used at step ${step}: its mean weight is ${average.toFixed(3)}, ` +
+          `the least possible ${least}`,
+        "lower --lr-aggregator, or raise --lr-prefix",
+      );
+    });
+  }
+}
+
+/** Writes the card of a checkpoint into `path`; it is called by the name of the run's folder. */
+export async function writeCard(
+  path: string,
+  run: PreparedRun,
+  plan: TrainPlan,
+  state: TrainingState,
+  evalLoss: number | undefined,
+): Promise<void> {
+  const { source } = run;
+  const isAdapter = plan.model.params === "introduced";
+  const card = modelCard({
+    folder: plan.out,
+    config: source.config,
+    source: source.checkpoint && source.directory,
+    isAdapter,
+    backboneSha256: isAdapter ? await source.backboneSha256() : undefined,
+    training: trainingLines(run, plan, state),
+    evaluation: [
+      ...(state.lossEma === undefined ? [] : [`training loss, smoothed: ${fixed(state.lossEma)}`]),
+      ...(evalLoss === undefined ? [] : [`validation loss: ${fixed(evalLoss)}`]),
+    ],
+  });
+  await writeText(`${path}/${CARD_FILE}`, card);
+}
+
+function trainingLines(
+  { loop, data }: PreparedRun,
+  { length, data: { seqLen, seed }, model, rates, schedule }: TrainPlan,
+  { step, tokens }: TrainingState,
+): string[] {
+  const { backbone, prefix, aggregator } = rates;
+  const own = [
+    `learning rate ${backbone}`,
+    ...(prefix === backbone ? [] : [`of prefixes ${prefix}`]),
+    ...(aggregator === backbone ? [] : [`of the aggregator ${aggregator}`]),
+  ];
+  return [
+    `${grouped(step)} of ${
+      grouped(loop.schedule.steps)
+    } steps of ${length.batch} rows of ${seqLen} ` +
+    `tokens, ${grouped(tokens)} tokens in all`,
+    model.params === "introduced"
+      ? "the ParScale parameters alone; the backbone is unchanged"
+      : "all parameters",
+    `${own.join(", ")}; schedule ${schedule.kind}, seed ${seed}`,
+    ...(data.hubData ?? []).map(({ repository, commit }) => `data: ${repository} at ${commit}`),
+    `SHA-256 of the tokenized data: \`${data.stream.fingerprint}\``,
+  ];
+}
+
+function fixed(loss: number): string {
+  return `${loss.toFixed(4)} nats per token`;
+}

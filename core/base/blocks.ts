@@ -1,0 +1,220 @@
+/**
+ * Blocks of quantized weights as GGUF files store them, and what they stand for in f32.
+ *
+ * Formulas are those of ggml. Every product is exact and every value is rounded once, so the result
+ * equals `dequantize` of the Python package `gguf` bit for bit. Elements lie along rows; a block never
+ * crosses the end of one.
+ */
+
+/** Sizes of a block, and its decoder. */
+interface BlockLayout {
+  readonly elements: number;
+  readonly bytes: number;
+  /** Writes the elements of the block at `at` to `out[to…]`. */
+  readonly decode?: (b: Uint8Array, at: number, out: Float32Array, to: number) => void;
+}
+
+/** Value of each 4-bit code of IQ4_NL and IQ4_XS. */
+const IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+let halves: Float32Array | undefined;
+
+/** The float16 at a byte, in f32. */
+function half(b: Uint8Array, at: number): number {
+  halves ??= Float32Array.from(
+    new Float16Array(Uint16Array.from({ length: 65536 }, (_, i) => i).buffer),
+  );
+  return halves[b[at]! | b[at + 1]! << 8]!;
+}
+
+const signed = (byte: number) => byte << 24 >> 24;
+
+/** 32 codes of 4 bits: low halves of 16 bytes, then high halves. */
+function nibbles(
+  codes: number,
+  value: (b: Uint8Array, at: number) => (q: number, i: number) => number,
+) {
+  return (b: Uint8Array, at: number, out: Float32Array, to: number) => {
+    const of = value(b, at);
+    for (let j = 0; j < 16; j++) {
+      const byte = b[at + codes + j]!;
+      out[to + j] = of(byte & 15, j);
+      out[to + 16 + j] = of(byte >> 4, 16 + j);
+    }
+  };
+}
+
+/** Scale and minimum of sub-block `j` of Q4_K and Q5_K, 6 bits each in the 12 bytes at `s`. */
+function scaleAndMin(b: Uint8Array, s: number, j: number): [scale: number, min: number] {
+  if (j < 4) return [b[s + j]! & 63, b[s + j + 4]! & 63];
+  const both = b[s + j + 4]!;
+  return [both & 15 | b[s + j - 4]! >> 6 << 4, both >> 4 | b[s + j]! >> 6 << 4];
+}
+
+/** Q4_K, or with a fifth bit of each code at `high` Q5_K. */
+function k45(codes: number, high?: number) {
+  return (b: Uint8Array, at: number, out: Float32Array, to: number) => {
+    const d = half(b, at), dmin = half(b, at + 2);
+    for (let j = 0; j < 8; j++) {
+      const [scale, min] = scaleAndMin(b, at + 4, j);
+      const step = d * scale, offset = dmin * min;
+      for (let i = 0; i < 32; i++) {
+        let q = b[at + codes + (j >> 1) * 32 + i]! >> (j & 1) * 4 & 15;
+        if (high !== undefined) q |= (b[at + high + i]! >> j & 1) << 4;
+        out[to + j * 32 + i] = step * q - offset;
+      }
+    }
+  };
+}
+
+/** Layouts by the names of GGUF. */
+const LAYOUTS = {
+  F32: { elements: 1, bytes: 4 },
+  F16: { elements: 1, bytes: 2 },
+  BF16: { elements: 1, bytes: 2 },
+  Q4_0: {
+    elements: 32,
+    bytes: 18,
+    decode: nibbles(2, (b, at) => {
+      const d = half(b, at);
+      return (q) => d * (q - 8);
+    }),
+  },
+  Q4_1: {
+    elements: 32,
+    bytes: 20,
+    decode: nibbles(4, (b, at) => {
+      const d = half(b, at), m = half(b, at + 2);
+      return (q) => d * q + m;
+    }),
+  },
+  Q5_0: {
+    elements: 32,
+    bytes: 22,
+    decode: nibbles(6, (b, at) => {
+      const d = half(b, at), high = at + 2;
+      return (q, i) => d * ((q | (b[high + (i >> 3)]! >> (i & 7) & 1) << 4) - 16);
+    }),
+  },
+  Q5_1: {
+    elements: 32,
+    bytes: 24,
+    decode: nibbles(8, (b, at) => {
+      const d = half(b, at), m = half(b, at + 2), high = at + 4;
+      return (q, i) => d * (q | (b[high + (i >> 3)]! >> (i & 7) & 1) << 4) + m;
+    }),
+  },
+  Q8_0: {
+    elements: 32,
+    bytes: 34,
+    decode(b, at, out, to) {
+      const d = half(b, at);
+      for (let i = 0; i < 32; i++) out[to + i] = d * signed(b[at + 2 + i]!);
+    },
+  },
+  Q2_K: {
+    elements: 256,
+    bytes: 84,
+    decode(b, at, out, to) {
+      const d = half(b, at + 80), dmin = half(b, at + 82);
+      for (let i = 0; i < 256; i++) {
+        const scale = b[at + (i >> 4)]!;
+        const q = b[at + 16 + (i >> 7) * 32 + (i & 31)]! >> (i >> 5 & 3) * 2 & 3;
+        out[to + i] = d * (scale & 15) * q - dmin * (scale >> 4);
+      }
+    },
+  },
+  Q3_K: {
+    elements: 256,
+    bytes: 110,
+    decode(b, at, out, to) {
+      const d = half(b, at + 108);
+      for (let i = 0; i < 256; i++) {
+        const g = i >> 4;
+        const low = b[at + 96 + (g & 7)]! >> (g >> 3) * 4 & 15;
+        const high = b[at + 104 + (g & 3)]! >> (g >> 2) * 2 & 3;
+        const q = b[at + 32 + (i >> 7) * 32 + (i & 31)]! >> (i >> 5 & 3) * 2 & 3;
+        const bit = b[at + (i & 31)]! >> (i >> 5) & 1;
+        out[to + i] = d * ((low | high << 4) - 32) * (q - (bit ? 0 : 4));
+      }
+    },
+  },
+  Q4_K: { elements: 256, bytes: 144, decode: k45(16) },
+  Q5_K: { elements: 256, bytes: 176, decode: k45(48, 16) },
+  Q6_K: {
+    elements: 256,
+    bytes: 210,
+    decode(b, at, out, to) {
+      const d = half(b, at + 208);
+      for (let i = 0; i < 256; i++) {
+        const h = i >> 7, k = i >> 5 & 3, l = i & 31;
+        const low = b[at + h * 64 + (k & 1) * 32 + l]! >> (k >> 1) * 4 & 15;
+        const high = b[at + 128 + h * 32 + l]! >> k * 2 & 3;
+        out[to + i] = d * signed(b[at + 192 + (i >> 4)]!) * ((low | high << 4) - 32);
+      }
+    },
+  },
+  IQ4_NL: {
+    elements: 32,
+    bytes: 18,
+    decode: nibbles(2, (b, at) => {
+      const d = half(b, at);
+      return (q) => d * IQ4[q]!;
+    }),
+  },
+  IQ4_XS: {
+    elements: 256,
+    bytes: 136,
+    decode(b, at, out, to) {
+      const d = half(b, at), high = b[at + 2]! | b[at + 3]! << 8;
+      for (let s = 0; s < 8; s++) {
+        const low = b[at + 4 + (s >> 1)]! >> (s & 1) * 4 & 15;
+        const step = d * ((low | (high >> s * 2 & 3) << 4) - 32);
+        for (let r = 0; r < 32; r++) {
+          const q = b[at + 8 + s * 16 + (r & 15)]! >> (r >> 4) * 4 & 15;
+          out[to + s * 32 + r] = step * IQ4[q]!;
+        }
+      }
+    },
+  },
+} as const satisfies Readonly<Record<string, BlockLayout>>;
+
+/** A tensor type of GGUF that is read. */
+export type BlockType = keyof typeof LAYOUTS;
+
+/** Sizes of a block by type; F32, F16 and BF16 have blocks of one element. */
+export const BLOCKS: Readonly<Record<BlockType, BlockLayout>> = LAYOUTS;
+
+/** Decodes whole blocks into f32; `out` has as many elements as they stand for. */
+export function decodeBlocks(type: BlockType, blocks: Uint8Array, out: Float32Array): void {
+  const { elements, bytes, decode } = BLOCKS[type];
+  if (!decode) throw new TypeError(`${type} has no blocks to decode`);
+  for (let at = 0, to = 0; to < out.length; at += bytes, to += elements) {
+    decode(blocks, at, out, to);
+  }
+}
+
+/**
+ * Codes and scales of Q4_0 or Q8_0 blocks in the layout of `quantize` with a block of 32: unsigned codes,
+ * and of 4 bits two neighbours in a byte. Nothing is rounded.
+ */
+export function repackBlocks(
+  type: "Q4_0" | "Q8_0",
+  blocks: Uint8Array,
+  { codes, scales }: { readonly codes: Uint8Array; readonly scales: Float32Array },
+): void {
+  const { bytes } = BLOCKS[type], size = bytes - 2;
+  for (let block = 0, at = 0; at < blocks.length; block++, at += bytes) {
+    scales[block] = half(blocks, at);
+    const from = at + 2, to = block * size;
+    if (type === "Q8_0") {
+      for (let i = 0; i < 32; i++) codes[to + i] = blocks[from + i]! ^ 128;
+      continue;
+    }
+    for (let k = 0; k < 8; k++) {
+      const first = blocks[from + 2 * k]!, second = blocks[from + 2 * k + 1]!;
+      codes[to + k] = first & 15 | (second & 15) << 4;
+      codes[to + 8 + k] = first >> 4 | second & 0xf0;
+    }
+  }
+}

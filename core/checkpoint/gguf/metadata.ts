@@ -1,0 +1,187 @@
+/** Typed reading of the metadata of a GGUF file; a value of another type is bad data. */
+import { DataError } from "../../base/errors.ts";
+import { openRegularFile, readExactlySync } from "../../base/files.ts";
+
+/** A number, or where a text or a list lies in the file. */
+export type MetadataValue =
+  | { readonly kind: "number"; readonly value: number }
+  | { readonly kind: "text"; readonly offset: number; readonly length: number }
+  | {
+    readonly kind: "list";
+    /** Type of the elements. */
+    readonly element: number;
+    readonly count: number;
+    readonly offset: number;
+    readonly length: number;
+  };
+
+/** Texts larger than this are not what they claim to be; the largest known have 33 MB. */
+const MAX_TEXT_BYTES = 256e6;
+
+/** Numbers that a list may have where it is read: more than there are layers, or tokens. */
+const MAX_NUMBERS = 1 << 22;
+
+const STRING = 8;
+
+/** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
+export class Texts {
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  /** Where each text ends. */
+  readonly #ends: Uint32Array;
+
+  /** Takes a list as it lies in the file, each text after its length. */
+  constructor(bytes: Uint8Array<ArrayBuffer>, count: number) {
+    this.#bytes = bytes;
+    this.#ends = new Uint32Array(count);
+    const view = new DataView(bytes.buffer);
+    for (let i = 0, at = 0; i < count; i++) {
+      at += 8 + view.getUint32(at, true); // the head was checked: nothing reaches 2^32
+      this.#ends[i] = at;
+    }
+  }
+
+  get length(): number {
+    return this.#ends.length;
+  }
+
+  at(index: number): Uint8Array<ArrayBuffer> {
+    const start = index === 0 ? 0 : this.#ends[index - 1]!;
+    return this.#bytes.subarray(start + 8, this.#ends[index]);
+  }
+
+  *entries(): Generator<readonly [number, Uint8Array<ArrayBuffer>]> {
+    for (let i = 0; i < this.length; i++) yield [i, this.at(i)];
+  }
+}
+
+/** The metadata of one file. */
+export class Metadata {
+  readonly #file: string;
+  readonly #values: ReadonlyMap<string, MetadataValue>;
+  readonly #texts = new Map<string, Texts>();
+
+  constructor(
+    file: string,
+    /** Names the file in messages. */
+    readonly path: string,
+    values: ReadonlyMap<string, MetadataValue>,
+  ) {
+    [this.#file, this.#values] = [file, values];
+  }
+
+  has(key: string): boolean {
+    return this.#values.has(key);
+  }
+
+  /** A whole number; without a fallback the key is required. */
+  integer(key: string, fallback?: number): number {
+    const value = this.number(key, fallback);
+    if (Number.isSafeInteger(value) && value >= 0) return value;
+    throw this.error(key, "a whole number of at least 0");
+  }
+
+  number(key: string, fallback?: number): number {
+    const value = this.#values.get(key);
+    if (value === undefined && fallback !== undefined) return fallback;
+    if (value?.kind === "number") return value.value;
+    throw this.error(key, "a number");
+  }
+
+  boolean(key: string, fallback: boolean): boolean {
+    return this.number(key, Number(fallback)) !== 0;
+  }
+
+  /** A token id or another number that may be absent. */
+  optionalInteger(key: string): number | undefined {
+    return this.has(key) ? this.integer(key) : undefined;
+  }
+
+  text(key: string): string | undefined {
+    const value = this.#values.get(key);
+    if (value === undefined) return undefined;
+    if (value.kind !== "text") throw this.error(key, "text");
+    try {
+      return new TextDecoder("utf-8", { fatal: true }).decode(this.#read(key, value));
+    } catch (error) {
+      if (error instanceof DataError) throw error;
+      throw this.error(key, "text in UTF-8");
+    }
+  }
+
+  numbers(key: string): number[] | undefined {
+    const value = this.#values.get(key);
+    if (value === undefined) return undefined;
+    if (value.kind !== "list" || value.element === STRING || value.count > MAX_NUMBERS) {
+      throw this.error(key, "a list of numbers");
+    }
+    const bytes = this.#read(key, value), size = value.length / value.count;
+    const view = new DataView(bytes.buffer);
+    return Array.from(
+      { length: value.count },
+      (_, i) => decodeNumber(view, i * size, value.element),
+    );
+  }
+
+  /** The texts of a list; read once. */
+  texts(key: string): Texts | undefined {
+    const value = this.#values.get(key);
+    if (value === undefined) return undefined;
+    const known = this.#texts.get(key) ?? this.#readTexts(key, value);
+    this.#texts.set(key, known);
+    return known;
+  }
+
+  #readTexts(key: string, value: MetadataValue): Texts {
+    if (value.kind !== "list" || value.element !== STRING) throw this.error(key, "a list of texts");
+    return new Texts(this.#read(key, value), value.count);
+  }
+
+  /** An error about a key; `wanted` completes "… must be". */
+  error(key: string, wanted: string): DataError {
+    const value = this.#values.get(key);
+    const shown = value?.kind === "number" ? `, not ${value.value}` : "";
+    return new DataError(
+      value === undefined
+        ? `"${this.path}" lacks ${key}, which must be ${wanted}`
+        : `${key} in "${this.path}" must be ${wanted}${shown}`,
+      { hints: ["the file may be damaged, or made by another converter; download it again"] },
+    );
+  }
+
+  #read(
+    key: string,
+    { offset, length }: { readonly offset: number; readonly length: number },
+  ): Uint8Array<ArrayBuffer> {
+    if (length > MAX_TEXT_BYTES) throw this.error(key, `at most ${MAX_TEXT_BYTES} bytes`);
+    using file = openRegularFile(this.#file);
+    const bytes = new Uint8Array(length);
+    readExactlySync(file, this.path, offset, bytes);
+    return bytes;
+  }
+}
+
+/** The number of a type at a byte; integers above 2^53 lose their last bits. */
+export function decodeNumber(view: DataView, at: number, type: number): number {
+  switch (type) {
+    case 1:
+      return view.getInt8(at);
+    case 2:
+      return view.getUint16(at, true);
+    case 3:
+      return view.getInt16(at, true);
+    case 4:
+      return view.getUint32(at, true);
+    case 5:
+      return view.getInt32(at, true);
+    case 6:
+      return view.getFloat32(at, true);
+    case 10:
+      return Number(view.getBigUint64(at, true));
+    case 11:
+      return Number(view.getBigInt64(at, true));
+    case 12:
+      return view.getFloat64(at, true);
+    default:
+      return view.getUint8(at);
+  }
+}

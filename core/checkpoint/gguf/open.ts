@@ -1,0 +1,89 @@
+/** Opens a model in one GGUF file or its shards, as if it were a Hugging Face folder. */
+import { DataError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/files.ts";
+import type { FoundTensor } from "../weight_files.ts";
+import { type GgufHead, readGgufHead } from "./head.ts";
+import { configOf, tensorsOf } from "./model.ts";
+import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
+
+/** What a folder would hold in `config.json` and in its weight files. */
+export interface GgufModel {
+  readonly configJson: JsonObject;
+  readonly found: ReadonlyMap<string, FoundTensor>;
+}
+
+/** Opens a model; reads no weights. */
+export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
+  const head = withShards(path, first);
+  const configJson = configOf(head);
+  const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
+    ? generationConfig(head.metadata)
+    : {};
+  const found = tensorsOf(head, configJson);
+  return { configJson: { ...configJson, bos_token_id, eos_token_id }, found };
+}
+
+/** Files by name. */
+export interface GgufFiles {
+  has(name: string): Promise<boolean>;
+  /** Bytes of a file that there is. */
+  read(name: string): Promise<Uint8Array<ArrayBuffer>>;
+}
+
+/** The files that a folder would have beside its weights. */
+export function ggufFiles(path: string): GgufFiles {
+  const head = readGgufHead(path);
+  const { metadata } = head;
+  const json = (value: JsonObject) =>
+    new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
+  const files: Readonly<Record<string, () => Uint8Array<ArrayBuffer>>> = {
+    "config.json": () => json(openGguf(path, head).configJson),
+    ...(hasTokenizer(metadata)
+      ? {
+        "tokenizer.json": () => tokenizerJson(metadata),
+        "tokenizer_config.json": () => json(tokenizerConfig(metadata)),
+        "generation_config.json": () => json(generationConfig(metadata)),
+      }
+      : {}),
+  };
+  return {
+    has: (name) => Promise.resolve(Object.hasOwn(files, name)),
+    read: async (name) => await files[name]!(),
+  };
+}
+
+/** The head of the first file, with the tensors of all shards that belong to it. */
+function withShards(path: string, head: GgufHead): GgufHead {
+  const { metadata } = head;
+  const count = metadata.integer("split.count", 1);
+  if (count <= 1) return head;
+  const [, stem, part] = /^(.*)-(\d{5})-of-\d{5}\.gguf$/s.exec(path) ?? [];
+  const digits = (value: number) => String(value).padStart(5, "0");
+  if (stem === undefined || part !== digits(1) || metadata.integer("split.no", 0) !== 0) {
+    const first = stem === undefined
+      ? `NAME-00001-of-${digits(count)}.gguf`
+      : `${stem}-00001-of-${digits(count)}.gguf`;
+    throw new DataError(`"${path}" is not the first of its ${count} files`, {
+      hints: [`pass "${first}"`],
+    });
+  }
+  if (count > 99_999) throw metadata.error("split.count", "at most 99999");
+  const tensors = new Map(head.tensors);
+  for (let no = 1; no < count; no++) {
+    const name = `${stem}-${digits(no + 1)}-of-${digits(count)}.gguf`;
+    const shard = readGgufHead(name);
+    if (shard.metadata.integer("split.no", -1) !== no) {
+      throw shard.metadata.error("split.no", `${no}`);
+    }
+    for (const [tensor, info] of shard.tensors) {
+      if (tensors.has(tensor)) throw new DataError(`"${name}" has tensor "${tensor}" again`);
+      tensors.set(tensor, info);
+    }
+  }
+  const expected = metadata.integer("split.tensors.count", tensors.size);
+  if (tensors.size === expected) return { metadata, tensors };
+  throw new DataError(
+    `the ${count} files of "${path}" have ${tensors.size} tensors, expected ${expected}`,
+    { hints: ["download all of them again"] },
+  );
+}

@@ -1,0 +1,269 @@
+/**
+ * The data of a training run: finds files, tokenizes what no run has tokenized before, and splits off
+ * validation data.
+ */
+import { UsageError } from "../base/errors.ts";
+import { hubAccess } from "../hub/access.ts";
+import { HubClient } from "../hub/client.ts";
+import type { HubFile } from "../hub/repository.ts";
+import { type BatchOptions, type BatchSource, BatchStream, splitDocuments } from "./batches.ts";
+import { findHubData, type HubData, recordedHubData } from "./hub_data.ts";
+import { openHubTokens } from "./hub_tokens.ts";
+import { STDIN } from "./read.ts";
+import type { Selection } from "./select.ts";
+import { isHubData, resolveSources } from "./sources.ts";
+import type { TokenStore } from "./token_store.ts";
+import { openCachedTokens, openTokens, type OpenTokensOptions } from "./tokenize.ts";
+
+/** Which data a run reads, and in what rows. */
+export interface DataPlan {
+  /** Files, folders, globs, data on the hub, or `-`, with an optional `=WEIGHT`. */
+  readonly train: readonly string[];
+  /** The same for validation. */
+  readonly eval: readonly string[];
+  /** Share of the documents held out for validation, in place of `eval`. */
+  readonly evalSplit: number | undefined;
+  /** Rows and columns of data on the hub. */
+  readonly selection: Selection;
+  /** Tokens per row; undefined for 2,048, or the model's context where that is shorter. */
+  readonly seqLen: number | undefined;
+  /** Whether several documents share a row. */
+  readonly pack: boolean;
+  readonly longRows: BatchOptions["longRows"];
+  readonly shuffle: boolean;
+  /** Passes over the data; undefined for as many as the run takes. */
+  readonly epochs: number | undefined;
+  readonly seed: number;
+}
+
+/** What the data must suit, and how it is read. */
+export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin"> {
+  /** The model's context, in tokens. */
+  readonly context: number;
+  /** Rows of a batch. */
+  readonly batch: number;
+  /** Tokens that a run with so many per row takes, as far as that is known; else Infinity. */
+  readonly tokensNeeded: (rowTokens: number) => number;
+  /** Recorded by the run that is resumed. */
+  readonly recorded: RecordedData | undefined;
+  readonly env: (name: string) => string | undefined;
+  /** Opens standard input, for `-`. */
+  readonly stdin: () => ReadableStream<Uint8Array>;
+  /** Called while a file is tokenized; `detail` says how much of it is read. */
+  readonly onTokens: (file: string, tokens: number, detail?: string) => void;
+  /** Called for data on the hub, with the commit that is read. */
+  readonly onCommit: (repository: string, commit: string) => void;
+}
+
+/** What the config of a run records of its data; not checked yet. */
+export interface RecordedData {
+  readonly keys: readonly string[] | undefined;
+  readonly hubData: unknown;
+}
+
+/** The data of a run. */
+export interface OpenedData extends Disposable {
+  readonly stream: BatchStream;
+  /** Validation batches from the first. */
+  readonly evalStream: (() => BatchStream) | undefined;
+  /** Tokens per row: `seqLen`, or the longest row where nothing is packed. */
+  readonly tokens: number;
+  /** Keys of all token stores, by which a resumed run finds what came from stdin. */
+  readonly keys: readonly string[];
+  /** Files of the hub that were read. */
+  readonly hubData: readonly HubData[];
+  readonly evalFingerprint: string | undefined;
+}
+
+/** Whether a path, with its weight, is standard input. */
+const isStdin = (spec: string) => /^-(=|$)/.test(spec);
+
+/** Whether a run reads standard input. */
+export function readsStdin(plan: DataPlan): boolean {
+  return [...plan.train, ...plan.eval].some(isStdin);
+}
+
+/**
+ * Opens everything.
+ * @throws {UsageError} for rows longer than the model's context, and data that do not go together
+ */
+export async function openData(plan: DataPlan, context: DataContext): Promise<OpenedData> {
+  const opened: Opened = { stores: [], hubData: [] };
+  try {
+    return await buildStreams(plan, context, opened);
+  } catch (error) {
+    for (const store of opened.stores) store.close();
+    throw error;
+  }
+}
+
+/**
+ * Tokenizes one of `count` parts of the local files, so that machines with a shared cache do not do the
+ * same work; files that they do not share, each tokenizes afterwards.
+ */
+export async function tokenizePart(
+  plan: DataPlan,
+  context: DataContext,
+  { index, count }: { readonly index: number; readonly count: number },
+): Promise<void> {
+  const sources = await resolveSources([...plan.train, ...plan.eval]);
+  const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
+    !isHubData(file)
+  );
+  for (let i = index; i < files.length; i += count) (await openFile(files[i]!, context)).close();
+}
+
+/** Everything opened so far. */
+interface Opened {
+  readonly stores: TokenStore[];
+  readonly hubData: HubData[];
+}
+
+async function buildStreams(
+  plan: DataPlan,
+  context: DataContext,
+  opened: Opened,
+): Promise<OpenedData> {
+  if (plan.train.some(isStdin) && plan.eval.some(isStdin)) {
+    throw new UsageError("`--data -` cannot be combined with `--eval-data -`");
+  }
+  const seqLen = rowTokensOf(plan, context);
+  const needed = context.tokensNeeded(seqLen) / (1 - (plan.evalSplit ?? 0));
+  const sources = await openSources(plan.train, plan, context, opened, needed);
+  const own = plan.eval.length > 0
+    ? await openSources(plan.eval, plan, context, opened, Infinity)
+    : undefined;
+  const [train, held] = split(plan, sources, own);
+
+  const { seed, shuffle, pack, longRows, epochs } = plan;
+  const options = (tokens: number): BatchOptions => ({
+    batch: context.batch,
+    tokens,
+    seed,
+    shuffle,
+    pack,
+    longRows,
+    ...(epochs === undefined ? {} : { epochs }),
+  });
+  const evalOptions = (tokens: number) => ({ ...options(tokens), shuffle: false, epochs: 1 });
+  let tokens = seqLen;
+  if (!pack) {
+    const longest = [new BatchStream(train, options(tokens))];
+    if (held) longest.push(new BatchStream(held, evalOptions(tokens)));
+    tokens = Math.max(...longest.map((stream) => stream.longestRow));
+  }
+  const evalStream = held && (() => new BatchStream(held, evalOptions(tokens)));
+  return {
+    stream: new BatchStream(train, options(tokens)),
+    evalStream,
+    tokens,
+    keys: opened.stores.map(({ key }) => key),
+    hubData: opened.hubData,
+    evalFingerprint: evalStream?.().fingerprint,
+    [Symbol.dispose]() {
+      for (const store of opened.stores) store.close();
+    },
+  };
+}
+
+function rowTokensOf({ seqLen }: DataPlan, { context: limit }: DataContext): number {
+  const tokens = seqLen ?? Math.min(2048, limit);
+  if (tokens <= limit) return tokens;
+  throw new UsageError(`\`--seq-len ${tokens}\` exceeds the model's context of ${limit} tokens`, {
+    hints: [`raise it with --context ${tokens}, for longer texts together with --rope-theta`],
+  });
+}
+
+/** Training and validation sources: files of their own, or a share of the documents. */
+function split(
+  { evalSplit, seed }: DataPlan,
+  sources: BatchSource[],
+  own: BatchSource[] | undefined,
+): [BatchSource[], BatchSource[] | undefined] {
+  if (evalSplit === undefined) return [sources, own];
+  if (sources.length > 1) {
+    throw new UsageError("`--eval-split` cannot split weighted sources", {
+      hints: ["pass validation data of its own with --eval-data"],
+    });
+  }
+  const [source] = sources as [BatchSource];
+  const count = source.stores.reduce((total, store) => total + store.documents, 0);
+  const parts = splitDocuments(count, evalSplit, seed);
+  return [
+    [{ ...source, documents: parts.train }],
+    [{ ...source, documents: parts.eval }],
+  ];
+}
+
+async function openSources(
+  specs: readonly string[],
+  plan: DataPlan,
+  context: DataContext,
+  opened: Opened,
+  neededTokens: number,
+): Promise<BatchSource[]> {
+  const result: BatchSource[] = [];
+  const found = await resolveSources(specs);
+  const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
+  for (const { files, weight } of found) {
+    const stores: TokenStore[] = [];
+    const needed = neededTokens * (weight ?? 1) / totalWeight;
+    for (const file of files) {
+      const before = opened.stores.length;
+      if (isHubData(file)) {
+        const tokens = stores.reduce((sum, { tokens }) => sum + tokens, 0);
+        await openHubStores(file, plan.selection, context, opened, needed - tokens);
+      } else {
+        const known = file === STDIN ? context.recorded?.keys?.[before] : undefined;
+        opened.stores.push(await openFile(file, context, known));
+      }
+      stores.push(...opened.stores.slice(before));
+    }
+    result.push(weight === undefined ? { stores } : { stores, weight });
+  }
+  return result;
+}
+
+/** The tokens of a file, or those of a known key. */
+async function openFile(file: string, context: DataContext, known?: string): Promise<TokenStore> {
+  const store = known !== undefined
+    ? await openCachedTokens(known, context.cacheFolder)
+    : await openTokens(file, {
+      ...context,
+      onProgress: ({ tokens, bytes, totalBytes }) =>
+        context.onTokens(
+          file,
+          tokens,
+          totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "",
+        ),
+      ...(file === STDIN ? { stdin: context.stdin() } : { stdin: undefined }),
+    });
+  context.onTokens(file, store.tokens);
+  return store;
+}
+
+/** Opens files of the hub in order until they hold `needed` tokens. */
+async function openHubStores(
+  spec: string,
+  selection: Selection,
+  context: DataContext,
+  opened: Opened,
+  needed: number,
+): Promise<void> {
+  const { env, signal, recorded, onTokens, onCommit, ...options } = context;
+  const client = new HubClient(await hubAccess(env), signal);
+  const earlier = Array.isArray(recorded?.hubData) ? recorded.hubData[opened.hubData.length] : null;
+  // A resumed run reads the commit it was begun with, wherever the branch is now.
+  const data = recordedHubData(earlier, spec) ?? await findHubData(client, spec);
+  if (recorded === undefined) onCommit(data.repository, data.commit);
+  const files: HubFile[] = [];
+  let tokens = 0;
+  const onProgress = ({ path }: HubFile, count: number) => onTokens(path, count);
+  const stores = openHubTokens(client, data, { ...options, selection, onProgress });
+  for await (const { file, store } of stores) {
+    if (files.at(-1) !== file) files.push(file);
+    opened.stores.push(store);
+    if ((tokens += store.tokens) >= needed) break;
+  }
+  opened.hubData.push({ ...data, files });
+}

@@ -1,0 +1,170 @@
+/** GGUF files as `--model` of every command, and by their names on a stand-in hub. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
+import { assertRefused, rowsOf } from "./models.ts";
+import { runParscale, withScratch } from "./run.ts";
+import { startHub } from "./stand_in_hub.ts";
+
+/** A folder and a file of the same small model, in a scratch folder. */
+async function withModels(
+  body: (cwd: string) => Promise<void>,
+  options: GgufOptions = {},
+): Promise<void> {
+  await withScratch(async (cwd) => {
+    await writeTinyFolder(`${cwd}/folder`, "llama");
+    await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, options);
+    await body(cwd);
+  });
+}
+
+async function succeed(args: readonly string[], cwd: string): Promise<string> {
+  const { code, stdout, stderr } = await runParscale(args, { cwd });
+  assertEquals(code, 0, stderr);
+  return stdout;
+}
+
+Deno.test("generate, inspect, convert, export and cost read a file like its folder", () =>
+  withModels(async (cwd) => {
+    const both = async (args: readonly string[]) => {
+      const [file, folder] = await Promise.all(
+        ["model.gguf", "folder"].map((model) => rowsOf([...args, "--model", model], { cwd })),
+      );
+      return [file, folder];
+    };
+    const generate = ["generate", "--prompt", "a b c", "--max-tokens", "8"];
+    const [file, folder] = await both(generate);
+    assertEquals(file!.map(({ text }) => text), folder!.map(({ text }) => text));
+    const ids = await succeed(
+      ["inspect", "-m", "model.gguf", "--tokenize", "It's 12 o'clock"],
+      cwd,
+    );
+    const expected = await succeed(
+      ["inspect", "-m", "folder", "--tokenize", "It's 12 o'clock"],
+      cwd,
+    );
+    assertEquals(ids, expected);
+
+    await succeed(["convert", "--model", "model.gguf", "--out", "out"], cwd);
+    const [again] = await rowsOf([...generate, "--model", "out"], { cwd });
+    assertEquals(again.text, folder![0].text);
+    await succeed(["convert", "--model", "model.gguf", "--streams", "2", "--out", "p2"], cwd);
+    assertEquals((await rowsOf(["inspect", "--model", "p2"], { cwd }))[0].streams, 2);
+    await succeed(["export", "--onnx", "--model", "model.gguf", "--out", "onnx"], cwd);
+    const [cost] = await rowsOf(["cost", "--model", "model.gguf"], { cwd });
+    assert(cost !== undefined);
+  }));
+
+Deno.test("inspect shows the types of a file, and --quantize none dequantizes them", () =>
+  withModels(async (cwd) => {
+    const [row] = await rowsOf(["inspect", "--model", "model.gguf", "--check"], { cwd });
+    assertEquals(row.dtypes.toSorted(), ["Q8_0", "f32"]);
+    assertEquals(row.stored_bytes, DATA_BYTES);
+    for (const flags of [[], ["--quantize", "none"], ["--quantize", "q8"], ["--quantize", "q4"]]) {
+      await succeed(
+        ["generate", "--model", "model.gguf", "--prompt", "a", "--max-tokens", "2", ...flags],
+        cwd,
+      );
+    }
+    await succeed([
+      "generate",
+      "-m",
+      "model.gguf",
+      "--device",
+      "reference",
+      "--prompt",
+      "a",
+      "--max-tokens",
+      "2",
+    ], cwd);
+  }, { type: "Q8_0" }));
+
+/** Q8_0 matrices: 34 bytes for 32 elements; norms in f32. */
+const DATA_BYTES = (512 * 64 + 2 * (64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64)) / 32 * 34 +
+  5 * 64 * 4;
+
+Deno.test("an adapter is trained over a file and merged; a model starts from its shape", () =>
+  withModels(async (cwd) => {
+    const rows = Array.from({ length: 8 }, (_, i) => JSON.stringify({ text: `row ${i} of rows` }));
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows.join("\n") + "\n");
+    const train = ["train", "--data", "rows.jsonl", "--seq-len", "16", "--batch", "2"];
+    const run = [...train, "--model", "model.gguf", "--out", "run", "--streams", "2"];
+    const params = ["--train-params", "introduced", "--steps", "2", "--prefix-tokens", "2"];
+    await succeed([...run, ...params], cwd);
+    const [row] = await rowsOf(["generate", "-m", "run", "--prompt", "a", "--max-tokens", "4"], {
+      cwd,
+    });
+    assert(typeof row.text === "string");
+    await succeed(["convert", "--model", "run", "--merge", "--out", "merged"], cwd);
+    const [merged] = await rowsOf([
+      "generate",
+      "-m",
+      "merged",
+      "--prompt",
+      "a",
+      "--max-tokens",
+      "4",
+    ], { cwd });
+    assertEquals(merged.text, row.text);
+    await succeed([...train, "--model", "model.gguf", "--out", "all", "--steps", "1"], cwd);
+    const scratch = ["--init", "scratch", "--config-from", "model.gguf", "--steps", "1"];
+    await succeed([...train, ...scratch, "--out", "fresh"], cwd);
+    const [fresh] = await rowsOf(["inspect", "-m", "fresh"], { cwd });
+    assertEquals(fresh.tokenizer, "byte-level-bpe");
+  }));
+
+Deno.test("a file that is not there, is cut off, or is no GGUF file is refused", () =>
+  withModels(async (cwd) => {
+    const run = (model: string) => runParscale(["inspect", "--model", model], { cwd });
+    assertRefused(await run("none/model.gguf"), 3, 'no such file: "none/model.gguf"');
+    const bytes = await Deno.readFile(`${cwd}/model.gguf`);
+    await Deno.writeFile(`${cwd}/model.gguf`, bytes.subarray(0, bytes.length - 32));
+    const { code, stderr } = await run("model.gguf");
+    assertEquals(code, 3);
+    assertStringIncludes(stderr, '"model.gguf" is truncated: ');
+    await Deno.writeTextFile(`${cwd}/model.gguf`, "version https://git-lfs.github.com/spec/v1\n");
+    assertRefused(
+      await run("model.gguf"),
+      3,
+      '"model.gguf" is not a GGUF file: it begins with "vers"',
+    );
+  }));
+
+const SHA = "0123456789abcdef0123456789abcdef01234567";
+
+Deno.test("a file of the hub is named by its quantization or its name, and kept", () =>
+  withModels(async (cwd) => {
+    const bytes = await Deno.readFile(`${cwd}/model.gguf`);
+    const empty = new TextEncoder().encode("not wanted");
+    const files = new Map([
+      ["README.md", empty],
+      ["tiny-Q8_0.gguf", bytes],
+      ["tiny-Q4_K_M.gguf", empty],
+      ["tiny.q4_0.gguf", empty],
+      ["other-q4_0.gguf", empty],
+      ["mmproj-Q8_0.gguf", empty],
+      ["parts/tiny-F16-00001-of-00002.gguf", empty],
+    ]);
+    await using hub = startHub([
+      { kind: "model", name: "tiny/gguf", commit: SHA, files, isLarge: () => true },
+    ]);
+    const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: `${cwd}/cache` };
+    const run = (name: string, more = {}) =>
+      runParscale(["inspect", "--model", name], { cwd, env: { ...env, ...more } });
+    for (const name of ["tiny/gguf:Q8_0", "tiny/gguf:q8_0", "tiny/gguf@main:tiny-Q8_0.gguf"]) {
+      const { code, stdout, stderr } = await run(name);
+      assertEquals(code, 0, stderr);
+      assertStringIncludes(stdout, "llama, 1 stream");
+    }
+    const fetched = hub.take().filter((line) => line.startsWith("GET") && /\.gguf/.test(line));
+    assert(fetched.every((line) => line.includes("tiny-Q8_0.gguf") || /\/0\//.test(line)));
+    assertEquals((await run("tiny/gguf:Q8_0", { HF_HUB_OFFLINE: "1" })).code, 0);
+    const refused = async (name: string, ...messages: string[]) => {
+      const { code, stderr } = await run(name);
+      assertEquals(code, 3, stderr);
+      for (const message of messages) assertStringIncludes(stderr, message);
+    };
+    await refused("tiny/gguf:Q6_K", 'has no GGUF file "Q6_K"', '"tiny-Q8_0.gguf"');
+    await refused("tiny/gguf:Q4_0", '"Q4_0" fits 2 GGUF files');
+    await refused("tiny/gguf:F16", 'has no GGUF file "F16"');
+    await refused("tiny/gguf", "hint: name the file: tiny/gguf:tiny-Q8_0.gguf");
+  }, { type: "Q8_0" }));

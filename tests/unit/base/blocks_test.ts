@@ -1,0 +1,36 @@
+/** Protects the blocks of GGUF files: equal bits with the Python package, repacking without loss. */
+import { assertEquals } from "@std/assert";
+import { BLOCKS, type BlockType, decodeBlocks, repackBlocks } from "../../../core/base/blocks.ts";
+import { dequantize } from "../../../core/base/quantize.ts";
+
+const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
+  Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
+);
+
+function decoded(type: BlockType): { blocks: Uint8Array; values: Float32Array } {
+  const blocks = Uint8Array.fromBase64(GOLDEN[type]!.blocks);
+  const { elements, bytes } = BLOCKS[type];
+  const values = new Float32Array(blocks.length / bytes * elements);
+  decodeBlocks(type, blocks, values);
+  return { blocks, values };
+}
+
+Deno.test("blocks of every type decode to the bits of the Python package", () => {
+  const types = Object.keys(BLOCKS).filter((type) => !/^B?F\d/.test(type));
+  assertEquals(Object.keys(GOLDEN).sort(), types.sort());
+  for (const type of types as BlockType[]) {
+    const bits = new Uint32Array(decoded(type).values.buffer);
+    const expected = Uint8Array.fromBase64(GOLDEN[type]!.values);
+    assertEquals(bits, new Uint32Array(expected.buffer), type);
+  }
+});
+
+Deno.test("repacked codes of Q8_0 and Q4_0 stand for the same values", () => {
+  for (const [type, bits] of [["Q8_0", 8], ["Q4_0", 4]] as const) {
+    const { blocks, values } = decoded(type);
+    const count = values.length / 32;
+    const quantized = { codes: new Uint8Array(count * 4 * bits), scales: new Float32Array(count) };
+    repackBlocks(type, blocks, quantized);
+    assertEquals(dequantize(quantized, count, 32, bits, 32), values, type);
+  }
+});

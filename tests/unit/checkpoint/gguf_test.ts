@@ -1,0 +1,446 @@
+/** Protects GGUF files as checkpoints: logits of the folder, codes kept, tokenizers, refusals. */
+import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { convert } from "../../../core/checkpoint/convert.ts";
+import { backboneHash } from "../../../core/checkpoint/backbone.ts";
+import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import {
+  checkQuantized,
+  planQuantization,
+  quantizeCheckpoint,
+} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { readTensor } from "../../../core/checkpoint/read.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import { formatOf } from "../../../core/base/stored.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import { linearSpecs } from "../../../core/model/parameters.ts";
+import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";
+import type { Weights } from "../../../core/runtime/device.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { readRange, weightValues } from "../../../core/runtime/weights.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import {
+  type Entry,
+  ggufBytes,
+  type GgufContent,
+  ggufOf,
+  type GgufTensor,
+  tensorOf,
+  writeGguf,
+  writeTinyFolder,
+} from "../../gguf_model.ts";
+import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
+import { mixedText } from "../tokenizer/testing.ts";
+import { MODELS, userError, withScratch } from "./testing.ts";
+
+const IDS = [1, 5, 9, 20, 33, 7, 64, 100, 256, 300, 3, 3];
+
+/** Logits at every position, in double precision. */
+async function logits(path: string): Promise<ArrayLike<number>> {
+  const { config, tensors } = await openCheckpoint(path);
+  return await logitsOf(new Engine(new ReferenceDevice("f64"), config, tensors));
+}
+
+async function logitsOf(engine: Engine): Promise<ArrayLike<number>> {
+  using cache = engine.createCache(1, IDS.length);
+  const input = { ids: [IDS], start: [0], select: IDS.map((_, i) => i) };
+  return (await engine.forward(cache, input)).get("logits")!;
+}
+
+function worst(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  assertEquals(actual.length, expected.length);
+  return Array.from(actual).reduce((most, x, i) => Math.max(most, Math.abs(x - expected[i]!)), 0);
+}
+
+for (const family of ["llama", "qwen2", "qwen3"] as const) {
+  Deno.test(`a ${family} file in F32 gives the folder's logits, config and hash`, () =>
+    withScratch(async (scratch) => {
+      await writeTinyFolder(`${scratch}/folder`, family);
+      await writeGguf(`${scratch}/model.gguf`, `${scratch}/folder`);
+      const folder = await openCheckpoint(`${scratch}/folder`);
+      const file = await openCheckpoint(`${scratch}/model.gguf`);
+      assertEquals(file.config, folder.config);
+      assertEquals([...file.tensors.keys()], [...folder.tensors.keys()]);
+      assertEquals(await backboneHash(file), await backboneHash(folder));
+      const expected = await logits(`${scratch}/folder`);
+      assert(worst(await logits(`${scratch}/model.gguf`), expected) < 1e-6);
+      using device = openCpu();
+      const engine = new Engine(device.device, file.config, weightsOf(file));
+      assert(worst(await logitsOf(engine), expected) < 1e-4);
+    }));
+}
+
+function openCpu() {
+  const device = new CpuDevice({ threads: 1 });
+  return { device, [Symbol.dispose]: () => device.close() };
+}
+
+Deno.test("a Llama file whose q and k are not permuted gives other logits", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    await writeGguf(`${scratch}/model.gguf`, `${scratch}/folder`, { permutes: false });
+    const expected = await logits(`${scratch}/folder`);
+    assert(worst(await logits(`${scratch}/model.gguf`), expected) > 0.1);
+  }));
+
+Deno.test("a Llama model with biases, and one in F16, read as their folders", () =>
+  withScratch(async (scratch) => {
+    await writeGguf(`${scratch}/bias.gguf`, `${MODELS}/llama-p1-untied-bias-f32`);
+    const expected = await logits(`${MODELS}/llama-p1-untied-bias-f32`);
+    assert(worst(await logits(`${scratch}/bias.gguf`), expected) < 1e-6);
+
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    for (const type of ["F16", "BF16"] as const) {
+      await writeGguf(`${scratch}/${type}.gguf`, `${scratch}/folder`, { type });
+      const { config, tensors } = await openCheckpoint(`${scratch}/${type}.gguf`);
+      assertEquals(config.dtype, type.toLowerCase());
+      const folder = await openCheckpoint(`${scratch}/folder`);
+      for (const { name, dtype } of tensors.values()) {
+        assertEquals(dtype, name.includes("norm") ? "f32" : config.dtype);
+        const stored = await readTensor(folder.tensors.get(name)!);
+        const read = await readTensor(tensors.get(name)!);
+        assert(worst(read, stored) < 0.02, name);
+      }
+    }
+  }));
+
+for (const [type, kind] of [["Q8_0", "q8"], ["Q4_0", "q4"]] as const) {
+  Deno.test(`codes of ${type} are kept, and convert into a ${kind} folder without loss`, () =>
+    withScratch(async (scratch) => {
+      await writeTinyFolder(`${scratch}/folder`, "llama");
+      await writeGguf(`${scratch}/model.gguf`, `${scratch}/folder`, { type });
+      const file = await openCheckpoint(`${scratch}/model.gguf`);
+      const format = { kind, block: 32 };
+      for (const { name } of linearSpecs(file.config)) {
+        assertEquals(formatOf(file.tensors.get(name)!), format);
+      }
+      const options = { model: `${scratch}/model.gguf`, out: `${scratch}/coded`, format };
+      await quantizeCheckpoint(await planQuantization(options));
+      await checkQuantized(`${scratch}/coded`);
+      const coded = await openCheckpoint(`${scratch}/coded`, { quantized: true });
+      for (const [name, matrix] of coded.quantization!.matrices) {
+        const expected = await readTensor(file.tensors.get(name)!);
+        const found = weightValues({ ...matrix, dtype: "f32", format });
+        assertEquals(found, expected, name);
+        assert(readRange(matrix.codes).some((byte) => byte !== 0));
+      }
+      // On a device both are the same matrices, and near what they stand for.
+      const run = async (weights: Weights) => {
+        const device = new CpuDevice({ threads: 1, matrices: { kind: "f32" } });
+        const found = await logitsOf(new Engine(device, file.config, weights));
+        const copy = Float32Array.from(found);
+        device.close();
+        return copy;
+      };
+      const kept = await run(weightsOf(file, { keepsCodes: true }));
+      const inFull = await run(weightsOf(file));
+      const device = new CpuDevice({ threads: 1, matrices: format });
+      const ofFolder = await logitsOf(new Engine(device, file.config, weightsOf(coded)));
+      assertEquals(kept, Float32Array.from(ofFolder));
+      device.close();
+      assertNotEquals(kept, inFull);
+      assert(worst(kept, inFull) < 0.5, `${worst(kept, inFull)}`);
+      assert(worst(inFull, await logits(`${scratch}/model.gguf`)) < 1e-3);
+    }));
+}
+
+Deno.test("a file of mixed types keeps the format of each matrix, few codes become f32", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "qwen2");
+    const path = `${scratch}/model.gguf`;
+    const write = (type: (name: string) => "F32" | "Q8_0" | "Q4_0") =>
+      writeGguf(path, `${scratch}/folder`, { type });
+    const formats = async () => {
+      const weights = weightsOf(await openCheckpoint(path), { keepsCodes: true });
+      return new Set([...weights.values()].map((weight) => weight.format?.kind));
+    };
+    await write((name) => name === "output.weight" ? "Q8_0" : /ffn/.test(name) ? "Q4_0" : "F32");
+    assertEquals(await formats(), new Set([undefined]));
+    await write((name) => name === "output.weight" ? "Q8_0" : "Q4_0");
+    assertEquals(await formats(), new Set([undefined, "q4", "q8"]));
+    const file = await openCheckpoint(path);
+    using cpu = openCpu();
+    const weights = weightsOf(file, { keepsCodes: true });
+    const found = await logitsOf(new Engine(cpu.device, file.config, weights));
+    assert(worst(found, await logits(path)) < 0.5);
+  }));
+
+Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and template", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const path = `${scratch}/model.gguf`;
+    const metadata: Record<string, Entry> = {
+      "tokenizer.chat_template": ["string", "{{ messages[0].content }}"],
+    };
+    await writeGguf(path, `${scratch}/folder`, { type: "Q8_0", metadata });
+    for (const dtype of [undefined, "bf16", "f16"] as const) {
+      const out = `${scratch}/${dtype}`;
+      const report = await convert(await planConversion({ model: path, out, dtype }), {
+        verify: true,
+      });
+      assertEquals(report.backboneSha256, await backboneHash(await openCheckpoint(out)));
+      const { config } = await openCheckpoint(out);
+      assertEquals(config.dtype, dtype ?? "f32");
+      assertEquals(config.eosTokenIds, [490, 492]);
+      const tokenizer = await openTokenizer(out);
+      assertEquals(tokenizer.chatTemplate, "{{ messages[0].content }}");
+      const difference = worst(await logits(out), await logits(path));
+      assert(dtype === undefined ? difference === 0 : difference < 0.5);
+    }
+    const out = `${scratch}/p2`;
+    await convert(await planConversion({ model: path, out, streams: 2 }));
+    assertEquals((await openCheckpoint(out)).config.streams, 2);
+  }));
+
+Deno.test("shards are one model, and are refused in part", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "qwen3");
+    const { metadata, tensors } = await ggufOf(`${scratch}/folder`);
+    const half = Math.floor(tensors.length / 2);
+    const name = (no: number) => `${scratch}/m-0000${no + 1}-of-00002.gguf`;
+    const write = (no: number, part: readonly GgufTensor[], count = tensors.length) => {
+      const split: GgufContent["metadata"] = {
+        "split.no": ["u16", no],
+        "split.count": ["u16", 2],
+        "split.tensors.count": ["i32", count],
+      };
+      const content = { metadata: no === 0 ? { ...metadata, ...split } : split, tensors: part };
+      Deno.writeFileSync(name(no), ggufBytes(content));
+    };
+    write(0, tensors.slice(0, half));
+    write(1, tensors.slice(half));
+    assert(worst(await logits(name(0)), await logits(`${scratch}/folder`)) < 1e-6);
+    assertStringIncludes(await refusal(name(1)), "is not the first of its 2 files");
+    write(1, tensors.slice(half - 1));
+    assertStringIncludes(await refusal(name(0)), "again");
+    write(1, tensors.slice(half + 1));
+    assertStringIncludes(await refusal(name(0)), "expected 24");
+    Deno.removeSync(name(1));
+    assertStringIncludes(await refusal(name(0)), "no such file");
+  }));
+
+async function refusal(path: string): Promise<string> {
+  const error = await userError(async () => {
+    await openCheckpoint(path);
+    await openTokenizer(path);
+  });
+  assert(error instanceof DataError, String(error));
+  return error.message;
+}
+
+Deno.test("the factors of Llama 3.1 become its rope_scaling, others are refused", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const content = await ggufOf(`${scratch}/folder`);
+    const path = `${scratch}/model.gguf`;
+    const plain = { headDim: 16, ropeTheta: 10000 };
+    const write = (factors: number[]) => {
+      const factor = tensorOf("rope_freqs.weight", [8], Float32Array.from(factors));
+      Deno.writeFileSync(path, ggufBytes({ ...content, tensors: [factor, ...content.tensors] }));
+    };
+    for (const factor of [8, 32]) {
+      const ropeScaling = {
+        kind: "llama3",
+        factor,
+        lowFrequencyFactor: 1,
+        highFrequencyFactor: 4,
+        originalContext: 8192,
+      } as const;
+      const { frequencies } = ropeFrequencies({ ...plain, ropeScaling });
+      write(ropeFrequencies(plain).frequencies.map((f, i) => f / frequencies[i]!));
+      assertEquals((await openCheckpoint(path)).config.ropeScaling, ropeScaling);
+    }
+    write(Array(8).fill(1));
+    assertEquals((await openCheckpoint(path)).config.ropeScaling, undefined);
+    write([1, 1, 1, 1, 2, 2, 3, 5]);
+    assertStringIncludes(await refusal(path), "not those of Llama 3");
+  }));
+
+Deno.test("YaRN is read from its keys, linear scaling is refused by name", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "qwen2");
+    const path = `${scratch}/model.gguf`;
+    const write = (type: string) => {
+      const metadata: Record<string, Entry> = {
+        "qwen2.rope.scaling.type": ["string", type],
+        "qwen2.rope.scaling.factor": ["f32", 4],
+        "qwen2.rope.scaling.original_context_length": ["u32", 256],
+      };
+      return writeGguf(path, `${scratch}/folder`, { metadata });
+    };
+    await write("yarn");
+    const { ropeScaling, maxPositionEmbeddings } = (await openCheckpoint(path)).config;
+    assertEquals([ropeScaling?.kind, maxPositionEmbeddings], ["yarn", 1024]);
+    await write("linear");
+    assertStringIncludes(await refusal(path), "linear");
+  }));
+
+Deno.test("what is not supported is refused by name", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const path = `${scratch}/model.gguf`, folder = `${scratch}/folder`;
+    const cases: [Record<string, Entry | undefined>, string][] = [
+      [
+        { "general.architecture": ["string", "gemma3"] },
+        '"gemma3", expected llama, qwen2 or qwen3',
+      ],
+      [{ "general.type": ["string", "adapter"] }, 'general.type is "adapter"'],
+      [{ "llama.expert_count": ["u32", 8] }, "mixtures of experts"],
+      [{ "llama.attention.sliding_window": ["u32", 64] }, "sliding-window"],
+      [{ "llama.attention.value_length": ["u32", 8] }, "the head size, 16"],
+      [{ "llama.rope.dimension_count": ["u32", 8] }, "rope.dimension_count"],
+      [{ "llama.block_count": undefined }, "lacks llama.block_count"],
+      [{ "llama.block_count": ["string", "2"] }, "llama.block_count"],
+      [{ "llama.feed_forward_length": ["i32s", [96, 96]] }, "llama.feed_forward_length"],
+      [{ "llama.embedding_length": ["u32", 32] }, "has shape"],
+      [{ "tokenizer.ggml.model": ["string", "llama"] }, 'kind "llama", expected "gpt2"'],
+      [{ "tokenizer.ggml.pre": ["string", "default"] }, '"default", expected one of'],
+      [{ "tokenizer.ggml.pre": undefined }, "expected one of"],
+      [{ "tokenizer.ggml.tokens": undefined }, "lacks tokenizer.ggml.tokens"],
+      [{ "general.alignment": ["u32", 24] }, "a power of two"],
+    ];
+    for (const [metadata, message] of cases) {
+      await writeGguf(path, folder, { metadata });
+      assertStringIncludes(await refusal(path), message);
+    }
+    const content = await ggufOf(folder);
+    const [first, ...others] = content.tensors as [GgufTensor, ...GgufTensor[]];
+    const tensors: [GgufTensor[], string][] = [
+      [[...content.tensors, { ...first, name: "blk.0.ffn_gate_inp.weight" }], "ffn_gate_inp"],
+      [[first, ...content.tensors], "twice"],
+      [others, "has no tensor token_embd.weight"],
+      [content.tensors.slice(0, -1), "lacks 1 of"],
+      ...[[16, "IQ2_XXS"], [15, "Q8_K"], [39, "MXFP4"], [4, "removed"], [99, "newer"]].map((
+        [type, name],
+      ): [GgufTensor[], string] => [[{ ...first, type: type as number }, ...others], `${name}`]),
+      [[{ ...first, type: 12 }, ...others], "no multiple of a Q4_K block"],
+      [[{ ...first, shape: [1, 1, 1, 1, 1] }, ...others], "5 axes"],
+      [[{ ...first, shape: [0, 64] }, ...others], "of shape"],
+      [[{ ...first, shape: [1024, 64] }, ...others], "in the same bytes"],
+    ];
+    for (const [changed, message] of tensors) {
+      await Deno.writeFile(path, ggufBytes({ ...content, tensors: changed }));
+      assertStringIncludes(await refusal(path), message);
+    }
+    const bytes = ggufBytes(content);
+    const changed = (edit: (view: DataView) => void) => {
+      const copy = bytes.slice();
+      edit(new DataView(copy.buffer));
+      Deno.writeFileSync(path, copy);
+      return refusal(path);
+    };
+    assertStringIncludes(await changed((view) => view.setUint32(4, 1, true)), "GGUF version 1");
+    assertStringIncludes(await changed((view) => view.setUint32(4, 4, true)), "GGUF version 4");
+    assertStringIncludes(await changed((view) => view.setUint32(4, 3)), "big-endian");
+    assertStringIncludes(await changed((view) => view.setUint32(0, 0x46554747)), "big-endian");
+    assertStringIncludes(await changed((view) => view.setUint8(0, 1)), "not a GGUF file");
+    assertStringIncludes(await changed((view) => view.setBigInt64(8, -1n, true)), "in its head");
+    assertStringIncludes(
+      await changed((view) => view.setBigInt64(16, 1n << 40n, true)),
+      "metadata",
+    );
+    await Deno.writeFile(path, bytes.subarray(0, bytes.length - 64));
+    assertStringIncludes(await refusal(path), "is truncated");
+    await Deno.writeFile(path, bytes.subarray(0, 10));
+    assertStringIncludes(await refusal(path), "only 10 bytes");
+  }));
+
+Deno.test("an alignment other than 32, and version 2, are read", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const metadata: Record<string, Entry> = { "general.alignment": ["u32", 256] };
+    const content = await ggufOf(`${scratch}/folder`, { metadata });
+    const path = `${scratch}/model.gguf`;
+    await Deno.writeFile(path, ggufBytes(content, { version: 2, alignment: 256 }));
+    assert(worst(await logits(path), await logits(`${scratch}/folder`)) < 1e-6);
+  }));
+
+const byteLevel = (use_regex: boolean) => ({
+  type: "ByteLevel",
+  add_prefix_space: false,
+  trim_offsets: true,
+  use_regex,
+});
+const split = (Regex: string) => ({
+  type: "Split",
+  pattern: { Regex },
+  behavior: "Isolated",
+  invert: false,
+});
+const sequence = (...pretokenizers: unknown[]) => ({ type: "Sequence", pretokenizers });
+
+/** Fields of `tokenizer.json` by the name that GGUF has for them. */
+const LAYOUTS: Readonly<Record<string, Record<string, unknown>>> = {
+  "qwen2": {},
+  "llama-bpe": {
+    normalizer: null,
+    pre_tokenizer: sequence(split(LLAMA3_PATTERN), byteLevel(false)),
+  },
+  "smollm": {
+    normalizer: null,
+    pre_tokenizer: sequence({ type: "Digits", individual_digits: true }, byteLevel(true)),
+  },
+  "gpt-2": {
+    normalizer: null,
+    pre_tokenizer: sequence(split(GPT2_PATTERNS[0]!), byteLevel(false)),
+  },
+};
+
+Deno.test("1,000 texts have the ids of tokenizer.json, in every layout", () =>
+  withScratch(async (scratch) => {
+    const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
+    await writeTinyFolder(folder, "llama");
+    const json = JSON.parse(await Deno.readTextFile(`${folder}/tokenizer.json`));
+    for (const [pre, layout] of Object.entries(LAYOUTS)) {
+      const model = { ...json.model, ignore_merges: pre === "llama-bpe" };
+      await Deno.writeTextFile(
+        `${folder}/tokenizer.json`,
+        JSON.stringify({ ...json, ...layout, model }),
+      );
+      const metadata: Record<string, Entry> = { "tokenizer.ggml.pre": ["string", pre] };
+      await writeGguf(path, folder, { metadata });
+      const [ofFile, ofFolder] = [await openTokenizer(path), await openTokenizer(folder)];
+      assertEquals([ofFile.kind, ofFolder.kind], Array(2).fill("byte-level-bpe"));
+      for (let seed = 0; seed < 1000; seed++) {
+        const text = mixedText(seed);
+        assertEquals(ofFile.encode(text), ofFolder.encode(text), JSON.stringify(text));
+      }
+    }
+  }));
+
+Deno.test("beginning and end tokens frame texts as the file says", () =>
+  withScratch(async (scratch) => {
+    const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
+    await writeTinyFolder(folder, "llama");
+    const encoded = async (metadata: Record<string, Entry>) => {
+      const bos: Record<string, Entry> = { "tokenizer.ggml.bos_token_id": ["u32", 491] };
+      await writeGguf(path, folder, { metadata: { ...bos, ...metadata } });
+      return (await openTokenizer(path)).encode("a");
+    };
+    const llama: Entry = ["string", "llama-bpe"];
+    assertEquals(await encoded({}), [64]);
+    assertEquals(await encoded({ "tokenizer.ggml.pre": llama }), [491, 64]);
+    const off: Entry = ["bool", 0], on: Entry = ["bool", 1];
+    assertEquals(
+      await encoded({ "tokenizer.ggml.pre": llama, "tokenizer.ggml.add_bos_token": off }),
+      [64],
+    );
+    assertEquals(
+      await encoded({ "tokenizer.ggml.add_bos_token": on, "tokenizer.ggml.add_eos_token": on }),
+      [491, 64, 490],
+    );
+  }));
+
+Deno.test("another weight gives another fingerprint", () =>
+  withScratch(async (scratch) => {
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const content = await ggufOf(`${scratch}/folder`, { type: "Q8_0" });
+    const path = `${scratch}/model.gguf`;
+    await Deno.writeFile(path, ggufBytes(content));
+    const before = modelFingerprint(await openCheckpoint(path));
+    content.tensors.at(-1)!.data[0]! ^= 1;
+    await Deno.writeFile(path, ggufBytes(content));
+    assertNotEquals(modelFingerprint(await openCheckpoint(path)), before);
+  }));
