@@ -42,6 +42,12 @@ export function configKeys(
   );
 }
 
+/** Fields of an object under their names in documents: `kvCacheBytes` is `kv_cache_bytes`. */
+export function snakeKeys(fields: object): Record<string, unknown> {
+  const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [snake(name), value]));
+}
+
 /** Wraps results in the common head; the order of keys is the order of reading. */
 export function buildDocument(
   invocation: Invocation,

@@ -50,6 +50,16 @@ export const NEAR_LEGEND = {
   padding: 6,
 } as const;
 
+/** Colour, dash or mark of the series; Vega makes one legend where several say the same. */
+export function seriesScale(domain: readonly string[], range: readonly unknown[]) {
+  return {
+    field: "series",
+    type: "nominal" as const,
+    scale: { domain, range: domain.map((_, i) => range[i % range.length]) },
+    legend: NEAR_LEGEND,
+  };
+}
+
 /** Draws a specification as one SVG document that needs nothing from elsewhere. */
 export async function renderSvg(spec: object): Promise<string> {
   const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);

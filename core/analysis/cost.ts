@@ -71,17 +71,15 @@ export interface CostQuestion {
   readonly stepOverheadS?: number;
 }
 
-/** What both models answer. */
-export interface Cost {
+/** Memory and latency of a workload, to which both models add parts in the order of documents. */
+export interface CostTotals {
   readonly memoryBytes: number;
   readonly latencyS: number;
-  /** Operations of all matrix products; for the paper's model also of its norms. */
-  readonly flops: number;
 }
 
 /** The mean memory and latency of several workloads. */
-export function meanCost(costs: readonly Cost[]): Pick<Cost, "memoryBytes" | "latencyS"> {
-  const mean = (key: "memoryBytes" | "latencyS") =>
+export function meanCost(costs: readonly CostTotals[]): CostTotals {
+  const mean = (key: keyof CostTotals) =>
     costs.reduce((sum, cost) => sum + cost[key] / costs.length, 0);
   return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
 }

@@ -9,18 +9,7 @@
  * attention, nothing else. The decode loop recomputes attention and cache only, all else is the
  * same at every step.
  */
-import { type Cost, type CostQuestion, countShape, prefixRows } from "./cost.ts";
-
-/** The corrected answer and its parts. */
-export interface ExactCost extends Cost {
-  /** Backbone, tables, prefixes and aggregator. */
-  readonly weightBytes: number;
-  readonly kvBytes: number;
-  readonly activationBytes: number;
-  readonly prefillS: number;
-  /** All steps after the first token. */
-  readonly decodeS: number;
-}
+import { type CostQuestion, countShape, prefixRows } from "./cost.ts";
 
 /** Seconds of a product of r rows from width x to width y. */
 function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number): number {
@@ -75,8 +64,11 @@ export function tailFlops({ shape, work: { streams: P } }: CostQuestion): number
   return 2 * h * V + (P > 1 ? 2 * (P * h * h + scoring) : 0);
 }
 
-/** Memory, latency and their parts by the corrected model. */
-export function exactCost(question: CostQuestion): ExactCost {
+/**
+ * Memory, latency and their parts by the corrected model. Weights are backbone, tables, prefixes and
+ * aggregator; `decodeS` is all steps after the first token.
+ */
+export function exactCost(question: CostQuestion) {
   const { shape, work, bytes } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
   const { numLayers: L, numKvHeads: v, headDim: d, hiddenSize: h, intermediateSize: f } = shape;
@@ -85,29 +77,25 @@ export function exactCost(question: CostQuestion): ExactCost {
   const { weight: w, activation: a, cache: c } = bytes;
 
   const weightBytes = countShape(shape, P, work.prefixTokens).total * w;
-  const kvBytes = 2 * L * v * d * c * n * (i + o + (question.copiesPrefix ? T : 0));
+  const kvCacheBytes = 2 * L * v * d * c * n * (i + o + (question.copiesPrefix ? T : 0));
   const activationBytes = Math.max(
     n * i * a * Math.max(h + 2 * f, h + 2 * q * d + 2 * v * d),
     4 * b * shape.vocabSize,
   );
   const { prefillS, decodeS, flops } = passes(question, n, T);
   return {
-    memoryBytes: weightBytes + kvBytes + activationBytes,
+    memoryBytes: weightBytes + kvCacheBytes + activationBytes,
     latencyS: prefillS + decodeS,
-    flops,
     weightBytes,
-    kvBytes,
+    kvCacheBytes,
     activationBytes,
     prefillS,
     decodeS,
+    flops,
   };
 }
 
-function passes(
-  question: CostQuestion,
-  n: number,
-  T: number,
-): { prefillS: number; decodeS: number; flops: number } {
+function passes(question: CostQuestion, n: number, T: number) {
   const { shape, work, bytes, rates } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
   const { numLayers: L, numHeads: q, numKvHeads: v, headDim: d, hiddenSize: h } = shape;

@@ -9,166 +9,101 @@
  * The correction takes back the head's work for all streams but one. The
  * known discrepancies are listed in `docs/analysis.md`; nothing is corrected here.
  */
-import { type Cost, type CostQuestion, prefixRows } from "./cost.ts";
+import { type CostQuestion, type CostTotals, prefixRows } from "./cost.ts";
 
-/** The paper's answer and its parts. */
-export interface PaperCost extends Cost {
-  readonly weightBytes: number;
-  readonly kvBytes: number;
-  readonly aggregatorBytes: number;
-  readonly activationBytes: number;
-  readonly prefillS: number;
-  /** One of o equal steps. */
-  readonly decodeStepS: number;
-  readonly aggregatorS: number;
-  readonly embeddingFixS: number;
+/** The script's building blocks: seconds, operations and bytes of passes over n rows of m tokens. */
+function termsOf({ shape, bytes, rates }: CostQuestion) {
+  const { hiddenSize: h, intermediateSize: f, numLayers: L, vocabSize: V } = shape;
+  const { numHeads: q, numKvHeads: v } = shape;
+  const { weight: w, activation: a } = bytes;
+  const slower = (flops: number, traffic: number) =>
+    Math.max(flops / rates.flops, traffic / rates.bytes);
+
+  // Parameters of a layer, and bytes alive in it.
+  const attentionParams = 2 * h * h + 2 * h * (h * v / q);
+  const mlpParams = 3 * h * f;
+  const attentionBytes = (n: number, m: number) =>
+    a * Math.max(3 * n * m * h, 2 * n * m * h + 4 * q * n * m);
+  const mlpBytes = (n: number, m: number) => a * n * m * h * Math.max(1, f / h);
+
+  const attentionFlops = (n: number, m: number) =>
+    4 * n * m * h * h + 4 * n * m * h * h * v / q + 4 * n * m * m * h;
+  const mlpFlops = (n: number, m: number) => 6 * n * m * h * f;
+  const headFlops = (n: number, m: number) => 2 * n * m * V * h;
+
+  const attentionS = (n: number, m: number) =>
+    slower(attentionFlops(n, m), attentionParams * w + attentionBytes(n, m));
+  const mlpS = (n: number, m: number) => slower(mlpFlops(n, m), mlpParams * w + mlpBytes(n, m));
+  const headS = (n: number, m: number) => headFlops(n, m) / rates.flops;
+  // A norm reads elements of 4 bytes, whatever the widths.
+  const normS = (n: number, m: number) => slower(5 * n * m * h, 4 * n * m * h);
+  const embeddingS = V * h * w / rates.bytes;
+  const passS = (n: number, m: number) =>
+    L * (attentionS(n, m) + mlpS(n, m) + 2 * normS(n, m)) + embeddingS + headS(n, m);
+  const passFlops = (n: number, m: number) =>
+    L * (attentionFlops(n, m) + mlpFlops(n, m) + 2 * 5 * n * m * h) + headFlops(n, m);
+
+  return {
+    attentionParams,
+    mlpParams,
+    attentionBytes,
+    mlpBytes,
+    mlpS,
+    mlpFlops,
+    headS,
+    headFlops,
+    passS,
+    passFlops,
+  };
 }
 
-/** The script's building blocks for one question. */
-class Terms {
-  /** n: rows of a pass */
-  readonly n: number;
-  /** s: prompt with prefix */
-  readonly s: number;
-  /** Parameters of a layer's attention and of its MLP. */
-  readonly attentionParams: number;
-  readonly mlpParams: number;
-
-  /** Derives sizes; does no work. */
-  constructor(readonly question: CostQuestion) {
-    const { hiddenSize: h, intermediateSize: f, numHeads: q, numKvHeads: v } = question.shape;
-    this.n = question.work.batch * question.work.streams;
-    this.s = question.work.input + prefixRows(question.work);
-    this.attentionParams = 2 * h * h + 2 * h * (h * v / q);
-    this.mlpParams = 3 * h * f;
-  }
-
-  /** Bytes of keys and values for rows of `slots` tokens. */
-  cacheBytes(slots: number): number {
-    const { hiddenSize: h, numLayers: L, numHeads: q, numKvHeads: v } = this.question.shape;
-    return L * 2 * this.n * slots * (h / q) * v * this.question.bytes.cache;
-  }
-
-  /** Bytes alive in attention. */
-  attentionActivation(n: number, m: number): number {
-    const { hiddenSize: h, numHeads: q } = this.question.shape;
-    return this.question.bytes.activation *
-      Math.max(3 * n * m * h, 2 * n * m * h + 4 * q * n * m);
-  }
-
-  /** Bytes alive in the MLP. */
-  mlpActivation(n: number, m: number): number {
-    const { hiddenSize: h, intermediateSize: f } = this.question.shape;
-    return this.question.bytes.activation * n * m * h * Math.max(1, f / h);
-  }
-
-  /** Seconds of a layer's attention. */
-  attentionS(n: number, m: number): number {
-    const { rates, bytes } = this.question;
-    const traffic = this.attentionParams * bytes.weight + this.attentionActivation(n, m);
-    return Math.max(this.attentionFlops(n, m) / rates.flops, traffic / rates.bytes);
-  }
-
-  /** Seconds of a layer's MLP. */
-  mlpS(n: number, m: number): number {
-    const { rates, bytes } = this.question;
-    const traffic = this.mlpParams * bytes.weight + this.mlpActivation(n, m);
-    return Math.max(this.mlpFlops(n, m) / rates.flops, traffic / rates.bytes);
-  }
-
-  /** Seconds of one norm, which reads elements of 4 bytes. */
-  normS(n: number, m: number): number {
-    const { rates, shape } = this.question;
-    return Math.max(
-      5 * n * m * shape.hiddenSize / rates.flops,
-      4 * n * m * shape.hiddenSize / rates.bytes,
-    );
-  }
-
-  /** Seconds to read the input table once. */
-  embeddingS(): number {
-    const { shape, bytes, rates } = this.question;
-    return shape.vocabSize * shape.hiddenSize * bytes.weight / rates.bytes;
-  }
-
-  /** Seconds of the output matrix. */
-  headS(n: number, m: number): number {
-    return this.headFlops(n, m) / this.question.rates.flops;
-  }
-
-  /** Seconds of a pass. */
-  passS(n: number, m: number): number {
-    const layer = this.attentionS(n, m) + this.mlpS(n, m) + 2 * this.normS(n, m);
-    return this.question.shape.numLayers * layer + this.embeddingS() + this.headS(n, m);
-  }
-
-  /** Operations of a pass. */
-  passFlops(n: number, m: number): number {
-    const { numLayers: L, hiddenSize: h } = this.question.shape;
-    const layer = this.attentionFlops(n, m) + this.mlpFlops(n, m) + 2 * 5 * n * m * h;
-    return L * layer + this.headFlops(n, m);
-  }
-
-  /** Operations of a layer's attention. */
-  attentionFlops(n: number, m: number): number {
-    const { hiddenSize: h, numHeads: q, numKvHeads: v } = this.question.shape;
-    return 4 * n * m * h * h + 4 * n * m * h * h * v / q + 4 * n * m * m * h;
-  }
-
-  /** Operations of a layer's MLP. */
-  mlpFlops(n: number, m: number): number {
-    return 6 * n * m * this.question.shape.hiddenSize * this.question.shape.intermediateSize;
-  }
-
-  /** Operations of the output matrix. */
-  headFlops(n: number, m: number): number {
-    return 2 * n * m * this.question.shape.vocabSize * this.question.shape.hiddenSize;
-  }
-}
-
-/** Memory, latency and their parts as the official script computes them. */
-export function paperCost(question: CostQuestion): PaperCost {
+/**
+ * Memory, latency and their parts as the official script computes them; `decodeStepS` is one of o
+ * equal steps.
+ */
+export function paperCost(question: CostQuestion) {
   const { shape, work, bytes, rates } = question;
-  const { hiddenSize: h, numLayers: L, vocabSize: V } = shape;
+  const { hiddenSize: h, numLayers: L, vocabSize: V, numHeads: q, numKvHeads: v } = shape;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const terms = new Terms(question);
-  const { n, s } = terms;
+  const n = b * P, s = i + prefixRows(work);
+  const terms = termsOf(question);
+
   const layer = terms.attentionParams + terms.mlpParams + 2 * h;
   const weightBytes = L * layer * bytes.weight + V * h * bytes.weight + h * bytes.weight;
-  const kvBytes = terms.cacheBytes(s + o);
+  const kvCacheBytes = L * 2 * n * (s + o) * (h / q) * v * bytes.cache;
   const scoring = shape.aggregator === "linear" ? 0 : h * P;
   const aggregatorParams = P > 1 ? P * h * h + scoring : 0;
   const aggregatorBytes = aggregatorParams * bytes.weight;
   const activationBytes = Math.max(
-    terms.attentionActivation(n, s),
-    terms.mlpActivation(n, s),
+    terms.attentionBytes(n, s),
+    terms.mlpBytes(n, s),
     2 * n * s * h,
     bytes.activation * V * b * s,
   );
 
   const prefillS = terms.passS(n, s);
-  const decodeStepS = terms.passS(n, 1) + 2 * kvBytes / rates.bytes;
+  const decodeStepS = terms.passS(n, 1) + 2 * kvCacheBytes / rates.bytes;
   const share = aggregatorParams / terms.mlpParams;
   const aggregatorS = P > 1 ? share * terms.mlpS(b, i + o) : 0;
   const embeddingFixS = terms.headS(b, i + o) - terms.headS(n, i + o);
   return {
-    memoryBytes: weightBytes + kvBytes + aggregatorBytes + activationBytes,
+    memoryBytes: weightBytes + kvCacheBytes + aggregatorBytes + activationBytes,
     latencyS: prefillS + o * decodeStepS + aggregatorS + embeddingFixS,
-    flops: terms.passFlops(n, s) + o * terms.passFlops(n, 1) + share * terms.mlpFlops(b, i + o) +
-      terms.headFlops(b - n, i + o),
     weightBytes,
-    kvBytes,
+    kvCacheBytes,
     aggregatorBytes,
     activationBytes,
     prefillS,
     decodeStepS,
     aggregatorS,
     embeddingFixS,
+    flops: terms.passFlops(n, s) + o * terms.passFlops(n, 1) + share * terms.mlpFlops(b, i + o) +
+      terms.headFlops(b - n, i + o),
   };
 }
 
 /** The script's line of output, character for character; its "GB" are 2³⁰ bytes. */
-export function printedLine({ memoryBytes, latencyS }: Cost): string {
+export function printedLine({ memoryBytes, latencyS }: CostTotals): string {
   return `Memory: ${threeDigits(memoryBytes / 2 ** 30)}GB; Latency: ${threeDigits(latencyS)}s`;
 }
 

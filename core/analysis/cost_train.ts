@@ -34,24 +34,11 @@ export interface TrainQuestion extends CostQuestion {
   readonly recompute: boolean;
 }
 
-/** Cost of a step and its parts. */
-export interface TrainCost {
-  readonly memoryBytes: number;
-  readonly weightBytes: number;
-  readonly gradientBytes: number;
-  readonly momentBytes: number;
-  readonly activationBytes: number;
-  readonly stepS: number;
-  readonly forwardS: number;
-  /** With the repeated forward pass, if there is one. */
-  readonly backwardS: number;
-  readonly optimizerS: number;
-  readonly flops: number;
-  readonly trainedParams: number;
-}
-
-/** Memory and time of one step. */
-export function trainCost(question: TrainQuestion): TrainCost {
+/**
+ * Memory and time of one step, in the order of documents; `backwardS` has the repeated forward pass,
+ * if there is one.
+ */
+export function trainCost(question: TrainQuestion) {
   const { shape, work, bytes, rates, recompute } = question;
   const counts = countShape(shape, work.streams, work.prefixTokens);
   const all = question.params === "all";
@@ -68,19 +55,21 @@ export function trainCost(question: TrainQuestion): TrainCost {
   const forwardS = passes * (layersS + restS);
   const backwardS = backward * forwardS + (recompute ? passes * layersS : 0);
   const optimizerS = 28 * trainedParams / rates.bytes;
+  const stepS = forwardS + backwardS + optimizerS;
   return {
+    trainedParams,
     memoryBytes: weightBytes + gradientBytes + momentBytes + activationBytes,
+    stepS,
     weightBytes,
     gradientBytes,
     momentBytes,
     activationBytes,
-    stepS: forwardS + backwardS + optimizerS,
     forwardS,
     backwardS,
     optimizerS,
+    tokensPerS: question.rows * question.seqLen / stepS,
     flops: passes *
       ((1 + backward) * (layersFlops + restFlops) + (recompute ? layersFlops : 0)),
-    trainedParams,
   };
 }
 

@@ -10,6 +10,7 @@
  * correlation, so it tends to lie above the ρ of the theory, and says more beside another model's
  * on the same text than by itself.
  */
+
 /** Blocks of consecutive tokens for the standard error. */
 const BLOCKS = 20;
 
@@ -31,7 +32,7 @@ export interface Diversity {
    * Standard error of `rho`: jackknife over 20 blocks of consecutive tokens. Undefined below two
    * tokens per block.
    */
-  readonly standardError: number | undefined;
+  readonly rhoStandardError: number | undefined;
   /** Mean relative residual of each stream [P], from −1 (never foreseen) to 0 (always certain). */
   readonly meanResiduals: readonly number[];
   /** Mean −log p(y) of each stream alone [P], in nats. */
@@ -51,19 +52,16 @@ export function diversityOf(texts: readonly StreamPredictions[]): Diversity | un
   if (T === 0) return undefined;
   const P = rows[0]!.length;
   const residuals = rows.map((row) => Float64Array.from(row, (logprob) => Math.exp(logprob) - 1));
-  const blocks = Array.from({ length: BLOCKS }, () => new Moments(residuals[0]!));
-  residuals.forEach((row, t) => blocks[Math.floor(t * BLOCKS / T)]!.add(row));
-  const moments = blocks.reduce((sum, block) => sum.with(block, 1), new Moments(residuals[0]!));
-  const places = Array.from({ length: P }, (_, p) => p);
-  const models = texts.flatMap(({ model }) => Array.from(model));
+  const meanOfEach = (table: readonly ArrayLike<number>[]) =>
+    Array.from({ length: P }, (_, p) => meanOf(table.map((row) => row[p]!)));
   return {
     tokens: T,
-    rho: moments.meanCorrelation(),
-    standardError: T < 2 * BLOCKS ? undefined : jackknifeError(moments, blocks),
-    meanResiduals: places.map((p) => moments.mean(p)),
-    streamLosses: places.map((p) => -meanOf(rows.map((row) => row[p]!))),
+    rho: meanCorrelation(residuals),
+    rhoStandardError: T < 2 * BLOCKS ? undefined : jackknifeError(residuals),
+    meanResiduals: meanOfEach(residuals),
+    streamLosses: meanOfEach(rows).map((logprob) => -logprob),
     meanMixtureLoss: meanOf(rows.map(mixtureLoss)),
-    modelLoss: -meanOf(models),
+    modelLoss: -meanOf(texts.flatMap(({ model }) => Array.from(model))),
   };
 }
 
@@ -79,74 +77,32 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, x) => sum + x, 0) / values.length;
 }
 
-/**
- * Sums of rows of P numbers, for their means and correlations. They are kept relative to an origin,
- * or else rows that hardly vary would lose their variance in rounding; sums of two sets only
- * subtract when both have the same origin.
- */
-class Moments {
-  #count = 0;
-  readonly #sums: Float64Array;
-  /** Sums of products [P][P]; only i ≤ j is filled. */
-  readonly #products: Float64Array;
-
-  /** `origin` is subtracted from every row: any typical row will do. */
-  constructor(readonly origin: ArrayLike<number>) {
-    const P = origin.length;
-    this.#sums = new Float64Array(P);
-    this.#products = new Float64Array(P * P);
-  }
-
-  /** Adds one row. */
-  add(row: ArrayLike<number>): void {
-    const P = this.origin.length;
-    this.#count++;
-    for (let i = 0; i < P; i++) {
-      const own = row[i]! - this.origin[i]!;
-      this.#sums[i]! += own;
-      for (let j = i; j < P; j++) {
-        this.#products[i * P + j]! += own * (row[j]! - this.origin[j]!);
-      }
+/** Mean over pairs i < j of Pearson's correlation of columns; undefined where one never varies. */
+function meanCorrelation(rows: readonly Float64Array[]): number | undefined {
+  const P = rows[0]!.length;
+  const means = Array.from({ length: P }, (_, p) => meanOf(rows.map((row) => row[p]!)));
+  // Relative to the means, or else rows that hardly vary would lose their variance in rounding.
+  const covariance = (i: number, j: number) =>
+    rows.reduce((sum, row) => sum + (row[i]! - means[i]!) * (row[j]! - means[j]!), 0);
+  const variances = means.map((_, p) => covariance(p, p));
+  if (P < 2 || !variances.every((variance) => variance > 0)) return undefined;
+  let sum = 0;
+  for (let i = 0; i < P; i++) {
+    for (let j = i + 1; j < P; j++) {
+      const value = covariance(i, j) / Math.sqrt(variances[i]! * variances[j]!);
+      sum += Math.max(-1, Math.min(1, value));
     }
   }
-
-  /** These rows with others of the same origin added (`sign` 1) or taken out (−1). */
-  with(other: Moments, sign: 1 | -1): Moments {
-    const result = new Moments(this.origin);
-    result.#count = this.#count + sign * other.#count;
-    result.#sums.set(this.#sums.map((x, i) => x + sign * other.#sums[i]!));
-    result.#products.set(this.#products.map((x, i) => x + sign * other.#products[i]!));
-    return result;
-  }
-
-  /** Mean of column i. */
-  mean(i: number): number {
-    return this.origin[i]! + this.#sums[i]! / this.#count;
-  }
-
-  /** Mean over pairs i < j of Pearson's correlation; undefined where one column never varies. */
-  meanCorrelation(): number | undefined {
-    let sum = 0, pairs = 0;
-    for (let i = 0; i < this.origin.length; i++) {
-      for (let j = i + 1; j < this.origin.length; j++, pairs++) {
-        const variances = this.#covariance(i, i) * this.#covariance(j, j);
-        if (!(variances > 0)) return undefined;
-        const value = this.#covariance(i, j) / Math.sqrt(variances);
-        sum += Math.max(-1, Math.min(1, value));
-      }
-    }
-    return pairs === 0 ? undefined : sum / pairs;
-  }
-
-  #covariance(i: number, j: number): number {
-    const n = this.#count, P = this.origin.length;
-    return this.#products[i * P + j]! / n - (this.#sums[i]! / n) * (this.#sums[j]! / n);
-  }
+  return sum / (P * (P - 1) / 2);
 }
 
-/** √((n − 1)/n Σ (x − mean)²) over estimates with one block left out each. */
-function jackknifeError(all: Moments, blocks: readonly Moments[]): number | undefined {
-  const estimates = blocks.map((block) => all.with(block, -1).meanCorrelation());
+/** √((n − 1)/n Σ (x − mean)²) over estimates with one block of consecutive rows left out each. */
+function jackknifeError(rows: readonly Float64Array[]): number | undefined {
+  const blockOf = (t: number) => Math.floor(t * BLOCKS / rows.length);
+  const estimates = Array.from(
+    { length: BLOCKS },
+    (_, block) => meanCorrelation(rows.filter((_, t) => blockOf(t) !== block)),
+  );
   const known = estimates.filter((x) => x !== undefined);
   if (known.length < estimates.length) return undefined;
   const mean = meanOf(known);

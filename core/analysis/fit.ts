@@ -1,12 +1,14 @@
 /**
  * Fits a scaling law to observed losses, as the ParScale paper does: the sum of Huber losses of
- * ln L_pred − ln L_true, from a grid of starting points.
+ * ln L_pred − ln L_true, from a grid of starting points; and refits it to resampled observations.
  *
  * What differs on purpose: variables are logarithms, which keeps them positive, gradients are exact,
  * and every start descends to the optimum itself. The reference stops earlier in a flat valley, which
  * is why its last digits depend on the version of its optimiser.
  */
 import { DataError } from "../base/errors.ts";
+import { RandomStream } from "../base/random.ts";
+import { quantileOf } from "../base/statistics.ts";
 import { minimize, type Minimum, type Objective } from "./lbfgs.ts";
 import { type Law, type LawKind, type Observation, predictLoss } from "./law.ts";
 
@@ -222,4 +224,67 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
       `the ${kind} law needs several N: all observations have N = ${observations[0]!.n}`,
     );
   }
+}
+
+/** Names of what is estimated, in the order of tables. */
+export const PARAMETERS = ["E", "A", "alpha", "stream"] as const;
+
+/** A parameter of a law. */
+export type Parameter = typeof PARAMETERS[number];
+
+/** Refits of resampled observations. */
+export interface Bootstrap {
+  readonly laws: readonly Law[];
+  /** Refits that reached no optimum and were left out. */
+  readonly dropped: number;
+}
+
+/** The gradient of a finished fit is below this; the objective's own scale is 10⁻⁵. */
+export const FLAT = 1e-7;
+
+/**
+ * Refits of observations drawn with replacement; the same seed draws the same.
+ *
+ * The paper gives point estimates. Its valley is flat: E and α trade off against each other, so their
+ * intervals are wide while that of k is narrow, which is why anything derived from a law should be
+ * computed for every refit and not from intervals of parameters.
+ */
+export function bootstrap(
+  observations: readonly Observation[],
+  law: Law,
+  { resamples, seed }: { resamples: number; seed: number },
+): Bootstrap {
+  const random = new RandomStream(seed, "bootstrap");
+  const laws: Law[] = [];
+  let dropped = 0;
+  for (let i = 0; i < resamples; i++) {
+    const drawn = observations.map(() => observations[random.integer(observations.length)]!);
+    const fit = refit(drawn, law);
+    const isUsable = fit.slope < FLAT &&
+      Object.values(fit.law).every((x) => typeof x === "string" || Number.isFinite(x));
+    if (isUsable) laws.push(fit.law);
+    else dropped++;
+  }
+  return { laws, dropped };
+}
+
+/** A median and an interval that holds 95 percent. */
+export interface Interval {
+  readonly low: number;
+  readonly median: number;
+  readonly high: number;
+}
+
+/** Percentiles 2.5, 50 and 97.5 of any quantity of the refitted laws; undefined values are left out. */
+export function intervalOf(
+  laws: readonly Law[],
+  quantity: (law: Law) => number | undefined,
+): Interval | undefined {
+  const values = laws.map(quantity).filter((x) =>
+    x !== undefined && Number.isFinite(x)
+  ) as number[];
+  if (values.length === 0) return undefined;
+  values.sort((a, b) => a - b);
+  const at = (share: number) => quantileOf(values, share);
+  return { low: at(0.025), median: at(0.5), high: at(0.975) };
 }

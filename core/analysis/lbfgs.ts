@@ -15,33 +15,27 @@ export interface Minimum {
   readonly value: number;
   /** Largest absolute entry of the gradient there. */
   readonly slope: number;
-  readonly iterations: number;
 }
 
 /** Pairs of steps and gradient changes that are remembered. */
 const PAIRS = 10;
 /** Wolfe constants. */
 const DECREASE = 1e-4, CURVATURE = 0.9;
-const MAX_STEP_TRIES = 40;
+const MAX_ITERATIONS = 2000, MAX_STEP_TRIES = 40;
 /** Promised gain, relative to the value, below which a descent ends. */
 const LEAST_GAIN = 1e-17;
 /** Steps without any gain after which a minimum is taken for reached. */
 const PATIENCE = 3;
 
 /** Descends from a point. */
-export function minimize(
-  objective: Objective,
-  start: ArrayLike<number>,
-  { maxIterations = 2000 } = {},
-): Minimum {
+export function minimize(objective: Objective, start: ArrayLike<number>): Minimum {
   const n = start.length;
   let x = Float64Array.from(start);
   let gradient = new Float64Array(n);
   let value = objective(x, gradient);
   const steps: Float64Array[] = [], changes: Float64Array[] = [];
-  let idle = 0, iterations = 0;
-  while (iterations < maxIterations && idle < PATIENCE) {
-    iterations++;
+  let idle = 0;
+  for (let i = 0; i < MAX_ITERATIONS && idle < PATIENCE; i++) {
     let direction = twoLoop(gradient, steps, changes);
     if (dot(direction, gradient) >= 0) { // lost in rounding: start over from the plain gradient
       steps.length = changes.length = 0;
@@ -69,7 +63,7 @@ export function minimize(
     idle = value - found.value <= 1e-15 * Math.abs(value) ? idle + 1 : 0;
     ({ x, value, gradient } = found);
   }
-  return { x, value, slope: Math.max(...gradient.map(Math.abs)), iterations };
+  return { x, value, slope: Math.max(...gradient.map(Math.abs)) };
 }
 
 /** Minus the inverse Hessian, as the pairs tell it, times the gradient. */

@@ -5,6 +5,7 @@
  * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
  * one text to the next, so the length expected by chance depends on how the texts are cut.
  */
+
 /** A text and the aggregation weights at its tokens. */
 export interface WeightedText {
   /** T token ids. */
@@ -119,7 +120,7 @@ export interface TextAgreement {
 export function agreementOf(texts: readonly WeightedText[]): TextAgreement | undefined {
   const used = texts.filter(({ weights }) => weights.length > 0);
   if (used.length < 2) return undefined;
-  const shares = used.map(sharesOf);
+  const shares = used.map((text) => describeStreams([text]).shares);
   const { pairs, agreeing, expected } = tokenPairs(used, shares);
   return {
     shareOverlap: overlapOfPairs(shares) / (used.length * (used.length - 1) / 2),
@@ -139,12 +140,6 @@ function overlapOfPairs(shares: readonly (readonly number[])[]): number {
     const sorted = shares.map((own) => own[p]!).sort((a, b) => a - b);
     return sum + sorted.reduce((part, share, i) => part + share * (K - 1 - i), 0);
   }, 0);
-}
-
-function sharesOf({ weights }: WeightedText): number[] {
-  const wins = new Array<number>(weights[0]!.length).fill(0);
-  for (const row of weights) wins[winnerOf(row)]!++;
-  return wins.map((count) => count / weights.length);
 }
 
 /** Occurrences and wins of one token id in one text. */

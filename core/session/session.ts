@@ -3,17 +3,19 @@
  *
  * Prompts in, completions out, over the scheduler that `generate`, `eval` and `serve` use.
  */
-import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { type Checkpoint, openCheckpoint, weightsOf } from "../checkpoint/open.ts";
 import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
-import type { Engine } from "../generate/engine.ts";
+import { Engine } from "../generate/engine.ts";
 import type { FinishReason } from "../generate/request.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
-import type { ModelConfig } from "../model/config.ts";
-import { introducedTensors } from "../model/parameters.ts";
+import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
+import { introducedValues } from "../model/init.ts";
+import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
+import type { Weights } from "../runtime/device.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
@@ -74,6 +76,7 @@ export interface BatchOptions extends GenerateOptions {
 interface SessionOptions {
   readonly matrices: MatrixKind;
   readonly sharesBackbone?: boolean;
+  readonly memoryLimit?: number | undefined;
 }
 
 /** A model ready to run. Dispose of it, or say `using`, when it is done. */
@@ -167,6 +170,18 @@ export class Session implements Disposable {
     const { config, tensors } = checkpoint;
     const engine = this.engine.withAdapter(config, introducedTensors(config, tensors));
     return new Session(checkpoint, engine, this.#options, this);
+  }
+
+  /**
+   * The same model under P streams, to be measured: where they are not its own, prefixes and aggregator
+   * are random. They are part of the weights, as in a converted checkpoint, even those of an adapter,
+   * because tensors that are bound at every step cannot be packed. Dispose of it before this model.
+   * @internal
+   */
+  withStreams(streams: number, seed: number): Session {
+    const { config, weights } = modelWith(this.checkpoint, streams, seed);
+    const engine = new Engine(this.engine.device, config, weights, this.#options);
+    return new Session(this.checkpoint, engine, this.#options, this);
   }
 
   /**
@@ -281,6 +296,29 @@ export class Session implements Disposable {
       yield event;
     }
   }
+}
+
+/** Config and weights under so many streams: as they are where the model has them. */
+function modelWith(
+  checkpoint: Checkpoint,
+  streams: number,
+  seed: number,
+): { readonly config: ModelConfig; readonly weights: Weights } {
+  const { config: own } = checkpoint;
+  const stored = weightsOf(checkpoint);
+  if (streams === own.streams) return { config: own, weights: stored };
+  const config: ModelConfig = streams === 1
+    ? plainConfig(own)
+    : { ...own, streams, prefix: isParScale(own) ? own.prefix : true };
+  const weights = parameterSpecs(config).map((spec) =>
+    [
+      spec.name,
+      spec.introduced
+        ? { dtype: "f32" as const, shape: spec.shape, data: introducedValues(spec, seed) }
+        : stored.get(spec.name)!,
+    ] as const
+  );
+  return { config, weights: new Map(weights) };
 }
 
 /** What an option must be: the test and its words. */

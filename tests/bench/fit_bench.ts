@@ -1,7 +1,6 @@
 /** Fits of the paper's 24 losses from the whole grid of starts; the budget is 2 s each. */
-import { DATA_SETS } from "../../cli/commands/fit/data_sets.ts";
-import { fitLaw } from "../../core/analysis/fit.ts";
-import { bootstrap } from "../../core/analysis/uncertainty.ts";
+import { DATA_SETS } from "../../core/analysis/cost_family.ts";
+import { bootstrap, fitLaw } from "../../core/analysis/fit.ts";
 
 const { observations, laws } = DATA_SETS["stack-v2-python"];
 

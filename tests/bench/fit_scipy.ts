@@ -8,7 +8,7 @@
  * optimum for most of them, and ours at the optimum for all.
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { DATA_SETS } from "../../cli/commands/fit/data_sets.ts";
+import { DATA_SETS } from "../../core/analysis/cost_family.ts";
 import { fitLaw } from "../../core/analysis/fit.ts";
 
 const flags = parseArgs(Deno.args, { string: ["python", "rounds"], default: { rounds: "3" } });

@@ -8,8 +8,8 @@
  * writes.
  */
 import { drawPage } from "../../cli/commands/visualize/html.ts";
-import { labelsOf } from "../../cli/commands/visualize/look.ts";
-import { studyTexts } from "../../cli/commands/visualize/result.ts";
+import { studyTexts } from "../../cli/commands/visualize/show.ts";
+import { labelsOf } from "../../cli/output/stream_look.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 

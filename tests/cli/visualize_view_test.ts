@@ -1,11 +1,15 @@
 /** How tokens and streams look, without a model: odd characters, many streams, narrow lines. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { drawPage } from "../../cli/commands/visualize/html.ts";
-import { colorOf, labelsOf } from "../../cli/commands/visualize/look.ts";
-import type { MeasuredText } from "../../cli/commands/visualize/measure.ts";
-import { studyTexts } from "../../cli/commands/visualize/result.ts";
-import { legendText, textView } from "../../cli/commands/visualize/show.ts";
-import { piecesOf, visibleText } from "../../cli/commands/visualize/token_text.ts";
+import { piecesOf } from "../../cli/commands/visualize/run.ts";
+import {
+  legendText,
+  type MeasuredText,
+  studyTexts,
+  textView,
+  visibleText,
+} from "../../cli/commands/visualize/show.ts";
+import { colorOf, labelsOf } from "../../cli/output/stream_look.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
 

@@ -7,7 +7,7 @@
  * every row without a partner. Partners need not be of the same model or machine, since neither has
  * a name that lasts; that is for the user to know.
  */
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { DataError } from "../../../core/base/errors.ts";
 import { quantileOf } from "../../../core/base/statistics.ts";
 import { rowError } from "../../input/rows.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -16,7 +16,7 @@ import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { counted } from "../../output/units.ts";
-import type { BenchValues } from "./flags.ts";
+import type { ComparisonPlan } from "./plan.ts";
 
 /** Layout of timed rows. */
 export const SCHEMA = "parscale.bench/1";
@@ -53,25 +53,19 @@ const COLUMNS: readonly Column[] = [
   { key: "verdict" },
 ];
 
-/** Both files, of which one may be stdin. */
-export function pairOf({ compare, against }: BenchValues): { compare: string; against: string } {
-  if (compare !== "-" || against !== "-") return { compare: compare!, against: against! };
-  throw new UsageError("`--compare -` cannot be combined with `--against -`");
-}
-
 /** Compares two files; the number is the exit code. */
 export async function compareTimings(
-  values: BenchValues,
+  paths: ComparisonPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const paths = pairOf(values);
+  const { tolerance } = paths;
   // The earlier file first: what is wrong with it shows before the pipe has run for minutes.
   const before = await readTimings(paths.against, io);
   const now = await readTimings(paths.compare, io);
   const spreads = [...now, ...before].map(({ spread }) => spread).sort((a, b) => a - b);
   const noise = quantileOf(spreads, 0.75);
-  const rows = pair(now, before, Math.max(values.tolerance, noise));
+  const rows = pair(now, before, Math.max(tolerance, noise));
   const paired = rows.filter(({ ratio }) => ratio !== null);
   if (paired.length === 0) {
     throw new DataError(
@@ -85,8 +79,8 @@ export async function compareTimings(
   });
   for (const row of rows) report.row(row);
   const slower = paired.filter(({ verdict }) => verdict === "slower").length;
-  const isBusy = noise > values.tolerance;
-  const allowed = isBusy ? Math.ceil(noise * 100) : Number((values.tolerance * 100).toPrecision(6));
+  const isBusy = noise > tolerance;
+  const allowed = isBusy ? Math.ceil(noise * 100) : Number((tolerance * 100).toPrecision(6));
   report.remark(
     `${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%` +
       (isBusy ? ", the spread of the samples" : ""),

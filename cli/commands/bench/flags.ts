@@ -1,5 +1,5 @@
 /** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -148,17 +148,6 @@ const comparisonFlags = {
   },
 } as const satisfies FlagTable;
 
-/** All flags, in the order of help. */
-export const benchFlags = {
-  ...workFlags,
-  ...timingFlags,
-  ...deviceFlags,
-  ...comparisonFlags,
-} as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type BenchValues = CommandValues<typeof benchFlags>;
-
 export const command = defineCommand({
   name: "bench",
   summary: SUMMARIES.bench,
@@ -190,6 +179,6 @@ export const command = defineCommand({
         "parscale bench --compare - --against last.jsonl",
     },
   ],
-  flags: benchFlags,
+  flags: { ...workFlags, ...timingFlags, ...deviceFlags, ...comparisonFlags },
   atLeastOneOf: [["model", "compare"]],
 });

@@ -3,23 +3,24 @@
  *
  * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
  */
+import { centerOf } from "../../../core/base/statistics.ts";
+import { VERSION } from "../../../core/base/version.ts";
+import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
+import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
+import type { Session } from "../../../core/session/session.ts";
 import type { PlanText } from "../../framework/command.ts";
-import type { Checkpoint } from "../../../core/checkpoint/open.ts";
-import { UsageError } from "../../../core/base/errors.ts";
-import { requireContext } from "../../input/context.ts";
 import { requireFreeMemory } from "../../framework/memory.ts";
-import { checkBlockSize } from "../../../core/session/quantization.ts";
-import { findCheckpoint } from "../../input/open_model.ts";
+import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
-import { Cell, slotsOf, type Work, workOf } from "./cells.ts";
-import { compareTimings, pairOf, SCHEMA } from "./compare.ts";
-import { Engines } from "./engines.ts";
-import type { BenchValues } from "./flags.ts";
+import { compareTimings, SCHEMA } from "./compare.ts";
+import { type ComparisonPlan, slotsOf, type Streams, type TimingPlan, type Work } from "./plan.ts";
+
+export { plan } from "./plan.ts";
 
 const COLUMNS: readonly Column[] = [
   { key: "what" },
@@ -38,14 +39,12 @@ const COLUMNS: readonly Column[] = [
 
 /** Runs the command; the number is its exit code. */
 export async function run(
-  values: BenchValues,
+  plan: ComparisonPlan | TimingPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  if (values.compare !== undefined || values.against !== undefined) {
-    return await compareTimings(values, io, invocation);
-  }
-  using bench = await openBench(values, io);
+  if (plan.kind === "compare") return await compareTimings(plan, io, invocation);
+  using bench = await openBench(plan, io);
   const devices = new Set(bench.cells.map(({ on }) => on.device));
   const isReadable = invocation.format === "table" || invocation.format === "md";
   using report = openReport(io, invocation, {
@@ -54,14 +53,14 @@ export async function run(
     ...(isReadable && { columns: COLUMNS }),
   });
   const firsts = new Map<Work["what"], number>();
-  for await (const cell of takeTurns(bench.cells, values, io)) {
+  for await (const cell of takeTurns(bench.cells, plan, io)) {
     const { what } = cell.work;
     const row = cell.row(firsts.get(what));
     if (!firsts.has(what)) firsts.set(what, row.median_ms);
-    report.row({ model: values.model, ...row });
+    report.row({ model: plan.model, ...row });
   }
   report.remark(
-    `medians of ${counted(values.rounds, "round")}; ms is a step of decode or a whole prompt; ` +
+    `medians of ${counted(plan.rounds, "round")}; ms is a step of decode or a whole prompt; ` +
       "ratio is to the first row of its kind",
   );
   await report.finish();
@@ -69,22 +68,21 @@ export async function run(
 }
 
 /** For `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function describe(values: BenchValues, io: Io): Promise<PlanText> {
-  if (values.compare !== undefined || values.against !== undefined) {
-    const { compare, against } = pairOf(values);
+export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promise<PlanText> {
+  if (plan.kind === "compare") {
+    const { compare, against } = plan;
     return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };
   }
-  using bench = await openBench(values, io);
-  const rounds = `${counted(values.warmup, "round")} to warm up and ${values.rounds} timed`;
+  using bench = await openBench(plan, io);
+  const { cells, bytes } = bench;
+  const rounds = `${counted(plan.warmup, "round")} to warm up and ${plan.rounds} timed`;
   const lines = [
-    `times ${counted(bench.cells.length, "row")} in turns, ${rounds}, in ${
-      bytesText(bench.bytes)
-    }:`,
-    ...bench.cells.map(({ label, on }) =>
+    `times ${counted(cells.length, "row")} in turns, ${rounds}, in ${bytesText(bytes)}:`,
+    ...cells.map(({ label, on }) =>
       on.introduced === "random" ? `${label}, random prefixes and aggregator` : label
     ),
   ];
-  return { lines, results: { rows: bench.cells.length, memory_bytes: bench.bytes } };
+  return { lines, results: { rows: cells.length, memory_bytes: bytes } };
 }
 
 interface Bench extends Disposable {
@@ -93,44 +91,21 @@ interface Bench extends Disposable {
   readonly bytes: number;
 }
 
-/** Opens engines and checks lengths and memory; nothing is compiled yet. */
-async function openBench(values: BenchValues, io: Io): Promise<Bench> {
-  const { model } = values;
-  if (model === undefined) {
-    throw new UsageError("`bench` needs `--model`", {
-      hints: ["to compare timings that exist already, pass --compare and --against"],
-    });
+/** Opens all models and checks memory; nothing is compiled yet. */
+async function openBench(plan: TimingPlan, io: Io): Promise<Bench> {
+  using opened = new DisposableStack();
+  const all: Opened[] = [];
+  for (const model of plan.opened) {
+    const session = opened.use(await openModel(model, io));
+    const device = model.device === "auto" ? session.device : model.device!;
+    for (const streams of plan.streams) {
+      all.push({ ...streams, device, session: session.withStreams(streams.count, plan.seed) });
+    }
   }
-  checkBlockSize(values.blockSize);
-  const checkpoint = await findCheckpoint({ model, adapter: values.adapter }, io);
-  const work = fittingWork(checkpoint, values);
-  const engines = await Engines.open(checkpoint, values);
-  try {
-    const cells = work.flatMap((one) => engines.all.map((on) => new Cell(on, one, values)));
-    const bytes = memoryOf(cells);
-    return { cells, bytes, [Symbol.dispose]: () => engines[Symbol.dispose]() };
-  } catch (error) {
-    engines[Symbol.dispose]();
-    throw error;
-  }
-}
-
-/** The work asked for, in lengths that fit the model's context. */
-function fittingWork({ config }: Checkpoint, values: BenchValues): Work[] {
-  const { context, prompt, steps } = values;
-  const limit = config.maxPositionEmbeddings;
-  const work = workOf({
-    ...values,
-    context: context.length > 0 ? context : [Math.max(1, Math.min(512, limit - steps))],
-    prompt: prompt.length > 0 ? prompt : [Math.min(512, limit)],
-  });
-  for (const one of work) {
-    const [what, hint] = one.what === "decode"
-      ? [`\`--context ${one.context}\` with ${counted(steps, "step")}`, "--context"]
-      : [`\`--prompt ${one.prompt}\``, "--prompt"];
-    requireContext(config, slotsOf(one, steps), what, `shorten ${hint}`);
-  }
-  return work;
+  const cells = plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan.steps)));
+  const bytes = memoryOf(cells);
+  const kept = opened.move();
+  return { cells, bytes, [Symbol.dispose]: () => kept.dispose() };
 }
 
 /** Bytes of everything that is open at once; refused when the machine does not have them. */
@@ -143,7 +118,7 @@ function memoryOf(cells: readonly Cell[]): number {
     const bytes = rest + (seen.has(cell.on) ? 0 : weights);
     seen.add(cell.on);
     all += bytes;
-    if (!cell.on.engine.device.traits.discreteMemory) here += bytes;
+    if (!cell.on.session.engine.device.traits.discreteMemory) here += bytes;
   }
   requireFreeMemory(
     here,
@@ -156,7 +131,7 @@ function memoryOf(cells: readonly Cell[]): number {
 /** Runs all cells round by round and yields each when it has its last sample. */
 async function* takeTurns(
   cells: readonly Cell[],
-  { warmup, rounds }: BenchValues,
+  { warmup, rounds }: TimingPlan,
   io: Io,
 ): AsyncGenerator<Cell> {
   const total = (warmup + rounds) * cells.length;
@@ -169,5 +144,87 @@ async function* takeTurns(
       progress.update(++done, cell.label);
       if (round === warmup + rounds - 1) yield cell;
     }
+  }
+}
+
+/** A model under a number of streams. */
+interface Opened extends Streams {
+  readonly session: Session;
+  /** As it was asked for, `cuda:1` for instance; auto is resolved. */
+  readonly device: string;
+}
+
+/**
+ * One row in the making. It keeps its own cache, so that rows can take turns. Its samples are
+ * milliseconds: of a step for decode, of a whole prompt for prefill.
+ */
+class Cell {
+  readonly samples: number[] = [];
+  #cache: KvCache | undefined;
+
+  constructor(readonly on: Opened, readonly work: Work, readonly steps: number) {}
+
+  /** Runs once; the first time also compiles. */
+  async run(): Promise<number[]> {
+    const { engine } = this.on.session;
+    const { batch, context, prompt } = this.work;
+    const cache = this.#cache ??= engine.createCache(batch, slotsOf(this.work, this.steps));
+    return prompt === null
+      ? await timeDecode(engine, cache, context, this.steps)
+      : [await timePrefill(engine, cache, prompt)];
+  }
+
+  /** Bytes of weights, and of everything else it needs: an exact plan of its largest step. */
+  plan(): { readonly weights: number; readonly rest: number } {
+    const { engine } = this.on.session;
+    const { totalBytes, sections } = engine.plan({
+      batch: this.work.batch,
+      tokens: Math.min(this.work.prompt ?? 1, engine.device.traits.prefillChunk),
+      capacity: bucketFor(engine.device, slotsOf(this.work, this.steps)),
+      selected: this.work.batch,
+    });
+    return { weights: sections.parameters, rest: totalBytes - sections.parameters };
+  }
+
+  /** What it computes in, and how it keeps matrices: the same where they are exact. */
+  get #types(): { readonly dtype: string; readonly weights: string } {
+    const { engine, matrices } = this.on.session;
+    const dtype = engine.device.cacheType;
+    return { dtype, weights: matrices === "f32" ? dtype : matrices };
+  }
+
+  /** As lines about it call it: `decode, P = 4, batch 1, 512 cached, cpu f32`. */
+  get label(): string {
+    const { what, batch, context, prompt } = this.work;
+    const { count, device } = this.on;
+    const length = prompt === null ? `${context} cached` : `${prompt} tokens`;
+    return `${what}, P = ${count}, batch ${batch}, ${length}, ${device} ${this.#types.weights}`;
+  }
+
+  /** The result; `first` is the median that ratios refer to, its own for the first of its kind. */
+  row(first: number | undefined): Record<string, unknown> & { readonly median_ms: number } {
+    const { median, spread } = centerOf(this.samples);
+    const { work: { what, batch, context, prompt }, on } = this;
+    const { device } = on.session.engine;
+    return {
+      what,
+      streams: on.count,
+      batch,
+      context,
+      prompt,
+      device: on.device,
+      ...this.#types,
+      introduced: on.introduced,
+      samples_ms: this.samples,
+      median_ms: median,
+      spread_ms: spread,
+      tokens_per_s: batch * (prompt ?? 1) / median * 1000,
+      ratio: median / (first ?? median),
+      // Null where the device does not compute with threads of ours.
+      threads: "threads" in device ? device.threads as number : null,
+      version: VERSION,
+      deno_version: Deno.version.deno,
+      platform: `${Deno.build.os} ${Deno.build.arch}`,
+    };
   }
 }

@@ -9,7 +9,7 @@ import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
-import { labelsOf, paintStream } from "../visualize/look.ts";
+import { labelsOf, paintStream } from "../../output/stream_look.ts";
 import type { command } from "./flags.ts";
 import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
 

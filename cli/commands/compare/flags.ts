@@ -1,5 +1,5 @@
 /** Flags of `parscale compare`. */
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
@@ -74,9 +74,6 @@ export const compareFlags = {
   deterministic,
   "memory-limit": engineFlags["memory-limit"],
 } as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type CompareValues = CommandValues<typeof compareFlags>;
 
 export const command = defineCommand({
   name: "compare",

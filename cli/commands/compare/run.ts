@@ -1,31 +1,37 @@
-/** Carries out `parscale compare`: evaluations, their differences, and the table of the paper. */
-import { UsageError } from "../../../core/base/errors.ts";
-import { selectTasks } from "../eval/plan.ts";
-import type { PlanText } from "../../framework/command.ts";
+/**
+ * Carries out `parscale compare`: evaluations, their differences, and the table of the paper.
+ *
+ * Each evaluation is a run of `parscale eval` in a process of its own, so that its time and memory are
+ * its own and an interrupted one goes on.
+ */
+import { join } from "node:path";
+import { errorFrom, UsageError } from "../../../core/base/errors.ts";
+import { SAMPLES } from "../../../core/eval/harness/eval_folder.ts";
+import { runOwn } from "../../framework/own_process.ts";
 import { visible } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
-import { exitCode } from "../../output/exit_codes.ts";
+import { Interrupted } from "../../output/errors.ts";
+import { EXIT_CODES, exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
+import { startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
-import { type Evaluation, planMethods, readEvaluation, runMethods } from "./methods.ts";
-import { compareScores, type Comparison, conclusions, paperRows } from "./table.ts";
-import type { CompareValues } from "./flags.ts";
+import { counted } from "../../output/units.ts";
+import { prepareRows } from "../eval/data.ts";
+import { type Evaluation, readDocuments, readEvaluation, type Timing } from "./evaluations.ts";
+import type { EvaluatePlan, ReadPlan } from "./plan.ts";
+import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
-/** Text of `--dry-run`. */
-export async function describe(values: CompareValues): Promise<PlanText> {
-  if (values.arguments.length > 0) return { lines: [] };
-  const methods = await planMethods(values);
-  const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
-  return { lines, results: { evaluations: methods.length } };
-}
+export { describe, plan } from "./plan.ts";
 
 /** Runs the command; the number is its exit code. */
 export async function run(
-  values: CompareValues,
+  plan: ReadPlan | EvaluatePlan,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const evaluations = await evaluationsOf(values, io);
+  const evaluations = plan.kind === "read"
+    ? await readAll(plan.folders, io)
+    : await evaluateAll(plan, io);
   const comparisons = compareScores(evaluations);
   const isTable = invocation.format === "table" || invocation.format === "md";
   using report = openReport(io, invocation, { schema: "parscale.compare/1" });
@@ -42,64 +48,119 @@ export async function run(
   return exitCode(worse.length > 0 ? "negative" : "done");
 }
 
-async function evaluationsOf(values: CompareValues, io: Io): Promise<Evaluation[]> {
-  if (values.arguments.length > 0) {
-    return await readAll(values.arguments, io);
-  }
-  for (const task of selectTasks(values.tasks)) {
-    if (task.kind === "generation" && !task.isCode) continue;
-    throw new UsageError(
-      `\`compare\` cannot use ${task.name}: ${
-        task.kind === "generation" ? "its answers are programs" : "its answers are given choices"
-      }`,
-      { hints: ["use gsm8k, gsm8k_cot or minerva_math"] },
-    );
-  }
-  if (values.out !== undefined) return await runMethods(values, io, values.out);
-  const scratch = await Deno.makeTempDir({ prefix: "parscale-compare-" });
-  try {
-    return await runMethods(values, io, scratch);
-  } finally {
-    await Deno.remove(scratch, { recursive: true });
-  }
-}
-
 /** Evaluations from folders, and those whose documents stand on stdin where a - is. */
-async function readAll(paths: readonly string[], io: Io): Promise<Evaluation[]> {
-  if (paths.filter((path) => path === "-").length > 1) {
+async function readAll(folders: readonly string[], io: Io): Promise<Evaluation[]> {
+  if (folders.filter((folder) => folder === "-").length > 1) {
     throw new UsageError("`-` is given twice; stdin can be read once");
   }
   const evaluations: Evaluation[] = [];
-  for (const path of paths) {
-    if (path !== "-") evaluations.push(await readEvaluation(path));
-    else {
-      const { readDocuments } = await import("./documents.ts");
-      evaluations.push(...await readDocuments(io));
-    }
+  for (const folder of folders) {
+    if (folder === "-") evaluations.push(...await readDocuments(io));
+    else evaluations.push(await readEvaluation(folder));
   }
   if (evaluations.length >= 2) return evaluations;
   const given = evaluations.length === 0 ? "none" : "one";
   throw new UsageError(`\`compare\` needs at least two evaluations; there is ${given}`);
 }
 
-/** For programs: everything, one method and task a row. */
-function rowOf({ method, task, metric, mean, against, isPaired, timing }: Comparison) {
-  return {
-    method: method.kind,
-    scale: method.scale,
-    quantize: method.quantize ?? null,
-    label: method.label,
-    task,
-    metric,
-    value: mean.value,
-    stderr: mean.stderr ?? null,
-    rows: mean.n,
-    difference: against?.difference ?? null,
-    difference_low: against?.low ?? null,
-    difference_high: against?.high ?? null,
-    paired: against ? isPaired : null,
-    latency_s: timing?.secondsPerAnswer ?? null,
-    latency_s_per_token: timing?.secondsPerToken ?? null,
-    peak_rss_bytes: timing?.peakBytes ?? null,
+async function evaluateAll(plan: EvaluatePlan, io: Io): Promise<Evaluation[]> {
+  if (plan.out !== undefined) return await runMethods(plan, io, plan.out);
+  const scratch = await Deno.makeTempDir({ prefix: "parscale-compare-" });
+  try {
+    return await runMethods(plan, io, scratch);
+  } finally {
+    await Deno.remove(scratch, { recursive: true });
+  }
+}
+
+const POLL_MS = 500;
+
+/** Runs every method's evaluation in a folder below `root`. */
+async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Evaluation[]> {
+  const { methods, tasks, shared } = plan;
+  const prepared = await prepareRows(plan.rows, io);
+  const rows = prepared.reduce((sum, { documents }) => sum + documents.length, 0);
+  const timed = Math.min(plan.latencyRows, rows);
+  io.note(
+    `${counted(methods.length, "evaluation")} of ${tasks.join(", ")}: ` +
+      `${counted(rows, "row")} each, ${timed} of them timed one at a time`,
+  );
+  const total = methods.length * (rows + timed);
+  using progress = startProgress(io, { label: "Comparing", unit: "samples", total });
+  let done = 0;
+  /** Waits for work on so many samples, which it keeps as lines of a file if anywhere. */
+  const during = async <T>(work: Promise<T>, samples: number, label: string, path?: string) => {
+    const show = () => {
+      const current = path === undefined ? 0 : Math.min(samples, countLines(path));
+      progress.update(done + current, label);
+    };
+    const timer = setInterval(show, POLL_MS);
+    try {
+      return await work;
+    } finally {
+      clearInterval(timer);
+      progress.update(done += samples, label);
+    }
   };
+  const evaluations: Evaluation[] = [];
+  for (const [i, { name, args }] of methods.entries()) {
+    const folder = join(root, name);
+    const label = `evaluation ${i + 1}/${methods.length}: ${name}`;
+    const run = runChild([...args, ...shared, "--out", folder], plan, io);
+    await during(run, rows, label, join(folder, SAMPLES));
+    const evaluation = await readEvaluation(folder);
+    const timing = await during(timeAnswers(args, plan, io), timed, label);
+    evaluations.push({ ...evaluation, timing });
+  }
+  return evaluations;
+}
+
+/** Lines of a file that another process writes; none before it exists. */
+function countLines(path: string): number {
+  try {
+    const bytes = Deno.readFileSync(path);
+    let lines = 0;
+    for (const byte of bytes) if (byte === 10) lines++;
+    return lines;
+  } catch {
+    return 0; // it appears with the first sample
+  }
+}
+
+/** Answers a few rows one at a time, in a process that does nothing else. */
+async function timeAnswers(
+  args: readonly string[],
+  plan: EvaluatePlan,
+  io: Io,
+): Promise<Timing | undefined> {
+  if (plan.latencyRows === 0) return undefined;
+  const text = await runChild([...args, ...plan.timing, "--json"], plan, io);
+  const { stats } = JSON.parse(text).results;
+  return {
+    secondsPerAnswer: stats.seconds / stats.samples,
+    secondsPerToken: stats.new_tokens > 0 ? stats.seconds / stats.new_tokens : null,
+    peakBytes: stats.peak_rss_bytes,
+  };
+}
+
+/** Runs `parscale eval` and returns what it printed; its errors go to our stderr. */
+async function runChild(
+  args: readonly string[],
+  { out }: EvaluatePlan,
+  io: Io,
+): Promise<string> {
+  const { code, stdout } = await runOwn(["eval", ...args, "-q"], io);
+  if (io.interruption.aborted) {
+    const { signal } = io.interruption.reason as Interrupted;
+    const kept = `finished answers are in ${out}; run the same command again to continue`;
+    const lost = "pass --out to keep answers when a comparison is ended";
+    throw new Interrupted(signal, [out === undefined ? lost : kept]);
+  }
+  if (code === 0) return stdout;
+  const kind = EXIT_CODES.find((row) => row.code === code)?.kind;
+  throw errorFrom({
+    kind: kind === "usage" || kind === "data" || kind === "numerical" ? kind : "environment",
+    message: `\`parscale eval ${args.join(" ")}\` failed with exit code ${code}`,
+    hints: ["its own error stands above"],
+  });
 }

@@ -1,10 +1,117 @@
-/** Flags of `parscale cost`. Defaults that depend on others are resolved in `setting.ts`. */
+/** Flags of `parscale cost`. Defaults that depend on others are resolved in `plan.ts`. */
 import { DEVICES } from "../../../core/analysis/devices.ts";
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { modelFlags } from "./model_flags.ts";
+
+/** Shared by the flags that describe a model without any file. */
+const sizeFlag = {
+  type: "int",
+  min: 1,
+  group: "Model",
+  conflictsWith: ["model", "config-from"],
+} as const;
+
+const modelFlags = {
+  model: {
+    type: "string",
+    placeholder: "FOLDER|FILE|SIZE|-",
+    group: "Model",
+    summary: "Checkpoint or run folder, config.json, or a size of the paper",
+    defaultText: "none; 1.6B with --svg",
+    details:
+      "Sizes are 0.5B, 0.7B, 1.1B, 1.6B, 2.8B and 4.4B. Only config.json is read, so weights " +
+      "need not be there, and - reads one from stdin; a model on the hub counts once it has been " +
+      "downloaded.",
+  },
+  "config-from": {
+    type: "path",
+    placeholder: "SHAPE|PATH",
+    group: "Model",
+    conflictsWith: ["model"],
+    summary: "Shape by name, folder or config.json, as in `train --config-from`",
+    details: "paper-0.5b to paper-4.4b are the sizes of the paper. Stands in place of --model.",
+  },
+  "hidden-size": {
+    ...sizeFlag,
+    max: 1_000_000,
+    summary: "Hidden size",
+    details: "With --intermediate-size describes a model without any file.",
+  },
+  "intermediate-size": {
+    ...sizeFlag,
+    max: 10_000_000,
+    summary: "Intermediate size of the MLP",
+    details: "The gate and up projections each have this many outputs.",
+  },
+  "num-layers": {
+    ...sizeFlag,
+    max: 4096,
+    defaultText: "36",
+    summary: "Number of layers",
+    details: "Without --model.",
+  },
+  "num-heads": {
+    ...sizeFlag,
+    max: 4096,
+    defaultText: "16",
+    summary: "Number of query heads",
+    details: "Must divide --hidden-size unless --head-dim is given.",
+  },
+  "num-kv-heads": {
+    ...sizeFlag,
+    max: 4096,
+    defaultText: "2",
+    summary: "Number of key/value heads",
+    details: "Must divide --num-heads.",
+  },
+  "head-dim": {
+    ...sizeFlag,
+    max: 65_536,
+    defaultText: "--hidden-size / --num-heads",
+    summary: "Head dimension",
+    details: "The official script, and so --method paper, always divides.",
+  },
+  "vocab-size": {
+    ...sizeFlag,
+    max: 100_000_000,
+    defaultText: "151936",
+    summary: "Vocabulary size",
+    details: "Without --model.",
+  },
+  untied: {
+    type: "switch",
+    group: "Model",
+    conflictsWith: ["model", "config-from"],
+    summary: "Count an untied output matrix",
+    details: "Without it one table serves input and output. A checkpoint says so itself.",
+  },
+  streams: {
+    type: "int",
+    letter: "P",
+    min: 1,
+    max: 1024,
+    list: "comma",
+    group: "Model",
+    defaultText: "the model's, or 1",
+    summary: "Number of parallel streams",
+    details: "Lists and ranges: 1,2,4 or 1..8*2.",
+  },
+  "prefix-tokens": {
+    type: "int",
+    min: 0,
+    max: 65_536,
+    group: "Model",
+    unit: "tokens",
+    defaultText: "the model's, or 48",
+    summary: "Prefix tokens per stream and layer",
+    details: "They count only with more than one stream.",
+  },
+} as const satisfies FlagTable;
+
+/** Shared by the lists of numbers that describe the work. */
+const listFlag = { type: "int", min: 1, list: "comma", group: "Work" } as const;
 
 const workFlags = {
   mode: {
@@ -16,22 +123,16 @@ const workFlags = {
     details: "Only infer is checked against the paper's numbers; train follows the same roofline.",
   },
   batch: {
-    type: "int",
-    min: 1,
+    ...listFlag,
     max: 1_000_000,
-    list: "comma",
     default: [1],
-    group: "Work",
     unit: "sequences",
     summary: "Batch size: sequences at a time, rows per step in training",
     details: "Lists and ranges.",
   },
   input: {
-    type: "int",
-    min: 1,
+    ...listFlag,
     max: 10_000_000,
-    list: "comma",
-    group: "Work",
     unit: "tokens",
     defaultText: "64",
     requires: ["mode=infer"],
@@ -40,11 +141,8 @@ const workFlags = {
       "left out.",
   },
   output: {
-    type: "int",
-    min: 1,
+    ...listFlag,
     max: 10_000_000,
-    list: "comma",
-    group: "Work",
     unit: "tokens",
     defaultText: "64",
     requires: ["mode=infer"],
@@ -52,10 +150,7 @@ const workFlags = {
     details: "Lists and ranges. --svg takes each --input as its own output when left out.",
   },
   "micro-batch": {
-    type: "int",
-    min: 1,
-    list: "comma",
-    group: "Work",
+    ...listFlag,
     unit: "rows",
     defaultText: "--batch",
     requires: ["mode=train"],
@@ -63,11 +158,8 @@ const workFlags = {
     details: "Lists and ranges. Must divide --batch.",
   },
   "seq-len": {
-    type: "int",
-    min: 1,
+    ...listFlag,
     max: 10_000_000,
-    list: "comma",
-    group: "Work",
     unit: "tokens",
     defaultText: "2048",
     requires: ["mode=train"],
@@ -246,18 +338,6 @@ const questionFlags = {
   unverified: engineFlags.unverified,
 } as const satisfies FlagTable;
 
-/** All flags, in the order of help. */
-export const costFlags = {
-  ...modelFlags,
-  ...workFlags,
-  ...hardwareFlags,
-  ...methodFlags,
-  ...questionFlags,
-} as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type CostValues = CommandValues<typeof costFlags>;
-
 export const command = defineCommand({
   name: "cost",
   summary: SUMMARIES.cost,
@@ -294,5 +374,5 @@ export const command = defineCommand({
   arguments: [
     { name: "ls", summary: "List the known hardware", choices: ["ls"] },
   ],
-  flags: costFlags,
+  flags: { ...modelFlags, ...workFlags, ...hardwareFlags, ...methodFlags, ...questionFlags },
 });

@@ -1,28 +1,38 @@
 /**
- * `--measured`: the same rows really run here, next to the prediction.
+ * What `parscale cost` runs here: rows next to their prediction, and the rates of this machine.
  *
  * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row
  * is a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not
  * timed. Memory is the exact plan of the step, not a measurement; tests elsewhere hold plans to
  * what processes take.
+ *
+ * Arithmetic of this machine is the best of a few large products (`core/train/peak.ts`); bandwidth is
+ * the best of a few products of one row, which read every weight once, as decoding does. Both are in
+ * 32 bits. These are achieved rates, so efficiencies default to 1.
  */
 import type { Workload } from "../../../core/analysis/cost.ts";
+import type { CostDevice } from "../../../core/analysis/devices.ts";
 import { UsageError } from "../../../core/base/errors.ts";
+import { memoryInfo } from "../../../core/base/platform/mod.ts";
+import { centerOf } from "../../../core/base/statistics.ts";
+import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
+import { Builder } from "../../../core/graph/builder.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
-import { centerOf } from "../../../core/base/statistics.ts";
-import { type Device, openDevice } from "../../../core/runtime/mod.ts";
+import { linear } from "../../../core/ops/linear.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
+import { type Device, openDevice } from "../../../core/runtime/mod.ts";
+import { measurePeak } from "../../../core/train/peak.ts";
 import { requireFreeMemory } from "../../framework/memory.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
-import { deviceOptions } from "./calibrate.ts";
-import { gib, headline, inferRow, isReadable, SCHEMA, withGib, WORK_COLUMNS } from "./estimate.ts";
-import { echoOf, type Setting, workloadsOf } from "./setting.ts";
+import type { Row } from "../../output/table.ts";
+import { type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
+import { gib, headline, viewOf, WORK_COLUMNS } from "./show.ts";
 
 const COLUMNS = [
   ...WORK_COLUMNS,
@@ -35,46 +45,43 @@ const COLUMNS = [
   gib("plan", "planned GiB"),
 ];
 
-/** Runs every row and writes it with its prediction. */
-export async function measureHere(
+/** Runs every workload and writes it with its prediction. */
+export async function measureRows(
   setting: Setting,
+  works: Iterable<Workload>,
+  predict: (work: Workload) => Row,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const { values } = setting;
-  const readable = isReadable(invocation);
-  const device = await openDevice(values.device, deviceOptions(values));
+  const { runs } = setting.device;
+  const device = await openDevice(setting.device.device, setting.device);
   try {
-    using report = openReport(io, invocation, {
-      schema: SCHEMA,
-      device: device.name,
-      ...(readable && { columns: COLUMNS }),
-    });
+    const { show, ...view } = viewOf(setting, invocation, COLUMNS);
+    const head = { schema: "parscale.cost/2", device: device.name };
+    using report = openReport(io, invocation, { ...head, ...view });
     const engines = new Map<number, Engine>();
-    for (const work of workloadsOf(setting)) {
+    for (const work of works) {
       const config = configOf(setting, work);
       const planBytes = requireMemory(device, config, work);
       const engine = engines.get(work.streams) ??
         new Engine(device, config, randomWeights(config));
       engines.set(work.streams, engine);
       io.detail(`measuring P = ${work.streams}, batch ${work.batch}`);
-      const measured = await measureRow(engine, work, values.runs);
-      const predicted = inferRow(setting, work);
-      const latency = measured.prefillS + measured.decodeS;
-      const row = {
-        ...echoOf(setting),
+      const { prefillS, decodeS } = await measureWork(engine, work, runs);
+      const predicted = predict(work);
+      const latency = prefillS + decodeS;
+      report.row(show({
         ...predicted,
         device: device.name,
-        runs: values.runs,
+        runs,
         measured_latency_s: latency,
-        measured_prefill_s: measured.prefillS,
-        measured_decode_s: measured.decodeS,
+        measured_prefill_s: prefillS,
+        measured_decode_s: decodeS,
         latency_ratio: latency / (predicted.latency_s as number),
         plan_bytes: planBytes,
-      };
-      report.row(readable ? withGib(row) : row);
+      }));
     }
-    report.remark(`${headline(setting)}; measured on ${device.name}, medians of ${values.runs}`);
+    report.remark(`${headline(setting)}; measured on ${device.name}, medians of ${runs}`);
     await report.finish();
   } finally {
     device.close();
@@ -82,48 +89,28 @@ export async function measureHere(
 }
 
 /** The model's config with the streams of a row, or that of a Qwen2 of the shape. */
-function configOf({ model }: Setting, work: Workload): ModelConfig {
-  const { shape } = model;
+function configOf({ model: { config, shape } }: Setting, work: Workload): ModelConfig {
   if (shape.headDim % 2 !== 0 || !Number.isInteger(shape.headDim)) {
     throw new UsageError(
       `heads of odd width ${shape.headDim} cannot run: rotary embeddings need an even one`,
       { hints: ["pass --head-dim, or --num-heads so that widths are even"] },
     );
   }
-  const plain: ModelConfig = model.config ?? {
-    family: shape.headNorms ? "qwen3" : "qwen2",
-    vocabSize: shape.vocabSize,
-    hiddenSize: shape.hiddenSize,
-    intermediateSize: shape.intermediateSize,
-    numHiddenLayers: shape.numLayers,
-    numAttentionHeads: shape.numHeads,
-    numKeyValueHeads: shape.numKvHeads,
-    headDim: shape.headDim,
-    rmsNormEps: 1e-6,
-    ropeTheta: 1e4,
-    maxPositionEmbeddings: 2 ** 31 - 1,
-    tieWordEmbeddings: shape.tied,
-    attentionBias: shape.attentionBias,
-    outputBias: shape.outputBias,
-    mlpBias: false,
-    dtype: "f32",
-    eosTokenIds: [],
-    streams: 1,
-    prefix: false,
-    loraRank: 0,
-    bitfit: false,
-    prefixTokens: 0,
-    smoothing: 0.1,
-    aggregator: shape.aggregator ?? "dynamic",
-  };
-  return {
-    ...plain,
-    loraRank: 0,
-    bitfit: false,
-    streams: work.streams,
-    prefix: work.streams > 1 && work.prefixTokens > 0,
-    prefixTokens: work.prefixTokens,
-  };
+  const plain = config ?? parseConfig({
+    model_type: "qwen2",
+    vocab_size: shape.vocabSize,
+    hidden_size: shape.hiddenSize,
+    intermediate_size: shape.intermediateSize,
+    num_hidden_layers: shape.numLayers,
+    num_attention_heads: shape.numHeads,
+    num_key_value_heads: shape.numKvHeads,
+    head_dim: shape.headDim,
+    max_position_embeddings: 2 ** 31 - 1,
+    tie_word_embeddings: shape.tied,
+  }, "shape");
+  const { streams, prefixTokens } = work;
+  const prefix = streams > 1 && prefixTokens > 0;
+  return { ...plain, loraRank: 0, bitfit: false, streams, prefix, prefixTokens };
 }
 
 /** Small finite values; all tensors look at one array, so that a model takes no memory twice. */
@@ -166,23 +153,66 @@ function requireMemory(device: Device, config: ModelConfig, work: Workload): num
   return totalBytes;
 }
 
-interface RunTime {
-  readonly prefillS: number;
-  readonly decodeS: number;
-}
-
-async function measureRow(engine: Engine, work: Workload, runs: number): Promise<RunTime> {
+/** Median seconds of prefill and of all decode steps; the first run, which compiles, counts not. */
+async function measureWork(engine: Engine, work: Workload, runs: number) {
   const cache = engine.createCache(work.batch, work.input + work.output);
-  await timeRun(engine, cache, work); // compiles
-  const times: RunTime[] = [];
+  await timeRun(engine, cache, work);
+  const times: Awaited<ReturnType<typeof timeRun>>[] = [];
   for (let run = 0; run < runs; run++) times.push(await timeRun(engine, cache, work));
-  const median = (key: keyof RunTime) => centerOf(times.map((time) => time[key])).median;
-  return { prefillS: median("prefillS"), decodeS: median("decodeS") };
+  return {
+    prefillS: centerOf(times.map(({ prefillMs }) => prefillMs)).median / 1000,
+    decodeS: centerOf(times.map(({ decodeMs }) => decodeMs)).median / 1000,
+  };
 }
 
 /** One whole generation; the cache's slots are written anew. */
-async function timeRun(engine: Engine, cache: KvCache, work: Workload): Promise<RunTime> {
-  const prefillMs = await timePrefill(engine, cache, work.input);
-  const steps = await timeDecode(engine, cache, work.input, work.output - 1);
-  return { prefillS: prefillMs / 1000, decodeS: steps.reduce((sum, ms) => sum + ms, 0) / 1000 };
+async function timeRun(engine: Engine, cache: KvCache, { input, output }: Workload) {
+  const prefillMs = await timePrefill(engine, cache, input);
+  const steps = await timeDecode(engine, cache, input, output - 1);
+  return { prefillMs, decodeMs: steps.reduce((sum, ms) => sum + ms, 0) };
+}
+
+/** Sides of the matrix that is read: 128 MiB, more than caches of today hold. */
+const MATRIX_ROWS = 8192, MATRIX_COLUMNS = 4096;
+const RUNS = 6;
+
+/** Measures arithmetic and bandwidth; takes about a second on the processor. */
+export async function calibrate({ device: asked }: EstimatePlan, io: Io): Promise<CostDevice> {
+  io.detail("measuring this machine");
+  const device = await openDevice(asked.device, asked);
+  try {
+    const tflops = await measurePeak(device) / 1e12;
+    return {
+      name: THIS_MACHINE,
+      capacityGb: memoryInfo().total / 2 ** 30,
+      bandwidthGbS: await measureBandwidth(device) / 1e9,
+      tflops,
+      tflops32: tflops,
+      origin: "measured",
+      remark: device.name,
+    };
+  } finally {
+    device.close();
+  }
+}
+
+/** Bytes of weights per second that a product of one row reads. */
+async function measureBandwidth(device: Device): Promise<number> {
+  const g = new Builder("bandwidth");
+  const type = { dtype: "f32", shape: [MATRIX_ROWS, MATRIX_COLUMNS] } as const;
+  const row = { dtype: "f32", shape: [1, MATRIX_COLUMNS] } as const;
+  g.output("y", linear({ x: g.input("x", row), weight: g.parameter("w", type) }));
+  const data = new Float32Array(MATRIX_ROWS * MATRIX_COLUMNS).map((_, i) => (i % 101 - 50) / 1000);
+  const executable = await device.compile(g.build(), new Map([["w", { ...type, data }]]));
+  const tensors = new Map([
+    ["x", device.allocate(row)],
+    ["y", device.allocate({ dtype: "f32", shape: [1, MATRIX_ROWS] })],
+  ]);
+  let best = Infinity;
+  for (let run = 0; run < RUNS; run++) {
+    const began = performance.now();
+    await executable.run(tensors);
+    best = Math.min(best, performance.now() - began);
+  }
+  return data.byteLength / (best / 1000);
 }

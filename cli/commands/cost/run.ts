@@ -1,46 +1,267 @@
-/** Which question `parscale cost` answers: rows of costs, measured rows, a figure or a list. */
-import { DEVICES } from "../../../core/analysis/devices.ts";
-import type { Invocation } from "../../output/document.ts";
+/** Carries out `parscale cost`: rows of costs, measured rows, a figure or the list of hardware. */
+import {
+  type CostQuestion,
+  type CostShape,
+  countShape,
+  meanCost,
+  type Workload,
+} from "../../../core/analysis/cost.ts";
+import { exactCost } from "../../../core/analysis/cost_exact.ts";
+import {
+  DATA_SETS,
+  memberOf,
+  type ModelSize,
+  PAPER_FAMILY,
+  widened,
+} from "../../../core/analysis/cost_family.ts";
+import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
+import { trainCost } from "../../../core/analysis/cost_train.ts";
+import { type CostDevice, DEVICES, ratesOf } from "../../../core/analysis/devices.ts";
+import { predictLoss } from "../../../core/analysis/law.ts";
+import { DataError } from "../../../core/base/errors.ts";
+import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
-import { estimate } from "./estimate.ts";
-import { openSetting } from "./setting.ts";
-import type { CostValues } from "./flags.ts";
+import type { Column, Row } from "../../output/table.ts";
+import { renderSvg } from "../../output/vega.ts";
+import type { CostPlan, EstimatePlan, Setting } from "./plan.ts";
+import { figureSpec, gib, headline, type Point, viewOf, WORK_COLUMNS } from "./show.ts";
+
+export { plan } from "./plan.ts";
 
 /** Runs the command. */
-export async function run(values: CostValues, io: Io, invocation: Invocation): Promise<void> {
-  if (values.arguments.length > 0) return await listHardware(io, invocation);
-  const setting = await openSetting(values, io, async () => {
-    const { calibrate } = await import("./calibrate.ts");
-    return await calibrate(values, io);
-  });
-  if (values.measured) {
-    const { measureHere } = await import("./measure.ts");
-    return await measureHere(setting, io, invocation);
+export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {
+  if (plan.kind === "list") return await listHardware(io, invocation);
+  const { known } = plan.hardware;
+  if (known !== undefined && plan.kind !== "measured") {
+    return await answer(settingOf(plan, known), io, invocation);
   }
-  using figure = openFigure(io, values.svg, invocation.overwrite);
-  if (figure !== undefined) {
-    const { drawFigure } = await import("./figure.ts");
-    return await drawFigure(setting, io, invocation, figure);
-  }
-  await estimate(setting, io, invocation);
+  // Loads the engine, which prediction does not need.
+  const { calibrate, measureRows } = await import("./measure.ts");
+  const setting = settingOf(plan, known ?? await calibrate(plan, io));
+  if (plan.kind !== "measured") return await answer(setting, io, invocation);
+  const predict = (work: Workload) => inferRow(setting, work);
+  await measureRows(setting, workloadsOf(setting), predict, io, invocation);
 }
 
-async function listHardware(
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
+/** Puts hardware in a plan, with what flags say of it; other widths follow a rate that they give. */
+function settingOf(plan: EstimatePlan, hardware: CostDevice): Setting {
+  const { hardware: { given }, efficiency, widths } = plan;
+  const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
+  const on: CostDevice = { ...(given.tflops === undefined ? hardware : plain), ...given };
+  const rates = ratesOf(on, efficiency, Math.max(widths.weight, widths.activation));
+  return { ...plan, on, rates };
+}
+
+/** One question in a setting. */
+function questionOf(
+  { rates, widths, prefixCache, stepOverhead }: Setting,
+  shape: CostShape,
+  work: Workload,
+): CostQuestion {
+  const { weight, activation, cache } = widths;
+  return {
+    shape,
+    work,
+    rates,
+    bytes: { weight: weight / 8, activation: activation / 8, cache: cache / 8 },
+    copiesPrefix: prefixCache === "copied",
+    stepOverheadS: stepOverhead,
+  };
+}
+
+async function listHardware(io: Io, invocation: Invocation): Promise<void> {
   using report = openReport(io, invocation, { schema: "parscale.hardware/1" });
-  for (const device of DEVICES) {
+  for (const { name, capacityGb, bandwidthGbS, tflops, origin, remark } of DEVICES) {
     report.row({
-      name: device.name,
-      capacity_gib: device.capacityGb ?? null,
-      bandwidth_gb_s: device.bandwidthGbS,
-      tflops: device.tflops,
-      origin: device.origin,
-      remark: device.remark,
+      name,
+      capacity_gib: capacityGb ?? null,
+      bandwidth_gb_s: bandwidthGbS,
+      tflops,
+      origin,
+      remark,
     });
   }
   await report.finish();
+}
+
+async function answer(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
+  if (setting.kind === "figure") await drawFigure(setting, io, invocation);
+  else await estimate(setting, io, invocation);
+}
+
+/** Writes a row per configuration. */
+async function estimate(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
+  const { on, mode, method } = setting;
+  const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
+  const { show, ...view } = viewOf(setting, invocation, columns);
+  using report = openReport(io, invocation, { schema: "parscale.cost/2", ...view });
+  const needed: number[] = [];
+  for (const row of mode === "train" ? trainRows(setting) : inferRows(setting)) {
+    const bytes = row.memory_bytes as number;
+    needed.push(bytes);
+    const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
+    report.row(show({ ...row, fits }));
+  }
+  // Only now, when no configuration can be refused any more.
+  report.remark(`${headline(setting)}; sizes in GiB, times in seconds`);
+  await report.finish();
+  warnAboutCapacity(needed, on, io);
+}
+
+function warnAboutCapacity(needed: number[], { name, capacityGb = Infinity }: CostDevice, io: Io) {
+  const over = needed.filter((bytes) => bytes > capacityGb * 2 ** 30);
+  if (over.length === 0) return;
+  const most = over.reduce((most, bytes) => Math.max(most, bytes));
+  const which = needed.length === 1
+    ? "the configuration needs"
+    : `${over.length} of ${needed.length} configurations need`;
+  io.warn(
+    `${which} up to ${(most / 2 ** 30).toFixed(1)} GiB, more than the ${capacityGb} GiB of ${name}`,
+    "choose larger --hardware, fewer sequences or fewer bits; -q hides this",
+  );
+}
+
+/** Every workload of generation, one by one, since ranges multiply. */
+function* workloadsOf(
+  { streams, prefixTokens, batch, lengths }: Setting,
+): Generator<Workload> {
+  for (const P of streams) {
+    for (const b of batch) {
+      for (const pair of lengths) yield { streams: P, prefixTokens, batch: b, ...pair };
+    }
+  }
+}
+
+function* inferRows(setting: Setting): Generator<Row> {
+  for (const work of workloadsOf(setting)) yield inferRow(setting, work);
+}
+
+/** The workload, its cost and the parts. */
+function inferRow(setting: Setting, work: Workload): Row {
+  const question = questionOf(setting, setting.model.shape, work);
+  if (setting.method === "exact") return snakeKeys({ ...work, ...exactCost(question) });
+  const cost = paperCost(question);
+  return snakeKeys({ ...work, ...cost, printed: printedLine(cost) });
+}
+
+function inferColumns(method: Setting["method"]): Column[] {
+  const isPaper = method === "paper";
+  return [
+    ...WORK_COLUMNS,
+    ...(isPaper ? [] : [gib("memory", "memory")]), // it is in the printed line
+    gib("weight", "weights"),
+    gib("kv_cache", "cache"),
+    gib("activation", "activations"),
+    ...(isPaper ? [] : [{ key: "latency_s", title: "latency" }]),
+    { key: "prefill_s", title: "prefill" },
+    isPaper ? { key: "decode_step_s", title: "step" } : { key: "decode_s", title: "decode" },
+    { key: "fits" },
+    ...(isPaper ? [{ key: "printed" }] : []),
+  ];
+}
+
+const TRAIN_COLUMNS: readonly Column[] = [
+  { key: "streams" },
+  { key: "batch" },
+  { key: "micro_batch", title: "micro-batch" },
+  { key: "seq_len", title: "tokens" },
+  gib("memory", "memory"),
+  gib("weight", "weights"),
+  gib("gradient", "gradients"),
+  gib("moment", "moments"),
+  gib("activation", "activations"),
+  { key: "step_s", title: "step" },
+  { key: "tokens_per_s", title: "tokens/s" },
+  { key: "fits" },
+];
+
+function* trainRows(setting: Setting): Generator<Row> {
+  const { model, prefixTokens, training: { batches, seqLens, trainParams, recompute } } = setting;
+  for (const streams of setting.streams) {
+    for (const { batch, microBatch } of batches) {
+      for (const seqLen of seqLens) {
+        const work = { streams, prefixTokens, batch, input: seqLen, output: 0 };
+        const cost = trainCost({
+          ...questionOf(setting, model.shape, work),
+          rows: batch,
+          microBatch,
+          seqLen,
+          params: trainParams,
+          recompute,
+        });
+        const sizes = { streams, prefixTokens, batch, microBatch, seqLen, trainParams, recompute };
+        yield snakeKeys({ ...sizes, ...cost });
+      }
+    }
+  }
+}
+
+const FIGURE_COLUMNS: readonly Column[] = [
+  { key: "way" },
+  { key: "model" },
+  { key: "streams" },
+  { key: "loss", digits: 4 },
+  gib("memory", "memory GiB"),
+  { key: "latency_s", title: "latency s" },
+];
+
+/** Draws the figure and reports its points. */
+async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
+  const { batch, lengths, figure: { path } } = setting;
+  using figure = openFigure(io, path, invocation.overwrite);
+  const points = pointsOf(setting);
+  const tokens = new Set(lengths.map(({ input, output }) => `${input}+${output}`));
+  const means = `mean over batch ${batch.join(", ")} and ${[...tokens].join(", ")} tokens`;
+  figure!.write(await renderSvg(figureSpec(points, headline(setting), means)));
+  const { show, ...view } = viewOf(setting, invocation, FIGURE_COLUMNS);
+  using report = openReport(io, invocation, { schema: "parscale.cost-figure/2", ...view });
+  report.remark(`${headline(setting)}\n${means}`);
+  for (const point of points) report.row(show(snakeKeys(point)));
+  await report.finish();
+}
+
+/** Both ways to a lower loss from the model; memory and latency are means over all workloads. */
+function pointsOf(setting: Setting): Point[] {
+  const { model: { name, shape }, method, prefixTokens, figure } = setting;
+  const member = memberOf(shape);
+  if (member === undefined && figure.match === "observed") {
+    throw new DataError(
+      "no observed losses for this model: the paper trained " +
+        PAPER_FAMILY.map(({ name }) => name).join(", "),
+      { hints: ["pass --match law, which predicts the losses of any model"] },
+    );
+  }
+  const compute = method === "paper" ? paperCost : exactCost;
+  const sizes = member === undefined ? widened(shape) : PAPER_FAMILY;
+  const base: ModelSize = member ?? { ...sizes[0]!, name: name ?? "model" };
+  const point = (way: Point["way"], size: ModelSize, streams: number): Point => {
+    const works = workloadsOf({ ...setting, streams: [streams] });
+    const costs = [...works].map((work) => compute(questionOf(setting, size.shape, work)));
+    const loss = lossOf(size, streams, prefixTokens, figure.match);
+    return { way, model: size.name, streams, loss, ...meanCost(costs) };
+  };
+  return [
+    ...sizes.map((size) => point("more parameters", size, 1)),
+    ...setting.streams.map((streams) => point("more streams", base, streams)),
+  ];
+}
+
+function lossOf(
+  { shape, losses }: ModelSize,
+  streams: number,
+  prefixTokens: number,
+  match: Setting["figure"]["match"],
+): number {
+  if (match === "law") {
+    const { log } = DATA_SETS["stack-v2-python"].laws;
+    return predictLoss(log, countShape(shape, streams, prefixTokens).nonEmbedding, streams);
+  }
+  const observed = losses.get(streams);
+  if (observed !== undefined) return observed;
+  throw new DataError(
+    `no observed loss for ${streams} streams: the paper trained ${[...losses.keys()].join(", ")}`,
+    { hints: ["pass --match law, which predicts the loss of any number of streams"] },
+  );
 }

@@ -1,5 +1,5 @@
-/** Flags of `parscale fit`. Questions are texts here and are read in `queries.ts`. */
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+/** Flags of `parscale fit`. Questions are texts here and are read in `plan.ts`. */
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -119,17 +119,6 @@ const outputFlags = {
   },
 } as const satisfies FlagTable;
 
-/** The whole table, in the order of help. */
-export const fitFlags = {
-  ...lawFlags,
-  ...uncertaintyFlags,
-  ...questionFlags,
-  ...outputFlags,
-} as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type FitValues = CommandValues<typeof fitFlags>;
-
 export const command = defineCommand({
   name: "fit",
   summary: SUMMARIES.fit,
@@ -172,7 +161,7 @@ export const command = defineCommand({
       repeated: true,
     },
   ],
-  flags: fitFlags,
+  flags: { ...lawFlags, ...uncertaintyFlags, ...questionFlags, ...outputFlags },
   presets: {
     paper: {
       summary: "The parameters that the paper prints, instead of a fit",

@@ -1,32 +1,36 @@
-/** Runs `parscale fit`: reads, fits, warns, draws and shows. */
-import { UsageError } from "../../../core/base/errors.ts";
+/** Carries out `parscale fit`: fits, warns, draws and shows. */
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openFigure } from "../../output/sink.ts";
-import { openInput } from "./input.ts";
-import { parseQuestions, requireReachable } from "./queries.ts";
-import { namesOf, parameterIntervals } from "./result.ts";
-import { showStudy, writeLatex } from "./show.ts";
-import { hasConverged, type Study, studyLaws } from "./study.ts";
-import type { FitValues } from "./flags.ts";
+import { openReport } from "../../output/report.ts";
+import { openFigure, writeText } from "../../output/sink.ts";
+import type { FitPlan } from "./plan.ts";
+import { COLUMNS, drawCurves, latexOf, textOf } from "./show.ts";
+import { hasConverged, namesOf, resultOf, rowsOf, type Study, studyLaws } from "./study.ts";
+
+export { plan } from "./plan.ts";
 
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
-export async function run(values: FitValues, io: Io, invocation: Invocation): Promise<number> {
-  if (values.curves === "-") {
-    throw new UsageError("figures cannot be written to stdout", {
-      hints: ["name an SVG file: `--curves law.svg`"],
-    });
-  }
-  const questions = parseQuestions(values);
-  using figure = openFigure(io, values.curves, invocation.overwrite);
-  const study = studyLaws(values, await openInput(values, io), questions);
-  requireReachable(questions, study.best.law);
+export async function run(plan: FitPlan, io: Io, invocation: Invocation): Promise<number> {
+  const { out, overwrite } = invocation;
+  using figure = openFigure(io, plan.curves, overwrite);
+  const study = studyLaws(plan);
   warnAbout(study, io);
-  figure?.write(await (await import("./figure.ts")).drawCurves(study));
-  if (values.latex) writeLatex(study, io, invocation);
-  else await showStudy(study, io, invocation);
+  figure?.write(await drawCurves(study));
+  if (plan.latex) writeText(io, latexOf(study), out, overwrite);
+  else await report(study, io, invocation);
   return hasConverged(study) ? 0 : exitCode("negative");
+}
+
+/** Writes the result in the format that was asked for. */
+async function report(study: Study, io: Io, invocation: Invocation): Promise<void> {
+  const isDocument = invocation.format.startsWith("json");
+  const columns = isDocument ? {} : { columns: COLUMNS };
+  using report = openReport(io, invocation, { schema: "parscale.fit/2", ...columns });
+  if (isDocument) return await report.finish(resultOf(study));
+  report.remark(textOf(study));
+  for (const row of rowsOf(study)) report.row(row);
+  await report.finish();
 }
 
 /** A parameter below this has run towards zero, as far as it could. */
@@ -48,8 +52,8 @@ function warnAbout(study: Study, io: Io): void {
       "look for a loss that does not belong to the others",
     );
   }
-  const streams = new Set(observations.map(({ p }) => p)).size,
-    sizes = new Set(observations.map(({ n }) => n)).size;
+  const streams = new Set(observations.map(({ p }) => p)).size;
+  const sizes = new Set(observations.map(({ n }) => n)).size;
   if (law.kind !== "chinchilla" && streams < FEW) {
     io.warn(`${streams} values of P cannot tell laws apart: any growth with P passes through them`);
   }
@@ -62,22 +66,19 @@ function warnAbout(study: Study, io: Io): void {
 }
 
 function warnAboutIntervals(study: Study, io: Io): void {
-  const { best: { law }, bootstrap } = study;
+  const { best: { law }, bootstrap, intervals } = study;
   if (bootstrap!.laws.length === 0) {
     io.warn("no refit reached an optimum, so there are no intervals");
     return;
   }
-  const intervals = parameterIntervals(study);
   const wide = namesOf(law).filter(([name, key]) => {
     const { low, high } = intervals[name]!;
     return high - low > WIDE * law[key];
   }).map(([name]) => name);
   if (wide.length === 0) return;
   io.warn(
-    `the data hardly determine ${
-      wide.join(", ")
-    }: 95 percent intervals span more than half of the ` +
-      "estimate",
+    `the data hardly determine ${wide.join(", ")}: ` +
+      "95 percent intervals span more than half of the estimate",
     "rely on intervals of answers, not on single parameters",
   );
 }

@@ -1,22 +1,19 @@
-/** A study for readers: text above the table of observations, the table, LaTeX rows. */
-import type { Law, LawKind } from "../../../core/analysis/law.ts";
-import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
-import { writeText } from "../../output/sink.ts";
+/** A study for readers: text above the table of observations, LaTeX rows, the figure as SVG. */
+import { type Law, type LawKind, predictLoss } from "../../../core/analysis/law.ts";
 import { type Column, formatNumber, plainTable } from "../../output/table.ts";
 import {
-  answerOf,
-  comparisonOf,
-  namesOf,
-  parameterIntervals,
-  resultOf,
-  rowsOf,
-  SCHEMA,
-} from "./result.ts";
-import type { Study } from "./study.ts";
+  COLORS,
+  DASHES,
+  FRAME,
+  PARAMETER_LABEL,
+  parameterTicks,
+  renderSvg,
+  seriesScale,
+} from "../../output/vega.ts";
+import { answerOf, comparisonOf, namesOf, rowsOf, type Study } from "./study.ts";
 
-const COLUMNS: readonly Column[] = [
+/** The table of observations. */
+export const COLUMNS: readonly Column[] = [
   { key: "streams", title: "P" },
   { key: "n_params", title: "N" },
   { key: "predicted", digits: 4 },
@@ -31,28 +28,13 @@ const FORMULAS: Readonly<Record<LawKind, string>> = {
   chinchilla: "L = E + (A / N)^alpha",
 };
 
-/** Writes the result in the format that was asked for. */
-export async function showStudy(study: Study, io: Io, invocation: Invocation): Promise<void> {
-  const { format } = invocation;
-  const isDocument = format === "json" || format === "jsonl";
-  using report = openReport(io, invocation, {
-    schema: SCHEMA,
-    ...(!isDocument && { columns: COLUMNS }),
-  });
-  if (isDocument) return await report.finish(resultOf(study));
-  report.remark(textOf(study));
-  for (const row of rowsOf(study)) report.row(row);
-  await report.finish();
-}
-
-/** Writes the rows of a LaTeX table. */
-export function writeLatex(study: Study, io: Io, { out, overwrite }: Invocation): void {
-  const lines = rowsOf(study).map(({ streams, n_params, predicted, loss, error }) => {
+/** The rows of a LaTeX table. */
+export function latexOf(study: Study): string {
+  return rowsOf(study).map(({ streams, n_params, predicted, loss, error }) => {
     const n = n_params.toLocaleString("en-US");
-    const losses = [predicted, loss, error].map((value) => fixed(value));
+    const losses = [predicted, loss, error].map(fixed);
     return `${[streams, n, ...losses].join(" & ")} \\\\\n`;
-  });
-  writeText(io, lines.join(""), out, overwrite);
+  }).join("");
 }
 
 /** Four decimals without a negative zero, in LaTeX's minus. */
@@ -62,7 +44,7 @@ function fixed(value: number): string {
 }
 
 /** Everything above the table. */
-function textOf(study: Study): string {
+export function textOf(study: Study): string {
   const { best: { law, fit }, observations, name, questions, bootstrap } = study;
   const source = fit === undefined
     ? "as the paper prints it"
@@ -88,7 +70,7 @@ function showParameter(name: string, value: number): string {
 }
 
 function parameterTable(study: Study): string {
-  const { best: { law }, bootstrap } = study;
+  const { best: { law }, intervals } = study;
   const names = namesOf(law);
   const line = (title: string, valueOf: (name: string, key: keyof Law) => number) => ({
     title,
@@ -97,8 +79,7 @@ function parameterTable(study: Study): string {
     ),
   });
   const rows = [line("estimate", (_, key) => law[key] as number)];
-  if (bootstrap !== undefined && bootstrap.laws.length > 0) {
-    const intervals = parameterIntervals(study);
+  if (Object.keys(intervals).length > 0) {
     rows.push(line("2.5 %", (name) => intervals[name]!.low));
     rows.push(line("50 %", (name) => intervals[name]!.median));
     rows.push(line("97.5 %", (name) => intervals[name]!.high));
@@ -167,4 +148,82 @@ function showAnswer(query: string, value: number): string {
   if (query === "loss") return value.toFixed(4);
   if (query === "saving") return `${(100 * value).toFixed(1)} %`;
   return query.startsWith("streams") && value < 1e6 ? value.toFixed(2) : value.toExponential(4);
+}
+
+const WIDTH = 560, HEIGHT = 400;
+/** Points per curve. */
+const STEPS = 60;
+/** The paper's range of N; losses outside it widen the axis. */
+const N_RANGE = [5e8, 5e9] as const;
+
+/** Marks that differ as the colours do. */
+const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke"];
+
+/** From the least to the largest. */
+type Range = readonly [number, number];
+
+/** Loss over N, one curve per P, with the observations. */
+export function drawCurves(study: Study): Promise<string> {
+  const { law } = study.best;
+  const points = study.observations;
+  const range = rangeOfN(points.map(({ n }) => n));
+  const streams = [...new Set(points.map(({ p }) => p))].sort((a, b) => a - b);
+  const label = (P: number) => `P=${P}`;
+  const curves = streams.flatMap((P) =>
+    spread(range).map((n) => ({ n, loss: predictLoss(law, n, P), series: label(P) }))
+  );
+  const bySeries = (range: readonly unknown[]) => seriesScale(streams.map(label), range);
+  return renderSvg({
+    ...frameOf(study),
+    encoding: {
+      x: {
+        field: "n",
+        type: "quantitative",
+        title: "parameters N",
+        scale: { type: "log", domain: range, nice: false },
+        axis: { values: parameterTicks(range), labelExpr: PARAMETER_LABEL },
+      },
+      y: { field: "loss", type: "quantitative", title: "loss", scale: { zero: false } },
+      color: bySeries(COLORS),
+    },
+    layer: [
+      {
+        data: { values: curves },
+        mark: { type: "line", strokeWidth: 2 },
+        encoding: { strokeDash: bySeries(DASHES) },
+      },
+      {
+        data: { values: points.map(({ n, p, loss }) => ({ n, loss, series: label(p) })) },
+        mark: { type: "point", filled: true, size: 55, opacity: 1 },
+        encoding: { shape: bySeries(SHAPES) },
+      },
+    ],
+  });
+}
+
+/** The paper's range if it holds all observations, or else theirs with some air. */
+function rangeOfN(values: readonly number[]): Range {
+  if (values.every((n) => n >= N_RANGE[0] && n <= N_RANGE[1])) return N_RANGE;
+  return [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
+}
+
+/** Equal factors from one end to the other. */
+function spread([from, to]: Range): number[] {
+  return Array.from({ length: STEPS + 1 }, (_, i) => from * (to / from) ** (i / STEPS));
+}
+
+/** Frame with the law as title and its parameters below. */
+function frameOf({ name, best: { law, r2 } }: Study) {
+  const parameters = namesOf(law).map(([title, key]) => `${title} = ${law[key].toPrecision(5)}`);
+  return {
+    ...FRAME,
+    title: {
+      text: `${name}, ${law.kind} law`,
+      subtitle: [...parameters, `R² = ${r2.toFixed(4)}`].join(", "),
+      anchor: "start",
+      fontSize: 15,
+    },
+    width: WIDTH,
+    height: HEIGHT,
+  };
 }

@@ -1,6 +1,6 @@
 /** Flags of `parscale visualize`. */
 import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -76,8 +76,7 @@ const inputFlags = {
   },
 } as const satisfies FlagTable;
 
-/** All flags of the command but the common ones. */
-export const visualizeFlags = {
+const visualizeFlags = {
   ...inputFlags,
   ...modelFlags,
   diversity: {
@@ -108,9 +107,6 @@ export const visualizeFlags = {
   ...engineFlags,
   ...keptQuantizeFlags,
 } as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type VisualizeValues = CommandValues<typeof visualizeFlags>;
 
 export const command = defineCommand({
   name: "visualize",

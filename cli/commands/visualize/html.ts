@@ -8,15 +8,19 @@
  * of tokens end where a line ends, or after 512 tokens, which may break a line of the text.
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
+import { colorOf } from "../../output/stream_look.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
 import { VERSION } from "../../../core/base/version.ts";
-import { colorOf } from "./look.ts";
-import type { MeasuredText } from "./measure.ts";
 import style from "./page.css" with { type: "text" };
 import script from "./page.js" with { type: "text" };
-import type { Study } from "./result.ts";
-import { type SummaryTable, summaryTables } from "./summary.ts";
-import { endsLine, visibleText } from "./token_text.ts";
+import {
+  endsLine,
+  type MeasuredText,
+  type Study,
+  type SummaryTable,
+  summaryTables,
+  visibleText,
+} from "./show.ts";
 
 /** A block may end at a line end from this many tokens on, and must at the larger number. */
 const BLOCK = 64, MOST_IN_BLOCK = 512;

@@ -1,33 +1,48 @@
-/** What `parscale visualize` does, in order, and what it refuses. */
-import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { requireStreamWeights } from "../../../core/generate/score.ts";
+/** Carries out `parscale visualize`: runs the model over texts, and writes what its streams did. */
+import { DataError } from "../../../core/base/errors.ts";
+import { checkTokens } from "../../../core/generate/prefill.ts";
+import { requireStreamWeights, scoreBatch } from "../../../core/generate/score.ts";
+import { scoreStreams } from "../../../core/generate/stream_scores.ts";
 import type { Session } from "../../../core/session/session.ts";
+import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { encodePair } from "../../../core/tokenizer/pair.ts";
+import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import { openModel } from "../../input/open_model.ts";
+import { visible } from "../../output/clean.ts";
+import { wantsColor } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openFigure } from "../../output/sink.ts";
-import { readTexts } from "./input.ts";
-import { labelsOf } from "./look.ts";
-import { encodeTexts, type MeasuredText, measureTexts } from "./measure.ts";
-import { studyTexts } from "./result.ts";
-import { openResult } from "./show.ts";
-import type { VisualizeValues } from "./flags.ts";
+import { startProgress } from "../../output/progress.ts";
+import { openReport } from "../../output/report.ts";
+import { openFigure, openSink } from "../../output/sink.ts";
+import { labelsOf } from "../../output/stream_look.ts";
+import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
+import { drawPage } from "./html.ts";
+import { type RawText, readTexts, type VisualizePlan } from "./plan.ts";
+import {
+  columnsOf,
+  flatRow,
+  legendText,
+  type MeasuredText,
+  resultOf,
+  rowsOf,
+  type Study,
+  studyTexts,
+  summaryTables,
+  textView,
+} from "./show.ts";
+
+export { plan } from "./plan.ts";
 
 /** Runs the command. */
-export async function run(
-  values: VisualizeValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
-  checkPage(values);
-  using page = openFigure(io, values.html, invocation.overwrite);
-  const raw = values.task === undefined
-    ? await readTexts(values, io)
-    : await (await import("./task_rows.ts")).readTaskRows(values.task, values);
-  using model = await openModel(values, io);
-  requireStreams(model, values.model);
-  const labels = labelsOf(model.engine.config.streams);
-  const encoded = await encodeTexts(raw, model, values);
+export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): Promise<void> {
+  const { model: { model: name }, source, diversity, html } = plan;
+  using page = openFigure(io, html, invocation.overwrite);
+  const raw = await readTexts(source, io);
+  using model = await openModel(plan.model, io);
+  requireStreams(model, name);
+  const labels = labelsOf(model.config.streams);
+  const encoded = await encodeTexts(raw, model, plan.maxTokens);
   using result = openResult(io, invocation, {
     labels,
     device: model.device,
@@ -35,37 +50,23 @@ export async function run(
     showsTexts: page === undefined,
   });
   const texts: MeasuredText[] = [];
-  for await (const text of measureTexts(encoded, model, values, io)) {
+  for await (const text of measureTexts(encoded, model, plan, io)) {
     texts.push(text);
     result.text(text);
   }
-  const study = studyTexts(nameOf(values.model), labels, texts);
-  if (values.diversity && study.diversity === undefined) {
+  // A page is passed on, and where a folder lies on this machine is private.
+  const shown = name.split(/[/\\]/).findLast((part) => part !== "") ?? name;
+  const study = studyTexts(shown, labels, texts);
+  if (diversity && study.diversity === undefined) {
     io.warn("no text has two tokens, so nothing can be said of --diversity");
   }
-  page?.write((await import("./html.ts")).drawPage(study));
+  page?.write(drawPage(study));
   await result.finish(study);
 }
 
-/** A page is passed on, and where a folder lies on this machine is private. */
-function nameOf(model: string): string {
-  return model.split(/[/\\]/).findLast((part) => part !== "") ?? model;
-}
-
-function checkPage({ html, out }: VisualizeValues): void {
-  if (html === "-") {
-    throw new UsageError("`--html` cannot be written to stdout", {
-      hints: ["name a file: `--html FILE`"],
-    });
-  }
-  if (html !== undefined && html === out) {
-    throw new UsageError(`\`--html\` and \`--out\` both name "${html}"`);
-  }
-}
-
-function requireStreams({ engine }: Session, name: string): void {
-  requireStreamWeights(engine.config);
-  if (engine.config.streams > 1) return;
+function requireStreams({ config }: Session, name: string): void {
+  requireStreamWeights(config);
+  if (config.streams > 1) return;
   throw new DataError(
     `"${name}" has one stream, which always has the whole weight`,
     {
@@ -74,4 +75,180 @@ function requireStreams({ engine }: Session, name: string): void {
       ],
     },
   );
+}
+
+/** A text as token ids. */
+type EncodedText = Pick<MeasuredText, "id" | "tokens">;
+
+/** Encodes all texts, so that one the model cannot take is refused before any is computed. */
+async function encodeTexts(
+  raw: readonly RawText[],
+  model: Session,
+  maxTokens: number | undefined,
+): Promise<EncodedText[]> {
+  const { config } = model;
+  const encoded: EncodedText[] = [];
+  for (const text of raw) {
+    const tokens = (await encodeText(text, model)).slice(0, maxTokens);
+    if (tokens.length === 0) throw new DataError(`${text.place} is empty`);
+    const limit = config.maxPositionEmbeddings;
+    if (tokens.length > limit) {
+      throw new DataError(
+        `${text.place} has ${tokens.length} tokens, more than the model's context of ${limit}`,
+        { hints: [`pass --max-tokens ${limit} to read its beginning, or split the text`] },
+      );
+    }
+    checkTokens(config, tokens, `visualize ${text.place}`);
+    encoded.push({ id: text.id, tokens });
+  }
+  return encoded;
+}
+
+/**
+ * Token ids of a text. The tokenizer is opened only where there is something to encode;
+ * `startToken` is never added, so the ids are those of the text alone.
+ */
+async function encodeText(raw: RawText, model: Session): Promise<readonly number[]> {
+  const { prompt = "", messages, text = "", tokens } = raw;
+  if (tokens !== undefined && prompt === "" && messages === undefined) return tokens;
+  const tokenizer = await model.openTokenizer();
+  const head = messages === undefined ? prompt : await conversation(raw, tokenizer);
+  if (tokens !== undefined) return head === "" ? tokens : [...tokenizer.encode(head), ...tokens];
+  if (head === "" || text === "") return tokenizer.encode(head + text);
+  return encodePair(tokenizer, head, text, undefined).tokens;
+}
+
+/** A conversation ends where the answer begins if one follows, else after its last message. */
+async function conversation({ messages, text, tokens, place }: RawText, tokenizer: Tokenizer) {
+  const addGenerationPrompt = text !== undefined || tokens !== undefined;
+  try {
+    return await renderChat(tokenizer, messages as readonly ChatMessage[], { addGenerationPrompt });
+  } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
+    throw new DataError(place, { cause, hints: cause.hints });
+  }
+}
+
+/** Computes what is shown, `batch` texts side by side, in the order they came. */
+async function* measureTexts(
+  texts: readonly EncodedText[],
+  model: Session,
+  { batch, diversity }: VisualizePlan,
+  io: Io,
+): AsyncGenerator<MeasuredText> {
+  const tokenizer = await model.openTokenizerIfAny();
+  const total = texts.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  using progress = startProgress(io, { label: "Reading", unit: "tokens", total });
+  let done = 0;
+  for (let from = 0; from < texts.length; from += batch) {
+    const group = texts.slice(from, from + batch);
+    const asked = group.map(({ tokens }) => ({ tokens, from: 1 }));
+    const scores = diversity
+      ? await scoreStreams(model.engine, group.map(({ tokens }) => tokens))
+      : await scoreBatch(model.engine, asked, { weights: true });
+    for (const [i, { id, tokens }] of group.entries()) {
+      const score = scores[i]!;
+      yield {
+        id,
+        tokens,
+        pieces: piecesOf(tokens, tokenizer),
+        weights: score.weights!,
+        logprobs: score.tokenLogprobs,
+        streamLogprobs: "streamLogprobs" in score
+          ? score.streamLogprobs as readonly Float32Array[]
+          : undefined,
+      };
+      progress.update(done += tokens.length);
+    }
+  }
+}
+
+/**
+ * The text of every token; none where there is no tokenizer. Joined they are the whole text. A
+ * character may take several tokens: it then belongs to the last of them, and those before have an
+ * empty piece.
+ */
+export function piecesOf(tokens: readonly number[], tokenizer: Tokenizer | undefined) {
+  if (!tokenizer) return tokens.map(() => undefined);
+  const decoder = tokenizer.streamDecoder();
+  const pieces = tokens.map((id) => decoder.push(id));
+  const rest = decoder.flush();
+  if (rest !== "") pieces.push(pieces.pop()! + rest);
+  return pieces;
+}
+
+/** A result being written. */
+interface Result extends Disposable {
+  text(text: MeasuredText): void;
+  finish(study: Study): Promise<void>;
+}
+
+/** What is known before the first text. */
+interface ResultOptions {
+  readonly labels: readonly string[];
+  readonly device: string;
+  /** Number of texts to come. */
+  readonly texts: number;
+  /** Whether texts are shown as well as statistics, in the format for readers. */
+  readonly showsTexts: boolean;
+}
+
+/** Opens the result; refuses an existing file. */
+function openResult(io: Io, invocation: Invocation, options: ResultOptions): Result {
+  return invocation.format === "table"
+    ? readableResult(io, invocation, options)
+    : programResult(io, invocation, options);
+}
+
+function programResult(
+  io: Io,
+  invocation: Invocation,
+  { labels, device }: ResultOptions,
+): Result {
+  const { format } = invocation;
+  const columns = format === "json" ? {} : { columns: columnsOf(labels) };
+  const report = openReport(io, invocation, { schema: "parscale.visualize/2", device, ...columns });
+  return {
+    text(text) {
+      if (format === "json") return;
+      for (const row of rowsOf(text, labels)) {
+        report.row(format === "jsonl" ? row : flatRow(row, labels));
+      }
+    },
+    finish: (study) => report.finish(format === "json" ? resultOf(study) : undefined),
+    [Symbol.dispose]: () => report[Symbol.dispose](),
+  };
+}
+
+function readableResult(
+  io: Io,
+  { out, overwrite }: Invocation,
+  { labels, texts, showsTexts }: ResultOptions,
+): Result {
+  const sink = openSink(io, out, overwrite);
+  const isFile = out !== undefined && out !== "-";
+  const colored = !isFile &&
+    wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
+  const view = { width: io.width(), colored };
+  const draw = (columns: readonly Column[], rows: readonly Row[]) =>
+    sink.isTerminal
+      ? terminalTable(columns, rows, view.width, io.palette("stdout"))
+      : plainTable(columns, rows);
+  if (showsTexts) sink.write(legendText(labels, view) + "\n");
+  return {
+    text(text) {
+      if (!showsTexts) return;
+      const head = texts > 1 ? `--- text ${visible(String(text.id))}\n` : "";
+      sink.write(`${head}${textView(text, labels, view)}\n`);
+    },
+    async finish(study) {
+      const tables: string[] = [];
+      for (const { title, columns, rows, note } of summaryTables(study)) {
+        tables.push(`${title}\n${await draw(columns, rows)}${note}\n`);
+      }
+      sink.write(tables.join("\n"));
+      sink.commit();
+    },
+    [Symbol.dispose]: () => sink.abandon(),
+  };
 }

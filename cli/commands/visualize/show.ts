@@ -1,9 +1,6 @@
 /**
- * Writes the result of `parscale visualize` in the format that was asked for.
- *
- * Takes texts one by one, then the study of all; returns for readers the texts with their letters
- * and the statistics, for programs rows or a document. Only a document has both rows and
- * statistics.
+ * What is said of texts: statistics, rows and the document for programs; tables, and texts with their
+ * letters, for readers.
  *
  * Lines of text have a line of letters below, each below the first column of its token. A token is at
  * least as wide as its stream's name, so that names never run into each other.
@@ -11,95 +8,118 @@
  *     The cat sat on the mat.
  *     A  BB   A   CC A   B  A
  */
-import { winnerOf } from "../../../core/analysis/streams.ts";
-import { visible } from "../../output/clean.ts";
-import { wantsColor } from "../../output/color.ts";
-import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
-import { openSink } from "../../output/sink.ts";
-import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
+import { type Diversity, diversityOf } from "../../../core/analysis/diversity.ts";
+import {
+  agreementOf,
+  describeStreams,
+  entropyOf,
+  type StreamStatistics,
+  type TextAgreement,
+  type WeightedText,
+  winnerOf,
+} from "../../../core/analysis/streams.ts";
+import { snakeKeys } from "../../output/document.ts";
+import { paintStream } from "../../output/stream_look.ts";
+import type { Column, Row } from "../../output/table.ts";
+import { grouped } from "../../output/units.ts";
 import { displayWidth } from "../../output/wrap.ts";
-import { paintStream } from "./look.ts";
-import type { MeasuredText } from "./measure.ts";
-import { columnsOf, flatRow, resultOf, rowsOf, SCHEMA, type Study } from "./result.ts";
-import { summaryTables } from "./summary.ts";
-import { endsLine, visibleText } from "./token_text.ts";
 
-/** A result being written. */
-export interface Result extends Disposable {
-  text(text: MeasuredText): void;
-  finish(study: Study): Promise<void>;
+/** A text with all that is shown of it. */
+export interface MeasuredText extends WeightedText {
+  readonly id: unknown;
+  /** Text of every token; see `piecesOf`. */
+  readonly pieces: readonly (string | undefined)[];
+  /** log p of tokens 1 and on. */
+  readonly logprobs: Float32Array;
+  /** The same under each stream alone, [T − 1][P]; only for --diversity. */
+  readonly streamLogprobs: readonly Float32Array[] | undefined;
 }
 
-/** What is known before the first text. */
-export interface ResultOptions {
+/** All texts with everything said of them. */
+export interface Study {
+  /** Name of the checkpoint, for headings. */
+  readonly model: string;
+  /** Names of the streams, in their order. */
   readonly labels: readonly string[];
-  readonly device: string;
-  /** Number of texts to come. */
-  readonly texts: number;
-  /** Whether texts are shown as well as statistics, in the format for readers. */
-  readonly showsTexts: boolean;
+  readonly texts: readonly MeasuredText[];
+  /** All texts together. */
+  readonly overall: StreamStatistics;
+  /** One per text. */
+  readonly each: readonly StreamStatistics[];
+  /** Undefined for a single text. */
+  readonly agreement: TextAgreement | undefined;
+  /** Undefined unless asked for, and where no token has one before it. */
+  readonly diversity: Diversity | undefined;
 }
 
-/** Opens the result; refuses an existing file. */
-export function openResult(io: Io, invocation: Invocation, options: ResultOptions): Result {
-  return invocation.format === "table"
-    ? readableResult(io, invocation, options)
-    : programResult(io, invocation, options);
-}
-
-function programResult(
-  io: Io,
-  invocation: Invocation,
-  { labels, device }: ResultOptions,
-): Result {
-  const { format } = invocation;
-  const columns = format === "json" ? {} : { columns: columnsOf(labels) };
-  const report = openReport(io, invocation, { schema: SCHEMA, device, ...columns });
+/** Computes the statistics. */
+export function studyTexts(
+  model: string,
+  labels: readonly string[],
+  texts: readonly MeasuredText[],
+): Study {
+  const predictions = texts.flatMap(({ streamLogprobs, logprobs }) =>
+    streamLogprobs ? [{ streams: streamLogprobs, model: logprobs }] : []
+  );
   return {
-    text(text) {
-      if (format === "json") return;
-      for (const row of rowsOf(text, labels)) {
-        report.row(format === "jsonl" ? row : flatRow(row, labels));
-      }
-    },
-    finish: (study) => report.finish(format === "json" ? resultOf(study) : undefined),
-    [Symbol.dispose]: () => report[Symbol.dispose](),
+    model,
+    labels,
+    texts,
+    overall: describeStreams(texts),
+    each: texts.map((text) => describeStreams([text])),
+    agreement: agreementOf(texts),
+    diversity: diversityOf(predictions),
   };
 }
 
-function readableResult(
-  io: Io,
-  { out, overwrite }: Invocation,
-  { labels, texts, showsTexts }: ResultOptions,
-): Result {
-  const sink = openSink(io, out, overwrite);
-  const isFile = out !== undefined && out !== "-";
-  const colored = !isFile &&
-    wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
-  const view = { width: io.width(), colored };
-  const draw = (columns: readonly Column[], rows: readonly Row[]) =>
-    sink.isTerminal
-      ? terminalTable(columns, rows, view.width, io.palette("stdout"))
-      : plainTable(columns, rows);
-  if (showsTexts) sink.write(legendText(labels, view) + "\n");
+/** One row per token. */
+export function* rowsOf(text: MeasuredText, labels: readonly string[]): Generator<Row> {
+  const { id, tokens, pieces, weights, logprobs, streamLogprobs } = text;
+  for (const [position, token] of tokens.entries()) {
+    const stream = winnerOf(weights[position]!);
+    yield {
+      text_id: id,
+      position,
+      token,
+      text: pieces[position] ?? null,
+      winner: labels[stream]!,
+      stream,
+      weights: weights[position]!,
+      entropy: entropyOf(weights[position]!),
+      logprob: logprobs[position - 1] ?? null,
+      ...(streamLogprobs ? { stream_logprobs: streamLogprobs[position - 1] ?? null } : {}),
+    };
+  }
+}
+
+/** Everything a document says. */
+export function resultOf({ labels, texts, overall, each, agreement, diversity }: Study): Row {
   return {
-    text(text) {
-      if (!showsTexts) return;
-      const head = texts > 1 ? `--- text ${visible(String(text.id))}\n` : "";
-      sink.write(`${head}${textView(text, labels, view)}\n`);
-    },
-    async finish(study) {
-      const tables: string[] = [];
-      for (const { title, columns, rows, note } of summaryTables(study)) {
-        tables.push(`${title}\n${await draw(columns, rows)}${note}\n`);
-      }
-      sink.write(tables.join("\n"));
-      sink.commit();
-    },
-    [Symbol.dispose]: () => sink.abandon(),
+    streams: labels.length,
+    labels,
+    statistics: snakeKeys(overall),
+    texts: texts.map(({ id }, i) => ({ text_id: id, ...snakeKeys(each[i]!) })),
+    agreement: agreement ? snakeKeys(agreement) : null,
+    diversity: diversity ? snakeKeys(diversity) : null,
+    rows: texts.flatMap((text) => [...rowsOf(text, labels)]),
   };
+}
+
+/** Columns of CSV and Markdown, which have one for every weight. */
+export function columnsOf(labels: readonly string[]): Column[] {
+  return [
+    ...["text_id", "position", "token", "text", "winner"].map((key) => ({ key })),
+    { key: "entropy", digits: 4 },
+    { key: "logprob", digits: 4 },
+    ...labels.map((label) => ({ key: `weight_${label}`, digits: 4 })),
+  ];
+}
+
+/** A row with its weights side by side. */
+export function flatRow(row: Row, labels: readonly string[]): Row {
+  const weights = row.weights as Float32Array;
+  const named = labels.map((label, p) => [`weight_${label}`, weights[p]!]);
+  return { ...row, ...Object.fromEntries(named) };
 }
 
 /** How texts are laid out. */
@@ -168,4 +188,140 @@ function shorten(shown: string, width: number): string {
     kept += character;
   }
   return `${kept}…`;
+}
+
+/** Control and format characters, separators but the blank, and halves of surrogate pairs. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u00a0\u00ad]/gu;
+
+/** A token as it is shown: never empty, one line, nothing a terminal or a page would act upon. */
+export function visibleText(piece: string | undefined, id: number): string {
+  if (piece === undefined) return `<${id}>`;
+  if (piece === "") return "\ufffd";
+  const shown = piece.replace(INVISIBLE, (character) => {
+    if (character === "\n") return "↵";
+    if (character === "\t") return "→";
+    const code = character.codePointAt(0)!;
+    // The pictures of control characters: U+2400 for NUL and so on.
+    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+    if (code === 0x7f) return "\u2421";
+    return `\\u{${code.toString(16)}}`;
+  });
+  // An accent would otherwise stand on the token before.
+  return /^\p{Mark}/u.test(shown) ? `◌${shown}` : shown;
+}
+
+/** Whether a line of the text ends with this token. */
+export function endsLine(piece: string | undefined): boolean {
+  return piece?.endsWith("\n") ?? false;
+}
+
+/** A table with what it is about. */
+export interface SummaryTable {
+  readonly title: string;
+  readonly columns: readonly Column[];
+  readonly rows: readonly Row[];
+  /** How to read it. */
+  readonly note: string;
+}
+
+/** Texts listed one by one. */
+const MOST_TEXTS = 50;
+
+/** All tables, the most important first. */
+export function summaryTables(study: Study): SummaryTable[] {
+  return [
+    streamTable(study),
+    textTable(study),
+    ...(study.agreement ? [agreementTable(study.agreement)] : []),
+    ...(study.diversity ? [diversityTable(study.diversity, study.labels)] : []),
+  ];
+}
+
+/** One line per stream. */
+function streamTable({ labels, overall }: Study): SummaryTable {
+  return {
+    title: "Streams",
+    columns: [
+      { key: "stream" },
+      { key: "share", title: "share of tokens", digits: 3 },
+      { key: "weight", title: "mean weight", digits: 3 },
+    ],
+    rows: labels.map((stream, p) => ({
+      stream,
+      share: overall.shares[p],
+      weight: overall.meanWeights[p],
+    })),
+    note: "share of tokens: those where the stream's weight is the largest",
+  };
+}
+
+/** One line per text, and one for all. */
+function textTable({ texts, each, overall }: Study): SummaryTable {
+  const listed = texts.length < 2 ? [] : texts.slice(0, MOST_TEXTS);
+  const rows = listed.map(({ id }, i) => ({ text: String(id), ...each[i]! }));
+  const left = texts.length - listed.length;
+  return {
+    title: "Texts",
+    columns: [
+      { key: "text" },
+      { key: "tokens" },
+      { key: "meanEntropy", title: "entropy (nats)", digits: 3 },
+      { key: "entropyShare", title: "of ln P", digits: 3 },
+      { key: "meanRunLength", title: "run (tokens)", digits: 2 },
+      { key: "chanceRunLength", title: "by chance", digits: 2 },
+      { key: "locality", title: "ratio", digits: 2 },
+    ],
+    rows: [...rows, { text: "all", ...overall }],
+    note: "run: consecutive tokens with one winner; by chance: winners drawn one by one" +
+      (listed.length > 0 && left > 0 ? `; ${left} more texts are in the document of --json` : ""),
+  };
+}
+
+function agreementTable(
+  { shareOverlap, sameToken, sameTokenByChance, tokenPairs }: NonNullable<Study["agreement"]>,
+): SummaryTable {
+  return {
+    title: "Agreement between texts",
+    columns: [
+      { key: "of" },
+      { key: "value", digits: 3 },
+      { key: "chance", title: "by chance", digits: 3 },
+    ],
+    rows: [
+      { of: "tokens given to the same streams", value: shareOverlap },
+      {
+        of: "winners where a token stands in two texts",
+        value: sameToken,
+        chance: sameTokenByChance,
+      },
+    ],
+    note: tokenPairs === 0
+      ? "no token stands in two texts"
+      : `${grouped(tokenPairs)} pairs of equal tokens in different texts`,
+  };
+}
+
+function diversityTable(
+  diversity: NonNullable<Study["diversity"]>,
+  labels: readonly string[],
+): SummaryTable {
+  const { rho, rhoStandardError: standardError, tokens } = diversity;
+  const error = standardError === undefined ? "" : ` ± ${standardError.toFixed(4)}`;
+  const estimate = rho === undefined ? "unknown, as a stream never varies" : rho.toFixed(4) + error;
+  const losses = [...diversity.streamLosses, diversity.meanMixtureLoss, diversity.modelLoss];
+  return {
+    title: `Diversity: rho ${estimate}`,
+    columns: [
+      { key: "of", title: "stream" },
+      { key: "loss", title: "loss alone (nats)", digits: 4 },
+      { key: "residual", title: "mean residual", digits: 4 },
+    ],
+    rows: [...labels, "mean of all", "model"].map((of, p) => ({
+      of,
+      loss: losses[p],
+      residual: diversity.meanResiduals[p],
+    })),
+    note: `${grouped(tokens)} predicted tokens; what every stream finds hard counts as ` +
+      "correlation (see --help)",
+  };
 }

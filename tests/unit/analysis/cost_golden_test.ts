@@ -58,7 +58,7 @@ Deno.test("all 768 rows of the official script and of the corrected model", () =
       paper_memory_bytes: paper.memoryBytes,
       paper_latency_s: paper.latencyS,
       paper_weight_bytes: paper.weightBytes,
-      paper_kv_bytes: paper.kvBytes,
+      paper_kv_bytes: paper.kvCacheBytes,
       paper_aggregator_bytes: paper.aggregatorBytes,
       paper_activation_bytes: paper.activationBytes,
       paper_prefill_s: paper.prefillS,
@@ -68,7 +68,7 @@ Deno.test("all 768 rows of the official script and of the corrected model", () =
       exact_memory_bytes: exact.memoryBytes,
       exact_latency_s: exact.latencyS,
       exact_weight_bytes: exact.weightBytes,
-      exact_kv_bytes: exact.kvBytes,
+      exact_kv_bytes: exact.kvCacheBytes,
       exact_activation_bytes: exact.activationBytes,
       exact_prefill_s: exact.prefillS,
       exact_decode_s: exact.decodeS,
@@ -162,7 +162,7 @@ Deno.test("counts by formula are those of the list of tensors", () => {
 
 Deno.test("a tie between thousandths goes to the even digit, as in Python", () => {
   const line = (gb: number, latencyS: number) =>
-    printedLine({ memoryBytes: gb * 2 ** 30, latencyS, flops: 0 });
+    printedLine({ memoryBytes: gb * 2 ** 30, latencyS });
   assertEquals(line(3.0625, 0.1875), "Memory: 3.062GB; Latency: 0.188s");
   assertEquals(line(0.0005, 12.3456), "Memory: 0.001GB; Latency: 12.346s");
 });

@@ -1,7 +1,14 @@
 /** Protects the scaling-law fit: optimum, answers, refits and the paper's printed numbers. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { DATA_SETS } from "../../../cli/commands/fit/data_sets.ts";
-import { assess, fitLaw, refit } from "../../../core/analysis/fit.ts";
+import { DATA_SETS } from "../../../core/analysis/cost_family.ts";
+import {
+  assess,
+  bootstrap,
+  fitLaw,
+  intervalOf,
+  PARAMETERS,
+  refit,
+} from "../../../core/analysis/fit.ts";
 import {
   equivalentParameters,
   parametersForLoss,
@@ -11,7 +18,6 @@ import {
   streamsForParameters,
 } from "../../../core/analysis/law.ts";
 import { parseObservations } from "../../../core/analysis/observations.ts";
-import { bootstrap, intervalOf, PARAMETERS } from "../../../core/analysis/uncertainty.ts";
 import { DataError } from "../../../core/base/errors.ts";
 
 const PATH = new URL("../../../fixtures/analysis/scaling-law.json", import.meta.url);

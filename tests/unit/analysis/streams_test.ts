@@ -106,7 +106,7 @@ Deno.test("diversity of equal, opposite and independent streams", () => {
   }];
   const equal = diversityOf(predictions(probabilities.map((p) => [p, p])))!;
   assertAlmostEquals(equal.rho!, 1, 1e-12);
-  assertEquals([equal.tokens, equal.standardError], [4, undefined]);
+  assertEquals([equal.tokens, equal.rhoStandardError], [4, undefined]);
   assertAlmostEquals(equal.meanResiduals[0]!, 0.4 - 1, 1e-12);
   const loss = -probabilities.reduce((sum, p) => sum + Math.log(p), 0) / 4;
   for (const value of [...equal.streamLosses, equal.modelLoss, equal.meanMixtureLoss]) {
@@ -119,7 +119,7 @@ Deno.test("diversity of equal, opposite and independent streams", () => {
   const draw = () => 0.05 + 0.9 * random.integer(1000) / 1000;
   const rows = Array.from({ length: 8000 }, () => [draw(), draw(), draw()]);
   const free = diversityOf(predictions(rows))!;
-  assert(Math.abs(free.rho!) < 0.02 && free.standardError! < 0.02);
+  assert(Math.abs(free.rho!) < 0.02 && free.rhoStandardError! < 0.02);
   assert(free.meanMixtureLoss < Math.min(...free.streamLosses));
 });
 
@@ -130,13 +130,13 @@ Deno.test("diversity of known correlation: a common part of half the variance gi
     const common = draw();
     return [0, 1, 2, 3].map(() => Math.log(0.25 + common + draw()));
   });
-  const { rho, standardError } = diversityOf([{ streams: rows, model: [] }])!;
+  const { rho, rhoStandardError } = diversityOf([{ streams: rows, model: [] }])!;
   assertAlmostEquals(rho!, 0.5, 0.02);
-  assert(standardError! > 0 && standardError! < 0.02);
+  assert(rhoStandardError! > 0 && rhoStandardError! < 0.02);
 });
 
 Deno.test("nothing predicted is no diversity; streams that never vary have no correlation", () => {
   assertEquals(diversityOf([{ streams: [], model: [] }]), undefined);
   const same = diversityOf([{ streams: [[-1, -2], [-1, -2]], model: [-1, -1] }])!;
-  assertEquals([same.rho, same.standardError], [undefined, undefined]);
+  assertEquals([same.rho, same.rhoStandardError], [undefined, undefined]);
 });

@@ -11,7 +11,7 @@ import {
 } from "../../../core/eval/harness/paired.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Row } from "../../output/table.ts";
-import type { Evaluation, Method, Summary, Timing } from "./methods.ts";
+import type { Evaluation, Method, Summary, Timing } from "./evaluations.ts";
 
 /** One method on one task. */
 export interface Comparison {
@@ -197,4 +197,26 @@ export function conclusions(comparisons: readonly Comparison[]): string[] {
     );
     return `${rows}: beyond the 95% interval of the first: ${named.join(", ")}`;
   });
+}
+
+/** For programs: everything, one method and task a row. */
+export function rowOf({ method, task, metric, mean, against, isPaired, timing }: Comparison) {
+  return {
+    method: method.kind,
+    scale: method.scale,
+    quantize: method.quantize ?? null,
+    label: method.label,
+    task,
+    metric,
+    value: mean.value,
+    stderr: mean.stderr ?? null,
+    rows: mean.n,
+    difference: against?.difference ?? null,
+    difference_low: against?.low ?? null,
+    difference_high: against?.high ?? null,
+    paired: against ? isPaired : null,
+    latency_s: timing?.secondsPerAnswer ?? null,
+    latency_s_per_token: timing?.secondsPerToken ?? null,
+    peak_rss_bytes: timing?.peakBytes ?? null,
+  };
 }

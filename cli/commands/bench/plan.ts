@@ -1,0 +1,141 @@
+/** From the flags of `parscale bench` to what is timed, or to the files that are compared. */
+import { UsageError } from "../../../core/base/errors.ts";
+import type { Checkpoint } from "../../../core/checkpoint/open.ts";
+import type { ModelPaths } from "../../../core/checkpoint/run.ts";
+import { isParScale, type ModelConfig } from "../../../core/model/config.ts";
+import { quantizes } from "../../../core/runtime/mod.ts";
+import { checkBlockSize, matrixFormat } from "../../../core/session/quantization.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { requireContext } from "../../input/context.ts";
+import { findCheckpoint, findModel, type ModelPlan } from "../../input/open_model.ts";
+import type { Io } from "../../output/io.ts";
+import { counted } from "../../output/units.ts";
+import type { command } from "./flags.ts";
+
+type BenchValues = ValuesOf<typeof command>;
+
+/** Two files of timings, of which one may be stdin. */
+export interface ComparisonPlan {
+  readonly kind: "compare";
+  readonly compare: string;
+  readonly against: string;
+  /** Slowdown that counts, as a share. */
+  readonly tolerance: number;
+}
+
+/** Everything that is timed, in turns. */
+export interface TimingPlan {
+  readonly kind: "time";
+  /** As the user named it. */
+  readonly model: string;
+  /** One per device and kind of matrices. */
+  readonly opened: readonly ModelPlan[];
+  readonly streams: readonly Streams[];
+  readonly work: readonly Work[];
+  readonly rounds: number;
+  readonly warmup: number;
+  /** Steps of decode per round. */
+  readonly steps: number;
+  /** Of random prefixes and aggregator. */
+  readonly seed: number;
+}
+
+/** A number of streams, and where their prefixes and aggregator are from. */
+export interface Streams {
+  readonly count: number;
+  readonly introduced: "own" | "random" | "none";
+}
+
+/** What is timed: of the two lengths, the other is null or nothing. */
+export interface Work {
+  readonly what: "decode" | "prefill";
+  readonly batch: number;
+  /** Tokens in the cache before. */
+  readonly context: number;
+  /** Tokens of the prompt; null for decode. */
+  readonly prompt: number | null;
+}
+
+/** Slots that a sequence needs. */
+export function slotsOf({ context, prompt }: Work, steps: number): number {
+  return context + (prompt ?? steps);
+}
+
+/** Finds the model, and checks lengths and matrices. */
+export async function plan(values: BenchValues, io: Io): Promise<ComparisonPlan | TimingPlan> {
+  const { model, adapter, rounds, warmup, steps, seed } = values;
+  if (values.compare !== undefined || values.against !== undefined) return comparisonOf(values);
+  if (model === undefined) {
+    throw new UsageError("`bench` needs `--model`", {
+      hints: ["to compare timings that exist already, pass --compare and --against"],
+    });
+  }
+  checkBlockSize(values.blockSize);
+  const paths = await findModel({ model, adapter }, io);
+  const checkpoint = await findCheckpoint(paths, io);
+  const work = workOf(values, checkpoint);
+  const { config } = checkpoint;
+  const streams = unique(values.streams.length > 0 ? values.streams : [config.streams])
+    .map((count) => ({ count, introduced: introducedOf(config, count) }));
+  const opened = modelsOf(values, paths, checkpoint);
+  return { kind: "time", model, opened, streams, work, rounds, warmup, steps, seed };
+}
+
+function introducedOf(config: ModelConfig, streams: number): Streams["introduced"] {
+  if (streams === config.streams) return isParScale(config) ? "own" : "none";
+  return streams === 1 ? "none" : "random";
+}
+
+function comparisonOf({ compare, against, tolerance }: BenchValues): ComparisonPlan {
+  if (compare === "-" && against === "-") {
+    throw new UsageError("`--compare -` cannot be combined with `--against -`");
+  }
+  return { kind: "compare", compare: compare!, against: against!, tolerance };
+}
+
+/** Each value once, in the order of their first appearance. */
+function unique<T>(values: readonly T[]): T[] {
+  return [...new Set(values)];
+}
+
+/** Every combination of device and kind of matrices. */
+function modelsOf(values: BenchValues, paths: ModelPaths, checkpoint: Checkpoint): ModelPlan[] {
+  const { threads, unverified, dtype, memoryLimit, blockSize } = values;
+  return unique(values.device).flatMap((device) =>
+    unique(values.quantize).map((quantize) => {
+      const { kind } = matrixFormat(checkpoint, { quantize, blockSize, device });
+      if (kind !== "f32" && !quantizes(device)) {
+        throw new UsageError(
+          `the ${device} device cannot use ${kind} weights`,
+          { hints: ["time --quantize q8 and q4 on --device cpu or webgpu"] },
+        );
+      }
+      const matrices = quantize === "none" ? { quantize } : { quantize, blockSize };
+      return { ...paths, device, ...matrices, threads, unverified, dtype, memoryLimit };
+    })
+  );
+}
+
+/** The work asked for in the order of rows, in lengths that fit the model's context. */
+function workOf(values: BenchValues, { config }: Checkpoint): Work[] {
+  const { steps } = values;
+  const limit = config.maxPositionEmbeddings;
+  const contexts = values.context.length > 0
+    ? unique(values.context)
+    : [Math.max(1, Math.min(512, limit - steps))];
+  const prompts = values.prompt.length > 0 ? unique(values.prompt) : [Math.min(512, limit)];
+  const work = unique(values.what).flatMap((what) =>
+    unique(values.batch).flatMap((batch): Work[] =>
+      what === "decode"
+        ? contexts.map((context) => ({ what, batch, context, prompt: null }))
+        : prompts.map((prompt) => ({ what, batch, context: 0, prompt }))
+    )
+  );
+  for (const one of work) {
+    const [what, hint] = one.what === "decode"
+      ? [`\`--context ${one.context}\` with ${counted(steps, "step")}`, "--context"]
+      : [`\`--prompt ${one.prompt}\``, "--prompt"];
+    requireContext(config, slotsOf(one, steps), what, `shorten ${hint}`);
+  }
+  return work;
+}

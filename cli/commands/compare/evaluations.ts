@@ -1,0 +1,169 @@
+/**
+ * Finished evaluations: folders of `parscale eval --out`, or the documents of `parscale eval --json`,
+ * one after the other on stdin.
+ *
+ * A document has means and no rows. Where its evaluation was kept by --out, and the folder is still
+ * there, its rows are compared one by one; else the difference of two means is all there is, and its
+ * interval is wider.
+ */
+import { join } from "node:path";
+import { DataError } from "../../../core/base/errors.ts";
+import {
+  isObject,
+  type JsonObject,
+  readJsonObject,
+  readRegularText,
+  statIfExists,
+} from "../../../core/base/files.ts";
+import { CONFIG, parseScores, RESULTS, SCORES } from "../../../core/eval/harness/eval_folder.ts";
+import type { DocumentScore } from "../../../core/eval/harness/results.ts";
+import type { Io } from "../../output/io.ts";
+
+/** One way to spend compute on an answer. */
+export interface Method {
+  readonly kind: "single" | "parscale" | "beam";
+  /** Streams or beams. */
+  readonly scale: number;
+  /** Bits of weights where they are not exact. */
+  readonly quantize: string | undefined;
+  readonly label: string;
+}
+
+/** The headline of a task: a mean over its rows. */
+export interface Summary {
+  readonly metric: string;
+  readonly value: number;
+  readonly stderr: number | null;
+  readonly n: number;
+  /** Hash of all prompts; equal only where the same was asked. */
+  readonly prompts: string;
+}
+
+/** A method with what it came to. */
+export interface Evaluation {
+  readonly method: Method;
+  /** For messages: its folder, or where it stood on stdin. */
+  readonly name: string;
+  /** Of every row; undefined where only means are known. */
+  readonly scores: readonly DocumentScore[] | undefined;
+  /** By task. */
+  readonly summaries: ReadonlyMap<string, Summary>;
+  /** What one answer at a time takes. */
+  readonly timing: Timing | undefined;
+}
+
+/** Measured on a few rows, one at a time. */
+export interface Timing {
+  readonly secondsPerAnswer: number;
+  readonly secondsPerToken: number | null;
+  readonly peakBytes: number | null;
+}
+
+/** Reads a finished evaluation. */
+export async function readEvaluation(folder: string): Promise<Evaluation> {
+  for (const name of [CONFIG, RESULTS, SCORES]) {
+    if (await statIfExists(join(folder, name))) continue;
+    throw new DataError(
+      `"${folder}" is no finished evaluation: it has no ${name}`,
+      { hints: ["pass a folder that `parscale eval --out` has finished"] },
+    );
+  }
+  const identity = await readJsonObject(join(folder, CONFIG));
+  const { results } = await readJsonObject(join(folder, RESULTS));
+  const summaries = summariesOf(isObject(results) ? results : {});
+  const scores = parseScores(await readRegularText(join(folder, SCORES)));
+  const method = methodOf(identity, folder);
+  return { method, name: `"${folder}"`, scores, summaries, timing: undefined };
+}
+
+/** Headlines of the tasks in the `results` of an evaluation. */
+function summariesOf({ tasks }: JsonObject): ReadonlyMap<string, Summary> {
+  return new Map(
+    (Array.isArray(tasks) ? tasks as TaskRow[] : []).map(
+      ({ task, metrics: [headline], prompts_sha256: prompts }) => {
+        const { metric = "", value = NaN, stderr = null, n = 0 } = headline ?? {};
+        return [task, { metric, value, stderr, n, prompts }];
+      },
+    ),
+  );
+}
+
+interface TaskRow {
+  readonly task: string;
+  readonly metrics: readonly Omit<Summary, "prompts">[];
+  readonly prompts_sha256: string;
+}
+
+/** What an evaluation says of its model; `name` is what it is called where it says nothing. */
+function methodOf(
+  { streams, num_beams: beams, quantize }: JsonObject,
+  name: string,
+): Method {
+  const bits = typeof quantize === "string" ? quantize : undefined;
+  const method = (kind: Method["kind"], scale: number, label: string): Method => ({
+    kind,
+    scale,
+    quantize: bits,
+    label: bits === undefined ? label : `${label}, ${bits}`,
+  });
+  if (typeof beams === "number" && beams > 1) return method("beam", beams, `${beams} beams`);
+  if (typeof streams !== "number") return method("single", 1, name);
+  return method(streams > 1 ? "parscale" : "single", streams, `P=${streams}`);
+}
+
+/** Layout of the documents that are read. */
+const SCHEMA = "parscale.eval/1";
+
+/** Reads all documents on stdin; each begins at the start of a line, where its inner lines have space. */
+export async function readDocuments(io: Io): Promise<Evaluation[]> {
+  const parts = (await io.readText("-")).split(/^(?=[^\s}\]])/m);
+  const texts = parts.map((text) => text.trim()).filter((text) => text !== "");
+  return await Promise.all(texts.map((text, i) => evaluationOf(text, `document ${i + 1}`)));
+}
+
+async function evaluationOf(text: string, name: string): Promise<Evaluation> {
+  const { schema, config, results } = parsed(text, name);
+  if (schema !== SCHEMA || !isObject(results)) {
+    throw new DataError(
+      `${name} of stdin is no evaluation: ${
+        schema === undefined ? "it has no schema" : `its schema is ${JSON.stringify(schema)}`
+      }, expected "${SCHEMA}"`,
+      { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
+    );
+  }
+  const out = isObject(config) && typeof config.out === "string" ? config.out : undefined;
+  const summaries = summariesOf(results);
+  const kept = out === undefined ? undefined : await readKept(out);
+  // The folder may have been evaluated anew since.
+  if (kept && JSON.stringify([...kept.summaries]) === JSON.stringify([...summaries])) return kept;
+  return {
+    method: methodOf(results, name),
+    name: `${name} of stdin`,
+    scores: undefined,
+    summaries,
+    timing: undefined,
+  };
+}
+
+/** The evaluation in a folder, where there is a finished one. */
+async function readKept(folder: string): Promise<Evaluation | undefined> {
+  try {
+    return await readEvaluation(folder);
+  } catch (error) {
+    if (error instanceof DataError) return undefined;
+    throw error;
+  }
+}
+
+function parsed(text: string, name: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isObject(value)) return value;
+  } catch {
+    // said below
+  }
+  throw new DataError(
+    `${name} of stdin is not valid JSON: ${JSON.stringify(text.slice(0, 40))}`,
+    { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
+  );
+}

@@ -1,0 +1,133 @@
+/** From the flags of `parscale compare` to the evaluations that are run, or read. */
+import { join } from "node:path";
+import { UsageError } from "../../../core/base/errors.ts";
+import { statIfExists } from "../../../core/base/files.ts";
+import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
+import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import { camelCase } from "../../framework/table.ts";
+import { rowsPlan, selectTasks } from "../eval/plan.ts";
+import type { command } from "./flags.ts";
+
+type CompareValues = ValuesOf<typeof command>;
+
+/** Finished evaluations: folders, and - for documents on stdin. */
+export interface ReadPlan {
+  readonly kind: "read";
+  readonly folders: readonly string[];
+}
+
+/** Evaluations that are run, each in a process of its own. */
+export interface EvaluatePlan {
+  readonly kind: "evaluate";
+  /** The one to compare with first. */
+  readonly methods: readonly Method[];
+  /** As they were named. */
+  readonly tasks: readonly string[];
+  readonly rows: RowsPlan;
+  /** Arguments of `eval` that all methods share, and those of timing single answers. */
+  readonly shared: readonly string[];
+  readonly timing: readonly string[];
+  /** Rows that are timed; 0 for none. */
+  readonly latencyRows: number;
+  /** Folder in which evaluations are kept. */
+  readonly out: string | undefined;
+}
+
+/** A method's evaluation: the name of its folder, and the model as arguments of `eval`. */
+export interface Method {
+  readonly name: string;
+  readonly args: readonly string[];
+}
+
+/** Tells models from adapters, and checks that beams change something. */
+export async function plan(values: CompareValues): Promise<ReadPlan | EvaluatePlan> {
+  if (values.arguments.length > 0) return { kind: "read", folders: values.arguments };
+  const { tasks, ids, limit, latencyRows, out } = values;
+  const chosen = selectTasks(tasks);
+  for (const task of chosen) {
+    if (task.kind === "generation" && !task.isCode) continue;
+    throw new UsageError(
+      `\`compare\` cannot use ${task.name}: ${
+        task.kind === "generation" ? "its answers are programs" : "its answers are given choices"
+      }`,
+      { hints: ["use gsm8k, gsm8k_cot or minerva_math"] },
+    );
+  }
+  const timed = ids.length > 0
+    ? ids.slice(0, latencyRows)
+    : Array.from({ length: Math.min(latencyRows, limit ?? Infinity) }, (_, i) => i);
+  return {
+    kind: "evaluate",
+    methods: await methodsOf(values),
+    tasks,
+    rows: rowsPlan({ ...values, shard: undefined, excludeSelf: false }, chosen),
+    shared: sharedArguments(values),
+    timing: sharedArguments({ ...values, ids: timed, limit: undefined, batch: 1 }),
+    latencyRows,
+    out,
+  };
+}
+
+/** Text of `--dry-run`. */
+export function describe(plan: ReadPlan | EvaluatePlan): PlanText {
+  if (plan.kind === "read") return { lines: [] };
+  const { methods } = plan;
+  const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
+  return { lines, results: { evaluations: methods.length } };
+}
+
+async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Method[]> {
+  if (model === undefined) {
+    throw new UsageError(
+      "`compare` needs `--model`, or folders of evaluations",
+      { hints: ["parscale compare --model qwen --parscale p4 --data bench"] },
+    );
+  }
+  const single = ["--model", model];
+  const methods: Method[] = [
+    { name: "p1", args: single },
+    ...beams.map((count) => ({
+      name: `beams-${count}`,
+      args: [...single, "--num-beams", String(count)],
+    })),
+  ];
+  for (const [i, path] of parscale.entries()) {
+    // A folder of introduced tensors is an adapter of the model; anything else stands alone.
+    const isAdapter = await statIfExists(join(path, ADAPTER_FILE)) !== undefined;
+    const args = isAdapter ? [...single, "--adapter", path] : ["--model", path];
+    methods.push({ name: `parscale-${i + 1}`, args });
+  }
+  return methods;
+}
+
+/** Flags that `eval` takes as they are given. */
+const SHARED = [
+  "tasks",
+  "data",
+  "shots",
+  "limit",
+  "ids",
+  "max-tokens",
+  "max-length",
+  "device",
+  "dtype",
+  "quantize",
+  "block-size",
+  "threads",
+  "seed",
+  "batch",
+  "memory-limit",
+  "deterministic",
+  "chat",
+];
+
+function sharedArguments(values: CompareValues): string[] {
+  return SHARED.flatMap((name) => {
+    const value: unknown = values[camelCase(name) as keyof CompareValues];
+    if (value === true) return [`--${name}`];
+    const isAbsent = value === undefined || value === false || value === "none" ||
+      (Array.isArray(value) && value.length === 0);
+    return isAbsent ? [] : [`--${name}`, String(value)];
+  });
+}
