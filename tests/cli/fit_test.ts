@@ -134,6 +134,29 @@ Deno.test("both laws side by side", async () => {
   assertStringIncludes(table.stdout, "smaller objective");
 });
 
+Deno.test("all laws side by side, the better one by AICc", async () => {
+  const args = ["fit", "--data-set", "pile", "--law", "all"];
+  const [result] = await rowsOf([...args, "--predict", "2e9,8", "--saving", "8"]);
+  assertEquals(result.comparison.map(({ law }: { law: string }) => law), [
+    "log",
+    "theoretical",
+    "additive",
+  ]);
+  const [log, theoretical, additive] = result.comparison.map(({ aicc }: { aicc: number }) => aicc);
+  assert(additive < log && log < theoretical);
+  assertEquals([result.law, Object.keys(result.parameters)], [
+    "additive",
+    ["E", "A", "b", "beta", "alpha"],
+  ]);
+  assertEquals(result.queries[1].value, null, "a saving depends on N");
+  const table = await runParscale(args);
+  assertStringIncludes(table.stdout, "smaller AICc");
+  const two = toCsv(ROWS.filter(({ streams }) => streams < 4));
+  const few = await runParscale(["fit", "-", "--law", "additive"], { stdin: two });
+  assertEquals(few.code, 3);
+  assertStringIncludes(few.stderr, "the additive law needs three P or more");
+});
+
 Deno.test("the paper's parameters, of both corpora", async () => {
   const [stack] = await rowsOf(["fit", "--preset", "paper", "--saving", "8"]);
   assertEquals([stack.parameters_from, stack.starts, stack.parameters.k], [

@@ -16,13 +16,15 @@ const lawFlags = {
   },
   law: {
     type: "choice",
-    choices: ["log", "theoretical", "chinchilla", "both"],
+    choices: ["log", "theoretical", "chinchilla", "additive", "both", "all"],
     default: "log",
     group: "Law",
     summary: "Which law to fit",
     details:
       "log: E + (A / (N (k ln P + 1)))^alpha. theoretical: E + (A / N)^alpha ((P - 1) rho + 1) / P. " +
-      "chinchilla: without P. both compares log with theoretical and goes on with the better one.",
+      "chinchilla: without P. additive: E + (A / N)^alpha + b P^-beta, which is not of the paper. both " +
+      "compares log with theoretical and goes on with the better one by its objective, all compares " +
+      "every law of P by AICc.",
   },
   parameters: {
     type: "choice",

@@ -68,12 +68,13 @@ export async function plan(values: FitValues, io: Io): Promise<FitPlan> {
 }
 
 function lawsOf({ law, parameters, dataSet = "stack-v2-python" }: FitValues): (LawKind | Law)[] {
-  const kinds = law === "both" ? ["log", "theoretical"] as const : [law];
+  const paper = ["log", "theoretical"] as const;
+  const kinds = law === "both" ? paper : law === "all" ? [...paper, "additive"] as const : [law];
   if (parameters === "fit") return [...kinds];
   return kinds.map((kind) => {
-    if (kind !== "chinchilla") return DATA_SETS[dataSet].laws[kind];
+    if (kind === "log" || kind === "theoretical") return DATA_SETS[dataSet].laws[kind];
     throw new UsageError(
-      "the paper prints no parameters for `--law chinchilla`",
+      `the paper prints no parameters for \`--law ${kind}\``,
       { hints: ["use --law log or --law theoretical"] },
     );
   });
@@ -87,7 +88,7 @@ const ANSWERS = {
   equivalent_params: equivalentParameters,
   params_for_loss: parametersForLoss,
   streams_for_loss: (law, loss, N) => streamsForLoss(law, N, loss),
-  saving: (law, P) => 1 - 1 / streamFactor(law, P),
+  saving: (law, P) => law.kind === "additive" ? undefined : 1 - 1 / streamFactor(law, P),
 } satisfies Record<string, Answer>;
 
 type Query = keyof typeof ANSWERS;

@@ -59,7 +59,7 @@ function warnAbout(study: Study, io: Io): void {
   }
   if (sizes < FEW) io.warn(`${sizes} values of N cannot tell E, A and alpha apart`);
   for (const [name, key] of namesOf(law)) {
-    if (law[key] > BOUND) continue;
+    if (law[key]! > BOUND) continue;
     io.warn(`${name} is at its bound: the losses ask for none, so its value means nothing`);
   }
   if (bootstrap !== undefined) warnAboutIntervals(study, io);
@@ -73,7 +73,7 @@ function warnAboutIntervals(study: Study, io: Io): void {
   }
   const wide = namesOf(law).filter(([name, key]) => {
     const { low, high } = intervals[name]!;
-    return high - low > WIDE * law[key];
+    return high - low > WIDE * law[key]!;
   }).map(([name]) => name);
   if (wide.length === 0) return;
   io.warn(

@@ -10,7 +10,7 @@ import {
   renderSvg,
   seriesScale,
 } from "../../output/vega.ts";
-import { answerOf, comparisonOf, namesOf, rowsOf, type Study } from "./study.ts";
+import { answerOf, comparisonOf, isFairByObjective, namesOf, rowsOf, type Study } from "./study.ts";
 
 /** The table of observations. */
 export const COLUMNS: readonly Column[] = [
@@ -26,6 +26,7 @@ const FORMULAS: Readonly<Record<LawKind, string>> = {
   log: "L = E + (A / (N (k ln P + 1)))^alpha",
   theoretical: "L = E + (A / N)^alpha ((P - 1) rho + 1) / P",
   chinchilla: "L = E + (A / N)^alpha",
+  additive: "L = E + (A / N)^alpha + b P^-beta",
 };
 
 /** The rows of a LaTeX table. */
@@ -87,8 +88,11 @@ function parameterTable(study: Study): string {
   return plainTable([{ key: "title", title: "" }, ...names.map(([key]) => ({ key }))], rows);
 }
 
-function qualityText({ best: { huberLoss, r2, fit }, bootstrap }: Study): string {
-  const lines = [`Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}`];
+function qualityText({ best: { huberLoss, r2, aicc, fit }, bootstrap }: Study): string {
+  const lines = [
+    `Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}` +
+    (aicc === undefined ? "" : `, AICc ${aicc.toFixed(1)}`),
+  ];
   if (fit !== undefined) {
     const { startsConverged, starts, secondBest } = fit;
     const other = secondBest === undefined
@@ -105,13 +109,16 @@ function qualityText({ best: { huberLoss, r2, fit }, bootstrap }: Study): string
 function comparisonTable({ outcomes, best }: Study): string {
   const rows = outcomes.map((outcome) => {
     const { parameters: _, huber_loss, ...rest } = comparisonOf(outcome);
-    const mark = outcome === best ? "smaller objective" : "";
+    const mark = outcome === best
+      ? (isFairByObjective(outcomes) ? "smaller objective" : "smaller AICc")
+      : "";
     return { ...rest, huber_loss: huber_loss.toExponential(4), mark };
   });
   return plainTable([
     { key: "law" },
     { key: "huber_loss", title: "Huber loss" },
     { key: "r2", title: "R^2", digits: 6 },
+    { key: "aicc", title: "AICc", digits: 1 },
     { key: "mark", title: "" },
   ], rows);
 }
@@ -214,7 +221,9 @@ function spread([from, to]: Range): number[] {
 
 /** Frame with the law as title and its parameters below. */
 function frameOf({ name, best: { law, r2 } }: Study) {
-  const parameters = namesOf(law).map(([title, key]) => `${title} = ${law[key].toPrecision(5)}`);
+  const parameters = namesOf(law).map(([title, key]) =>
+    `${title} = ${(law[key] as number).toPrecision(5)}`
+  );
   return {
     ...FRAME,
     title: {

@@ -14,7 +14,7 @@ import {
   intervalOf,
   type Parameter,
 } from "../../../core/analysis/fit.ts";
-import { type Law, predictLoss } from "../../../core/analysis/law.ts";
+import { type Law, type LawKind, predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { answer, type FitPlan, type Question } from "./plan.ts";
 
@@ -22,6 +22,7 @@ import { answer, type FitPlan, type Question } from "./plan.ts";
 interface Outcome {
   readonly law: Law;
   readonly r2: number;
+  readonly aicc: number | undefined;
   readonly huberLoss: number;
   /** Undefined when the parameters were given. */
   readonly fit: GridFit | undefined;
@@ -48,7 +49,9 @@ export function studyLaws(plan: FitPlan): Study {
     const fit = fitLaw(observations, law);
     return { ...fit, fit };
   });
-  const [best] = outcomes.toSorted((a, b) => a.huberLoss - b.huberLoss);
+  const isFair = isFairByObjective(outcomes);
+  const score = ({ aicc = Infinity, huberLoss }: Outcome) => isFair ? huberLoss : aicc;
+  const [best] = outcomes.toSorted((a, b) => score(a) - score(b));
   const { law } = best!;
   const refits = resamples > 0 ? bootstrap(observations, law, { resamples, seed }) : undefined;
   requireReachable(plan, law);
@@ -65,6 +68,11 @@ export function studyLaws(plan: FitPlan): Study {
   };
 }
 
+/** Whether laws have equally many parameters: the objective is smaller with every further one. */
+export function isFairByObjective(outcomes: readonly Outcome[]): boolean {
+  return new Set(outcomes.map(({ law }) => namesOf(law).length)).size === 1;
+}
+
 function requireReachable({ questions }: FitPlan, { E }: Law): void {
   const low = questions.find(({ query, given }) => query.endsWith("_for_loss") && given.loss! <= E);
   if (low === undefined) return;
@@ -76,16 +84,20 @@ export function hasConverged({ outcomes }: Study): boolean {
   return outcomes.every(({ fit }) => fit === undefined || fit.slope < FLAT);
 }
 
+const STREAM_NAMES: Readonly<Record<LawKind, [name: string, key: Parameter][]>> = {
+  chinchilla: [],
+  log: [["k", "stream"]],
+  theoretical: [["rho", "stream"]],
+  additive: [["b", "stream"], ["beta", "beta"]],
+};
+
 /** Parameters of a law by the names of the paper, in its order. */
 export function namesOf({ kind }: Law): [name: string, key: Parameter][] {
-  const stream: [string, Parameter][] = kind === "chinchilla"
-    ? []
-    : [[kind === "log" ? "k" : "rho", "stream"]];
-  return [["E", "E"], ["A", "A"], ...stream, ["alpha", "alpha"]];
+  return [["E", "E"], ["A", "A"], ...STREAM_NAMES[kind], ["alpha", "alpha"]];
 }
 
 function parametersOf(law: Law): Record<string, number> {
-  return Object.fromEntries(namesOf(law).map(([name, key]) => [name, law[key]]));
+  return Object.fromEntries(namesOf(law).map(([name, key]) => [name, law[key]!]));
 }
 
 /** Everything a document says. */
@@ -114,10 +126,10 @@ export function resultOf(study: Study) {
   };
 }
 
-function summaryOf({ law, huberLoss, r2 }: Pick<Fit, "law" | "huberLoss" | "r2">) {
+function summaryOf({ law, huberLoss, r2, aicc }: Pick<Fit, "law" | "huberLoss" | "r2" | "aicc">) {
   // R² does not exist for losses that are all equal.
   const finite = Number.isFinite(r2) ? r2 : null;
-  return { parameters: parametersOf(law), huber_loss: huberLoss, r2: finite };
+  return { parameters: parametersOf(law), huber_loss: huberLoss, r2: finite, aicc: aicc ?? null };
 }
 
 /** One line of a comparison of laws. */
