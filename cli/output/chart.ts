@@ -20,20 +20,24 @@ export interface Series {
   readonly style?: { readonly color: number; readonly dash: number };
 }
 
-/** How a chart looks. */
-export interface ChartOptions {
-  /** Columns of the whole text. */
-  readonly width: number;
-  /** Lines of the plot; axis, labels and legend add to them. */
-  readonly height: number;
+/** Axes of a chart. */
+export interface AxisOptions {
   readonly xLabel: string;
   readonly yLabel: string;
-  /** Whether the text may hold colours. */
-  readonly color: boolean;
   /** A logarithmic x axis; points at or below 0 are left out. */
   readonly logX?: boolean;
   /** A logarithmic y axis; points at or below 0 are left out. */
   readonly logY?: boolean;
+}
+
+/** How a chart looks. */
+export interface ChartOptions extends AxisOptions {
+  /** Columns of the whole text. */
+  readonly width: number;
+  /** Lines of the plot; axis, labels and legend add to them. */
+  readonly height: number;
+  /** Whether the text may hold colours. */
+  readonly color: boolean;
 }
 
 /** Foreground colours in the order of series: blue, yellow, cyan, magenta, green, red. */
@@ -95,7 +99,8 @@ function letter(series: number): string {
   return String.fromCharCode(0x41 + series % 26);
 }
 
-function isDrawn(x: number, y: number, { logX, logY }: ChartOptions): boolean {
+/** Whether a point has a place on the axes. */
+export function isDrawn(x: number, y: number, { logX, logY }: AxisOptions): boolean {
   return Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) && !(logY && y <= 0);
 }
 
