@@ -30,13 +30,13 @@ export interface AxisOptions {
   readonly logY?: boolean;
 }
 
-/** How a chart looks. */
+/** Size and axes of a chart. */
 export interface ChartOptions extends AxisOptions {
   /** Columns of the whole text. */
   readonly width: number;
   /** Lines of the plot; axis, labels and legend add to them. */
   readonly height: number;
-  /** Whether the text may hold colours. */
+  /** True if the text may hold colours. */
   readonly color: boolean;
 }
 
@@ -99,7 +99,7 @@ function letter(series: number): string {
   return String.fromCharCode(0x41 + series % 26);
 }
 
-/** Whether a point has a place on the axes. */
+/** Returns true if a point has a place on the axes. */
 export function isDrawn(x: number, y: number, { logX, logY }: AxisOptions): boolean {
   return Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) && !(logY && y <= 0);
 }
@@ -131,7 +131,7 @@ function drawCurve(
   }
 }
 
-/** Which series end in which row, to be named at the right edge. */
+/** Series that end in each row, to be named at the right edge. */
 function lastRows(canvas: Canvas, drawn: readonly Series["points"][], yAxis: Axis): number[][] {
   const ending: number[][] = [];
   drawn.forEach((points, series) => {

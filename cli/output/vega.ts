@@ -86,7 +86,7 @@ export function parameterTicks([low, high]: readonly [number, number]): number[]
 export const PARAMETER_LABEL = "datum.value >= 5e8 ? datum.value / 1e9 + 'B' : " +
   "datum.value >= 1e6 ? datum.value / 1e6 + 'M' : datum.value / 1e3 + 'k'";
 
-/** How an SVG chart looks. */
+/** Title, size and axes of an SVG chart. */
 export interface SvgChartOptions extends AxisOptions {
   readonly title: string;
   /** Pixels of the plot, without axes, title and legend. */

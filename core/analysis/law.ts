@@ -10,7 +10,7 @@
  * aggregator included, for the P in question; going from P = 1 to 8 adds one or two percent to it.
  */
 
-/** Which law. */
+/** Name of a law. */
 export type LawKind = "log" | "theoretical" | "chinchilla";
 
 /** A law with its parameters; `stream` is k or ρ, and unused in the Chinchilla law. */

@@ -1,5 +1,5 @@
 /**
- * Which stream weighs most where: statistics of the aggregation weights of a ParScale model.
+ * Statistics of the aggregation weights of a ParScale model.
  *
  * Takes texts as tokens with a row of P weights each, shares that sum to 1; returns who wins, how
  * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
@@ -14,7 +14,7 @@ export interface WeightedText {
   readonly weights: readonly ArrayLike<number>[];
 }
 
-/** What can be said of the weights of one or more texts. */
+/** Statistics of the weights of one or more texts. */
 export interface StreamStatistics {
   readonly tokens: number;
   /** Share of the tokens that each stream wins [P]; sums to 1. */
@@ -96,7 +96,7 @@ function expectedRuns(texts: readonly WeightedText[], shares: readonly number[])
   );
 }
 
-/** How alike texts are in the streams they prefer. */
+/** Similarity of texts in the streams they prefer. */
 export interface TextAgreement {
   /**
    * Mean over pairs of texts of Σ min(share, share'): the part of the tokens that two texts give to
@@ -104,8 +104,8 @@ export interface TextAgreement {
    */
   readonly shareOverlap: number;
   /**
-   * Where one token id stands in two texts, how often both have the same winner: over all pairs of
-   * occurrences in different texts. Undefined when no id stands in two of them.
+   * Share of pairs of occurrences of one token id in different texts that have the same winner.
+   * Undefined when no id stands in two texts.
    */
   readonly sameToken: number | undefined;
   /**

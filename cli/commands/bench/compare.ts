@@ -23,7 +23,7 @@ export const SCHEMA = "parscale.bench/1";
 /** Layout of the pairs. */
 const COMPARISON_SCHEMA = "parscale.bench_compare/1";
 
-/** What partners agree in. */
+/** Fields that partners agree in. */
 const KEYS = [
   "what",
   "streams",

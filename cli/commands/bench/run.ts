@@ -87,7 +87,7 @@ export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promi
 
 interface Bench extends Disposable {
   readonly cells: readonly Cell[];
-  /** What all of them need together. */
+  /** Memory of all of them together. */
   readonly bytes: number;
 }
 
@@ -186,7 +186,7 @@ class Cell {
     return { weights: sections.parameters, rest: totalBytes - sections.parameters };
   }
 
-  /** What it computes in, and how it keeps matrices: the same where they are exact. */
+  /** Compute dtype, and type of the matrices: the same where they are exact. */
   get #types(): { readonly dtype: string; readonly weights: string } {
     const { engine, matrices } = this.on.session;
     const dtype = engine.device.cacheType;

@@ -25,7 +25,7 @@ export interface Comparison {
   };
   /** Difference from the first evaluation on the same rows; undefined for itself. */
   readonly against: Difference | undefined;
-  /** Whether the difference was taken row by row, or is one of means. */
+  /** True if the difference was taken row by row; else it is one of means. */
   readonly isPaired: boolean;
   readonly timing: Timing | undefined;
 }
@@ -164,7 +164,7 @@ function score(comparison: Comparison | undefined): string | null {
   return `${value} (${sign}${size} ± ${((against.high - against.low) / 2).toFixed(3)})`;
 }
 
-/** What can be said of each task, in words. */
+/** One sentence per task. */
 export function conclusions(comparisons: readonly Comparison[]): string[] {
   const byTask = Map.groupBy(comparisons, ({ task }) => task);
   return [...byTask].map(([task, all]) => {

@@ -96,7 +96,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   await report.finish(invocation.format === "table" ? readable(fields) : fields);
 }
 
-/** What `inspect` finds; the keys of its JSON result. */
+/** Facts about a checkpoint, by the keys of the JSON result. */
 interface Fields {
   readonly [key: string]: string | number | boolean | null | readonly (number | string)[];
 }

@@ -18,7 +18,7 @@ export interface PlotPlan extends Pick<PlotValues, "x" | "measure" | "ema" | "ti
   readonly svg: string | undefined;
 }
 
-/** What a figure may show of a run. */
+/** Kind of loss. */
 export type Measure = "train" | "eval";
 
 /** A place on the curve of a run. */
