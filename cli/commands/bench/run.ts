@@ -53,7 +53,7 @@ export async function run(
     ...(isReadable && { columns: COLUMNS }),
   });
   const firsts = new Map<Work["what"], number>();
-  for await (const cell of takeTurns(bench.cells, plan, io)) {
+  for await (const cell of roundRobin(bench.cells, plan, io)) {
     const { what } = cell.work;
     const row = cell.row(firsts.get(what));
     if (!firsts.has(what)) firsts.set(what, row.median_ms);
@@ -129,7 +129,7 @@ function memoryOf(cells: readonly Cell[]): number {
 }
 
 /** Runs all cells round by round and yields each when it has its last sample. */
-async function* takeTurns(
+async function* roundRobin(
   cells: readonly Cell[],
   { warmup, rounds }: TimingPlan,
   io: Io,
