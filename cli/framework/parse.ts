@@ -8,7 +8,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import type { Problem } from "./misuse.ts";
-import { renamedHint, suggestionHint } from "./suggest.ts";
+import { peerHint, renamedHint, suggestionHint } from "./suggest.ts";
 import { type Flag, type FlagTable, isList, isNegatable, takesValue } from "./table.ts";
 import { describeExpected } from "./values.ts";
 
@@ -135,7 +135,8 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
   const unknown = (arg: string, key?: string): boolean => {
     if (key === undefined) positionals.push(arg);
     else {
-      const hint = renamedHint(arg.slice(2), table) ??
+      const name = arg.slice(2).split("=")[0]!;
+      const hint = renamedHint(name, table) ?? peerHint(name, table) ??
         suggestionHint(arg, spellings(table), "`--help` lists the flags");
       problems.push({ message: `unknown flag \`${arg}\``, ...(hint !== undefined && { hint }) });
     }

@@ -57,6 +57,34 @@ export function suggestionHint(
   return isShort ? `known: ${names.join(", ")}` : otherwise;
 }
 
+/** Flags of other programs, and what they are called here; the first that a command has is meant. */
+const PEERS = new Map<string, readonly string[]>(Object.entries({
+  temp: ["temperature"],
+  "max-new-tokens": ["max-tokens"],
+  "n-predict": ["max-tokens"],
+  "batch-size": ["batch", "max-batch"],
+  "per-device-train-batch-size": ["micro-batch"],
+  "max-steps": ["steps"],
+  iters: ["steps"],
+  "num-train-epochs": ["epochs"],
+  "learning-rate": ["lr"],
+  dataset: ["data"],
+  "ctx-size": ["max-model-len", "max-length", "seq-len", "context"],
+  pretrained: ["model"],
+  "model-args": ["model"],
+  "num-fewshot": ["shots"],
+  "device-map": ["device"],
+  "load-in-4bit": ["quantize q4"],
+  "load-in-8bit": ["quantize q8"],
+}));
+
+/** A hint for the name that a flag has in other programs. */
+export function peerHint(name: string, table: FlagTable): string | undefined {
+  const meant = PEERS.get(name.replaceAll("_", "-"))
+    ?.find((ours) => Object.hasOwn(table, ours.split(" ")[0]!));
+  return meant === undefined ? undefined : `did you mean \`--${meant}\`?`;
+}
+
 /** A hint for the name that a flag had in earlier versions. */
 export function renamedHint(name: string, table: FlagTable): string | undefined {
   const now = Object.keys(table).find((key) => table[key]!.formerly?.includes(name));

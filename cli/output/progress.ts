@@ -15,7 +15,10 @@ export interface ProgressOptions {
   /** Plural name of one item: `rows`. */
   readonly unit: string;
   readonly total?: number | undefined;
-  /** Items between plain lines, in place of ten seconds. For `--log-every`. */
+  /**
+   * Items between plain lines at most, for `--log-every`: there is one for the first item, and where items
+   * take long also after 10 s, and then at longer and longer times.
+   */
   readonly everyItems?: number;
   /** Items that were done before, by an earlier run; they count as done and not in the rate. */
   readonly from?: number;
@@ -75,16 +78,16 @@ export class Progress implements Disposable {
       if (now - this.#shownMs < REDRAW_MS) return;
       this.io.redraw(this.#text(detail));
     } else {
-      const { everyItems } = this.options;
-      const due = everyItems === undefined
-        ? now - this.#shownMs >= PLAIN_MS
-        : done - this.#shownItems >= everyItems;
-      if (!due) return;
+      const { everyItems, from = 0 } = this.options;
+      const pause = everyItems === undefined ? PLAIN_MS : PLAIN_MS * Math.min(6, 1 + this.#lines);
+      const isFirst = everyItems !== undefined && this.#lines === 0 && done > from;
+      const isFull = everyItems !== undefined && done - this.#shownItems >= everyItems;
+      if (!isFirst && !isFull && now - this.#shownMs < pause) return;
       this.io.note(this.#text(detail));
       this.#lines++;
+      if (isFull) this.#shownItems = done;
     }
     this.#shownMs = now;
-    this.#shownItems = done;
   }
 
   /** Removes the redrawn line; a long run leaves one line that says how it went. */

@@ -2,6 +2,7 @@
  * The README.md of a folder that `convert` or `train` writes: what the model is, how it was made, and how
  * to run it here, in transformers and in ONNX Runtime.
  */
+import { isOfficial } from "./config.ts";
 import { basename } from "node:path";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
@@ -102,9 +103,9 @@ function runHere({ isAdapter, folder }: ModelCard, base: string | undefined): st
 }
 
 function inTransformers(card: ModelCard): string[] {
-  if (card.isAdapter || card.quantization) return [];
-  const name = basename(card.folder);
   const isPlain = !isParScale(card.config);
+  if (card.isAdapter || card.quantization || !isPlain && !isOfficial(card.config)) return [];
+  const name = basename(card.folder);
   const needs = isPlain || card.hasCode
     ? "In transformers" + (isPlain ? ":" : ", with the authors' code in this folder:")
     : "In transformers, with the authors' code: write the folder with `convert --hf-code FOLDER`, " +

@@ -58,15 +58,3 @@ function turn(vectors: Float32Array, positions: number, frequencies: readonly nu
     }
   }
 }
-
-/**
- * Cuts `count` segments of `length` tokens, evenly spread over a text. They overlap only when the text
- * is shorter than all of them together.
- */
-export function cutSegments(tokens: readonly number[], count: number, length: number): number[][] {
-  const last = tokens.length - length;
-  return Array.from({ length: count }, (_, p) => {
-    const start = count === 1 ? 0 : Math.floor(p * last / (count - 1));
-    return tokens.slice(start, start + length);
-  });
-}

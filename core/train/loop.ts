@@ -91,7 +91,8 @@ export async function train(
     state.tokens += used!;
     state.lossEma = EMA * (state.lossEma ?? loss) + (1 - EMA) * loss;
     state.cursor = feed.cursor;
-    const due = step % options.evalEvery === 0 || step === steps;
+    // A run that is to end does not validate first, which may take minutes.
+    const due = !hooks.signal.aborted && (step % options.evalEvery === 0 || step === steps);
     hooks.onStep({
       step,
       tokens: state.tokens,

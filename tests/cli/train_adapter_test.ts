@@ -29,7 +29,9 @@ Deno.test("an adapter is saved, the backbone is not touched, and both ways to ru
   withWorkplace(async (place) => {
     const weights = `${PLAIN_MODEL}/model.safetensors`;
     const before = await fileHash(weights);
-    await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 6 --out run`);
+    await place.trained(
+      `--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 6 --prefix-init normal --out run`,
+    );
     assertEquals(await fileHash(weights), before);
     const checkpoint = place.last("run");
     assertEquals(place.names("run/checkpoint-000006"), [

@@ -113,7 +113,7 @@ Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a tab
     assertAlmostEquals(rate[1], 0.95 * rows[0].loss + 0.05 * rows[1].loss, 1e-9);
   }));
 
-Deno.test("progress goes to stderr every --log-every steps; quiet runs are silent", () =>
+Deno.test("progress goes to stderr at the first step and every --log-every steps; quiet runs are silent", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --steps 7`;
     const [loud, silent, wordy] = await Promise.all([
@@ -122,12 +122,13 @@ Deno.test("progress goes to stderr every --log-every steps; quiet runs are silen
       place.train(`${line} --log-every 100 --save-every 4 --out wordy -v`),
     ]);
     const lines = loud!.stderr.trim().split("\n");
-    assertEquals(lines.length, 3);
+    assertEquals(lines.length, 4);
+    assertMatch(lines[0]!, /^step 1\/7, /);
     assertMatch(
-      lines[0]!,
+      lines[1]!,
       /^step 3\/7, loss \d\.\d{4}, \d+ tok\/s, \d+s left, lr [\de.-]+, grad [\d.]+, [\d.]+% of GEMM peak, data wait [\d.]+%$/,
     );
-    assertMatch(lines[2]!, /^Training: 7 steps in \d+s/);
+    assertMatch(lines[3]!, /^Training: 7 steps in \d+s/);
     assertEquals([silent!.code, silent!.stdout, silent!.stderr], [0, "", ""]);
     assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000004\n");
     assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000007\n");

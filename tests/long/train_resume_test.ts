@@ -88,7 +88,7 @@ Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to go on", () =>
 Deno.test("a reader that leaves ends the run quietly, and it can be resumed", () =>
   withWorkplace(async (place) => {
     const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 60 --save-every 9";
-    const child = place.start(`${line} --jsonl --out run`);
+    const child = place.start(`${line} --jsonl -q --out run`);
     const stderr = new Response(child.stderr).text();
     const reader = child.stdout.getReader();
     await reader.read();

@@ -7,10 +7,11 @@ export const command = defineCommand({
   summary: SUMMARIES.convert,
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
-    "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. They are drawn from a normal " +
-    "distribution (0.02) by --seed; every other byte is copied untouched, and its hash is " +
+    "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. Prefixes start from a text, so that " +
+    "the new model is as good as its source; with --prefix-init normal they are drawn from a " +
+    "normal distribution (0.02) by --seed. Every other byte is copied untouched, and its hash is " +
     "reported. The new folder appears complete or not at all.\n\n" +
-    "The result is untrained: with random prefixes it does not yet predict better than its source.",
+    "The result is untrained: it does not yet predict better than its source.",
   examples: [
     {
       text: "Four streams",
@@ -73,20 +74,20 @@ export const command = defineCommand({
     },
     "prefix-init": {
       type: "choice",
-      choices: ["normal", "text"],
-      default: "normal",
+      choices: ["text", "normal"],
       group: "Conversion",
-      requires: ["prefix-text"],
-      summary: "Initialize prefixes randomly or from a text",
+      defaultText: "text; normal for a model without a tokenizer",
+      summary: "Initialize prefixes from a text or randomly",
       details:
-        "normal is the paper's way. text starts every stream from the keys and values of a " +
-        "piece of --prefix-text, so that the new model begins as good as its source.",
+        "text starts every stream from the keys and values of a piece of text, and the aggregator " +
+        "as an average, so that the new model begins as good as its source. normal is the " +
+        "paper's way: the model has to be trained before it is of use.",
     },
     "prefix-text": {
       type: "path",
       group: "Conversion",
       placeholder: "FILE",
-      requires: ["prefix-init=text"],
+      defaultText: "a text in many languages that parscale brings along",
       conflictsWith: ["strip", "merge"],
       summary: "Text for --prefix-init text",
       details:

@@ -28,14 +28,19 @@ export interface ConvertPlan {
   readonly out: string;
   readonly seed: number;
   readonly verify: boolean;
-  /** File whose text the prefixes are computed from. */
+  /** First values of new prefixes; undefined is text where the model has a tokenizer. */
+  readonly prefixInit: "text" | "normal" | undefined;
+  /** File of the text; undefined for our own. */
   readonly prefixText: string | undefined;
 }
 
 /** Finds the model and checks what is asked for. */
 export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> {
-  const { model, out, seed, verify, prefixText } = values;
-  return { work: await workOf(values, io), model, out, seed, verify, prefixText };
+  const { model, out, seed, verify, prefixInit, prefixText } = values;
+  if (prefixText !== undefined && prefixInit === "normal") {
+    throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
+  }
+  return { work: await workOf(values, io), model, out, seed, verify, prefixInit, prefixText };
 }
 
 async function workOf(values: ConvertValues, io: Io): Promise<ConvertPlan["work"]> {

@@ -1,6 +1,7 @@
 /** Carries out `parscale convert`. */
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { UsageError } from "../../../core/base/errors.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
+import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { opensWith } from "../../../core/checkpoint/merge.ts";
 import {
   type ConversionPlan,
@@ -8,7 +9,7 @@ import {
   withValues,
 } from "../../../core/checkpoint/plan_conversion.ts";
 import { quantizeCheckpoint } from "../../../core/checkpoint/quantize_checkpoint.ts";
-import { hasStreamWeights } from "../../../core/model/config.ts";
+import { hasStreamWeights, isParScale } from "../../../core/model/config.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -22,7 +23,7 @@ export { describe, plan } from "./plan.ts";
 export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Promise<void> {
   const { seed, out, verify } = plan;
   const work = plan.work.kind === "convert"
-    ? { kind: plan.work.kind, ...await withPrefixes(plan.work, plan, io) }
+    ? { kind: plan.work.kind, ...await withTextStart(plan.work, plan, io) }
     : plan.work;
   using report = openReport(io, invocation, { schema: "parscale.convert/2", seed });
   const label = work.kind === "convert" ? "Writing" : "Quantizing";
@@ -53,26 +54,30 @@ export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Pr
   });
 }
 
-/** The conversion with prefixes from text, where they are asked for. */
-async function withPrefixes(
+/** The conversion with streams that start from text, unless they are to be random. */
+async function withTextStart(
   work: ConversionPlan,
-  { prefixText }: ConvertPlan,
+  { prefixInit, prefixText }: ConvertPlan,
   io: Io,
 ): Promise<ConversionPlan> {
-  if (prefixText === undefined) return work;
-  if (!work.config.prefix) throw new UsageError("`--prefix-text` needs prefix tokens");
-  // Loads the engine, which no other conversion needs.
-  const { cutSegments, prefixesFromText } = await import("../../../core/generate/prefix_init.ts");
-  using model = await openModel({ model: work.options.model }, io);
-  const tokens = (await model.openTokenizer()).encode(await io.readText(prefixText));
-  const { streams, prefixTokens } = work.config;
-  if (tokens.length < prefixTokens) {
-    throw new DataError(
-      `"${prefixText}" has ${tokens.length} tokens, fewer than \`--prefix-tokens ${prefixTokens}\``,
-    );
+  const { config, options: { model, strip, merge }, source } = work;
+  const adds = !strip && !merge && config.prefix && !isParScale(source.config);
+  if (!adds && prefixText !== undefined) {
+    throw new UsageError("`--prefix-text` needs prefix tokens");
   }
-  const segments = cutSegments(tokens, streams, prefixTokens);
-  return withValues(work, await prefixesFromText(model.engine, segments));
+  if (!adds || prefixInit === "normal") return work;
+  if (!await hasTokenizer(model)) {
+    if (prefixInit === "text" || prefixText !== undefined) {
+      throw new UsageError(`"${model}" has no tokenizer, which \`--prefix-init text\` needs`);
+    }
+    io.note("without a tokenizer prefixes are random: the model has to be trained before use");
+    return work;
+  }
+  const text = prefixText === undefined ? undefined : await io.readText(prefixText);
+  // Loads the engine, which no other conversion needs.
+  const { textStart } = await import("../../../core/session/text_start.ts");
+  using session = await openModel({ model }, io);
+  return withValues(work, await textStart(session, config, text));
 }
 
 /** Says what the result is not, or which programs cannot open it. */

@@ -78,7 +78,7 @@ export function identityOf(
   model: EvalModel,
 ): JsonObject {
   const { fingerprint, maxLength } = model;
-  const { quantize = "none", blockSize } = modelPlan ?? {};
+  const { matrices: quantize } = model.session;
   const byTask = (value: (one: PreparedTask) => unknown) =>
     Object.fromEntries(prepared.map((one) => [one.task.name, value(one)]));
   return {
@@ -99,7 +99,7 @@ export function identityOf(
     max_length: maxLength,
     seed: sampling.seed,
     // Absent where weights are exact, so that folders from before there was a choice go on.
-    ...(quantize === "none" ? {} : { quantize, block_size: blockSize ?? null }),
+    ...(quantize === "f32" ? {} : { quantize, block_size: modelPlan?.blockSize ?? null }),
   };
 }
 

@@ -37,7 +37,7 @@ export const command = defineCommand({
       type: "switch",
       group: "Export",
       summary: "In the ONNX format, the only one there is",
-      details: "Said outright, so that scripts stay right when there are others.",
+      details: "May be said outright, so that scripts stay right when there are others.",
     },
     out: {
       type: "path",
@@ -87,5 +87,4 @@ export const command = defineCommand({
     },
     ...quantizeFlags,
   },
-  atLeastOneOf: [["onnx"]],
 });

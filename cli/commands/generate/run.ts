@@ -45,12 +45,20 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
   const isText = format === "table" && whole?.length === 1 && plan.decoding.numReturn === 1 &&
     plan.shard === undefined && !plan.resume && tokenizer !== undefined;
+  if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
+    io.note("the prompt is continued as it stands; --chat applies the model's chat template");
+  }
   const answer = (prompts: AsyncIterable<Prompt>) => speed.watch(sequences(plan, models, prompts));
   const code = isText
     ? await streamText(answer(each(whole)), io, invocation)
     : await writeRows(plan, models, whole ?? prompts, answer, io, invocation);
   speed.report();
   return code;
+}
+
+/** Whether prompts are texts that no template is applied to. */
+function isRaw({ prompts: { from, chat } }: GeneratePlan): boolean {
+  return !chat && typeof from !== "string";
 }
 
 async function* each<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T> {

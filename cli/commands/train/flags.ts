@@ -82,6 +82,16 @@ const model = {
       "Each is a learned key and value in every attention layer. With 0 all streams compute " +
       "the same: a control for experiments.",
   },
+  "prefix-init": {
+    type: "choice",
+    choices: ["text", "normal"],
+    group: "Model",
+    defaultText: "text where streams are added to a checkpoint with a tokenizer",
+    summary: "Initialize new prefixes from a text or randomly",
+    details:
+      "text lets the streams of a pretrained model begin as good as their source. normal is " +
+      "the paper's way, and that of models from scratch.",
+  },
   "lora-rank": {
     type: "int",
     min: 1,
@@ -277,8 +287,8 @@ const SCRATCH = {
   "train-params": "all",
 } as const;
 
-/** Streams as in appendix A: 48 prefix tokens, ε 0.1. */
-const STREAMS = { "prefix-tokens": 48, smoothing: 0.1 } as const;
+/** Streams as in appendix A: 48 random prefix tokens, ε 0.1. */
+const STREAMS = { "prefix-tokens": 48, "prefix-init": "normal", smoothing: 0.1 } as const;
 
 /** Most leave the length of a run open; what the paper leaves unsaid is that of its pre-training runs. */
 const presets: Readonly<Record<string, Preset>> = {

@@ -31,6 +31,8 @@ export interface TrainPlan {
   readonly saved: JsonObject | undefined;
   /** The names of a model and an adapter may be those of the hub or of runs. */
   readonly model: ModelChoices;
+  /** First values of new prefixes; undefined is text where it can be. */
+  readonly prefixInit: "text" | "normal" | undefined;
   readonly data: DataPlan;
   /** Token at the end of a document; undefined for that of the tokenizer. */
   readonly endToken: number | undefined;
@@ -88,6 +90,7 @@ export async function plan(
     overwrite: values.overwrite,
     saved,
     model: modelChoices(values),
+    prefixInit: values.prefixInit,
     data: dataPlan(values),
     endToken: values.endToken,
     length: {

@@ -13,13 +13,16 @@ import {
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
+import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
+import { isParScale } from "../../../core/model/config.ts";
+import { parameterSpecs } from "../../../core/model/parameters.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import { learningRateFactor } from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
-import { findModel } from "../../input/open_model.ts";
+import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { type Progress, startProgress } from "../../output/progress.ts";
 import { bytesText } from "../../output/units.ts";
@@ -42,7 +45,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   const { io } = ranks;
   const microBatch = microBatchOf(plan.length, ranks.world);
   const transport = ranks.transport();
-  const source = await openSource(plan, io);
+  const source = await withTextStart(await openSource(plan, io), plan, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
   const device = await ranks.openDevice();
   let data: OpenedData | undefined;
@@ -83,6 +86,43 @@ async function openSource({ model: choices }: TrainPlan, io: Io): Promise<ModelS
     ...paths,
     tokenizer: tokenizer === undefined ? undefined : await openFolder(tokenizer, io),
   });
+}
+
+/**
+ * The source with streams that start from text, where they are added to a pretrained model: the model is
+ * run once, when the first values are asked for.
+ */
+async function withTextStart(
+  source: ModelSource,
+  { prefixInit, model: { reparameterize }, saved, out, ranks: { threads } }: TrainPlan,
+  io: Io,
+): Promise<ModelSource> {
+  const { config, checkpoint, directory } = source;
+  const adds = checkpoint !== undefined && config.prefix && !isParScale(checkpoint.config);
+  const isPossible = adds && reparameterize === 0 && await hasTokenizer(directory!);
+  if (!isPossible && prefixInit === "text") {
+    throw new UsageError(
+      "`--prefix-init text` needs prefixes that are added to a checkpoint with a tokenizer, " +
+        "without `--reparameterize`",
+    );
+  }
+  const isBegun = saved !== undefined && await lastCheckpoint(out) !== undefined;
+  if (!isPossible || prefixInit === "normal" || isBegun) return source;
+  let values: Promise<ReadonlyMap<string, Float32Array>> | undefined;
+  const compute = async () => {
+    const { textStart } = await import("../../../core/session/text_start.ts");
+    using session = await openModel({ model: directory!, threads }, io);
+    return await textStart(session, config);
+  };
+  const introduced = new Set(
+    parameterSpecs(config).flatMap((spec) => spec.introduced ? [spec.name] : []),
+  );
+  return {
+    ...source,
+    initial: async (name) =>
+      (introduced.has(name) ? (await (values ??= compute())).get(name) : undefined) ??
+        await source.initial(name),
+  };
 }
 
 /** A folder that has a tokenizer. */

@@ -76,6 +76,7 @@ export function trainArguments(arm: Arm, seed: number, options: StudyOptions): s
   return [
     ...common,
     ...["--streams", String(arm.streams), "--prefix-tokens", String(arm.prefixTokens)],
+    ...["--prefix-init", "normal"],
     ...transform,
     ...["--train-params", "introduced", "--smoothing", "0.1"],
     ...["--lr", "0.01", "--lr-prefix", "1", "--lr-aggregator", "0.01", "--lr-min", "0.0003"],

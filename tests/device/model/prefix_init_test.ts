@@ -2,7 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { cutSegments, prefixesFromText } from "../../../core/generate/prefix_init.ts";
+import { prefixesFromText } from "../../../core/generate/prefix_init.ts";
+import { cutSegments } from "../../../core/session/text_start.ts";
 import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";

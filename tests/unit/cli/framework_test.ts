@@ -154,6 +154,21 @@ Deno.test("help has two forms, the full one wins", () => {
   assertEquals(parse(["--", "-h"], table).help, undefined);
 });
 
+Deno.test("flags of other programs get the name that they have here", () => {
+  const table: FlagTable = Object.fromEntries(
+    ["temperature", "max-tokens", "steps", "quantize"].map((name) => [
+      name,
+      { type: "string", summary: "", details: "" },
+    ]),
+  );
+  const hint = (flag: string) => parse([flag], table).problems[0]!.hint;
+  assertEquals(hint("--temp=1"), "did you mean `--temperature`?");
+  assertEquals(hint("--max_new_tokens"), "did you mean `--max-tokens`?");
+  assertEquals(hint("--iters=9"), "did you mean `--steps`?");
+  assertEquals(hint("--load-in-4bit"), "did you mean `--quantize q4`?");
+  assertEquals(hint("--ctx-size=9"), "known: --temperature, --max-tokens, --steps, --quantize");
+});
+
 Deno.test("no abbreviations; all unknown flags are reported with the nearest name", () => {
   const parsed = parse(["--mod", "x", "--max_tokens=3", "--xyzzy"], table);
   assertEquals(parsed.problems.map(({ message }) => message), [

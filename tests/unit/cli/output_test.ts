@@ -309,10 +309,25 @@ Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progr
     }
     assertEquals(
       capture.stderr(),
-      "Training: 2 steps, 2 steps/s\nTraining: 4 steps, 2 steps/s\n" +
+      "Training: 1 steps, 2 steps/s\nTraining: 2 steps, 2 steps/s\n" +
+        "Training: 4 steps, 2 steps/s\n" +
         "Training: 4 steps in 2s, 2 steps/s\n",
     );
   }
+});
+
+Deno.test("progress: slow items get a line of their own, at longer and longer times", () => {
+  const capture = captureIo({ settings: { progress: false } });
+  const options = { label: "Training", unit: "steps", everyItems: 10, line: () => "line" };
+  using progress = startProgress(capture.io, options);
+  const linesAfter = (seconds: number) => {
+    capture.advance(1000 * seconds);
+    progress.update(++step);
+    return capture.stderr().trim().split("\n").length;
+  };
+  let step = 0;
+  assertEquals([linesAfter(8), linesAfter(8), linesAfter(12), linesAfter(12)], [1, 1, 2, 2]);
+  assertEquals(linesAfter(20), 3);
 });
 
 Deno.test("progress: a resumed run counts the whole run, and its rate only what is new", () => {

@@ -153,7 +153,7 @@ Deno.test("a token longer than a window's overlap encodes as with the library", 
   await compareLongTexts(JSON.stringify(json));
 });
 
-Deno.test("encoding time is linear: four times the text takes less than ten times as long", async () => {
+Deno.test("encoding time is not quadratic: 16 times the text takes less than 100 times as long", async () => {
   const tokenizer = await openTokenizer(FIXTURE);
   const time = (text: string) => {
     const times = [1, 2, 3].map(() => {
@@ -163,11 +163,11 @@ Deno.test("encoding time is linear: four times the text takes less than ten time
     });
     return Math.min(...times);
   };
-  const short = longTexts(50_000), long = longTexts(200_000);
+  const short = longTexts(25_000), long = longTexts(400_000);
   for (const [i, [name, text]] of short.entries()) {
-    // A clock that stood still for a moment must not count.
-    const once = Math.max(5, time(text)), more = time(long[i]![1]);
-    assert(more < 10 * once, `${name}: ${once} ms, then ${more} ms`);
+    // Quadratic time would be 256 times as long; the rest is for a machine with other work.
+    const once = Math.max(2, time(text)), more = time(long[i]![1]);
+    assert(more < 100 * once, `${name}: ${once} ms, then ${more} ms`);
   }
 });
 

@@ -50,6 +50,7 @@ const NEW_MODEL: readonly Sourced[] = [
 
 const STREAMS: readonly Sourced[] = [
   ["prefix-tokens", 48, "appendix A"],
+  ["prefix-init", "normal", "the authors' initialization"],
   ["smoothing", 0.1, "appendix A"],
 ];
 

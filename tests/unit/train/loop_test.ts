@@ -1,0 +1,66 @@
+/** The order of things in a training run, with a trainer that computes nothing. */
+import { assertEquals } from "@std/assert";
+import type { Batch } from "../../../core/data/batches.ts";
+import { type LoopOptions, train } from "../../../core/train/loop.ts";
+import type { Trainer } from "../../../core/train/trainer.ts";
+
+const FEED = { next: () => ({ predicted: 8, used: 8 }) as Batch, cursor: {} };
+const START = { step: 0, tokens: 0, lossEma: undefined, cursor: {} };
+
+/** Runs four steps that validate every second one, and aborts in the step given; what happened. */
+async function log(abortsIn?: number): Promise<string[]> {
+  const events: string[] = [];
+  const controller = new AbortController();
+  const trainer = {
+    sums: { loss: 16, predicted: 8, streamWeights: [] },
+    collective: { sum: (values: number[]) => Promise.resolve(values) },
+    accumulate: () => Promise.resolve(),
+    exchangeSums: (values: number[]) => Promise.resolve(values),
+    update(step: number) {
+      if (step === abortsIn) controller.abort();
+      return Promise.resolve({ gradNorm: 1, clipScale: 1 });
+    },
+    evaluate() {
+      events.push("validate");
+      return Promise.resolve({ loss: 16, predicted: 8 });
+    },
+  } as unknown as Trainer;
+  const options: LoopOptions = {
+    schedule: { kind: "constant", steps: 4, warmup: 0, minFactor: 1 },
+    rates: { backbone: 1, prefix: 1, aggregator: 1 },
+    microBatches: 1,
+    evalEvery: 2,
+    saveEvery: 3,
+    evalFeed: () => {
+      const batches = [FEED.next()];
+      return { next: () => batches.pop(), cursor: {} };
+    },
+  };
+  await train(trainer, FEED, START, options, {
+    signal: controller.signal,
+    onStep: ({ step }) => events.push(`step ${step}`),
+    save({ step }) {
+      events.push(`save ${step}`);
+      return Promise.resolve();
+    },
+  });
+  return events;
+}
+
+Deno.test("a run validates before it reports a step, and saves what is left at the end", async () => {
+  const second = ["step 1", "validate", "step 2"];
+  assertEquals(await log(), [...second, "step 3", "save 3", "validate", "step 4", "save 4"]);
+});
+
+Deno.test("a run that is aborted saves its step and does not validate first", async () => {
+  assertEquals(await log(2), ["step 1", "step 2", "save 2"]);
+  assertEquals(await log(4), [
+    "step 1",
+    "validate",
+    "step 2",
+    "step 3",
+    "save 3",
+    "step 4",
+    "save 4",
+  ]);
+});
