@@ -20,20 +20,24 @@ export interface Series {
   readonly style?: { readonly color: number; readonly dash: number };
 }
 
-/** How a chart looks. */
-export interface ChartOptions {
-  /** Columns of the whole text. */
-  readonly width: number;
-  /** Lines of the plot; axis, labels and legend add to them. */
-  readonly height: number;
+/** Axes of a chart. */
+export interface AxisOptions {
   readonly xLabel: string;
   readonly yLabel: string;
-  /** Whether the text may hold colours. */
-  readonly color: boolean;
   /** A logarithmic x axis; points at or below 0 are left out. */
   readonly logX?: boolean;
   /** A logarithmic y axis; points at or below 0 are left out. */
   readonly logY?: boolean;
+}
+
+/** Size and axes of a chart. */
+export interface ChartOptions extends AxisOptions {
+  /** Columns of the whole text. */
+  readonly width: number;
+  /** Lines of the plot; axis, labels and legend add to them. */
+  readonly height: number;
+  /** True if the text may hold colours. */
+  readonly color: boolean;
 }
 
 /** Foreground colours in the order of series: blue, yellow, cyan, magenta, green, red. */
@@ -95,7 +99,8 @@ function letter(series: number): string {
   return String.fromCharCode(0x41 + series % 26);
 }
 
-function isDrawn(x: number, y: number, { logX, logY }: ChartOptions): boolean {
+/** Returns true if a point has a place on the axes. */
+export function isDrawn(x: number, y: number, { logX, logY }: AxisOptions): boolean {
   return Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) && !(logY && y <= 0);
 }
 
@@ -126,7 +131,7 @@ function drawCurve(
   }
 }
 
-/** Which series end in which row, to be named at the right edge. */
+/** Series that end in each row, to be named at the right edge. */
 function lastRows(canvas: Canvas, drawn: readonly Series["points"][], yAxis: Axis): number[][] {
   const ending: number[][] = [];
   drawn.forEach((points, series) => {

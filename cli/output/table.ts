@@ -12,7 +12,7 @@ import { displayWidth, wrap } from "./wrap.ts";
 /** One result row by `snake_case` key. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** How one key of the rows is shown. */
+/** Heading and precision of one key of the rows. */
 export interface Column {
   readonly key: string;
   /** Heading; the key with spaces when absent. */

@@ -4,7 +4,7 @@
  * Vega is loaded only when something is drawn, since that takes a third of a second.
  */
 import type { TopLevelSpec } from "vega-lite";
-import type { Series } from "./chart.ts";
+import { type AxisOptions, isDrawn, type Series } from "./chart.ts";
 
 /** Okabe and Ito (2008) without yellow, which fades on white; colour-blind readers tell them apart. */
 export const COLORS = [
@@ -86,18 +86,12 @@ export function parameterTicks([low, high]: readonly [number, number]): number[]
 export const PARAMETER_LABEL = "datum.value >= 5e8 ? datum.value / 1e9 + 'B' : " +
   "datum.value >= 1e6 ? datum.value / 1e6 + 'M' : datum.value / 1e3 + 'k'";
 
-/** How an SVG chart looks. */
-export interface SvgChartOptions {
+/** Title, size and axes of an SVG chart. */
+export interface SvgChartOptions extends AxisOptions {
   readonly title: string;
   /** Pixels of the plot, without axes, title and legend. */
   readonly width: number;
   readonly height: number;
-  readonly xLabel: string;
-  readonly yLabel: string;
-  /** A logarithmic x axis; points at or below 0 are left out. */
-  readonly logX?: boolean;
-  /** A logarithmic y axis; points at or below 0 are left out. */
-  readonly logY?: boolean;
 }
 
 /** Series with more points than this have no dots, which would hide the line. */
@@ -111,51 +105,38 @@ export async function renderSvgChart(
   return await renderSvg(chartSpec(series, options));
 }
 
-/** One row of Vega's table. */
-interface PointRow {
-  readonly series: string;
-  readonly segment: number;
-  readonly x: number;
-  readonly y: number;
-}
-
 /** Points as a table. Vega joins all points of a group, so each gap starts a new group. */
-function pointRows(series: readonly Series[], { logX, logY }: SvgChartOptions): PointRow[] {
+function pointRows(series: readonly Series[], options: SvgChartOptions) {
   return series.flatMap(({ label, points }) => {
     let segment = 0;
-    const rows: PointRow[] = [];
-    for (const [x, y] of points) {
-      const drawn = Number.isFinite(x) && Number.isFinite(y) && !(logX && x <= 0) &&
-        !(logY && y <= 0);
-      if (drawn) rows.push({ series: label, segment, x, y });
-      else segment++;
-    }
-    return rows;
+    return points.flatMap(([x, y]) => {
+      if (isDrawn(x, y, options)) return [{ series: label, segment, x, y }];
+      segment++;
+      return [];
+    });
   });
 }
 
 /** Ranges as a table, where a series has one. */
-function bandRows(series: readonly Series[], { logX, logY }: SvgChartOptions) {
+function bandRows(series: readonly Series[], options: SvgChartOptions) {
   return series.flatMap(({ label, band = [] }) =>
-    band.filter(([x, low]) => !(logX && x <= 0) && !(logY && low <= 0))
+    band.filter(([x, low]) => isDrawn(x, low, options))
       .map(([x, low, high]) => ({ series: label, x, low, high }))
   );
 }
 
 function chartSpec(series: readonly Series[], options: SvgChartOptions) {
-  const { title, width, height, xLabel, yLabel, logX = false, logY = false } = options;
+  const { title, width, height, xLabel, yLabel, logX, logY } = options;
   const domain = series.map(({ label }) => label);
   const bands = bandRows(series, options);
   const few = series.filter(({ points }) => points.length <= MOST_DOTS);
   // Colour and dash share one legend, which Vega makes when both say the same about it.
   const bySeries = (range: readonly unknown[], kind: "color" | "dash") => ({
-    field: "series",
-    type: "nominal" as const,
-    sort: null,
-    scale: {
+    ...seriesScale(
       domain,
-      range: series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
-    },
+      series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
+    ),
+    sort: null,
     legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
   });
   return {

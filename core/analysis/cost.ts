@@ -1,5 +1,5 @@
 /**
- * What every cost estimate is asked about: a shape, a workload, a device's rates, element widths.
+ * Input of every cost estimate: a shape, a workload, a device's rates, element widths.
  *
  * Letters follow the equations: h hidden size, f MLP size, L layers, q query heads, v key/value
  * heads, d head size, V vocabulary, P streams, T prefix tokens, b batch, i prompt, o output tokens.
@@ -34,11 +34,11 @@ export interface CostShape {
   readonly mlpBias?: boolean;
   /** Qwen3's norms of each query and key head. */
   readonly headNorms: boolean;
-  /** How streams become one; dynamic where absent. */
+  /** Aggregation of streams; dynamic where absent. */
   readonly aggregator?: Aggregator;
 }
 
-/** What generation is asked to do. */
+/** Sizes of a generation. */
 export interface Workload {
   /** P */
   readonly streams: number;
@@ -65,7 +65,7 @@ export interface CostQuestion {
   readonly work: Workload;
   readonly rates: Rates;
   readonly bytes: ElementBytes;
-  /** Whether every sequence keeps its own copy of the prefixes; exact model only. */
+  /** True if every sequence keeps its own copy of the prefixes; exact model only. */
   readonly copiesPrefix?: boolean;
   /** Fixed seconds per pass, for measured launch cost; exact model only. */
   readonly stepOverheadS?: number;

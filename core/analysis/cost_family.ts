@@ -33,7 +33,7 @@ export function familyShape(sizes: Partial<CostShape> & FamilySizes): CostShape 
   };
 }
 
-/** What tells members of the family apart. */
+/** Sizes that differ between members of the family. */
 export type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
 
 /** Streams of the columns below. */

@@ -22,7 +22,7 @@
 import { type CostQuestion, countShape, prefixRows } from "./cost.ts";
 import { attentionS, layerFlops, layerLinearS, tailFlops, tailS } from "./cost_exact.ts";
 
-/** What a step is asked to do. `batch`, `input` and `output` of the workload are not read. */
+/** Sizes of a step. `batch`, `input` and `output` of the workload are not read. */
 export interface TrainQuestion extends CostQuestion {
   /** b: rows per step */
   readonly rows: number;

@@ -7,7 +7,7 @@
  * rest on them.
  */
 
-/** Where a row is from: that library, the maker's sheet, clock times units, or third parties. */
+/** Source of a row: that library, the maker's sheet, clock times units, or third parties. */
 export type Origin = "preset" | "sheet" | "computed" | "estimate" | "user" | "measured";
 
 /** One device. */
@@ -27,7 +27,7 @@ export interface CostDevice {
   readonly remark: string;
 }
 
-/** What the paper measures with, and the default everywhere. */
+/** The device of the paper's measurements, and the default everywhere. */
 export const DEFAULT_DEVICE = "a100-sxm-80gb";
 
 /** name, capacity, bandwidth, rate, origin, remark */
@@ -86,7 +86,7 @@ export function findDevice(name: string): CostDevice | undefined {
   return DEVICES.find((device) => device.name === name);
 }
 
-/** What a device achieves: operations and bytes per second. */
+/** Achieved operations and bytes per second. */
 export interface Rates {
   readonly flops: number;
   readonly bytes: number;

@@ -1,5 +1,5 @@
 /**
- * How differently the streams of a model err: an estimate of ρ in the theory of the ParScale paper.
+ * Correlation of the streams' errors: an estimate of ρ in the theory of the ParScale paper.
  *
  *   Δ_i = (p_i(y|x) − p(y|x)) / p(y|x)     relative residual of stream i
  *   ρ   = correlation of Δ_i and Δ_j       L(N, P) = E + (A/N)^α ((P − 1) ρ + 1) / P
@@ -22,7 +22,7 @@ export interface StreamPredictions {
   readonly model: ArrayLike<number>;
 }
 
-/** How alike the streams' residuals are. */
+/** Correlation of the streams' residuals, and their losses. */
 export interface Diversity {
   /** Predicted tokens. */
   readonly tokens: number;

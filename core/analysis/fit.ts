@@ -2,7 +2,7 @@
  * Fits a scaling law to observed losses, as the ParScale paper does: the sum of Huber losses of
  * ln L_pred − ln L_true, from a grid of starting points; and refits it to resampled observations.
  *
- * What differs on purpose: variables are logarithms, which keeps them positive, gradients are exact,
+ * Differences on purpose: variables are logarithms, which keeps them positive, gradients are exact,
  * and every start descends to the optimum itself. The reference stops earlier in a flat valley, which
  * is why its last digits depend on the version of its optimiser.
  */
@@ -12,7 +12,7 @@ import { quantileOf } from "../base/statistics.ts";
 import { minimize, type Minimum, type Objective } from "./lbfgs.ts";
 import { type Law, type LawKind, type Observation, predictLoss } from "./law.ts";
 
-/** Where Huber's loss turns from a parabola into a line. */
+/** Error at which Huber's loss turns from a parabola into a line. */
 const DELTA = 1e-3;
 
 /** A is of order 0.01 to 1 in these units. */

@@ -13,7 +13,7 @@
  * aggregator included, for the P in question; going from P = 1 to 8 adds one or two percent to it.
  */
 
-/** Which law. */
+/** Name of a law. */
 export type LawKind = "log" | "theoretical" | "chinchilla" | "additive";
 
 /** A law with its parameters; `stream` is k, ρ or b, and unused in the Chinchilla law. */

@@ -9,7 +9,7 @@
 /** Returns the value at x and writes the gradient. */
 export type Objective = (x: Float64Array, gradient: Float64Array) => number;
 
-/** Where a descent ended. */
+/** End of a descent. */
 export interface Minimum {
   readonly x: Float64Array;
   readonly value: number;

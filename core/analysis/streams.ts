@@ -1,5 +1,5 @@
 /**
- * Which stream weighs most where: statistics of the aggregation weights of a ParScale model.
+ * Statistics of the aggregation weights of a ParScale model.
  *
  * Takes texts as tokens with a row of P weights each, shares that sum to 1; returns who wins, how
  * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
@@ -14,7 +14,7 @@ export interface WeightedText {
   readonly weights: readonly ArrayLike<number>[];
 }
 
-/** What can be said of the weights of one or more texts. */
+/** Statistics of the weights of one or more texts. */
 export interface StreamStatistics {
   readonly tokens: number;
   /** Share of the tokens that each stream wins [P]; sums to 1. */
@@ -96,7 +96,7 @@ function expectedRuns(texts: readonly WeightedText[], shares: readonly number[])
   );
 }
 
-/** How alike texts are in the streams they prefer. */
+/** Similarity of texts in the streams they prefer. */
 export interface TextAgreement {
   /**
    * Mean over pairs of texts of Σ min(share, share'): the part of the tokens that two texts give to
@@ -104,8 +104,8 @@ export interface TextAgreement {
    */
   readonly shareOverlap: number;
   /**
-   * Where one token id stands in two texts, how often both have the same winner: over all pairs of
-   * occurrences in different texts. Undefined when no id stands in two of them.
+   * Share of pairs of occurrences of one token id in different texts that have the same winner.
+   * Undefined when no id stands in two texts.
    */
   readonly sameToken: number | undefined;
   /**
@@ -142,37 +142,28 @@ function overlapOfPairs(shares: readonly (readonly number[])[]): number {
   }, 0);
 }
 
-/** Occurrences and wins of one token id in one text. */
-interface Occurrences {
-  readonly text: number;
-  count: number;
-  readonly wins: number[];
-}
-
 /**
  * Pairs of occurrences of equal ids in different texts. Sums over all pairs minus those inside one
  * text are (Σ x)² − Σ x², so nothing is compared pair by pair.
  */
 function tokenPairs(texts: readonly WeightedText[], shares: readonly (readonly number[])[]) {
   const P = shares[0]!.length;
-  const byId = new Map<number, Occurrences[]>();
+  // Wins [P] by id and text.
+  const byId = new Map<number, Map<number, number[]>>();
   texts.forEach(({ tokens, weights }, text) => {
     tokens.forEach((id, t) => {
-      const seen = byId.get(id) ?? [];
-      if (seen.length === 0) byId.set(id, seen);
-      let last = seen.at(-1);
-      if (last?.text !== text) seen.push(last = { text, count: 0, wins: new Array(P).fill(0) });
-      last.count++;
-      last.wins[winnerOf(weights[t]!)]!++;
+      const inTexts = byId.get(id) ?? new Map<number, number[]>();
+      const wins = inTexts.get(text) ?? new Array<number>(P).fill(0);
+      wins[winnerOf(weights[t]!)]!++;
+      byId.set(id, inTexts.set(text, wins));
     });
   });
-  const across = (values: readonly number[]) => {
-    const sum = values.reduce((a, b) => a + b, 0);
-    return (sum ** 2 - values.reduce((a, b) => a + b * b, 0)) / 2;
-  };
+  const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
+  const across = (values: readonly number[]) =>
+    (sum(values) ** 2 - sum(values.map((x) => x * x))) / 2;
   let pairs = 0, agreeing = 0, expected = 0;
-  for (const seen of byId.values()) {
-    if (seen.length < 2) continue;
+  for (const inTexts of byId.values()) {
+    const seen = Array.from(inTexts, ([text, wins]) => ({ text, wins, count: sum(wins) }));
     pairs += across(seen.map(({ count }) => count));
     for (let p = 0; p < P; p++) {
       agreeing += across(seen.map(({ wins }) => wins[p]!));

@@ -23,7 +23,7 @@ export const SCHEMA = "parscale.bench/1";
 /** Layout of the pairs. */
 const COMPARISON_SCHEMA = "parscale.bench_compare/1";
 
-/** What partners agree in. */
+/** Fields that partners agree in. */
 const KEYS = [
   "what",
   "streams",
@@ -95,24 +95,27 @@ function nameOf(path: string): string {
   return path === "-" ? "stdin" : `"${path}"`;
 }
 
-type Verdict = "slower" | "same" | "faster" | "new" | "gone";
-
 /** Rows of now in their order, then those that only the earlier file has. */
 function pair(now: readonly Timing[], before: readonly Timing[], noise: number) {
   const partners = new Map(before.map((timing) => [keyOf(timing), timing]));
   const rows = now.map((timing) => {
     const partner = partners.get(keyOf(timing));
     partners.delete(keyOf(timing));
-    const verdict = partner === undefined ? "new" : verdictOf(timing, partner, noise);
-    return rowOf(timing.key, timing.medianMs, partner?.medianMs ?? null, verdict);
+    return rowOf(timing, partner, noise);
   });
-  const gone = [...partners.values()].map(({ key, medianMs }) =>
-    rowOf(key, null, medianMs, "gone")
-  );
-  return [...rows, ...gone];
+  return [...rows, ...partners.values().map((timing) => rowOf(undefined, timing, noise))];
 }
 
-function verdictOf(now: Timing, before: Timing, noise: number): Verdict {
+function rowOf(now: Timing | undefined, before: Timing | undefined, noise: number) {
+  const { key } = (now ?? before)!;
+  const against_ms = before?.medianMs ?? null, median_ms = now?.medianMs ?? null;
+  const ratio = now && before ? now.medianMs / before.medianMs : null;
+  return { ...key, against_ms, median_ms, ratio, verdict: verdictOf(now, before, noise) };
+}
+
+function verdictOf(now: Timing | undefined, before: Timing | undefined, noise: number) {
+  if (now === undefined) return "gone";
+  if (before === undefined) return "new";
   if (isSlower(now, before, noise)) return "slower";
   return isSlower(before, now, noise) ? "faster" : "same";
 }
@@ -121,16 +124,6 @@ function verdictOf(now: Timing, before: Timing, noise: number): Verdict {
 function isSlower(one: Timing, other: Timing, noise: number): boolean {
   const least = 1 + Math.max(noise, one.spread, other.spread);
   return one.medianMs > least * other.medianMs && one.leastMs > least * other.leastMs;
-}
-
-function rowOf(
-  key: Timing["key"],
-  medianMs: number | null,
-  againstMs: number | null,
-  verdict: Verdict,
-) {
-  const ratio = medianMs === null || againstMs === null ? null : medianMs / againstMs;
-  return { ...key, against_ms: againstMs, median_ms: medianMs, ratio, verdict };
 }
 
 function keyOf({ key }: Timing): string {

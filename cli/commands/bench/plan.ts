@@ -46,7 +46,7 @@ export interface Streams {
   readonly introduced: "own" | "random" | "none";
 }
 
-/** What is timed: of the two lengths, the other is null or nothing. */
+/** Timed work: a prompt, or decode behind cached tokens. */
 export interface Work {
   readonly what: "decode" | "prefill";
   readonly batch: number;

@@ -53,7 +53,7 @@ export async function run(
     ...(isReadable && { columns: COLUMNS }),
   });
   const firsts = new Map<Work["what"], number>();
-  for await (const cell of takeTurns(bench.cells, plan, io)) {
+  for await (const cell of roundRobin(bench.cells, plan, io)) {
     const { what } = cell.work;
     const row = cell.row(firsts.get(what));
     if (!firsts.has(what)) firsts.set(what, row.median_ms);
@@ -87,7 +87,7 @@ export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promi
 
 interface Bench extends Disposable {
   readonly cells: readonly Cell[];
-  /** What all of them need together. */
+  /** Memory of all of them together. */
   readonly bytes: number;
 }
 
@@ -129,7 +129,7 @@ function memoryOf(cells: readonly Cell[]): number {
 }
 
 /** Runs all cells round by round and yields each when it has its last sample. */
-async function* takeTurns(
+async function* roundRobin(
   cells: readonly Cell[],
   { warmup, rounds }: TimingPlan,
   io: Io,
@@ -186,7 +186,7 @@ class Cell {
     return { weights: sections.parameters, rest: totalBytes - sections.parameters };
   }
 
-  /** What it computes in, and how it keeps matrices: the same where they are exact. */
+  /** Compute dtype, and type of the matrices: the same where they are exact. */
   get #types(): { readonly dtype: string; readonly weights: string } {
     const { engine, matrices } = this.on.session;
     const dtype = engine.device.cacheType;

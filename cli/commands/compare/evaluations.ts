@@ -48,7 +48,7 @@ export interface Evaluation {
   readonly scores: readonly DocumentScore[] | undefined;
   /** By task. */
   readonly summaries: ReadonlyMap<string, Summary>;
-  /** What one answer at a time takes. */
+  /** Time and memory of one answer at a time. */
   readonly timing: Timing | undefined;
 }
 
@@ -94,7 +94,7 @@ interface TaskRow {
   readonly prompts_sha256: string;
 }
 
-/** What an evaluation says of its model; `name` is what it is called where it says nothing. */
+/** Reads the method from an evaluation's description; `name` is the label where there is none. */
 function methodOf(
   { streams, num_beams: beams, quantize }: JsonObject,
   name: string,
@@ -114,7 +114,7 @@ function methodOf(
 /** Layout of the documents that are read. */
 const SCHEMA = "parscale.eval/1";
 
-/** Reads all documents on stdin; each begins at the start of a line, where its inner lines have space. */
+/** Reads all documents on stdin; a line without indentation begins one, unless it closes one. */
 export async function readDocuments(io: Io): Promise<Evaluation[]> {
   const parts = (await io.readText("-")).split(/^(?=[^\s}\]])/m);
   const texts = parts.map((text) => text.trim()).filter((text) => text !== "");

@@ -25,26 +25,27 @@ export interface Comparison {
   };
   /** Difference from the first evaluation on the same rows; undefined for itself. */
   readonly against: Difference | undefined;
-  /** Whether the difference was taken row by row, or is one of means. */
+  /** True if the difference was taken row by row; else it is one of means. */
   readonly isPaired: boolean;
   readonly timing: Timing | undefined;
 }
 
 /** Compares every evaluation with the first, task by task, on the rows both have. */
 export function compareScores(evaluations: readonly Evaluation[]): Comparison[] {
-  const [first, ...others] = evaluations as [Evaluation, ...Evaluation[]];
-  return [...first.summaries].flatMap(([task, base]) =>
-    [first, ...others].map((evaluation): Comparison => {
+  const [first] = evaluations as [Evaluation, ...Evaluation[]];
+  return [...first.summaries].flatMap(([task, base]) => {
+    // A derived metric, such as perplexity, is none of a row.
+    const reference = valuesOf(first, task, base.metric);
+    return evaluations.map((evaluation): Comparison => {
       const { method, timing, scores } = evaluation;
-      // A derived metric, such as perplexity, is none of a row.
-      const isPaired = first.scores !== undefined && scores !== undefined &&
-        valuesOf(first, task, base.metric).size > 0;
-      const compare = isPaired ? compareRows : compareMeans;
-      const { mean, difference } = compare(first, evaluation, task, base);
+      const isPaired = scores !== undefined && reference.size > 0;
+      const { mean, difference } = isPaired
+        ? compareRows(first, evaluation, task, reference, valuesOf(evaluation, task, base.metric))
+        : compareMeans(first, evaluation, task, base);
       const against = evaluation === first ? undefined : difference;
       return { method, task, metric: base.metric, mean, against, isPaired, timing };
-    })
-  );
+    });
+  });
 }
 
 interface Compared {
@@ -52,19 +53,35 @@ interface Compared {
   readonly difference: Difference | undefined;
 }
 
-/** Row by row. */
+type RowValues = ReadonlyMap<number, { readonly value: number; readonly request: string }>;
+
+/** Row by row, which must be of the same prompts. */
 function compareRows(
   first: Evaluation,
   other: Evaluation,
   task: string,
-  { metric }: Summary,
+  base: RowValues,
+  own: RowValues,
 ): Compared {
-  const [base, own] = [valuesOf(first, task, metric), valuesOf(other, task, metric)];
-  requireSameRows(first, other, task, base, own);
-  const ids = [...base.keys()];
-  const values = ids.map((id) => own.get(id)!.value);
-  const difference = pairedDifference(values, ids.map((id) => base.get(id)!.value));
-  return { mean: meanWithError(values), difference };
+  const missing = [...base.keys()].find((id) => !own.has(id)) ??
+    [...own.keys()].find((id) => !base.has(id));
+  const both = `${other.name} and ${first.name}`;
+  if (missing !== undefined) {
+    throw new DataError(
+      `only one of ${both} has row ${missing} of ${task}`,
+      { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
+    );
+  }
+  const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
+  if (changed !== undefined) {
+    throw new DataError(
+      `${both} have different prompts for row ${changed[0]} of ${task}`,
+      { hints: ["evaluate both with the same --data, --shots and --chat"] },
+    );
+  }
+  const values = Array.from(base.keys(), (id) => own.get(id)!.value);
+  const references = Array.from(base.values(), ({ value }) => value);
+  return { mean: meanWithError(values), difference: pairedDifference(values, references) };
 }
 
 /** By the means alone, which must be of the same prompts. */
@@ -93,16 +110,7 @@ function compareMeans(
   return { mean: mean!, difference: differenceOfMeans(mean!, reference!) };
 }
 
-interface RowValue {
-  readonly value: number;
-  readonly request: string;
-}
-
-function valuesOf(
-  { scores = [] }: Evaluation,
-  task: string,
-  metric: string,
-): Map<number, RowValue> {
+function valuesOf({ scores = [] }: Evaluation, task: string, metric: string): RowValues {
   const own = scores.filter((score) => score.task === task && metric in score.metrics);
   return new Map(
     own.map((score) => [score.doc_id, { value: valueOf(score, metric), request: score.request }]),
@@ -113,30 +121,6 @@ function valuesOf(
 function valueOf({ metrics }: DocumentScore, metric: string): number {
   const value = metrics[metric]!;
   return typeof value === "number" ? value : value.reduce((sum, x) => sum + x, 0) / value.length;
-}
-
-function requireSameRows(
-  first: Evaluation,
-  other: Evaluation,
-  task: string,
-  base: ReadonlyMap<number, RowValue>,
-  own: ReadonlyMap<number, RowValue>,
-): void {
-  const missing = [...base.keys()].find((id) => !own.has(id)) ??
-    [...own.keys()].find((id) => !base.has(id));
-  const both = `${other.name} and ${first.name}`;
-  if (missing !== undefined) {
-    throw new DataError(
-      `only one of ${both} has row ${missing} of ${task}`,
-      { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
-    );
-  }
-  const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
-  if (!changed) return;
-  throw new DataError(
-    `${both} have different prompts for row ${changed[0]} of ${task}`,
-    { hints: ["evaluate both with the same --data, --shots and --chat"] },
-  );
 }
 
 /** Rows of the table: streams or beams down, tasks and costs across; scores from 0 to 1. */
@@ -180,7 +164,7 @@ function score(comparison: Comparison | undefined): string | null {
   return `${value} (${sign}${size} ± ${((against.high - against.low) / 2).toFixed(3)})`;
 }
 
-/** What can be said of each task, in words. */
+/** One sentence per task. */
 export function conclusions(comparisons: readonly Comparison[]): string[] {
   const byTask = Map.groupBy(comparisons, ({ task }) => task);
   return [...byTask].map(([task, all]) => {

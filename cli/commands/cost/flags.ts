@@ -184,6 +184,9 @@ const workFlags = {
   },
 } as const satisfies FlagTable;
 
+/** Shared by the numbers that describe hardware. */
+const rateFlag = { type: "number", above: 0, group: "Hardware" } as const;
+
 const hardwareFlags = {
   hardware: {
     type: "string",
@@ -197,18 +200,14 @@ const hardwareFlags = {
       "--tflops. this-machine is measured on the spot.",
   },
   bandwidth: {
-    type: "number",
-    above: 0,
-    group: "Hardware",
+    ...rateFlag,
     unit: "GB/s",
     defaultText: "that of the hardware",
     summary: "Memory bandwidth, 10^9 bytes per second",
     details: "Replaces that of the hardware.",
   },
   tflops: {
-    type: "number",
-    above: 0,
-    group: "Hardware",
+    ...rateFlag,
     unit: "TFLOPS",
     defaultText: "that of the hardware",
     summary: "Dense 16-bit TFLOPS",
@@ -216,28 +215,22 @@ const hardwareFlags = {
       "four times for 4.",
   },
   capacity: {
-    type: "number",
-    above: 0,
-    group: "Hardware",
+    ...rateFlag,
     unit: "GiB",
     defaultText: "that of the hardware",
     summary: "Memory of the hardware, in GiB",
     details: "Configurations that exceed it are computed all the same, with a warning.",
   },
   "flops-efficiency": {
-    type: "number",
-    above: 0,
+    ...rateFlag,
     max: 1,
-    group: "Hardware",
     defaultText: "0.7; 1 on this-machine",
     summary: "Fraction of the peak FLOPS that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
   },
   "memory-efficiency": {
-    type: "number",
-    above: 0,
+    ...rateFlag,
     max: 1,
-    group: "Hardware",
     defaultText: "0.9; 1 on this-machine",
     summary: "Fraction of the peak bandwidth that is reached",
     details: "The official script has this flag and ignores it; here it counts.",

@@ -1,5 +1,5 @@
 /**
- * What `parscale cost` runs here: rows next to their prediction, and the rates of this machine.
+ * Measurements of `parscale cost`: rows next to their prediction, and the rates of this machine.
  *
  * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row
  * is a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not

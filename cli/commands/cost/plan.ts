@@ -83,7 +83,7 @@ export interface CostModel {
 /** Hardware of the table, of a file, or new; this machine where `known` is absent. */
 interface Hardware {
   readonly known: CostDevice | undefined;
-  /** What flags put in place of the hardware's own. */
+  /** Values of flags, which replace the hardware's own. */
   readonly given: Partial<Pick<CostDevice, "bandwidthGbS" | "tflops" | "capacityGb">>;
 }
 

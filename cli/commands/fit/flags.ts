@@ -59,35 +59,30 @@ const uncertaintyFlags = {
   },
 } as const satisfies FlagTable;
 
+/** Shared by the questions that take two quantities. */
+const pairFlag = { type: "string", list: "repeat", group: "Questions" } as const;
+
 const questionFlags = {
   predict: {
-    type: "string",
-    list: "repeat",
-    group: "Questions",
+    ...pairFlag,
     placeholder: "N,P",
     summary: "Loss of N parameters with P streams",
     details: "Numbers may end in k, M, B or T. May be repeated, as all questions may.",
   },
   equivalent: {
-    type: "string",
-    list: "repeat",
-    group: "Questions",
+    ...pairFlag,
     placeholder: "N,P",
     summary: "Parameters with one stream that N with P streams act like",
     details: "N times k ln P + 1 in the logarithmic law.",
   },
   "params-for": {
-    type: "string",
-    list: "repeat",
-    group: "Questions",
+    ...pairFlag,
     placeholder: "LOSS,P",
     summary: "Parameters needed for a loss with P streams",
     details: "The loss must lie above E, which no model goes below.",
   },
   "streams-for": {
-    type: "string",
-    list: "repeat",
-    group: "Questions",
+    ...pairFlag,
     placeholder: "LOSS,N",
     summary: "Streams with which N parameters reach a loss",
     details: "Not rounded. Out of reach where no number of streams does it.",

@@ -79,7 +79,7 @@ function requireReachable({ questions }: FitPlan, { E }: Law): void {
   throw new DataError(`loss ${low.given.loss} is out of reach: E of the law is ${E.toFixed(6)}`);
 }
 
-/** Whether the gradient vanishes at every fitted law. */
+/** Returns true if the gradient vanishes at every fitted law. */
 export function hasConverged({ outcomes }: Study): boolean {
   return outcomes.every(({ fit }) => fit === undefined || fit.slope < FLAT);
 }

@@ -4,45 +4,36 @@ import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
 import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
 import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
 import type { StoredTensor } from "../../../core/checkpoint/open.ts";
+import { checkQuantized } from "../../../core/checkpoint/quantize_checkpoint.ts";
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/context.ts";
-import { findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
+import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
+import { rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
+import type { command } from "./flags.ts";
 
-/** Values of the flags. */
-type InspectValues = ModelPlan & TokenizerValues & {
-  readonly batch: number;
-  readonly context: number | undefined;
-  readonly check: boolean;
-};
+type InspectValues = ValuesOf<typeof command>;
 
 /** Runs the command. */
-export async function run(
-  values: InspectValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
+export async function run(values: InspectValues, io: Io, invocation: Invocation): Promise<void> {
   if (values.tokenize !== undefined || values.detokenize !== undefined) {
-    await runTokenizer(values, io);
-    return;
+    return await runTokenizer(values, io);
   }
-  using model = await openModel(values, io);
+  using model = await openModel(modelPlan(values), io);
   const { checkpoint, engine } = model;
   const { config } = checkpoint;
   if (values.check) {
     await checkAdapterBackbone(checkpoint);
     await checkFinite(checkpoint);
-    if (checkpoint.quantization) {
-      const { checkQuantized } = await import("../../../core/checkpoint/quantize_checkpoint.ts");
-      await checkQuantized(checkpoint.directory);
-    }
+    if (checkpoint.quantization) await checkQuantized(checkpoint.directory);
   }
   const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
   const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
@@ -105,7 +96,7 @@ export async function run(
   await report.finish(invocation.format === "table" ? readable(fields) : fields);
 }
 
-/** What `inspect` finds; the keys of its JSON result. */
+/** Facts about a checkpoint, by the keys of the JSON result. */
 interface Fields {
   readonly [key: string]: string | number | boolean | null | readonly (number | string)[];
 }
@@ -144,27 +135,20 @@ function readable(f: Fields): Record<string, string> {
   };
 }
 
-interface TokenizerValues {
-  readonly model: string;
-  readonly tokenize: string | undefined;
-  readonly detokenize: string | undefined;
-}
-
-async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
-  const { model } = await findModel({ model: values.model }, io);
-  const tokenizer = await openTokenizer(model);
+/** Prints ids of texts, or texts of ids. */
+async function runTokenizer({ model, tokenize, detokenize }: InspectValues, io: Io): Promise<void> {
+  const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
-  const { tokenize, detokenize } = values;
   if (tokenize === "-") {
-    for await (const { value, place } of jsonLines(io)) {
-      if (typeof value !== "string") throw lineError(place, value, "a JSON string");
+    for await (const { value, line } of jsonLines(io)) {
+      if (typeof value !== "string") throw valueError(line, value, "a JSON string");
       io.write(encode(value) + "\n");
     }
   } else if (tokenize !== undefined) {
     io.write(encode(tokenize) + "\n");
   } else if (detokenize === "-") {
-    for await (const { value, place } of jsonLines(io)) {
-      if (!isIds(value)) throw lineError(place, value, "a JSON array of token ids");
+    for await (const { value, line } of jsonLines(io)) {
+      if (!isIds(value)) throw valueError(line, value, "a JSON array of token ids");
       io.write(JSON.stringify(tokenizer.decode(value)) + "\n");
     }
   } else {
@@ -180,24 +164,22 @@ async function runTokenizer(values: TokenizerValues, io: Io): Promise<void> {
 }
 
 /** The JSON values on stdin, one per line; empty lines are passed over. */
-async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; place: string }> {
-  let number = 0;
-  for await (const line of io.readLines()) {
-    const place = `line ${++number} of stdin`;
-    if (line.trim() === "") continue;
+async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; line: number }> {
+  let line = 0;
+  for await (const text of io.readLines()) {
+    line++;
+    if (text.trim() === "") continue;
     try {
-      yield { value: JSON.parse(line), place };
+      yield { value: JSON.parse(text), line };
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      throw new DataError(`${place} is not valid JSON: ${error.message}`);
+      throw new DataError(`line ${line} of stdin is not valid JSON: ${error.message}`);
     }
   }
 }
 
-function lineError(place: string, value: unknown, expected: string): DataError {
-  return new DataError(
-    `${place}: found ${JSON.stringify(value)}, expected ${expected}`,
-  );
+function valueError(line: number, value: unknown, expected: string): DataError {
+  return rowError("stdin", line, JSON.stringify(value), expected);
 }
 
 function isIds(value: unknown): value is number[] {

@@ -1,9 +1,9 @@
 /** Flags of `parscale plot`. */
-import { type CommandValues, defineCommand } from "../../framework/command.ts";
+import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import type { FlagTable } from "../../framework/table.ts";
 
-export const plotFlags = {
+const plotFlags = {
   x: {
     type: "choice",
     choices: ["tokens", "steps"],
@@ -80,9 +80,6 @@ export const plotFlags = {
     details: "Its width is that of the terminal.",
   },
 } as const satisfies FlagTable;
-
-/** Everything `run` gets. */
-export type PlotValues = CommandValues<typeof plotFlags>;
 
 export const command = defineCommand({
   name: "plot",

@@ -1,61 +1,56 @@
-/** What `parscale plot` does: a chart with a table, rows with all points, an SVG file. */
+/** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
-import { renderChart } from "../../output/chart.ts";
+import { renderChart, type Series } from "../../output/chart.ts";
 import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
-import { type Curve, curvesOf, seriesOf, thinned } from "./curves.ts";
-import { readRuns } from "./read.ts";
-import type { PlotValues } from "./flags.ts";
+import type { Column } from "../../output/table.ts";
+import { renderSvgChart } from "../../output/vega.ts";
+import type { Measure, PlotPlan, Point, RunLosses } from "./plan.ts";
+
+export { plan } from "./plan.ts";
 
 /** More points than pixels only make the file large. */
 const MOST_SVG_POINTS = 1500;
 const SVG_WIDTH = 640, SVG_HEIGHT = 400;
 
 /** Runs the command. */
-export async function run(values: PlotValues, io: Io, invocation: Invocation): Promise<void> {
-  if (values.svg === "-") {
-    throw new UsageError("`--svg` needs a file name", { hints: ["for instance --svg loss.svg"] });
-  }
-  if (values.title !== undefined && values.svg === undefined) {
-    throw new UsageError("`--title` needs `--svg`");
-  }
+export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promise<void> {
   using report = openReport(io, invocation, { schema: "parscale.plot/1", columns: COLUMNS });
-  using figure = openFigure(io, values.svg, invocation.overwrite);
-  const curves = curvesOf(await readRuns(values, io), values);
+  using figure = openFigure(io, plan.svg, invocation.overwrite);
+  const curves = curvesOf(plan.runs, plan);
   if (curves.length === 0) {
     throw new UsageError("`--measure eval` needs runs with a validation loss", {
       hints: ["train with --eval-data or --eval-split, or plot --measure train"],
     });
   }
   const series = seriesOf(curves);
-  figure?.write(await drawFigure(curves, values));
+  figure?.write(await drawFigure(curves, plan));
   report.remark(renderChart(series, {
     width: io.width(),
-    height: values.height,
+    height: plan.height,
     color: invocation.out === undefined && io.palette("stdout") !== PLAIN,
-    ...axesOf(values),
+    ...axesOf(plan),
   }));
-  for (const curve of curves) report.row(rowOf(curve, values));
+  for (const curve of curves) report.row(rowOf(curve, plan));
   await report.finish();
 }
 
-const COLUMNS = [
-  "label",
-  "measure",
-  "runs",
-  "last_x",
-  "last_loss",
-  "spread",
-  "lowest_loss",
-  "lowest_x",
-]
-  .map((key) => ({ key }));
+const COLUMNS: readonly Column[] = [
+  { key: "label" },
+  { key: "measure" },
+  { key: "runs" },
+  { key: "last_x" },
+  { key: "last_loss" },
+  { key: "spread" },
+  { key: "lowest_loss" },
+  { key: "lowest_x" },
+];
 
 /** The figures of the table, and all points for programs. */
-function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotValues) {
+function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {
   const last = points.at(-1);
   const lowest = points.reduce((best, point) => point[1] < best[1] ? point : best, last!);
   const end = band?.at(-1);
@@ -76,21 +71,98 @@ function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotValues)
   };
 }
 
-function axesOf({ x, log }: PlotValues) {
-  return { xLabel: x, yLabel: "loss", logX: log.includes("x"), logY: log.includes("y") };
+function axesOf({ x, logX, logY }: PlotPlan) {
+  return { xLabel: x, yLabel: "loss", logX, logY };
 }
 
-async function drawFigure(curves: readonly Curve[], values: PlotValues): Promise<string> {
-  const { renderSvgChart } = await import("../../output/vega.ts");
+async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<string> {
   const drawn = curves.map(({ points, band, ...rest }) => ({
     ...rest,
     points: thinned(points, MOST_SVG_POINTS),
     ...(band && { band: thinned(band, MOST_SVG_POINTS) }),
   }));
   return await renderSvgChart(seriesOf(drawn), {
-    ...axesOf(values),
+    ...axesOf(plan),
     width: SVG_WIDTH,
     height: SVG_HEIGHT,
-    title: values.title ?? "",
+    title: plan.title ?? "",
   });
+}
+
+/** One curve: the mean of the runs of a label, with their range. */
+export interface Curve {
+  readonly label: string;
+  readonly measure: Measure;
+  readonly runs: number;
+  readonly points: readonly Point[];
+  /** Lowest and highest run at each point; absent for a single run. */
+  readonly band?: readonly (readonly [x: number, low: number, high: number])[];
+}
+
+/** v ← β v + (1 − β) loss, beginning with the first loss, as `loss_ema` of a run. */
+export function smooth(points: readonly Point[], beta: number): Point[] {
+  let average: number | undefined;
+  return points.map(([x, loss]) => {
+    average = average === undefined ? loss : beta * average + (1 - beta) * loss;
+    return [x, average];
+  });
+}
+
+/** Curves in the order of their first run, training before validation. */
+export function curvesOf(
+  runs: readonly RunLosses[],
+  { measure, ema }: { readonly measure: readonly Measure[]; readonly ema: number },
+): Curve[] {
+  const labels = [...new Set(runs.map(({ label }) => label))];
+  return labels.flatMap((label) =>
+    (["train", "eval"] as const).filter((kind) => measure.includes(kind)).flatMap((kind) => {
+      const all = runs.filter((run) => run.label === label)
+        .map(({ points }) => kind === "train" ? smooth(points.train, ema) : points.eval)
+        .filter((points) => points.length > 0);
+      return all.length === 0 ? [] : [{ label, measure: kind, runs: all.length, ...joined(all) }];
+    })
+  );
+}
+
+/** Mean and range at the points of the first run, over the part of the axis that all runs cover. */
+function joined(runs: readonly (readonly Point[])[]): Pick<Curve, "points" | "band"> {
+  const [first] = runs;
+  if (runs.length === 1) return { points: first! };
+  const from = Math.max(...runs.map((points) => points[0]![0]));
+  const to = Math.min(...runs.map((points) => points.at(-1)![0]));
+  const xs = first!.map(([x]) => x).filter((x) => x >= from && x <= to);
+  const readers = runs.map(interpolator);
+  const rows = xs.map((x) => ({ x, losses: readers.map((read) => read(x)) }));
+  return {
+    points: rows.map(({ x, losses }) => [x, losses.reduce((sum, y) => sum + y, 0) / losses.length]),
+    band: rows.map(({ x, losses }) => [x, Math.min(...losses), Math.max(...losses)]),
+  };
+}
+
+/** Loss between points on a straight line; asked for growing x. */
+function interpolator(points: readonly Point[]): (x: number) => number {
+  let i = 0;
+  return (x) => {
+    while (i + 1 < points.length && points[i + 1]![0] <= x) i++;
+    const [x0, y0] = points[i]!, [x1, y1] = points[i + 1] ?? points[i]!;
+    return x1 === x0 ? y0 : y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+  };
+}
+
+/** Curves as a chart takes them: one colour per label, validation dashed. */
+export function seriesOf(curves: readonly Curve[]): Series[] {
+  const labels = [...new Set(curves.map(({ label }) => label))];
+  const both = new Set(curves.map(({ measure }) => measure)).size > 1;
+  return curves.map(({ label, measure, points, band }) => ({
+    label: both ? `${label}, ${measure === "train" ? "training" : "validation"}` : label,
+    points,
+    style: { color: labels.indexOf(label), dash: both && measure === "eval" ? 1 : 0 },
+    ...(band && { band }),
+  }));
+}
+
+/** At most `most` points of a curve, the last one among them. */
+export function thinned<T>(points: readonly T[], most: number): readonly T[] {
+  const step = Math.ceil(points.length / most);
+  return points.filter((_, i) => i % step === 0 || i === points.length - 1);
 }

@@ -1,5 +1,5 @@
 /*
- * What moves on the page: the panel with the numbers of the token under the pointer or the cursor.
+ * The panel with the numbers of the token under the pointer or the cursor.
  *
  * The page is complete without it. Numbers of all tokens are packed in one element and unpacked
  * when the first token is asked for, so that opening the page does not wait for them. A token has

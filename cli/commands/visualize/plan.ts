@@ -31,7 +31,7 @@ import type { command } from "./flags.ts";
 
 type VisualizeValues = ValuesOf<typeof command>;
 
-/** What is shown of which model. */
+/** Model, texts and outputs. */
 export interface VisualizePlan {
   readonly model: ModelPlan;
   readonly source: TextSource;
@@ -44,7 +44,7 @@ export interface VisualizePlan {
   readonly html: string | undefined;
 }
 
-/** Where the texts are. */
+/** Source of the texts. */
 type TextSource =
   | { readonly kind: "texts"; readonly texts: readonly string[] }
   | {
@@ -109,10 +109,10 @@ export interface RawText {
   readonly id: unknown;
   /** For errors: `line 3 of stdin`. */
   readonly place: string;
-  /** What comes first, as it stands or as a conversation. */
+  /** Beginning, as it stands or as a conversation. */
   readonly prompt?: string;
   readonly messages?: unknown;
-  /** What follows, or all there is. */
+  /** Continuation, or the whole text. */
   readonly text?: string;
   readonly tokens?: readonly number[];
 }

@@ -183,13 +183,13 @@ interface Result extends Disposable {
   finish(study: Study): Promise<void>;
 }
 
-/** What is known before the first text. */
+/** Facts that are known before the first text. */
 interface ResultOptions {
   readonly labels: readonly string[];
   readonly device: string;
   /** Number of texts to come. */
   readonly texts: number;
-  /** Whether texts are shown as well as statistics, in the format for readers. */
+  /** True if readers get the texts as well as statistics. */
   readonly showsTexts: boolean;
 }
 

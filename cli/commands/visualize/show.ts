@@ -1,5 +1,5 @@
 /**
- * What is said of texts: statistics, rows and the document for programs; tables, and texts with their
+ * Results of texts: statistics, rows and the document for programs; tables, and texts with their
  * letters, for readers.
  *
  * Lines of text have a line of letters below, each below the first column of its token. A token is at
@@ -122,15 +122,15 @@ export function flatRow(row: Row, labels: readonly string[]): Row {
   return { ...row, ...Object.fromEntries(named) };
 }
 
-/** How texts are laid out. */
+/** Layout of texts. */
 export interface TextView {
   /** Columns to wrap at. */
   readonly width: number;
-  /** Whether winners are coloured as well as named. */
+  /** True if winners are coloured as well as named. */
   readonly colored: boolean;
 }
 
-/** What every letter and colour stands for. */
+/** Legend of letters and colours. */
 export function legendText(labels: readonly string[], { width, colored }: TextView): string {
   const entries = labels.map((label, p) => {
     const swatch = ` ${label} `;
@@ -210,7 +210,7 @@ export function visibleText(piece: string | undefined, id: number): string {
   return /^\p{Mark}/u.test(shown) ? `◌${shown}` : shown;
 }
 
-/** Whether a line of the text ends with this token. */
+/** Returns true if a line of the text ends with this token. */
 export function endsLine(piece: string | undefined): boolean {
   return piece?.endsWith("\n") ?? false;
 }
@@ -220,7 +220,7 @@ export interface SummaryTable {
   readonly title: string;
   readonly columns: readonly Column[];
   readonly rows: readonly Row[];
-  /** How to read it. */
+  /** Explanation for readers. */
   readonly note: string;
 }
 

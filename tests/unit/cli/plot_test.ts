@@ -1,7 +1,7 @@
 /** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/commands/plot/curves.ts";
-import type { Point, RunLosses } from "../../../cli/commands/plot/read.ts";
+import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/commands/plot/run.ts";
+import type { Point, RunLosses } from "../../../cli/commands/plot/plan.ts";
 import { renderChart } from "../../../cli/output/chart.ts";
 import { renderSvgChart } from "../../../cli/output/vega.ts";
 

@@ -1,12 +1,24 @@
-/** Losses of training runs, as `parscale plot` reads them. */
+/** From the flags of `parscale plot` to the losses of runs, and the figure they are drawn into. */
 import { basename, resolve } from "node:path";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { type JsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
-import type { Io } from "../../output/io.ts";
+import type { ValuesOf } from "../../framework/command.ts";
 import { parseMetrics, readMetrics } from "../../input/metrics_file.ts";
-import type { PlotValues } from "./flags.ts";
+import type { Io } from "../../output/io.ts";
+import type { command } from "./flags.ts";
 
-/** What a figure may show of a run. */
+type PlotValues = ValuesOf<typeof command>;
+
+/** Losses and the figure. */
+export interface PlotPlan extends Pick<PlotValues, "x" | "measure" | "ema" | "title" | "height"> {
+  readonly runs: readonly RunLosses[];
+  readonly logX: boolean;
+  readonly logY: boolean;
+  /** File of the figure. */
+  readonly svg: string | undefined;
+}
+
+/** Kind of loss. */
 export type Measure = "train" | "eval";
 
 /** A place on the curve of a run. */
@@ -22,7 +34,18 @@ export interface RunLosses {
 const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
 
 /** Reads all runs that the command line names. */
-export async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
+export async function plan(values: PlotValues, io: Io): Promise<PlotPlan> {
+  const { x, measure, ema, title, height, svg, log } = values;
+  if (svg === "-") {
+    throw new UsageError("`--svg` needs a file name", { hints: ["for instance --svg loss.svg"] });
+  }
+  if (title !== undefined && svg === undefined) throw new UsageError("`--title` needs `--svg`");
+  const runs = await readRuns(values, io);
+  const axes = { logX: log.includes("x"), logY: log.includes("y") };
+  return { runs, x, measure, ema, title, height, svg, ...axes };
+}
+
+async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
   const { arguments: paths, label: labels } = values;
   if (paths.length === 0) {
     throw new UsageError("`plot` needs at least one run", {
@@ -39,7 +62,7 @@ export async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]>
   if (twice !== undefined) throw new UsageError(`"${twice}" is given twice`);
   const runs: RunLosses[] = [];
   for (const [i, path] of paths.entries()) {
-    const { name, rows } = path === "-" ? await readStdin(io) : await readFolder(path);
+    const { name, rows } = await readRows(path, io);
     runs.push({ path, label: labels[i] ?? labelOf(path), points: lossesOf(rows, values.x, name) });
   }
   return values.chain ? await chained(runs) : runs;
@@ -53,16 +76,8 @@ function labelOf(path: string): string {
 }
 
 /** Rows of metrics, and what messages call their source. */
-interface Source {
-  readonly name: string;
-  readonly rows: readonly JsonObject[];
-}
-
-async function readStdin(io: Io): Promise<Source> {
-  return { name: "stdin", rows: parseMetrics(await io.readText("-"), "stdin") };
-}
-
-async function readFolder(path: string): Promise<Source> {
+async function readRows(path: string, io: Io): Promise<{ name: string; rows: JsonObject[] }> {
+  if (path === "-") return { name: "stdin", rows: parseMetrics(await io.readText("-"), "stdin") };
   const info = await statIfExists(path);
   if (info === undefined) {
     throw new DataError(`no such file or folder: "${path}"`, {
@@ -111,19 +126,15 @@ async function chained(runs: readonly RunLosses[]): Promise<RunLosses[]> {
       hints: ["pass the folder of both stages, that of stage one too"],
     });
   }
-  const offsets = new Map<RunLosses, number>();
-  const offsetOf = (run: RunLosses): number => {
-    const known = offsets.get(run);
-    if (known !== undefined) return known;
-    offsets.set(run, 0); // ends the search in runs that name each other
+  const offsetOf = (run: RunLosses, seen: ReadonlySet<RunLosses> = new Set()): number => {
     const parent = parents[runs.indexOf(run)];
-    const offset = parent ? offsetOf(parent.run) + parent.at : 0;
-    offsets.set(run, offset);
-    return offset;
+    // Runs that name each other stand where they are.
+    if (parent === undefined || seen.has(run)) return 0;
+    return parent.at + offsetOf(parent.run, new Set([...seen, run]));
   };
   return runs.map((run) => {
-    const move = (points: readonly Point[]) =>
-      points.map(([x, loss]): Point => [x + offsetOf(run), loss]);
+    const offset = offsetOf(run);
+    const move = (points: readonly Point[]) => points.map(([x, loss]): Point => [x + offset, loss]);
     return { ...run, points: { train: move(run.points.train), eval: move(run.points.eval) } };
   });
 }
