@@ -19,16 +19,16 @@ export interface ModelSize {
 
 /** A shape with the constants of the paper's family, for sizes given by hand. */
 export function familyShape(sizes: Partial<CostShape> & FamilySizes): CostShape {
+  const { numAttentionHeads = PAPER_CONSTANTS.numAttentionHeads } = sizes;
   return {
-    numLayers: PAPER_CONSTANTS.numHiddenLayers,
-    numHeads: PAPER_CONSTANTS.numAttentionHeads,
-    numKvHeads: PAPER_CONSTANTS.numKeyValueHeads,
-    headDim: sizes.hiddenSize / (sizes.numHeads ?? PAPER_CONSTANTS.numAttentionHeads),
-    vocabSize: PAPER_CONSTANTS.vocabSize,
-    tied: true,
+    family: "qwen2",
+    ...PAPER_CONSTANTS,
+    headDim: sizes.hiddenSize / numAttentionHeads,
+    tieWordEmbeddings: true,
     attentionBias: true,
     outputBias: false,
-    headNorms: false,
+    mlpBias: false,
+    aggregator: "dynamic",
     ...sizes,
   };
 }
@@ -129,8 +129,9 @@ export function findSize(name: string): ModelSize | undefined {
 
 /** The member of exactly this shape. */
 export function memberOf(shape: CostShape): ModelSize | undefined {
-  const keys = Object.keys(shape) as (keyof CostShape)[];
-  return PAPER_FAMILY.find((member) => keys.every((key) => member.shape[key] === shape[key]));
+  return PAPER_FAMILY.find(({ shape: own }) =>
+    Object.keys(own).every((key) => own[key as keyof CostShape] === shape[key as keyof CostShape])
+  );
 }
 
 /** Widths above the base's that `widened` makes. */
@@ -144,8 +145,8 @@ export function widened(base: CostShape): ModelSize[] {
     const shape: CostShape = {
       ...base,
       headDim,
-      hiddenSize: base.headDim * base.numHeads === base.hiddenSize
-        ? headDim * base.numHeads
+      hiddenSize: base.headDim * base.numAttentionHeads === base.hiddenSize
+        ? headDim * base.numAttentionHeads
         : even(base.hiddenSize * factor),
       intermediateSize: even(base.intermediateSize * factor),
     };
