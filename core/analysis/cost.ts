@@ -42,7 +42,7 @@ export interface Workload {
 }
 
 /** Bytes per element: w, a, c. */
-export interface ElementBytes {
+interface ElementBytes {
   readonly weight: number;
   readonly activation: number;
   readonly cache: number;
@@ -74,7 +74,7 @@ export function meanCost(costs: readonly CostTotals[]): CostTotals {
 }
 
 /** Parameters by group. */
-export interface ShapeCounts {
+interface ShapeCounts {
   readonly backbone: number;
   readonly prefix: number;
   readonly aggregator: number;

@@ -34,7 +34,7 @@ export function familyShape(sizes: Partial<CostShape> & FamilySizes): CostShape 
 }
 
 /** Sizes that differ between members of the family. */
-export type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
+type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
 
 /** Streams of the columns below. */
 const STREAMS = [1, 2, 4, 8];
@@ -75,7 +75,7 @@ export const PAPER_FAMILY: readonly ModelSize[] = PAPER_SHAPES.map(
 export const HEADLINE_SIZE = "1.6B";
 
 /** A corpus; the printed laws lie near, not at, the optimum: the paper's optimiser stops early. */
-export interface DataSet {
+interface DataSet {
   readonly observations: readonly Observation[];
   readonly laws: { readonly log: Law; readonly theoretical: Law };
 }

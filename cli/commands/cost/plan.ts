@@ -70,7 +70,7 @@ interface TrainingPlan {
 }
 
 /** A model as far as its cost goes. */
-export interface CostModel {
+interface CostModel {
   /** As it was named; undefined for shape flags. */
   readonly name: string | undefined;
   readonly shape: CostShape;

@@ -12,7 +12,7 @@ import { COLORS, FRAME, NEAR_LEGEND } from "../../output/vega.ts";
 import type { Setting } from "./plan.ts";
 
 /** Rows as an invocation shows them. */
-export interface RowView {
+interface RowView {
   /** The few that people compare; all keys for programs. */
   readonly columns?: readonly Column[];
   readonly show: (row: Row) => Row;
