@@ -7,7 +7,7 @@
  */
 
 /** A background with what is readable on it. */
-export interface StreamColor {
+interface StreamColor {
   readonly background: string;
   readonly ink: "#000000" | "#ffffff";
   /** The nearest of the 256 colours of a terminal. */

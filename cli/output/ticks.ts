@@ -6,7 +6,7 @@
  */
 
 /** A number on an axis. */
-export interface Tick {
+interface Tick {
   /** From 0 at the start of the axis to 1 at its end. */
   readonly at: number;
   readonly text: string;

@@ -6,37 +6,26 @@
  * Parameters are counted by formula, not from the list of tensors, because a sweep asks ten
  * thousand times per second; a test holds the two equal.
  */
-import type { Aggregator, ModelConfig } from "../model/config.ts";
+import type { ModelConfig } from "../model/config.ts";
 import type { Rates } from "./devices.ts";
 
-/** Sizes of a model, without its streams. */
-export interface CostShape {
-  /** h */
-  readonly hiddenSize: number;
-  /** f */
-  readonly intermediateSize: number;
-  /** L */
-  readonly numLayers: number;
-  /** q */
-  readonly numHeads: number;
-  /** v */
-  readonly numKvHeads: number;
-  /** d */
-  readonly headDim: number;
-  /** V */
-  readonly vocabSize: number;
-  readonly tied: boolean;
-  /** Bias on q, k and v. */
-  readonly attentionBias: boolean;
-  /** Bias on the output projection. */
-  readonly outputBias: boolean;
-  /** Bias on the projections of the MLP; none where absent. */
-  readonly mlpBias?: boolean;
-  /** Qwen3's norms of each query and key head. */
-  readonly headNorms: boolean;
-  /** Aggregation of streams; dynamic where absent. */
-  readonly aggregator?: Aggregator;
-}
+/** Sizes of a model, without its streams: h, f, L, q, v, d, V, biases and norms. */
+export type CostShape = Pick<
+  ModelConfig,
+  | "family"
+  | "hiddenSize"
+  | "intermediateSize"
+  | "numHiddenLayers"
+  | "numAttentionHeads"
+  | "numKeyValueHeads"
+  | "headDim"
+  | "vocabSize"
+  | "tieWordEmbeddings"
+  | "attentionBias"
+  | "outputBias"
+  | "mlpBias"
+  | "aggregator"
+>;
 
 /** Sizes of a generation. */
 export interface Workload {
@@ -53,7 +42,7 @@ export interface Workload {
 }
 
 /** Bytes per element: w, a, c. */
-export interface ElementBytes {
+interface ElementBytes {
   readonly weight: number;
   readonly activation: number;
   readonly cache: number;
@@ -84,27 +73,8 @@ export function meanCost(costs: readonly CostTotals[]): CostTotals {
   return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
 }
 
-/** The shape of a model. */
-export function shapeOf(config: ModelConfig): CostShape {
-  return {
-    hiddenSize: config.hiddenSize,
-    intermediateSize: config.intermediateSize,
-    numLayers: config.numHiddenLayers,
-    numHeads: config.numAttentionHeads,
-    numKvHeads: config.numKeyValueHeads,
-    headDim: config.headDim,
-    vocabSize: config.vocabSize,
-    tied: config.tieWordEmbeddings,
-    attentionBias: config.attentionBias,
-    outputBias: config.outputBias,
-    ...(config.mlpBias ? { mlpBias: true } : {}),
-    headNorms: config.family === "qwen3",
-    ...(config.aggregator === "linear" ? { aggregator: config.aggregator } : {}),
-  };
-}
-
 /** Parameters by group. */
-export interface ShapeCounts {
+interface ShapeCounts {
   readonly backbone: number;
   readonly prefix: number;
   readonly aggregator: number;
@@ -120,12 +90,13 @@ export function prefixRows({ streams, prefixTokens }: Workload): number {
 
 /** Counts parameters as the paper's table does. */
 export function countShape(shape: CostShape, P: number, prefixTokens: number): ShapeCounts {
-  const { hiddenSize: h, intermediateSize: f, numLayers: L, vocabSize: V, headDim: d } = shape;
-  const { numHeads: q, numKvHeads: v } = shape;
+  const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V, headDim: d } =
+    shape;
+  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
   const inputs = (q + 2 * v) * d;
   const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
     (shape.attentionBias ? inputs : 0) + (shape.outputBias ? h : 0) +
-    (shape.mlpBias ? 2 * f + h : 0) + (shape.headNorms ? 2 * d : 0);
+    (shape.mlpBias ? 2 * f + h : 0) + (shape.family === "qwen3" ? 2 * d : 0);
   const backbone = L * layer + h;
   const T = P > 1 ? prefixTokens : 0;
   const prefix = 2 * L * P * v * T * d;
@@ -134,7 +105,7 @@ export function countShape(shape: CostShape, P: number, prefixTokens: number): S
     : shape.aggregator === "linear"
     ? P * h * h + h
     : P * h * h + h + h * P + P;
-  const embedding = (shape.tied ? 1 : 2) * V * h;
+  const embedding = (shape.tieWordEmbeddings ? 1 : 2) * V * h;
   const nonEmbedding = backbone + prefix + aggregator;
   return {
     backbone,

@@ -20,7 +20,7 @@ function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number
 /** Seconds of a layer for r rows without its attention. */
 export function layerLinearS(question: CostQuestion, r: number): number {
   const { hiddenSize: h, intermediateSize: f, headDim: d } = question.shape;
-  const { numHeads: q, numKvHeads: v } = question.shape;
+  const { numAttentionHeads: q, numKeyValueHeads: v } = question.shape;
   return linearS(question, r, h, (q + 2 * v) * d) + linearS(question, r, q * d, h) +
     linearS(question, r, h, 2 * f) + linearS(question, r, f, h) +
     2 * (2 * r * h * question.bytes.activation / question.rates.bytes);
@@ -29,7 +29,7 @@ export function layerLinearS(question: CostQuestion, r: number): number {
 /** Seconds of a layer's attention for r rows: G operations, C bytes of keys and values. */
 export function attentionS(question: CostQuestion, r: number, G: number, C: number): number {
   const { rates, bytes, shape } = question;
-  const traffic = C + 2 * r * shape.numHeads * shape.headDim * bytes.activation;
+  const traffic = C + 2 * r * shape.numAttentionHeads * shape.headDim * bytes.activation;
   return Math.max(G / rates.flops, traffic / rates.bytes);
 }
 
@@ -53,7 +53,13 @@ export function tailS(question: CostQuestion, r: number, b: number): number {
 
 /** Operations of a layer's products for one row. */
 export function layerFlops({ shape }: CostQuestion): number {
-  const { hiddenSize: h, intermediateSize: f, headDim: d, numHeads: q, numKvHeads: v } = shape;
+  const {
+    hiddenSize: h,
+    intermediateSize: f,
+    headDim: d,
+    numAttentionHeads: q,
+    numKeyValueHeads: v,
+  } = shape;
   return 2 * (h * (q + 2 * v) * d + q * d * h + 3 * h * f);
 }
 
@@ -71,8 +77,14 @@ export function tailFlops({ shape, work: { streams: P } }: CostQuestion): number
 export function exactCost(question: CostQuestion) {
   const { shape, work, bytes } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const { numLayers: L, numKvHeads: v, headDim: d, hiddenSize: h, intermediateSize: f } = shape;
-  const q = shape.numHeads;
+  const {
+    numHiddenLayers: L,
+    numKeyValueHeads: v,
+    headDim: d,
+    hiddenSize: h,
+    intermediateSize: f,
+  } = shape;
+  const q = shape.numAttentionHeads;
   const n = b * P, T = prefixRows(work);
   const { weight: w, activation: a, cache: c } = bytes;
 
@@ -98,7 +110,13 @@ export function exactCost(question: CostQuestion) {
 function passes(question: CostQuestion, n: number, T: number) {
   const { shape, work, bytes, rates } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const { numLayers: L, numHeads: q, numKvHeads: v, headDim: d, hiddenSize: h } = shape;
+  const {
+    numHiddenLayers: L,
+    numAttentionHeads: q,
+    numKeyValueHeads: v,
+    headDim: d,
+    hiddenSize: h,
+  } = shape;
   const overhead = question.stepOverheadS ?? 0;
   const slotBytes = 2 * v * d * bytes.cache;
   const prefixBytes = slotBytes * (question.copiesPrefix ? n : P) * T;

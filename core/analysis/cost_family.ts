@@ -19,22 +19,22 @@ export interface ModelSize {
 
 /** A shape with the constants of the paper's family, for sizes given by hand. */
 export function familyShape(sizes: Partial<CostShape> & FamilySizes): CostShape {
+  const { numAttentionHeads = PAPER_CONSTANTS.numAttentionHeads } = sizes;
   return {
-    numLayers: PAPER_CONSTANTS.numHiddenLayers,
-    numHeads: PAPER_CONSTANTS.numAttentionHeads,
-    numKvHeads: PAPER_CONSTANTS.numKeyValueHeads,
-    headDim: sizes.hiddenSize / (sizes.numHeads ?? PAPER_CONSTANTS.numAttentionHeads),
-    vocabSize: PAPER_CONSTANTS.vocabSize,
-    tied: true,
+    family: "qwen2",
+    ...PAPER_CONSTANTS,
+    headDim: sizes.hiddenSize / numAttentionHeads,
+    tieWordEmbeddings: true,
     attentionBias: true,
     outputBias: false,
-    headNorms: false,
+    mlpBias: false,
+    aggregator: "dynamic",
     ...sizes,
   };
 }
 
 /** Sizes that differ between members of the family. */
-export type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
+type FamilySizes = Pick<CostShape, "hiddenSize" | "intermediateSize">;
 
 /** Streams of the columns below. */
 const STREAMS = [1, 2, 4, 8];
@@ -75,7 +75,7 @@ export const PAPER_FAMILY: readonly ModelSize[] = PAPER_SHAPES.map(
 export const HEADLINE_SIZE = "1.6B";
 
 /** A corpus; the printed laws lie near, not at, the optimum: the paper's optimiser stops early. */
-export interface DataSet {
+interface DataSet {
   readonly observations: readonly Observation[];
   readonly laws: { readonly log: Law; readonly theoretical: Law };
 }
@@ -129,8 +129,9 @@ export function findSize(name: string): ModelSize | undefined {
 
 /** The member of exactly this shape. */
 export function memberOf(shape: CostShape): ModelSize | undefined {
-  const keys = Object.keys(shape) as (keyof CostShape)[];
-  return PAPER_FAMILY.find((member) => keys.every((key) => member.shape[key] === shape[key]));
+  return PAPER_FAMILY.find(({ shape: own }) =>
+    Object.keys(own).every((key) => own[key as keyof CostShape] === shape[key as keyof CostShape])
+  );
 }
 
 /** Widths above the base's that `widened` makes. */
@@ -144,8 +145,8 @@ export function widened(base: CostShape): ModelSize[] {
     const shape: CostShape = {
       ...base,
       headDim,
-      hiddenSize: base.headDim * base.numHeads === base.hiddenSize
-        ? headDim * base.numHeads
+      hiddenSize: base.headDim * base.numAttentionHeads === base.hiddenSize
+        ? headDim * base.numAttentionHeads
         : even(base.hiddenSize * factor),
       intermediateSize: even(base.intermediateSize * factor),
     };

@@ -13,8 +13,8 @@ import { type CostQuestion, type CostTotals, prefixRows } from "./cost.ts";
 
 /** The script's building blocks: seconds, operations and bytes of passes over n rows of m tokens. */
 function termsOf({ shape, bytes, rates }: CostQuestion) {
-  const { hiddenSize: h, intermediateSize: f, numLayers: L, vocabSize: V } = shape;
-  const { numHeads: q, numKvHeads: v } = shape;
+  const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V } = shape;
+  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
   const { weight: w, activation: a } = bytes;
   const slower = (flops: number, traffic: number) =>
     Math.max(flops / rates.flops, traffic / rates.bytes);
@@ -63,7 +63,13 @@ function termsOf({ shape, bytes, rates }: CostQuestion) {
  */
 export function paperCost(question: CostQuestion) {
   const { shape, work, bytes, rates } = question;
-  const { hiddenSize: h, numLayers: L, vocabSize: V, numHeads: q, numKvHeads: v } = shape;
+  const {
+    hiddenSize: h,
+    numHiddenLayers: L,
+    vocabSize: V,
+    numAttentionHeads: q,
+    numKeyValueHeads: v,
+  } = shape;
   const { streams: P, batch: b, input: i, output: o } = work;
   const n = b * P, s = i + prefixRows(work);
   const terms = termsOf(question);

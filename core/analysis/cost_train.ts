@@ -75,8 +75,8 @@ export function trainCost(question: TrainQuestion) {
 
 function activations(question: TrainQuestion): number {
   const { shape, work, bytes, microBatch: m, seqLen: s } = question;
-  const { hiddenSize: h, intermediateSize: f, headDim: d, numLayers: L } = shape;
-  const { numHeads: q, numKvHeads: v } = shape;
+  const { hiddenSize: h, intermediateSize: f, headDim: d, numHiddenLayers: L } = shape;
+  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
   const P = work.streams;
   const r = m * P * s;
   const [hidden, mlp] = question.params === "all" ? [4, 3] : [2, 2];
@@ -89,7 +89,13 @@ function activations(question: TrainQuestion): number {
 /** One forward pass over a micro-batch: its layers, and what stands around them. */
 function forward(question: TrainQuestion) {
   const { shape, work, bytes, rates, microBatch: m, seqLen: s } = question;
-  const { numLayers: L, numHeads: q, numKvHeads: v, headDim: d, hiddenSize: h } = shape;
+  const {
+    numHiddenLayers: L,
+    numAttentionHeads: q,
+    numKeyValueHeads: v,
+    headDim: d,
+    hiddenSize: h,
+  } = shape;
   const n = m * work.streams, T = prefixRows(work);
   const G = 4 * n * q * d * (s * T + s * (s + 1) / 2);
   const C = 2 * v * d * bytes.activation * (n * s + work.streams * T);

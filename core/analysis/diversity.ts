@@ -15,7 +15,7 @@
 const BLOCKS = 20;
 
 /** Predictions of one text. */
-export interface StreamPredictions {
+interface StreamPredictions {
   /** log p_i(y) of every predicted token [T][P]. */
   readonly streams: readonly ArrayLike<number>[];
   /** log p(y) of the model as a whole [T]. */

@@ -9,7 +9,7 @@ import { keptQuantizeFlags } from "../../input/model_flags.ts";
 const { data, shots, limit, ids, chat } = evalFlags;
 const { threads, device, unverified, dtype, seed, deterministic } = engineFlags;
 
-export const compareFlags = {
+const compareFlags = {
   model: {
     ...evalFlags.model,
     conflictsWith: ["FOLDER"],

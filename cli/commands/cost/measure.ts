@@ -15,7 +15,6 @@ import type { CostDevice } from "../../../core/analysis/devices.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { centerOf } from "../../../core/base/statistics.ts";
-import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
@@ -96,18 +95,15 @@ function configOf({ model: { config, shape } }: Setting, work: Workload): ModelC
       { hints: ["pass --head-dim, or --num-heads so that widths are even"] },
     );
   }
-  const plain = config ?? parseConfig({
-    model_type: "qwen2",
-    vocab_size: shape.vocabSize,
-    hidden_size: shape.hiddenSize,
-    intermediate_size: shape.intermediateSize,
-    num_hidden_layers: shape.numLayers,
-    num_attention_heads: shape.numHeads,
-    num_key_value_heads: shape.numKvHeads,
-    head_dim: shape.headDim,
-    max_position_embeddings: 2 ** 31 - 1,
-    tie_word_embeddings: shape.tied,
-  }, "shape");
+  const plain = config ?? {
+    ...shape,
+    rmsNormEps: 1e-6,
+    ropeTheta: 1e4,
+    maxPositionEmbeddings: 2 ** 31 - 1,
+    dtype: "f32",
+    eosTokenIds: [],
+    smoothing: 0.1,
+  };
   const { streams, prefixTokens } = work;
   const prefix = streams > 1 && prefixTokens > 0;
   return { ...plain, loraRank: 0, bitfit: false, streams, prefix, prefixTokens };

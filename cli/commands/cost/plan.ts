@@ -2,7 +2,7 @@
  * From the flags of `parscale cost` to what is computed: model, hardware, widths and the lists whose
  * combinations are the rows. Weights are never opened, so a folder with a config alone will do.
  */
-import { type CostShape, shapeOf } from "../../../core/analysis/cost.ts";
+import type { CostShape } from "../../../core/analysis/cost.ts";
 import {
   familyShape,
   findSize,
@@ -70,7 +70,7 @@ interface TrainingPlan {
 }
 
 /** A model as far as its cost goes. */
-export interface CostModel {
+interface CostModel {
   /** As it was named; undefined for shape flags. */
   readonly name: string | undefined;
   readonly shape: CostShape;
@@ -246,12 +246,12 @@ function shapeOfFlags(values: CostValues): CostShape {
   return familyShape({
     hiddenSize,
     intermediateSize,
-    numHeads,
-    numKvHeads,
+    numAttentionHeads: numHeads,
+    numKeyValueHeads: numKvHeads,
     ...(values.headDim !== undefined && { headDim: values.headDim }),
-    ...(values.numLayers !== undefined && { numLayers: values.numLayers }),
+    ...(values.numLayers !== undefined && { numHiddenLayers: values.numLayers }),
     ...(values.vocabSize !== undefined && { vocabSize: values.vocabSize }),
-    tied: !values.untied,
+    tieWordEmbeddings: !values.untied,
   });
 }
 
@@ -298,7 +298,7 @@ function configModel(name: string, config: ModelConfig, io: Io): CostModel {
   }
   return {
     name,
-    shape: shapeOf(config),
+    shape: config,
     streams,
     prefixTokens: prefix ? prefixTokens : streams > 1 ? 0 : 48,
     config,

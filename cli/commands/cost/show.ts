@@ -12,7 +12,7 @@ import { COLORS, FRAME, NEAR_LEGEND } from "../../output/vega.ts";
 import type { Setting } from "./plan.ts";
 
 /** Rows as an invocation shows them. */
-export interface RowView {
+interface RowView {
   /** The few that people compare; all keys for programs. */
   readonly columns?: readonly Column[];
   readonly show: (row: Row) => Row;
@@ -59,7 +59,7 @@ export const WORK_COLUMNS: readonly Column[] = [
 export function headline({ model, on, efficiency, mode, method, widths }: Setting): string {
   const { name, shape } = model;
   const named = name ??
-    `${shape.numLayers} layers of ${shape.hiddenSize} and ${shape.intermediateSize}`;
+    `${shape.numHiddenLayers} layers of ${shape.hiddenSize} and ${shape.intermediateSize}`;
   const tflops = peakTflops(on, Math.max(widths.weight, widths.activation));
   return `${named} on ${on.name}: ${formatNumber(on.bandwidthGbS)} GB/s x ` +
     `${efficiency.memory}, ${formatNumber(tflops)} TFLOPS x ${efficiency.flops}, ` +
@@ -76,12 +76,12 @@ function inputsOf(setting: Setting): Row {
     method,
     hidden_size: shape.hiddenSize,
     intermediate_size: shape.intermediateSize,
-    num_layers: shape.numLayers,
-    num_heads: shape.numHeads,
-    num_kv_heads: shape.numKvHeads,
+    num_layers: shape.numHiddenLayers,
+    num_heads: shape.numAttentionHeads,
+    num_kv_heads: shape.numKeyValueHeads,
     head_dim: shape.headDim,
     vocab_size: shape.vocabSize,
-    tie_word_embeddings: shape.tied,
+    tie_word_embeddings: shape.tieWordEmbeddings,
     hardware: on.name,
     bandwidth_gb_s: on.bandwidthGbS,
     tflops: on.tflops,

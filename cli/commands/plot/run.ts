@@ -90,7 +90,7 @@ async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<str
 }
 
 /** One curve: the mean of the runs of a label, with their range. */
-export interface Curve {
+interface Curve {
   readonly label: string;
   readonly measure: Measure;
   readonly runs: number;

@@ -123,7 +123,7 @@ export function flatRow(row: Row, labels: readonly string[]): Row {
 }
 
 /** Layout of texts. */
-export interface TextView {
+interface TextView {
   /** Columns to wrap at. */
   readonly width: number;
   /** True if winners are coloured as well as named. */

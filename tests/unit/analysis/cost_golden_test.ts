@@ -1,7 +1,7 @@
 /** Protects the cost model: the official script's numbers, the corrected ones, the headline, speed. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import { type CostQuestion, countShape, meanCost, shapeOf } from "../../../core/analysis/cost.ts";
+import { type CostQuestion, countShape, meanCost } from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
 import { familyShape, findSize, memberOf } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
@@ -91,9 +91,9 @@ Deno.test("all 24 further cases: other shapes, devices and efficiencies", () => 
       shape: familyShape({
         hiddenSize: row.hidden_size,
         intermediateSize: row.intermediate_size,
-        numLayers: row.num_hidden_layers,
-        numHeads: row.num_attention_heads,
-        numKvHeads: row.num_key_value_heads,
+        numHiddenLayers: row.num_hidden_layers,
+        numAttentionHeads: row.num_attention_heads,
+        numKeyValueHeads: row.num_key_value_heads,
         headDim: row.hidden_size / row.num_attention_heads,
       }),
       work: {
@@ -149,7 +149,7 @@ Deno.test("counts by formula are those of the list of tensors", () => {
     const config = parseConfig(JSON.parse(Deno.readTextFileSync(path)), path);
     for (const streams of [1, 2, 8]) {
       const own = { ...config, streams, prefix: streams > 1 };
-      const counts = countShape(shapeOf(own), streams, own.prefixTokens);
+      const counts = countShape(own, streams, own.prefixTokens);
       const { total, introduced, embedding } = countParameters(own);
       assertEquals(
         [counts.total, counts.prefix + counts.aggregator, counts.embedding],

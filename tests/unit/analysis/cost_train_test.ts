@@ -1,6 +1,6 @@
 /** Protects the training estimate: its parts against sums by hand, and what each choice changes. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { countShape, shapeOf } from "../../../core/analysis/cost.ts";
+import { countShape } from "../../../core/analysis/cost.ts";
 import { findSize } from "../../../core/analysis/cost_family.ts";
 import { trainCost, type TrainQuestion } from "../../../core/analysis/cost_train.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
@@ -113,7 +113,7 @@ Deno.test("memory is near the exact plans of our own trainer", () => {
         recompute,
       });
       const estimate = cost({
-        shape: shapeOf(config),
+        shape: config,
         work: { ...WORK, streams: 2, prefixTokens: 16 },
         rows: 2,
         microBatch: 2,

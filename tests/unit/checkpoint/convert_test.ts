@@ -10,7 +10,7 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { readTensor, readTensorBytes } from "../../../core/checkpoint/read.ts";
 import { planShards, writeWeights } from "../../../core/checkpoint/write.ts";
 import { readHeader } from "../../../core/checkpoint/safetensors.ts";
-import { countShape, shapeOf } from "../../../core/analysis/cost.ts";
+import { countShape } from "../../../core/analysis/cost.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import {
@@ -113,7 +113,7 @@ Deno.test("linear aggregation has its own tensors, config field and parameter co
       ["model.aggregate_layer.weight", [64, 256]],
       ["model.aggregate_layer.bias", [64]],
     ]);
-    const counts = countShape(shapeOf(config), 4, 6);
+    const counts = countShape(config, 4, 6);
     assertEquals(counts.aggregator, 4 * 64 * 64 + 64);
     assertEquals(report.introducedParams, counts.prefix + counts.aggregator);
     assertEquals(counts.total, countParameters(config).total);
