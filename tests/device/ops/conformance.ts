@@ -10,6 +10,7 @@ import { generate, type GenerationRequest } from "../../../core/generate/generat
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { RandomStream } from "../../../core/base/random.ts";
+import { tokenLogprobs } from "../../../core/ops/token_logprobs.ts";
 import type { Device, HostArray } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type NamedDevice, reference } from "../devices.ts";
@@ -41,6 +42,20 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
       assert(difference < OP_TOLERANCE, `relative difference ${difference}`);
     });
   }
+
+  Deno.test(`${deviceName} counts small shares of a large vocabulary in a log-probability`, async () => {
+    const V = 49_152;
+    const g = new Builder("vocabulary");
+    const logits = g.input("logits", { dtype: "f32", shape: [1, V] });
+    const targets = g.input("targets", { dtype: "i32", shape: [1] });
+    g.output("logprobs", tokenLogprobs({ logits, targets }));
+    // Half of the tokens are hidden; each of the others is less than f32 resolves beside the first.
+    const row = Array.from({ length: V }, (_, v) => v === 0 ? 0 : v < V / 2 ? -17 : -Infinity);
+    const data = new Map([["logits", row], ["targets", [0]]]);
+    const [found] = (await runOn(device, g.build(), data)).get("logprobs")!;
+    const expected = -Math.log1p((V / 2 - 1) * Math.exp(-17));
+    assert(Math.abs(found! - expected) < 2e-5, `${found} instead of ${expected}`);
+  });
 
   Deno.test(`${deviceName} assigns to a state after its last reader`, async () => {
     const g = new Builder("assign");

@@ -167,6 +167,18 @@ function logSumExpOf(l: Lowering, logits: Value, shares: string): string {
 }
 
 /**
+ * log Σ exp x of rows by the library, which adds in f32 one after the other: over a whole vocabulary small
+ * terms get lost beside a large one, up to 2e-4. So rows are cut into parts, and those summed.
+ */
+function wholeLogSumExp(l: Lowering, logits: string, columns: number): string {
+  let part = Math.floor(Math.sqrt(columns));
+  while (columns % part !== 0) part--;
+  const parts = l.model.node("Reshape", [logits, l.longs(0, -1, part)]);
+  const totals = l.model.node("ReduceLogSumExp", [parts, l.longs(-1)], { keepdims: 0 });
+  return l.model.node("ReduceLogSumExp", [totals, l.longs(-1)], { keepdims: 0 });
+}
+
+/**
  * The library's own log Σ exp takes as long as three other passes; where the softmax is computed anyway,
  * as in training, two are enough. Without `hasLogSumExp` it is always computed, since not every
  * provider's operator bears large numbers.
@@ -179,7 +191,7 @@ export function tokenLogprobsRule({ hasLogSumExp }: { hasLogSumExp: boolean }): 
     if (!hasLogSumExp) shares ??= l.model.node("Softmax", [logits], { axis: -1 });
     const total = shares
       ? logSumExpOf(l, inputs.logits, shares)
-      : l.model.node("ReduceLogSumExp", [logits, axes], { keepdims: 0 });
+      : wholeLogSumExp(l, logits, inputs.logits.shape.at(-1)!);
     const column = l.model.node("Unsqueeze", [targets, axes]);
     const picked = l.model.node("GatherElements", [logits, column], { axis: -1 });
     const chosen = l.model.node("Squeeze", [picked, axes]);

@@ -1,0 +1,74 @@
+/** A real model against transformers: ids, log-probabilities, logits, greedy tokens. */
+import { assert, assertEquals } from "@std/assert";
+import { openModel } from "../../mod.ts";
+import { jsonLines, rowsOf } from "../cli/models.ts";
+import { runParscale, withScratch } from "../cli/run.ts";
+import { realTest, type Reference, REFERENCES } from "./model.ts";
+
+/** Both compute in f32, in another order. */
+const LOGPROB_TOLERANCE = 2e-4, MEAN_TOLERANCE = 2e-5, LOGIT_TOLERANCE = 2e-4;
+
+/** New tokens of a reference that no end token stops. */
+const NEW_TOKENS = 32;
+
+function assertLogprobs({ name, token_logprobs }: Reference, found: ArrayLike<number>): void {
+  const [, ...expected] = token_logprobs;
+  assertEquals(found.length, expected.length, name);
+  const differences = expected.map((value, i) => found[i]! - value);
+  const worst = Math.max(...differences.map(Math.abs));
+  const mean = differences.reduce((sum, difference) => sum + difference, 0) / expected.length;
+  const measured = `${name}: log-probabilities differ by ${worst}, their mean by ${mean}`;
+  assert(worst <= LOGPROB_TOLERANCE && Math.abs(mean) <= MEAN_TOLERANCE, measured);
+}
+
+realTest(
+  "a GGUF model gives the ids, logits and greedy tokens of transformers",
+  async (path, t) => {
+    using model = await openModel(path, { device: "cpu", quantize: "none" });
+    for (const reference of REFERENCES) {
+      const { name, text, ids, last_top8, greedy } = reference;
+      await t.step(name, async () => {
+        assertEquals(await model.encode(text), ids);
+        const { tokenLogprobs } = await model.score(ids.slice(0, 1), ids.slice(1));
+        assertLogprobs(reference, tokenLogprobs);
+        using cache = model.engine.createCache(1, ids.length);
+        const input = { ids: [ids], start: [0], select: [ids.length - 1] };
+        const logits = (await model.engine.forward(cache, input)).get("logits")!;
+        const order = Array.from(logits.keys()).sort((a, b) => logits[b]! - logits[a]!);
+        assertEquals(order.slice(0, 8), last_top8.map(([id]) => id));
+        const worst = Math.max(...last_top8.map(([id, logit]) => Math.abs(logits[id]! - logit)));
+        assert(worst <= LOGIT_TOLERANCE, `logits differ by ${worst}`);
+        const { tokens } = await model.complete(ids, { maxTokens: NEW_TOKENS });
+        assertEquals(tokens, greedy);
+      });
+    }
+  },
+);
+
+realTest(
+  "generate and score give the tokens and log-probabilities of transformers",
+  async (path) => {
+    const [reference] = REFERENCES;
+    const { text, ids, greedy } = reference!;
+    const asked = ["generate", "--model", path, "--prompt", text, "--max-tokens", `${NEW_TOKENS}`];
+    const [generated] = await rowsOf(asked);
+    assertEquals(generated.tokens, greedy);
+    const [scored] = await rowsOf(["score", "--model", path], {
+      stdin: jsonLines({ tokens: ids }),
+    });
+    assertLogprobs(reference!, scored.token_logprobs);
+  },
+);
+
+realTest(
+  "a folder made of a GGUF file gives the greedy tokens of the file",
+  (path) =>
+    withScratch(async (cwd) => {
+      const result = await runParscale(["convert", "--model", path, "--out", "folder"], { cwd });
+      assertEquals([result.code, result.stderr], [0, ""]);
+      const args = ["generate", "--model", "folder", "--max-tokens", `${NEW_TOKENS}`];
+      const stdin = jsonLines(...REFERENCES.map(({ text }) => ({ prompt: text })));
+      const rows = await rowsOf(args, { cwd, stdin });
+      assertEquals(rows.map(({ tokens }) => tokens), REFERENCES.map(({ greedy }) => greedy));
+    }),
+);
