@@ -111,6 +111,7 @@ const SHARED = [
   "max-tokens",
   "max-length",
   "device",
+  "unverified",
   "dtype",
   "quantize",
   "block-size",
@@ -126,7 +127,7 @@ function sharedArguments(values: CompareValues): string[] {
   return SHARED.flatMap((name) => {
     const value: unknown = values[camelCase(name) as keyof CompareValues];
     if (value === true) return [`--${name}`];
-    const isAbsent = value === undefined || value === false || value === "none" ||
+    const isAbsent = value === undefined || value === false ||
       (Array.isArray(value) && value.length === 0);
     return isAbsent ? [] : [`--${name}`, String(value)];
   });
