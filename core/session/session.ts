@@ -180,7 +180,8 @@ export class Session implements Disposable {
    */
   withStreams(streams: number, seed: number): Session {
     const { config, weights } = modelWith(this.checkpoint, streams, seed);
-    const engine = new Engine(this.engine.device, config, weights, this.#options);
+    const { memoryLimit } = this.#options;
+    const engine = new Engine(this.engine.device, config, weights, { memoryLimit });
     return new Session(this.checkpoint, engine, this.#options, this);
   }
 

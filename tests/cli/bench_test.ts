@@ -329,3 +329,18 @@ Deno.test("pipelines: one run feeds a comparison, a reader that leaves ends it q
     const gone = await runShell(`${bench} | true; echo \${PIPESTATUS[0]}`);
     assertEquals(gone, { code: 0, stdout: "0\n", stderr: "" });
   }));
+
+Deno.test("an adapter is timed beside other streams over its backbone", () =>
+  withScratch(async (cwd) => {
+    const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "4", "--introduced-only"];
+    assertEquals((await runParscale([...convert, "--out", "p4"], { cwd })).code, 0);
+    const rows = await rowsOf([
+      ...["bench", "--model", PLAIN_MODEL, "--adapter", `${cwd}/p4`, "--streams", "1,2,4"],
+      ...["--what", "decode", "--context", "8", "--rounds", "1", "--steps", "2"],
+    ]);
+    assertEquals(rows.map(({ streams, introduced }) => [streams, introduced]), [
+      [1, "none"],
+      [2, "random"],
+      [4, "own"],
+    ]);
+  }));
