@@ -26,6 +26,16 @@ export const modelFlags = {
   },
 } as const satisfies FlagTable;
 
+/** Adapters by name, for commands that keep several over one backbone. */
+export const namedAdapterFlag = {
+  type: "string",
+  list: "repeat",
+  placeholder: "NAME=PATH",
+  group: "Model",
+  details: "PATH is a folder written by `convert --introduced-only` or by training with " +
+    "--train-params introduced. The backbone is loaded once.",
+} as const;
+
 /** Quantization of weights, for commands that run or export a model. */
 export const quantizeFlags = {
   quantize: {

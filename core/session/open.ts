@@ -58,7 +58,8 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
     const engine = new Engine(device, config, backbone, { ...options, adapter });
     const matrices = keptKind(format, linearSpecs(config).map(({ name }) => stored.get(name)!));
-    const session = new Session(checkpoint, engine, { matrices, ...options });
+    const { sharesBackbone, memoryLimit } = options;
+    const session = new Session(checkpoint, engine, { matrices, sharesBackbone, memoryLimit });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
   } catch (error) {

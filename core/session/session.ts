@@ -75,7 +75,7 @@ export interface BatchOptions extends GenerateOptions {
 /** How a session was opened. */
 interface SessionOptions {
   readonly matrices: MatrixKind;
-  readonly sharesBackbone?: boolean;
+  readonly sharesBackbone?: boolean | undefined;
   readonly memoryLimit?: number | undefined;
 }
 

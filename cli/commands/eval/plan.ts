@@ -2,7 +2,7 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
-import type { Task } from "../../../core/eval/harness/task.ts";
+import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { suggestionHint } from "../../framework/suggest.ts";
@@ -286,7 +286,7 @@ export function temperaturesOf(
 ): (task: Task) => readonly number[] {
   if (temperature !== undefined) return () => new Array(nSamples).fill(temperature);
   const sampled = [0, ...new Array(nSamples).fill(0.8)];
-  return (task) => "isCode" in task && task.isCode && nSamples > 1 ? sampled : [0];
+  return (task) => isCode(task) && nSamples > 1 ? sampled : [0];
 }
 
 /** A bound a score must reach. */

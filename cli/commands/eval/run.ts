@@ -8,7 +8,7 @@ import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import type { TaskFacts } from "../../../core/eval/harness/results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
-import type { ScoringTools, Task } from "../../../core/eval/harness/task.ts";
+import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
@@ -199,8 +199,4 @@ async function factsOf(
     files,
     ...(isCode(task) ? python : {}),
   }));
-}
-
-function isCode(task: Task): boolean {
-  return "isCode" in task && task.isCode === true;
 }

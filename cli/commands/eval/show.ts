@@ -17,7 +17,7 @@ import {
   type TaskFacts,
   type TaskResult,
 } from "../../../core/eval/harness/results.ts";
-import type { Task } from "../../../core/eval/harness/task.ts";
+import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
 import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
@@ -97,7 +97,7 @@ export async function listTasks(
   for (const task of TASKS) {
     report.row({
       task: task.name,
-      kind: "isCode" in task && task.isCode ? "code" : task.kind,
+      kind: isCode(task) ? "code" : task.kind,
       shots: task.shots.count,
       rows: task.size?.rows ?? null,
       metrics: task.metrics.slice(0, 2).join(", "),

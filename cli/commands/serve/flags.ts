@@ -2,7 +2,7 @@
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelFlags, namedAdapterFlag } from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -33,13 +33,8 @@ export const command = defineCommand({
   flags: {
     model: modelFlags.model,
     adapter: {
-      type: "string",
-      list: "repeat",
-      placeholder: "NAME=PATH",
-      group: "Model",
+      ...namedAdapterFlag,
       summary: "Serve an adapter over the backbone as model NAME; may be repeated",
-      details: "PATH is a folder written by `convert --introduced-only` or by training with " +
-        "--train-params introduced. The backbone is loaded once.",
     },
     host: {
       type: "string",

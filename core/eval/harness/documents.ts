@@ -12,7 +12,7 @@ import type { ChatMessage } from "../../tokenizer/chat.ts";
 import type { TaskData } from "./data_folder.ts";
 import type { Row } from "./row.ts";
 import { PythonRandom, SHOT_SEED } from "./sampler.ts";
-import type { ChoiceQuestion, Question, Shots, Task } from "./task.ts";
+import { type ChoiceQuestion, isCode, type Question, type Shots, type Task } from "./task.ts";
 
 /** Which rows and shots. */
 export interface DocumentOptions {
@@ -146,9 +146,8 @@ export async function requestsOf(
   if (task.kind === "perplexity") {
     return [{ kind: "loglikelihood_rolling", context: "", continuation: question.text }];
   }
-  const isCode = task.kind === "generation" && task.isCode;
   const prompt = (text: string) =>
-    chat && !isCode
+    chat && !isCode(task)
       ? chat(conversation(document, text))
       : Promise.resolve(plainText(document, text));
   if (task.kind === "generation") {

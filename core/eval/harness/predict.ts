@@ -16,7 +16,7 @@ import { complete, type CompletionRequest, decodeCompletion } from "../../sessio
 import type { Document, LikelihoodRequest, Request, TextRequest } from "./documents.ts";
 import type { RequestEncoder } from "./encode.ts";
 import { type Sample, sampleKey } from "./samples.ts";
-import type { Task } from "./task.ts";
+import { isCode, type Task } from "./task.ts";
 
 /** A document with its requests. */
 export interface PlannedDocument {
@@ -174,11 +174,10 @@ function finish(
 ): Sample {
   const { task } = planned.document;
   const said = decodeCompletion(tokenizer, tokens, reason);
-  const isCode = task.kind === "generation" && task.isCode;
   return {
     ...keyOf(planned, sample),
     temperature,
-    text: isCode ? said : cutAtStops(said, stops),
+    text: isCode(task) ? said : cutAtStops(said, stops),
     tokens: tokens.length,
     finish_reason: reason,
   };

@@ -11,7 +11,7 @@ import type { PlannedDocument } from "./predict.ts";
 import type { PreparedTask } from "./prepare.ts";
 import { type DocumentScore, openDocumentScorer } from "./results.ts";
 import type { Sample } from "./samples.ts";
-import type { OpenQuestion, ScoringTools, Task } from "./task.ts";
+import { isCode, type OpenQuestion, type ScoringTools, type Task } from "./task.ts";
 
 /** Observer of scoring, which takes long where programs are run. */
 export interface Watch {
@@ -42,13 +42,12 @@ export async function scoreSamples(
     const answered = documents.filter(({ document }) => answers.has(document.id));
     warnAboutMissing(task, answers, documents, watch);
     if (answered.length === 0) continue;
-    const isSlow = "isCode" in task && task.isCode === true;
     const own = await scoreTask(
       task,
       answered.map((one) => ({ ...one, samples: answers.get(one.document.id)! })),
       tools,
       watch,
-      isSlow ? folder : undefined,
+      isCode(task) ? folder : undefined,
     );
     warnAboutModules(task, own, watch);
     for (const score of own) scores.push(score);

@@ -149,6 +149,11 @@ export interface PerplexityTask extends TaskBase {
 /** A benchmark. */
 export type Task = ChoiceTask | GenerationTask | PerplexityTask;
 
+/** Whether the answers to a task are programs. */
+export function isCode(task: Task): boolean {
+  return task.kind === "generation" && task.isCode === true;
+}
+
 /** Scorer of tasks that grade each answer by itself: the mean over answers of every metric. */
 export function eachResponse(
   grade: (question: OpenQuestion, text: string) => Metrics,
