@@ -23,6 +23,7 @@ type Parameter = "pointer" | "buffer" | "i32" | "usize";
 
 /** Slot and parameters of each function that returns a status; all results come through pointers. */
 const FUNCTIONS = {
+  CreateEnv: [3, ["i32", "buffer", "buffer"]],
   CreateSessionFromArray: [8, ["pointer", "buffer", "usize", "pointer", "buffer"]],
   CreateSessionOptions: [10, ["buffer"]],
   DisableMemPattern: [17, ["pointer"]],
@@ -42,9 +43,6 @@ const FUNCTIONS = {
   CreateCpuMemoryInfo: [69, ["i32", "i32", "buffer"]],
   AllocatorAlloc: [75, ["pointer", "usize", "buffer"]],
   AllocatorFree: [76, ["pointer", "pointer"]],
-  CreateEnvWithGlobalThreadPools: [119, ["i32", "buffer", "pointer", "buffer"]],
-  DisablePerSessionThreads: [120, ["pointer"]],
-  CreateThreadingOptions: [121, ["buffer"]],
   AddSessionConfigEntry: [130, ["pointer", "buffer", "buffer"]],
   CreateAllocator: [131, ["pointer", "pointer", "buffer"]],
   RunWithBinding: [133, ["pointer", "pointer", "pointer"]],
@@ -52,7 +50,6 @@ const FUNCTIONS = {
   BindInput: [136, ["pointer", "buffer", "pointer"]],
   BindOutput: [137, ["pointer", "buffer", "pointer"]],
   CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
-  SetGlobalIntraOpNumThreads: [147, ["pointer", "i32"]],
   AddInitializer: [150, ["pointer", "buffer", "pointer"]],
   CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
   SessionOptionsAppendExecutionProvider: [216, [
@@ -71,7 +68,6 @@ const RELEASE = {
   Session: 95,
   Value: 96,
   SessionOptions: 100,
-  ThreadingOptions: 122,
   Allocator: 132,
   IoBinding: 135,
   ArenaCfg: 157,
