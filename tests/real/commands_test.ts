@@ -1,5 +1,6 @@
 /** Commands on a real model: chat, streams, serving, training, merging. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import OpenAI from "npm:openai@6.49.0";
 import { parseLines, rowsOf } from "../cli/models.ts";
 import { parscale, runParscale, withScratch } from "../cli/run.ts";
 import { TestServer, until } from "../cli/serve_testing.ts";
@@ -20,7 +21,7 @@ async function succeed(args: readonly string[], cwd: string): Promise<string> {
 }
 
 realTest(
-  "four streams from text answer as their source, by generate and by serve",
+  "four streams from text answer as their source, by generate and to the OpenAI client",
   (path) =>
     withScratch(async (cwd) => {
       assertMatch(await succeed([...ASKED, "--model", path], cwd), /Paris/);
@@ -33,12 +34,23 @@ realTest(
         {},
         { cwd },
       );
-      const { data } = await (await server.get("/v1/models")).json();
+      const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });
+      const { data } = await client.models.list();
       assertEquals(data.length, 2);
+      const messages = [{ role: "user" as const, content: QUESTION }];
       for (const { id: model } of data) {
-        const messages = [{ role: "user", content: QUESTION }];
-        const { choices } = await server.chat({ model, messages, max_tokens: 24, temperature: 0 });
-        assertMatch(choices[0].message.content, /Paris/, model);
+        const asked = { model, messages, max_tokens: 24, temperature: 0 };
+        const { choices, usage } = await client.chat.completions.create(asked);
+        const whole = choices[0]!.message.content!;
+        assertMatch(whole, /Paris/, model);
+        assert(usage!.completion_tokens <= 24);
+        let text = "";
+        for await (
+          const chunk of await client.chat.completions.create({ ...asked, stream: true })
+        ) {
+          text += chunk.choices[0]?.delta.content ?? "";
+        }
+        assertEquals(text, whole, model);
       }
     }),
 );
