@@ -26,14 +26,8 @@ export type { FindOptions, OpenEvents } from "./core/session/find.ts";
 export type { OpenOptions } from "./core/session/open.ts";
 export type { MatrixOptions, Quantization } from "./core/session/quantization.ts";
 export type { BeamCompletion } from "./core/session/beam.ts";
-export type {
-  BatchOptions,
-  BeamSearchOptions,
-  Completion,
-  GenerateOptions,
-  Prompt,
-  Session,
-} from "./core/session/session.ts";
+export type { BatchOptions, BeamSearchOptions, GenerateOptions } from "./core/session/options.ts";
+export type { Completion, Prompt, Session } from "./core/session/session.ts";
 export {
   DataError,
   EnvironmentError,
@@ -50,6 +44,7 @@ export type {
   WeightType,
 } from "./core/model/config.ts";
 export type { SamplingOptions } from "./core/base/sampling.ts";
+export type { LogitRules } from "./core/generate/logit_rules.ts";
 export type { FinishReason } from "./core/generate/request.ts";
 export type { Score } from "./core/generate/score.ts";
 export type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "./core/runtime/mod.ts";

@@ -19,10 +19,16 @@ export interface SamplingOptions {
   /** Keep tokens at least this likely relative to the most likely one; 0 keeps all. */
   readonly minP: number;
   /**
-   * Penalty on tokens that occur in prompt or answer, above 0; 1 is none. Applied where requests are
-   * decoded, since it needs their tokens; see core/generate/repetition.ts.
+   * Penalty on tokens that occur in prompt or answer, above 0; 1 is none. This and the next ones are
+   * applied where requests are decoded, since they need tokens; see core/generate/logit_rules.ts.
    */
   readonly repetitionPenalty?: number;
+  /** Subtracted from the logit of a token for each time that it occurs in the answer; 0 is none. */
+  readonly frequencyPenalty?: number;
+  /** Subtracted from the logits of tokens that occur in the answer; 0 is none. */
+  readonly presencePenalty?: number;
+  /** Added to logits, by token. */
+  readonly logitBias?: ReadonlyMap<number, number>;
 }
 
 /** Most likely token always. */

@@ -9,16 +9,21 @@ import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import type { GenerationEvent } from "./request.ts";
 import {
+  append,
   checked,
   type Choice,
   choose,
   finishReason,
   hasMore,
   headFor,
+  isReady,
   needsLogits,
   numbersOf,
   type Sequence,
 } from "./sequence.ts";
+
+/** Longest wait for the masks of some sequences while others can go on. */
+const MASK_MS = 20;
 
 /** A step that is under way. */
 interface InFlightStep {
@@ -75,21 +80,27 @@ export class Batch implements Disposable {
     const ahead = this.#ahead?.rows.some(isOpen) ? this.#ahead : undefined;
     const step = ahead ?? await this.#issue();
     this.#ahead = this.#goesOnAfter(step) ? await this.#issue(step) : undefined;
+    await masksOf(step.rows.filter((sequence) => sequence && isOpen(sequence)) as Sequence[]);
     const choiceOf = step.choices();
     // All are read first: outputs are views that the caller may overwrite between two events.
     const chosen = step.rows.map((sequence, b) =>
-      isOpen(sequence) ? attempt(() => choiceOf(b)) : undefined
+      sequence && isOpen(sequence) && isReady(sequence) ? attempt(() => choiceOf(b)) : undefined
     );
     for (const [b, sequence] of step.rows.entries()) {
       if (!sequence || !isOpen(sequence)) continue;
-      const { choice, error } = chosen[b]!;
+      if (!chosen[b]) {
+        // Its mask takes long: the next step computes the same logits again.
+        sequence.used--;
+        continue;
+      }
+      const { choice, error } = chosen[b];
       const { index } = sequence;
       if (!choice) {
         this.cancel(index);
         yield { kind: "failed", index, error };
         continue;
       }
-      sequence.answer.push(choice.token);
+      append(sequence, choice.token);
       const reason = finishReason(sequence);
       yield { kind: "token", index, ...choice };
       if (!reason || !isOpen(sequence)) continue;
@@ -189,6 +200,18 @@ export class Batch implements Disposable {
     old[Symbol.dispose]();
     return this.#cache = by;
   }
+}
+
+/** Waits for the masks of sequences: a moment, or for the first one where none can go on. */
+async function masksOf(sequences: readonly Sequence[]): Promise<void> {
+  const pending = sequences.filter((sequence) => !isReady(sequence));
+  if (pending.length === 0) return;
+  const ready = pending.map(({ maskReady }) => maskReady!);
+  if (pending.length === sequences.length) return await Promise.race(ready);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, MASK_MS);
+  await Promise.race([promise, Promise.all(ready)]);
+  clearTimeout(timer);
 }
 
 function attempt(choose: () => Choice): { choice?: Choice; error?: unknown } {

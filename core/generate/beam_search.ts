@@ -15,10 +15,18 @@ import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";
 import { checkTokens, prefillPrompt } from "./prefill.ts";
 import { PrefixCache } from "./prefix_cache.ts";
-import { penalizeRepetition } from "./repetition.ts";
+import {
+  applyLogitRules,
+  applyMask,
+  hasLogitRules,
+  type LogitRules,
+  SeenTokens,
+  type TokenConstraint,
+  type TokenMask,
+} from "./logit_rules.ts";
 
 /** How to search. */
-export interface BeamOptions {
+export interface BeamOptions extends LogitRules {
   readonly beams: number;
   readonly maxTokens: number;
   readonly lengthPenalty: number;
@@ -28,8 +36,8 @@ export interface BeamOptions {
    * greatest length, which a positive length penalty favours.
    */
   readonly earlyStopping?: boolean | "never";
-  /** Penalty on tokens that occurred, on log-probabilities; 1 is none. */
-  readonly repetitionPenalty?: number;
+  /** Limits which tokens may come. */
+  readonly constraint?: TokenConstraint;
   readonly eosTokenIds: readonly number[];
   /** Asked about new tokens; true ends a sequence there, as an end token does. */
   readonly shouldStop?: (tokens: readonly number[]) => boolean;
@@ -66,7 +74,6 @@ export async function beamSearch(
   prefixes?: PrefixCache,
 ): Promise<BeamResult[]> {
   const { beams, lengthPenalty, eosTokenIds, earlyStopping = false } = options;
-  const { repetitionPenalty = 1 } = options;
   checkTokens(engine.config, prompt, "continue a prompt");
   const { vocabSize, maxPositionEmbeddings } = engine.config;
   const room = maxPositionEmbeddings - prompt.length;
@@ -93,9 +100,12 @@ export async function beamSearch(
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
   using caches = openBeamCache(engine, prefilled.cache, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
-    const candidates = topCandidates(outputs.get("logits")!, vocabSize, open, perStep, {
+    const masks = await masksOf(options.constraint, open);
+    const logits = outputs.get("logits")!;
+    const candidates = topCandidates(logits, vocabSize, open, perStep, {
       prompt,
-      penalty: repetitionPenalty,
+      rules: options,
+      masks,
     });
     const next: { hypothesis: Hypothesis; from: number }[] = [];
     candidates.forEach(({ beam, token, sum }, rank) => {
@@ -126,24 +136,41 @@ export async function beamSearch(
   return finished;
 }
 
+/** What may come behind each hypothesis; undefined where nothing limits it. */
+async function masksOf(
+  constraint: TokenConstraint | undefined,
+  open: readonly Hypothesis[],
+): Promise<readonly TokenMask[] | undefined> {
+  return constraint &&
+    await Promise.all(
+      open.map(({ tokens }) => tokens.length === 0 ? constraint.first : constraint.after(tokens)),
+    );
+}
+
 /** The best continuations of all open hypotheses, best first; ties by beam, then token. */
 function topCandidates(
   logits: HostArray,
   V: number,
   open: readonly Hypothesis[],
   count: number,
-  { prompt, penalty }: { prompt: readonly number[]; penalty: number },
+  { prompt, rules, masks }: {
+    readonly prompt: readonly number[];
+    readonly rules: LogitRules;
+    readonly masks: readonly TokenMask[] | undefined;
+  },
 ): Candidate[] {
   const best: Candidate[] = [];
   open.forEach(({ tokens, sum: base }, beam) => {
     const own = logits.subarray(beam * V, (beam + 1) * V);
     const total = logSumExp(own);
     const offset = base - total;
-    const row = penalty === 1
-      ? own
-      : penalizeRepetition(own, [...prompt, ...tokens], penalty, total);
+    const changed = hasLogitRules(rules)
+      ? applyLogitRules(own, rules, new SeenTokens(prompt, tokens), total)
+      : own;
+    const row = masks ? applyMask(changed, masks[beam]!) : changed;
     for (let token = 0; token < V; token++) {
       const sum = row[token]! + offset;
+      if (sum === -Infinity) continue;
       if (best.length === count && sum <= best[count - 1]!.sum) continue;
       let at = best.length;
       while (at > 0 && best[at - 1]!.sum < sum) at--;

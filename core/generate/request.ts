@@ -1,6 +1,7 @@
 /** Generation requests and the events that answer them. */
 import type { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
+import type { TokenConstraint } from "./logit_rules.ts";
 
 /** Why a text ended: an end token, a stop string, or the token limit. */
 export type FinishReason = "eos" | "stop" | "length";
@@ -16,6 +17,8 @@ export interface GenerationRequest {
   readonly eosTokenIds: readonly number[];
   /** Asked after every token (not after an end token); true ends the text there. */
   readonly shouldStop?: (token: number) => boolean;
+  /** Limits which tokens may come, such as those that a grammar allows. */
+  readonly constraint?: TokenConstraint;
   /** Returns the aggregation weights of every new token. */
   readonly streamWeights?: boolean;
   /** Returns the log-probability of every new token, and of so many likeliest ones. */

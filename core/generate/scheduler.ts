@@ -14,7 +14,7 @@ import { checkTokens } from "./prefill.ts";
 import { type Prefilled, PrefillGroup, takeGroup } from "./prefill_group.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import type { GenerationRequest, SchedulerEvent } from "./request.ts";
-import { finishReason, openSequence, type Sequence } from "./sequence.ts";
+import { append, finishReason, openSequence, type Sequence } from "./sequence.ts";
 
 /** Groups of prompts that are prefilled in alternation. */
 export const PREFILL_GROUPS = 2;
@@ -212,7 +212,7 @@ export class Scheduler implements Disposable {
     if (!first) return [...events, { kind: "done", index, reason: "length" }];
     try {
       const choice = first();
-      sequence.answer.push(choice.token);
+      append(sequence, choice.token);
       events.push({ kind: "token", index, ...choice });
     } catch (error) {
       return [{ kind: "failed", index, error }];

@@ -4,8 +4,14 @@ import { GREEDY, sample, samplingNumbers } from "../base/sampling.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { ForwardOptions } from "../model/forward.ts";
 import type { Device, HostArray } from "../runtime/device.ts";
+import {
+  applyLogitRules,
+  applyMask,
+  hasLogitRules,
+  SeenTokens,
+  type TokenMask,
+} from "./logit_rules.ts";
 import { tokenLogprobs } from "./logprobs.ts";
-import { penalizeRepetition } from "./repetition.ts";
 import type { FinishReason, GenerationRequest, TokenEvent, TokenLogprobs } from "./request.ts";
 
 /** A request and what has been generated for it. */
@@ -18,8 +24,13 @@ export interface Sequence {
   used: number;
   /** New tokens so far. */
   readonly answer: number[];
-  /** Tokens of prompt and answer, where repetition is penalized. */
-  readonly seen: Set<number> | undefined;
+  /** Where rules need them. */
+  readonly seen: SeenTokens | undefined;
+  /** What may come next, where that is limited; undefined while it is not known yet. */
+  mask?: TokenMask | undefined;
+  /** Resolves when the mask, or why there is none, is known. */
+  maskReady?: Promise<void>;
+  maskError?: unknown;
 }
 
 /** A chosen token with what the request wants to know about it. */
@@ -37,17 +48,32 @@ export function openSequence(
   const room = config.maxPositionEmbeddings - request.tokens.length;
   // The token behind a full context is chosen, but never fed back.
   const limit = Math.min(request.maxTokens, Math.max(room, request.promptLogprobs ? 1 : 0));
-  const seen = penalizes(request) ? new Set(request.tokens) : undefined;
-  return { index, request, limit, used: 0, answer: [], seen };
+  const seen = hasLogitRules(request.sampling) ? new SeenTokens(request.tokens) : undefined;
+  return { index, request, limit, used: 0, answer: [], seen, mask: request.constraint?.first };
 }
 
 /** Whether only the host can choose the token of a request, or has to look at logits. */
 export function needsLogits(request: GenerationRequest): boolean {
-  return penalizes(request) || request.topLogprobs !== undefined;
+  const { sampling, constraint, topLogprobs } = request;
+  return hasLogitRules(sampling) || constraint !== undefined || topLogprobs !== undefined;
 }
 
-function penalizes({ sampling: { repetitionPenalty = 1 } }: GenerationRequest): boolean {
-  return repetitionPenalty !== 1;
+/** Adds a chosen token to the answer, and asks for the mask of the next one. */
+export function append(sequence: Sequence, token: number): void {
+  const { answer, request: { constraint, eosTokenIds } } = sequence;
+  answer.push(token);
+  sequence.seen?.add(token);
+  if (!constraint || eosTokenIds.includes(token)) return;
+  sequence.mask = undefined;
+  sequence.maskReady = constraint.after([...answer]).then(
+    (mask) => void (sequence.mask = mask),
+    (error) => void (sequence.maskError = error),
+  );
+}
+
+/** Whether the next token can be chosen as soon as its logits are there. */
+export function isReady({ request: { constraint }, mask, maskError }: Sequence): boolean {
+  return !constraint || mask !== undefined || maskError !== undefined;
 }
 
 /**
@@ -82,11 +108,10 @@ export function choose(
   if (!logits) return { token: tokenOf(outputs, row), weights };
   const V = config.vocabSize;
   const own = logits.subarray(row * V, (row + 1) * V);
-  const { seen } = sequence;
-  const token = seen
-    ? sample(penalizeRepetition(own, seen, sampling.repetitionPenalty!), sampling, random)
-    : sample(own, sampling, random);
-  seen?.add(token);
+  const { seen, mask, maskError } = sequence;
+  if (maskError !== undefined) throw maskError;
+  const changed = seen ? applyLogitRules(own, sampling, seen) : own;
+  const token = sample(mask ? applyMask(changed, mask) : changed, sampling, random);
   const logprobs: TokenLogprobs | undefined = topLogprobs === undefined
     ? undefined
     : tokenLogprobs(own, token, topLogprobs);

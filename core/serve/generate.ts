@@ -36,6 +36,7 @@ export async function answer(
   if (request.weights && !hasStreamWeights(model.session.config)) {
     throw badField("parscale.weights", "linear aggregation has no stream weights");
   }
+  requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], model);
   const prompts = request.kind === "chat" ? 1 : request.prompts.length;
   // The queue is counted before any text is encoded.
   const job = service.accept(prompts * request.n);
@@ -178,13 +179,21 @@ function requireShort(param: string, text: string, { session, maxLength }: Serve
 function requireFitting(
   param: string,
   tokens: ArrayLike<number>,
-  { maxLength, session: { config: { vocabSize } } }: ServedModel,
+  model: ServedModel,
 ): void {
-  const { length } = tokens;
+  const { length } = tokens, { maxLength } = model;
   if (length === 0) throw badField(param, `\`${param}\` has no tokens`);
   if (length > maxLength) throw tooLong(param, String(length), maxLength);
-  for (let i = 0; i < length; i++) {
-    const id = tokens[i]!;
+  requireIds(param, tokens, model);
+}
+
+function requireIds(
+  param: string,
+  ids: ArrayLike<number>,
+  { session: { config: { vocabSize } } }: ServedModel,
+): void {
+  for (let i = 0; i < ids.length; i++) {
+    const id = ids[i]!;
     if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
     throw badField(param, `token id ${id} is not in the vocabulary of ${vocabSize}`);
   }

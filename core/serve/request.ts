@@ -51,6 +51,10 @@ const COMMON = [
   "n",
   "stop",
   "seed",
+  "repetition_penalty",
+  "frequency_penalty",
+  "presence_penalty",
+  "logit_bias",
   "logprobs",
   "stream",
   "stream_options",
@@ -74,10 +78,6 @@ const IGNORED = [
 
 /** Values that change nothing; `n` stands for the number of choices. */
 const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> = {
-  presence_penalty: (value) => value === 0,
-  frequency_penalty: (value) => value === 0,
-  repetition_penalty: (value) => value === 1,
-  logit_bias: isEmpty,
   best_of: (value, n) => value === n,
   suffix: (value) => value === "",
   tools: isEmpty,
@@ -88,6 +88,11 @@ const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> 
 
 /** Most stop strings, and most characters of all together: each token's text is compared with them. */
 const STOP_LIMITS = { count: 1024, characters: 8192 };
+
+const PENALTIES = { min: -2, max: 2 };
+
+/** Most tokens with a bias. */
+const MAX_BIASES = 1024;
 
 /** Reads a body; `onUnknown` is told the names of fields that are unknown and ignored. */
 export function readRequest(
@@ -123,6 +128,10 @@ export function readRequest(
       // −1 is vLLM's word for all tokens.
       topK: Math.max(0, fields.integer("top_k", { min: -1, max: 2 ** 31 }) ?? 0),
       minP: fields.number("min_p", 0, { min: 0, max: 1 }),
+      repetitionPenalty: fields.number("repetition_penalty", 1, { above: 0, max: 1e6 }),
+      frequencyPenalty: fields.number("frequency_penalty", 0, PENALTIES),
+      presencePenalty: fields.number("presence_penalty", 0, PENALTIES),
+      logitBias: readLogitBias(fields.get("logit_bias") ?? {}),
     },
     n,
     stop: fields.texts("stop", STOP_LIMITS),
@@ -138,6 +147,27 @@ export function readRequest(
     streams: own.integer("streams", { min: 1, max: 1024 }),
     weights: own.boolean("weights"),
   };
+}
+
+/** Biases from −100 to 100 by token id; ids are checked against the vocabulary where it is known. */
+function readLogitBias(value: unknown): ReadonlyMap<number, number> {
+  if (!isObject(value)) throw badField("logit_bias", "`logit_bias` needs an object");
+  const entries = Object.entries(value);
+  if (entries.length > MAX_BIASES) {
+    const message =
+      `\`logit_bias\` has ${entries.length} tokens, at most ${MAX_BIASES} are allowed`;
+    throw badField("logit_bias", message);
+  }
+  return new Map(entries.map(([id, bias]) => {
+    if (/^\d+$/.test(id) && typeof bias === "number" && Math.abs(bias) <= 100) {
+      return [Number(id), bias];
+    }
+    const entry = `${show(id)}: ${show(bias)}`;
+    throw badField(
+      "logit_bias",
+      `\`logit_bias\` needs biases from -100 to 100 by id, not ${entry}`,
+    );
+  }));
 }
 
 /** Seeds are taken modulo 2^53, so that negative ones, too, are seeds. */

@@ -8,7 +8,6 @@ import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
-import type { SamplingOptions } from "../base/sampling.ts";
 import { Engine } from "../generate/engine.ts";
 import type { FinishReason } from "../generate/request.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
@@ -21,6 +20,15 @@ import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
 import { PrefixCache } from "../generate/prefix_cache.ts";
 import { type BeamCompletion, completeByBeams } from "./beam.ts";
+import {
+  type BatchOptions,
+  BEAM_RULES,
+  type BeamSearchOptions,
+  checkOptions,
+  GENERATE_RULES,
+  type GenerateOptions,
+  samplingOf,
+} from "./options.ts";
 import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
@@ -34,42 +42,6 @@ export interface Completion {
   readonly tokens: readonly number[];
   /** `eos` for an end token, `stop` for a stop string, `length` for the limit. */
   readonly finishReason: FinishReason;
-}
-
-/** How to continue a prompt; greedy unless told. */
-export interface GenerateOptions extends Partial<SamplingOptions> {
-  /** At most this many new tokens; 128 unless told. */
-  readonly maxTokens?: number;
-  /** Strings that end the text and are not part of it. */
-  readonly stop?: readonly string[];
-  /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
-  readonly seed?: number;
-  /** Ends the generation between two tokens; its reason is thrown. */
-  readonly signal?: AbortSignal;
-}
-
-/** How to search for the likeliest continuations of a prompt. */
-export interface BeamSearchOptions {
-  /** Sequences kept at every token; 4 unless told. */
-  readonly numBeams?: number;
-  /** At most this many new tokens; 128 unless told. */
-  readonly maxTokens?: number;
-  /** Scores are divided by length to the power of it; 1 unless told. */
-  readonly lengthPenalty?: number;
-  /** What ends the search, as in transformers; false unless told. */
-  readonly earlyStopping?: boolean | "never";
-  /** Penalty on tokens that occurred, above 0; 1 unless told. */
-  readonly repetitionPenalty?: number;
-  /** Strings that end a sequence and are not part of its text. */
-  readonly stop?: readonly string[];
-  /** Tokens that end a sequence; those of the checkpoint unless told. */
-  readonly eosTokenIds?: readonly number[];
-}
-
-/** How to continue several prompts. */
-export interface BatchOptions extends GenerateOptions {
-  /** Prompts computed together; 8 unless told. */
-  readonly batch?: number;
 }
 
 /** How a session was opened. */
@@ -230,6 +202,7 @@ export class Session implements Disposable {
    */
   async beamSearch(prompt: Prompt, options: BeamSearchOptions = {}): Promise<BeamCompletion[]> {
     checkOptions(options, BEAM_RULES);
+    requireIds(this.config, options.logitBias);
     const { numBeams: beams = 4, maxTokens = 128, lengthPenalty = 1, ...others } = options;
     const { eosTokenIds } = this.config;
     const tokens = await this.encode(prompt);
@@ -276,15 +249,15 @@ export class Session implements Disposable {
     options: BatchOptions,
   ): AsyncGenerator<CompletionEvent<number>> {
     checkOptions(options, GENERATE_RULES);
+    requireIds(this.config, options.logitBias);
     const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
-    const { temperature = 0, topK = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
     const requests: CompletionRequest<number>[] = [];
     for (const [of, prompt] of prompts.entries()) {
       requests.push({
         of,
         tokens: await this.encode(prompt),
         maxTokens,
-        sampling: { temperature, topK, topP, minP, repetitionPenalty },
+        sampling: samplingOf(options),
         random: new RandomStream(seed, of),
         eosTokenIds: this.config.eosTokenIds,
         ...(stop ? { stop } : {}),
@@ -297,6 +270,13 @@ export class Session implements Disposable {
       yield event;
     }
   }
+}
+
+/** @throws {UsageError} for a bias on a token that the model lacks */
+function requireIds({ vocabSize }: ModelConfig, logitBias?: ReadonlyMap<number, number>): void {
+  const wrong = [...logitBias?.keys() ?? []].find((id) => id >= vocabSize);
+  if (wrong === undefined) return;
+  throw new UsageError(`logitBias names token ${wrong}, and the vocabulary has ${vocabSize} ids`);
 }
 
 /** Config and weights under so many streams: as they are where the model has them. */
@@ -320,64 +300,4 @@ function modelWith(
     ] as const
   );
   return { config, weights: new Map(weights) };
-}
-
-/** What an option must be: the test and its words. */
-type Rule = readonly [holds: (value: unknown) => boolean, words: string];
-
-const number = (from: number, to: number, words: string): Rule => [
-  (value) => typeof value === "number" && value >= from && value <= to,
-  words,
-];
-const whole = (from: number): Rule => [
-  (value) => Number.isSafeInteger(value) && (value as number) >= from,
-  `an integer of at least ${from}`,
-];
-
-const GENERATE_RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
-  maxTokens: whole(1),
-  temperature: number(0, Number.MAX_VALUE, "a number of at least 0"),
-  topK: whole(0),
-  topP: number(Number.MIN_VALUE, 1, "a number above 0 and at most 1"),
-  minP: number(0, 1, "a number from 0 to 1"),
-  repetitionPenalty: number(Number.MIN_VALUE, Number.MAX_VALUE, "a number above 0"),
-  stop: [
-    (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
-    "a list of strings",
-  ],
-  seed: whole(0),
-  signal: [(value) => value instanceof AbortSignal, "an AbortSignal"],
-  batch: whole(1),
-};
-
-const BEAM_RULES: Readonly<Record<keyof BeamSearchOptions, Rule>> = {
-  maxTokens: GENERATE_RULES.maxTokens,
-  repetitionPenalty: GENERATE_RULES.repetitionPenalty,
-  stop: GENERATE_RULES.stop,
-  numBeams: whole(1),
-  lengthPenalty: number(-Number.MAX_VALUE, Number.MAX_VALUE, "a number"),
-  earlyStopping: [
-    (value) => [true, false, "never"].includes(value as boolean),
-    'a boolean or "never"',
-  ],
-  eosTokenIds: [
-    (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
-    "a list of token ids",
-  ],
-};
-
-/** @throws {UsageError} for an option that is unknown or out of range */
-function checkOptions(options: object, rules: Readonly<Record<string, Rule>>): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined) continue;
-    if (!Object.hasOwn(rules, name)) {
-      throw new UsageError(`unknown option ${name}`, {
-        hints: [`options are ${Object.keys(rules).join(", ")}`],
-      });
-    }
-    const [holds, words] = rules[name]!;
-    if (!holds(value)) {
-      throw new UsageError(`option ${name} must be ${words}, not ${String(value)}`);
-    }
-  }
 }

@@ -186,6 +186,24 @@ Deno.test("--early-stopping and --repetition-penalty are those of transformers",
   }
 });
 
+Deno.test("--logit-bias, --frequency-penalty and --presence-penalty change tokens as they say", async () => {
+  const plain = [...GENERATE, "--max-tokens", "12", "--ignore-eos"];
+  const stdin = jsonLines({ prompt: "The fox" });
+  const tokensOf = async (...flags: string[]) =>
+    (await rowsOf([...plain, ...flags], { stdin }))[0].tokens as number[];
+  const [first] = await tokensOf();
+  assertEquals(new Set(await tokensOf("--logit-bias", `${first}=100`)), new Set([first]));
+  assertEquals((await tokensOf("--logit-bias", `${first}=-100`)).includes(first!), false);
+  const once = ["--logit-bias", `${first}=1.5`, "--frequency-penalty=2", "--presence-penalty=2"];
+  assertEquals(new Set(await tokensOf(...once)).size > 1, true);
+  const beams = await tokensOf("--num-beams", "2", "--logit-bias", `${first}=-100`);
+  assertEquals(beams.includes(first!), false);
+  const wrong = ["--logit-bias=x", "--logit-bias=1=101", "--logit-bias=99999=1"];
+  for (const bad of [...wrong, "--presence-penalty=3"]) {
+    assertEquals((await runParscale([...GENERATE, "--prompt", "a", bad])).code, 2, bad);
+  }
+});
+
 Deno.test("--quantize needs a device that can, --block-size needs --quantize", async () => {
   const run = (command: string, ...args: string[]) =>
     runParscale([command, "--model", MODEL, ...args], { stdin: "" });

@@ -1,5 +1,11 @@
 /** `parscale serve` as its clients see it: documents, streams, errors, seeds, log-probabilities. */
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertNotEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import { jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
@@ -165,12 +171,32 @@ Deno.test("completions", async (t) => {
       };
       const { choices: [{ text }] } = await server.complete(greedy);
       assertEquals((await server.complete({ ...greedy, ...neutral })).choices[0].text, text);
-      for (const [name, value] of [["presence_penalty", 0.5], ["best_of", 2], ["suffix", "x"]]) {
+      for (const [name, value] of [["best_of", 2], ["suffix", "x"], ["presence_penalty", 3]]) {
         const { error } = await server.complete({ ...greedy, [name as string]: value });
         assertEquals([error.param, error.type], [name, "invalid_request_error"]);
       }
     },
   );
+
+  await t.step("biases and penalties change the tokens as they say", async () => {
+    const { choices: [{ logprobs: { tokens } }] } = await server.complete({
+      ...greedy,
+      logprobs: 0,
+    });
+    const body = { prompt: tokens[0], add_special_tokens: false };
+    const { tokens: [id] } = await (await server.post("/tokenize", body)).json();
+    const banned = await server.complete({ ...greedy, logprobs: 0, logit_bias: { [id!]: -100 } });
+    assert(!banned.choices[0].logprobs.tokens.includes(tokens[0]));
+    const forced = await server.complete({ ...greedy, logprobs: 0, logit_bias: { [id!]: 100 } });
+    assertEquals(new Set(forced.choices[0].logprobs.tokens), new Set([tokens[0]]));
+    const rules = { logit_bias: { [id!]: 3 }, frequency_penalty: 2, presence_penalty: 2 };
+    const varied = await server.complete({ ...greedy, logprobs: 0, ...rules });
+    assertNotEquals(new Set(varied.choices[0].logprobs.tokens).size, 1);
+    for (const logit_bias of [{ x: 1 }, { 1: 101 }, { 1: "1" }, { 99999: 1 }, [1]]) {
+      const { error } = await server.complete({ ...greedy, logit_bias });
+      assertEquals([error.param, error.type], ["logit_bias", "invalid_request_error"]);
+    }
+  });
 
   await t.step("bad requests: status, type and the field at fault", async () => {
     const cases: [string, number, unknown, string | null][] = [

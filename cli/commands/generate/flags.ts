@@ -176,6 +176,32 @@ export const command = defineCommand({
         "As in transformers: divides their positive scores and multiplies negative ones, of " +
         "logits in sampling, of log-probabilities in beam search.",
     },
+    "frequency-penalty": {
+      type: "number",
+      min: -2,
+      max: 2,
+      default: 0,
+      group: "Decoding",
+      summary: "Penalty per earlier occurrence of a token in the answer",
+      details: "Subtracted from its logit, as in OpenAI's API; 0 turns it off.",
+    },
+    "presence-penalty": {
+      type: "number",
+      min: -2,
+      max: 2,
+      default: 0,
+      group: "Decoding",
+      summary: "Penalty on tokens that occur in the answer",
+      details: "Subtracted from their logits, as in OpenAI's API; 0 turns it off.",
+    },
+    "logit-bias": {
+      type: "string",
+      list: "comma",
+      placeholder: "ID=BIAS",
+      group: "Decoding",
+      summary: "Bias on the logit of a token, from -100 to 100; may be repeated",
+      details: "-100 bans a token, 100 all but forces it.",
+    },
     ...keptQuantizeFlags,
     ...engineFlags,
     adapter: {

@@ -2,7 +2,8 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
 import type { SamplingOptions } from "../../../core/base/sampling.ts";
-import type { BeamSearchOptions } from "../../../core/session/session.ts";
+import type { LogitRules } from "../../../core/generate/logit_rules.ts";
+import type { BeamSearchOptions } from "../../../core/session/options.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { type NamedAdapter, requireDistinct } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
@@ -61,7 +62,7 @@ async function parseAdapter(text: string): Promise<NamedAdapter> {
 }
 
 function decodingOf(values: ValuesOf<typeof command>): Decoding {
-  const { numReturn, numBeams, temperature, topK, topP, minP, repetitionPenalty } = values;
+  const { numReturn, numBeams, temperature, topK, topP, minP } = values;
   if (numReturn > 1 && temperature === 0 && numReturn > numBeams) {
     throw new UsageError(
       `\`--num-return ${numReturn}\` needs \`--temperature\` above 0, or \`--num-beams\` of at least ${numReturn}`,
@@ -69,16 +70,26 @@ function decodingOf(values: ValuesOf<typeof command>): Decoding {
   }
   const { lengthPenalty, earlyStopping: early } = values;
   const earlyStopping = early === "never" ? early : early === "true";
+  const { repetitionPenalty, frequencyPenalty, presencePenalty } = values;
+  const logitBias = new Map(values.logitBias.map(parseBias));
+  const rules: LogitRules = { repetitionPenalty, frequencyPenalty, presencePenalty, logitBias };
   const chosen = values.eos.length > 0 ? values.eos : undefined;
   return {
     maxTokens: values.maxTokens,
     numReturn,
     stop: values.stop,
     eosTokenIds: values.ignoreEos ? [] : chosen,
-    sampling: { temperature, topK, topP, minP, repetitionPenalty },
-    beams: numBeams === 1
-      ? undefined
-      : { numBeams, lengthPenalty, earlyStopping, repetitionPenalty },
+    sampling: { temperature, topK, topP, minP, ...rules },
+    beams: numBeams === 1 ? undefined : { numBeams, lengthPenalty, earlyStopping, ...rules },
     seed: values.seed,
   };
+}
+
+/** `ID=BIAS`. */
+function parseBias(text: string): [id: number, bias: number] {
+  const [, id, bias] = /^(\d+)=([-+]?[\d.]+)$/.exec(text) ?? [];
+  if (id !== undefined && Math.abs(Number(bias)) <= 100) return [Number(id), Number(bias)];
+  throw new UsageError(`\`--logit-bias ${text}\` must be a token id and a bias from -100 to 100`, {
+    hints: ["--logit-bias 198=-100"],
+  });
 }

@@ -74,14 +74,17 @@ async function openSessions({ model, adapters }: GeneratePlan, io: Io): Promise<
 }
 
 function checkDecoding(
-  { eosTokenIds = [], maxTokens }: Decoding,
+  { eosTokenIds = [], maxTokens, sampling: { logitBias } }: Decoding,
   { vocabSize, maxPositionEmbeddings: context }: NamedSessions["session"]["config"],
   io: Io,
 ): void {
-  const wrong = eosTokenIds.find((id) => id >= vocabSize);
-  if (wrong !== undefined) {
+  for (
+    const [flag, ids] of [["--eos", eosTokenIds], ["--logit-bias", logitBias!.keys()]] as const
+  ) {
+    const wrong = [...ids].find((id) => id >= vocabSize);
+    if (wrong === undefined) continue;
     throw new UsageError(
-      `\`--eos ${wrong}\` is no token: the vocabulary has ids 0 to ${vocabSize - 1}`,
+      `\`${flag} ${wrong}\` is no token: the vocabulary has ids 0 to ${vocabSize - 1}`,
     );
   }
   if (maxTokens < context) return;

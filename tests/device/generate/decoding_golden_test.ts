@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
 import type { Engine } from "../../../core/generate/engine.ts";
 import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
-import { penalizeRepetition } from "../../../core/generate/repetition.ts";
+import { applyLogitRules, SeenTokens } from "../../../core/generate/logit_rules.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { GREEDY, sample } from "../../../core/base/sampling.ts";
 import { devices } from "../devices.ts";
@@ -94,7 +94,8 @@ Deno.test("sampling draws from the penalized and filtered probabilities of trans
     const step = { ids: [prompt], start: [0], select: [prompt.length - 1] };
     const logits = (await engine.forward(cache, step)).get("logits")!;
     const { repetition_penalty, temperature, top_k: topK, top_p: topP, min_p: minP } = options;
-    const penalized = penalizeRepetition(logits, prompt, repetition_penalty);
+    const rules = { repetitionPenalty: repetition_penalty };
+    const penalized = applyLogitRules(logits, rules, new SeenTokens(prompt));
     // Evenly spaced draws give every token its share, but for one draw at each end.
     const draws = 4000;
     const counts = new Map<number, number>();

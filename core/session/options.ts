@@ -1,0 +1,125 @@
+/** Options of the library's functions, and what each of them must be. */
+import { UsageError } from "../base/errors.ts";
+import type { SamplingOptions } from "../base/sampling.ts";
+import type { LogitRules } from "../generate/logit_rules.ts";
+
+/** How to continue a prompt; greedy unless told. */
+export interface GenerateOptions extends Partial<SamplingOptions> {
+  /** At most this many new tokens; 128 unless told. */
+  readonly maxTokens?: number;
+  /** Strings that end the text and are not part of it. */
+  readonly stop?: readonly string[];
+  /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
+  readonly seed?: number;
+  /** Ends the generation between two tokens; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+/** How to search for the likeliest continuations of a prompt. */
+export interface BeamSearchOptions extends LogitRules {
+  /** Sequences kept at every token; 4 unless told. */
+  readonly numBeams?: number;
+  /** At most this many new tokens; 128 unless told. */
+  readonly maxTokens?: number;
+  /** Scores are divided by length to the power of it; 1 unless told. */
+  readonly lengthPenalty?: number;
+  /** What ends the search, as in transformers; false unless told. */
+  readonly earlyStopping?: boolean | "never";
+  /** Strings that end a sequence and are not part of its text. */
+  readonly stop?: readonly string[];
+  /** Tokens that end a sequence; those of the checkpoint unless told. */
+  readonly eosTokenIds?: readonly number[];
+}
+
+/** How to continue several prompts. */
+export interface BatchOptions extends GenerateOptions {
+  /** Prompts computed together; 8 unless told. */
+  readonly batch?: number;
+}
+
+/** How to choose tokens; greedy unless told. */
+export function samplingOf(options: Partial<SamplingOptions>): SamplingOptions {
+  const { temperature = 0, topK = 0, topP = 1, minP = 0 } = options;
+  const { repetitionPenalty, frequencyPenalty, presencePenalty, logitBias } = options;
+  const rules = { repetitionPenalty, frequencyPenalty, presencePenalty, logitBias };
+  const given = Object.entries(rules).filter(([, value]) => value !== undefined);
+  return { temperature, topK, topP, minP, ...Object.fromEntries(given) };
+}
+
+/** What an option must be: the test and its words. */
+type Rule = readonly [holds: (value: unknown) => boolean, words: string];
+
+const number = (from: number, to: number, words: string): Rule => [
+  (value) => typeof value === "number" && value >= from && value <= to,
+  words,
+];
+const whole = (from: number): Rule => [
+  (value) => Number.isSafeInteger(value) && (value as number) >= from,
+  `an integer of at least ${from}`,
+];
+
+export const penalty = number(-2, 2, "a number from -2 to 2");
+
+const LOGIT_RULES: Readonly<Record<keyof LogitRules, Rule>> = {
+  repetitionPenalty: number(Number.MIN_VALUE, Number.MAX_VALUE, "a number above 0"),
+  frequencyPenalty: penalty,
+  presencePenalty: penalty,
+  logitBias: [
+    (value) =>
+      value instanceof Map &&
+      value.entries().every(([id, bias]) =>
+        Number.isSafeInteger(id) && id >= 0 && Number.isFinite(bias)
+      ),
+    "a Map from token ids to numbers",
+  ],
+};
+
+/** Rules for the options of `generate`. */
+export const GENERATE_RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
+  ...LOGIT_RULES,
+  maxTokens: whole(1),
+  temperature: number(0, Number.MAX_VALUE, "a number of at least 0"),
+  topK: whole(0),
+  topP: number(Number.MIN_VALUE, 1, "a number above 0 and at most 1"),
+  minP: number(0, 1, "a number from 0 to 1"),
+  stop: [
+    (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
+    "a list of strings",
+  ],
+  seed: whole(0),
+  signal: [(value) => value instanceof AbortSignal, "an AbortSignal"],
+  batch: whole(1),
+};
+
+/** Rules for the options of `beamSearch`. */
+export const BEAM_RULES: Readonly<Record<keyof BeamSearchOptions, Rule>> = {
+  ...LOGIT_RULES,
+  maxTokens: GENERATE_RULES.maxTokens,
+  stop: GENERATE_RULES.stop,
+  numBeams: whole(1),
+  lengthPenalty: number(-Number.MAX_VALUE, Number.MAX_VALUE, "a number"),
+  earlyStopping: [
+    (value) => [true, false, "never"].includes(value as boolean),
+    'a boolean or "never"',
+  ],
+  eosTokenIds: [
+    (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
+    "a list of token ids",
+  ],
+};
+
+/** @throws {UsageError} for an option that is unknown or out of range */
+export function checkOptions(options: object, rules: Readonly<Record<string, Rule>>): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    if (!Object.hasOwn(rules, name)) {
+      throw new UsageError(`unknown option ${name}`, {
+        hints: [`options are ${Object.keys(rules).join(", ")}`],
+      });
+    }
+    const [holds, words] = rules[name]!;
+    if (!holds(value)) {
+      throw new UsageError(`option ${name} must be ${words}, not ${String(value)}`);
+    }
+  }
+}
