@@ -20,7 +20,7 @@
  * The gradient is built on the softmax as the forward pass builds it, so that a device which expands
  * both computes it once.
  *
- * Kernel: forward/attention.
+ * Kernel: forward/attention_split.
  */
 import { unbroadcast } from "../graph/derivatives.ts";
 import type { Op } from "../graph/program.ts";
@@ -141,15 +141,6 @@ class Call {
       blocks === P ? masked : masked.broadcast([P, B, K, G, T, S]),
     ], -1);
   }
-
-  /** Logarithm of what the weights of a query are divided by: [P·B, T, H] */
-  normalizer(): Value {
-    const { P, B, K, G, T } = this;
-    const scores = this.scores();
-    const peak = scores.max(-1);
-    const sum = scores.sub(peak).exp().sum(-1).log().add(peak);
-    return sum.reshape([P * B, K * G, T]).transpose([0, 2, 1]);
-  }
 }
 
 /** Which optional inputs a node has is an attribute, so this op names its inputs by `Call`. */
@@ -206,14 +197,6 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
     return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
   },
 };
-
-/** Logarithm of the sum of exponents of a query's scores, from the inputs of the op: [P·B, T, H] */
-export function attentionNormalizer(
-  inputs: readonly Value[],
-  attributes: AttentionAttributes,
-): Value {
-  return new Call(inputs, attributes).normalizer();
-}
 
 /** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
 function visibleMask({ first, last }: Visible, S: number): Value {

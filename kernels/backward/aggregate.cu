@@ -1,13 +1,10 @@
-// Gradients of the streams: of their weighted sum, and of repeating them. With s = softmax(scores)
-// = (w − ε/P) / (1 − ε):
+// Gradients of the weighted sum of streams. With s = softmax(scores) = (w − ε/P) / (1 − ε):
 //
 //   dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p],  dscores = (1 − ε) s (dw − Σ s dw)
 //
 // in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
-// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]; sum_streams: dx [count] = Σ_p dy [P,
-//      count]
-// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts, broadcast in
-// core/graph/derivatives.ts; streams are added in order.
+// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]
+// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -54,13 +51,4 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int p = 0; p < P; p++) {
     dscores[(long long)n * P + p] = fromFloat((w[p] - floor) * (dw[p] - along));
   }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    sum_streams(Element* __restrict__ dx, const Element* __restrict__ dy, long long count, int P) {
-  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at >= count) return;
-  float sum = 0.0f;
-  for (int p = 0; p < P; p++) sum += toFloat(dy[p * count + at]);
-  dx[at] = fromFloat(sum);
 }

@@ -7,9 +7,7 @@
 import type { Program } from "../../graph/program.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import { rotateWhileWriting } from "./fuse/cache_writes.ts";
-import { computeInPlace } from "./fuse/in_place.ts";
 import { groupLinears } from "./fuse/linears.ts";
-import { isPlainGradient, keepNormalizers } from "./fuse/normalizer.ts";
 import { addBeforeNorm } from "./fuse/residuals.ts";
 import { RULES } from "./kernels/mod.ts";
 import { type Lowered, Lowering } from "./lowering.ts";
@@ -17,13 +15,12 @@ import type { ComputeType } from "./memory.ts";
 
 /** Fuses a prepared program. */
 export function fuse(program: Program, dtype: ComputeType): Program {
-  const kept = addBeforeNorm(keepNormalizers(program));
-  return computeInPlace(rotateWhileWriting(groupLinears(kept), dtype));
+  return rotateWhileWriting(groupLinears(addBeforeNorm(program)), dtype);
 }
 
 /** A program of ops that have rules: expanded and fused. */
 export function fusedFor(program: Program, dtype: ComputeType): Program {
-  return fuse(prepare(program, (op) => RULES.has(op) || isPlainGradient(op)), dtype);
+  return fuse(prepare(program, (op) => RULES.has(op)), dtype);
 }
 
 /** Lowers a program. `isFixed` tells whether a parameter is a constant weight. */

@@ -7,10 +7,10 @@ import { mixStreams, streamWeights } from "../../../ops/aggregate.ts";
 import { repeat } from "../../../ops/repeat_streams.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import type { Lowering } from "../lowering.ts";
-import { toDense } from "../strides.ts";
 import { each, grid, kernel, kernelFile, packStep } from "./define.ts";
+import { f32, rowsOf, sumRows } from "./reduce.ts";
 import { gradientRule, once, type Rule, rule } from "./rule.ts";
-import { f32, rowsOf } from "./sums.ts";
+import { toDense } from "./strided.ts";
 
 export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
 export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
@@ -35,11 +35,6 @@ const weighBackward = kernel(
   "stream_weights_backward *dscores *dweights *weights N P smoothing:f32",
   ({ N }) => each(N!, 1, 128),
 );
-const sumStreams = kernel(
-  AGGREGATE_BACKWARD,
-  "sum_streams *dx *dy count:i64 P",
-  ({ count }) => each(count!),
-);
 
 /** Gradient of scores by those of the weights, which are f32 like the sums they come from. */
 function scoresGradient(
@@ -63,12 +58,7 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(shape, [0, 1]))];
   }),
   gradientRule(repeat, (l, { x }, { upstream, attributes: { streams } }) => ({
-    x: () =>
-      l.launch(sumStreams, {
-        reads: { dy: l.operand(upstream) },
-        writes: { dx: l.type(x.shape) },
-        scalars: { count: elementCount(x.shape), P: streams },
-      })[0]!,
+    x: () => sumRows(l, l.operand(upstream), streams, x.shape),
   })),
   // Few scores a row: the weights of streams without smoothing.
   rule(softmax, (l, { x }) => {

@@ -9,6 +9,7 @@ import angle from "../../../../kernels/common/angle.cuh" with { type: "text" };
 import attention from "../../../../kernels/common/attention.cuh" with { type: "text" };
 import ptx from "../../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../../kernels/common/reduce.cuh" with { type: "text" };
+import strides from "../../../../kernels/common/strides.cuh" with { type: "text" };
 import tiles from "../../../../kernels/common/tiles.cuh" with { type: "text" };
 import types from "../../../../kernels/common/types.cuh" with { type: "text" };
 import type { ArgumentType, LaunchConfig } from "../driver/launch.ts";
@@ -41,6 +42,7 @@ export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/attention.cuh", attention],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
+  ["common/strides.cuh", strides],
   ["common/tiles.cuh", tiles],
   ["common/types.cuh", types],
 ]);

@@ -6,8 +6,8 @@ import { linear } from "../../../ops/linear.ts";
 import { inputGradientProduct, linearProduct, weightGradientProduct } from "../driver/cublaslt.ts";
 import { FEW_ROWS, GROUP_SIZE, layersOf, linearsOp } from "../fuse/linears.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
+import { f32, sumRows } from "./reduce.ts";
 import { gradientRule, listRule, type Rule, rule } from "./rule.ts";
-import { f32, sumRows } from "./sums.ts";
 
 /** Rows that the kernel is compiled for. */
 const ROWS = [1, 4, FEW_ROWS];
@@ -68,7 +68,7 @@ export const LINEAR_RULES: readonly Rule[] = [
     return {
       x: () => l.product(inputGradientProduct(sizes), [l.operand(weight), dy], l.type(x.shape)),
       weight: () => l.product(weightGradientProduct(sizes), [l.operand(x), dy], f32(N, K)),
-      bias: () => sumRows(l, dy),
+      bias: () => sumRows(l, dy, M, [N]),
     };
   }),
 ];

@@ -2,24 +2,18 @@
 import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../../core/base/random.ts";
 import { Builder } from "../../../../core/graph/builder.ts";
-import { differentiate } from "../../../../core/graph/differentiate.ts";
-import { prepare } from "../../../../core/graph/rewrite.ts";
 import type { Program } from "../../../../core/graph/program.ts";
 import { elementCount } from "../../../../core/graph/types.ts";
 import type { Value } from "../../../../core/graph/value.ts";
-import { adamw } from "../../../../core/ops/adamw.ts";
 import { attention } from "../../../../core/ops/attention.ts";
 import { linear } from "../../../../core/ops/linear.ts";
 import { repeatStreams } from "../../../../core/ops/repeat_streams.ts";
 import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
 import { rope } from "../../../../core/ops/rope.ts";
 import { sampleTokens } from "../../../../core/ops/sample.ts";
-import { tokenLogprobs } from "../../../../core/ops/token_logprobs.ts";
 import { rotateWhileWriting } from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
-import { computeInPlace } from "../../../../core/runtime/cuda/fuse/in_place.ts";
 import { groupLinears } from "../../../../core/runtime/cuda/fuse/linears.ts";
 import { addBeforeNorm } from "../../../../core/runtime/cuda/fuse/residuals.ts";
-import { isPlainGradient, keepNormalizers } from "../../../../core/runtime/cuda/fuse/normalizer.ts";
 import { fuse } from "../../../../core/runtime/cuda/lower.ts";
 import { RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
 import type { HostTensor } from "../../../../core/runtime/device.ts";
@@ -193,74 +187,6 @@ Deno.test("queries and keys are rotated while keys and values are written", asyn
     program.nodes.length,
     "a cache in another type than the model computes in",
   );
-});
-
-Deno.test("attention keeps its normalizer for its gradient", async () => {
-  const forward = programOf((g) => {
-    const x = g.input("x", f32(2, 4, 8));
-    const q = rmsNorm({ x, weight: g.parameter("norm", f32(8)) }, { epsilon: 1e-6 });
-    const heads = (value: Value) => value.reshape([2, 4, 2, 4]);
-    const slots = heads(g.input("k", f32(2, 4, 8))).transpose([0, 2, 1, 3]);
-    const last = g.input("last", i32(2, 4));
-    const prefix = {
-      keys: g.parameter("prefix.keys", f32(1, 2, 3, 4)),
-      values: g.parameter("prefix.values", f32(1, 2, 3, 4)),
-    };
-    const y = attention({ q: heads(q), keys: slots, values: slots, visible: { last }, prefix });
-    const logits = y.reshape([8, 8]);
-    const scores = tokenLogprobs({ logits, targets: g.input("targets", i32(8)) });
-    g.output("loss", scores.reshape([1, 8]).sum(1).reshape([]));
-  });
-  const by = ["norm", "prefix.keys", "prefix.values"];
-  const program = prepare(
-    differentiate(forward, { of: "loss", by }),
-    (op) => !!op.decompose || RULES.has(op),
-  );
-  const fused = keepNormalizers(program);
-  const names = fused.nodes.map(({ op }) => op.name).filter((name) => name.includes("attention"));
-  assertEquals(names, ["attention with normalizer", "gradient of attention with normalizer"]);
-  assertEquals(fused.nodes.some(({ op }) => isPlainGradient(op)), false);
-  await assertSame(program, fused);
-});
-
-Deno.test("a state is overwritten where nothing reads its old content any more", () => {
-  const program = programOf((g) => {
-    const sum = g.state("sum", f32(4));
-    g.update("sum", sum.assign(sum.add(g.input("x", f32(4)))));
-    const [parameter, m, v] = ["parameter", "m", "v"].map((name) => g.state(name, f32(4)));
-    const scalar = (name: string) => g.input(name, f32());
-    const results = adamw.all({
-      ...{ parameter: parameter!, m: m!, v: v!, gradient: g.input("gradient", f32(4)) },
-      ...{ scale: scalar("scale"), decay: scalar("decay") },
-      ...{ stepSize: scalar("stepSize"), correction: scalar("correction") },
-    }, { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 });
-    [parameter, m, v].forEach((state, i) =>
-      g.update(["parameter", "m", "v"][i]!, state!.assign(results[i]!))
-    );
-  });
-  const given = "parameter, m, v, gradient, scale, decay, stepSize, correction";
-  return check(program, computeInPlace, [
-    [
-      "v0 = add(sum, x)",
-      "v1 = assign(sum, v0)",
-      `v2, v3, v4 = adamw(${given})`,
-      "v5 = assign(parameter, v2)",
-      "v6 = assign(m, v3)",
-      "v7 = assign(v, v4)",
-    ],
-    ["v0 = compute_into(sum, sum, x)", `v1, v2, v3 = adamw_in_place(${given})`],
-  ]);
-});
-
-Deno.test("a state that is read later is not overwritten early", async () => {
-  const program = programOf((g) => {
-    const state = g.state("state", f32(4));
-    const next = state.add(g.input("x", f32(4)));
-    g.output("old", state.exp());
-    g.update("state", state.assign(next));
-  });
-  assertEquals(linesOf(computeInPlace(program)), linesOf(program));
-  await assertSame(program, computeInPlace(program));
 });
 
 Deno.test("a fused program holds only ops that have a rule", () => {

@@ -1,6 +1,7 @@
 /** Launches of real sizes, as far as they can be laid out without a device. */
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../../core/graph/differentiate.ts";
+import { Builder } from "../../../../core/graph/builder.ts";
 import type { Program } from "../../../../core/graph/program.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
@@ -72,4 +73,48 @@ Deno.test("a decoding step of a layer is ten launches", () => {
 Deno.test("the optimiser's programs over the longest pieces do, too", () => {
   checkLaunches(buildSquaredNorm([PIECE, PIECE, 7]));
   checkLaunches(buildUpdate([PIECE, 3], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }));
+});
+
+/** Kernels that a program is launched as, in order. */
+function entriesOf(write: (g: Builder) => void): string[] {
+  const g = new Builder("lowered");
+  write(g);
+  const { nodes } = lower(g.build(), "f32", () => false).program;
+  return nodes.flatMap(({ attributes }) => (attributes as Step).launch?.kernel.entry ?? []);
+}
+
+const vector = { dtype: "f32", shape: [4] } as const;
+
+Deno.test("new contents of a state are computed where it lies", () => {
+  const entries = entriesOf((g) => {
+    const sum = g.state("sum", vector);
+    g.update("sum", sum.assign(sum.add(g.input("x", vector))));
+  });
+  assertEquals(entries, ["elementwise"]);
+  const update = lower(
+    buildUpdate([4], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }),
+    "f32",
+    () => false,
+  );
+  assertEquals(update.program.nodes.map(({ op }) => op.name), ["adamw"]);
+});
+
+Deno.test("a state that is read later is not overwritten early", () => {
+  const entries = entriesOf((g) => {
+    const state = g.state("state", vector);
+    const next = state.add(g.input("x", vector));
+    g.output("old", state.exp());
+    g.update("state", state.assign(next));
+  });
+  assertEquals(entries, ["elementwise", "elementwise", "copy"]);
+});
+
+Deno.test("attention and its gradient share one forward pass", () => {
+  const loss = buildLoss(shapeOf("3B", 1), { batch: 1, tokens: 64 });
+  const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
+  const { nodes } = lower(program, "bf16", () => false).program;
+  const count = (entry: string) =>
+    nodes.filter(({ attributes }) => (attributes as Step).launch?.kernel.entry === entry).length;
+  assertEquals(count("attention_mma"), count("attention_queries_mma"));
+  assertEquals(count("token_logprobs"), 1);
 });
