@@ -3,7 +3,7 @@
 //   dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p],  dscores = (1 − ε) s (dw − Σ s dw)
 //
 // in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
-// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]
+// out  dx [P, N, C]; dweights, dscores [N, P] f32
 // reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    stream_weights_backward(Element* __restrict__ dscores, const float* __restrict__ dweights,
+    stream_weights_backward(float* __restrict__ dscores, const float* __restrict__ dweights,
                             const float* __restrict__ weights, int N, int P, float smoothing) {
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
@@ -49,6 +49,6 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int p = 0; p < P; p++) along += (w[p] - floor) * dw[p];
   along /= 1.0f - smoothing;
   for (int p = 0; p < P; p++) {
-    dscores[(long long)n * P + p] = fromFloat((w[p] - floor) * (dw[p] - along));
+    dscores[(long long)n * P + p] = (w[p] - floor) * (dw[p] - along);
   }
 }

@@ -3,8 +3,8 @@
 //   w = exp(s − normalizer),  ds = w (dout v − delta) scale
 //   dq = Σ ds k,  dk = Σ ds q,  dv = Σ w dout
 //
-// in   dout, out [P·B, T, H·D], normalizer [P·B, T, H] f32 as the forward pass saved it, and q, keys,
-//      values, first, last, prefixKeys and prefixValues as in forward/attention_split.cu
+// in   dout, out [P·B, T, H·D], normalizer [P·B, T, H] f32 as the forward pass saved it, and the
+//      inputs of forward/attention_split.cu but table
 // out  attention_delta: delta [heads] f32; attention_queries: dq [R, T, H, D]; attention_slots:
 //      dkeys, dvalues [chunks, R, K, S, D] f32 of the text, or [chunks, P, K, M, D] of the prefix
 // reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order.
@@ -76,8 +76,8 @@ __device__ inline float dot(const float* a, const float* b) {
 }
 
 // weight and slope of every query and slot in the tiles
-__device__ inline void score(Tiles& tiles, const Gradients& in, bool text, int row, int k, int start,
-                             int begin) {
+__device__ inline void score(Tiles& tiles, const Gradients& in, bool text, int row, int k,
+                             int start, int begin) {
   for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
     const int j = i / TILE, query = start + j, slot = begin + i % TILE;
     const bool there = query < in.a.queries() && slot < (text ? in.a.S : in.a.M);

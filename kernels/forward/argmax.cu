@@ -25,5 +25,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
   }
   best = blockBest(best, scratch);
-  if (threadIdx.x == 0) index[n] = best.place < V ? best.place : 0;  // NaN alone: nothing is largest
+  // A row of NaN has no largest element.
+  if (threadIdx.x == 0) index[n] = best.place < V ? best.place : 0;
 }

@@ -26,12 +26,11 @@ import type {
 import { HOST_ARRAYS } from "../host_device.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 import { storedBytes, weightValues } from "../weights.ts";
-import type { CubinCache } from "./cubin_cache.ts";
 import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
 import { Driver, type PinnedMemory } from "./driver/driver.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
-import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
+import { type CubinCache, type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
 import { copy } from "./kernels/strided.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";

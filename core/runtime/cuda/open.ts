@@ -1,6 +1,6 @@
 /** Opens the cuda device on the libraries of this machine. */
 import { cacheFolder } from "../../base/cache_folder.ts";
-import { CubinCache } from "./cubin_cache.ts";
+import { CubinCache } from "./kernel_loader.ts";
 import { CudaDevice, type CudaMachine } from "./device.ts";
 import { readInt } from "./driver/driver.ts";
 import { checkDriver } from "./driver/errors.ts";

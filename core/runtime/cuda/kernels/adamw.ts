@@ -7,12 +7,7 @@ import { type Rule, rule } from "./rule.ts";
 
 export const ADAMW = kernelFile("optimizer/adamw.cu", text, [{}]);
 
-const step = kernel(
-  ADAMW,
-  "adamw *parameter *m *v *gradient *scale *decay *stepSize *correction count:i64 beta1:f32 " +
-    "beta2:f32 epsilon:f32",
-  ({ count }) => each(count!),
-);
+const step = kernel(ADAMW, "adamw", ({ count }) => each(count!));
 
 export const ADAMW_RULES: readonly Rule[] = [
   rule(adamw, (l, inputs, attributes, outputs) => {

@@ -43,31 +43,25 @@ const SPLIT_QUERIES = 8;
 const LEAST_CHUNK = 64;
 /** Blocks that keep the largest devices busy. */
 const ENOUGH_BLOCKS = 2 * 132;
-/** Tiles of queries worth a partial sum of their own. */
-const ITEMS_PER_CHUNK = 4;
+/** Queries worth a partial sum of their own. */
+const QUERIES_PER_CHUNK = 64;
 
 // Sizes are named in core/ops/attention.ts; rows counts the P·B attention rows, of which R have text.
 const mma = kernel(
   ATTENTION_MMA,
-  "attention_mma *out *normalizer *q *keys *values *first *last *prefixKeys *prefixValues " +
-    "R B T S K G M scale:f32",
+  "attention_mma",
   ({ rows, G, T, K }) => grid(128, blocks(G! * T!, 64), K!, rows!),
 );
 const split = kernel(
   ATTENTION_SPLIT,
-  "attention_split *partial *rowMaxes *rowSums *q *keys *values *first *last *table " +
-    "*prefixKeys *prefixValues R rows B T S K G M chunk scale:f32",
+  "attention_split",
   ({ rows, G, T, S, K, M, chunk }) =>
     grid(128, K! * blocks(G! * T!, SPLIT_QUERIES), Math.sign(M!) + blocks(S!, chunk!), rows!),
 );
-const combine = kernel(
-  ATTENTION_SPLIT,
-  "attention_combine *out *normalizer *partial *rowMaxes *rowSums heads:i64 splits",
-  ({ heads }) => grid(128, heads!),
-);
+const combine = kernel(ATTENTION_SPLIT, "attention_combine", ({ heads }) => grid(128, heads!));
 const delta = kernel(
   ATTENTION_BACKWARD,
-  "attention_delta *delta *dout *out heads:i64",
+  "attention_delta",
   ({ heads }) => grid(128, blocks(heads!, 4)),
 );
 
@@ -75,40 +69,29 @@ const delta = kernel(
 interface BackwardKernels {
   readonly queries: Kernel;
   readonly slots: Kernel;
-  /** Queries of an item of `slots`. */
-  readonly item: (headDim: number) => number;
   /** Queries or slots of a block. */
   readonly tile: number;
 }
 
-function backwardKernels(
-  file: KernelFile,
-  suffix: string,
-  { item, tile }: Pick<BackwardKernels, "item" | "tile">,
-): BackwardKernels {
-  const read = "*dout *normalizer *delta *q *keys *values *first *last";
+function backwardKernels(file: KernelFile, suffix: string, tile: number): BackwardKernels {
   return {
-    ...{ item, tile },
+    tile,
     queries: kernel(
       file,
-      `attention_queries${suffix} *dq ${read} *prefixKeys *prefixValues ` +
-        "R rows B T S K G M scale:f32",
+      `attention_queries${suffix}`,
       ({ R, G, T, K }) => grid(128, blocks(G! * T!, tile), K!, R!),
     ),
     slots: kernel(
       file,
-      `attention_slots${suffix} *dkeys *dvalues ${read} R rows B T S K G M chunks scale:f32`,
+      `attention_slots${suffix}`,
       ({ R, P, S, M, K, chunks }) =>
         grid(128, blocks(S! || M!, tile), K!, (S! ? R! : P!) * chunks!),
     ),
   };
 }
 
-const backward = backwardKernels(ATTENTION_BACKWARD, "", { item: () => 16, tile: 16 });
-const backwardMma = backwardKernels(ATTENTION_BACKWARD_MMA, "_mma", {
-  item: (headDim) => headDim <= 64 ? 32 : 16,
-  tile: 64,
-});
+const backward = backwardKernels(ATTENTION_BACKWARD, "", 16);
+const backwardMma = backwardKernels(ATTENTION_BACKWARD_MMA, "_mma", 64);
 
 /** Inputs of an attention node by name, in the order of its op, and its sizes. */
 function attentionCall(
@@ -208,9 +191,9 @@ function slotGradients(
   const reads = { ...given, ...statistics, ...(ofPrefix && prefix) };
   const shape = reads.keys.shape;
   // The prefix has few slots for many queries, so these are cut, and the sums of the parts added.
-  const items = B * Math.ceil(G * T / kernels.item(defines.HEAD_DIM));
   const wanted = Math.ceil(ENOUGH_BLOCKS / (P * K * Math.ceil(M / kernels.tile)));
-  const chunks = ofPrefix ? Math.min(wanted, Math.ceil(items / ITEMS_PER_CHUNK)) : 1;
+  const most = Math.ceil(B * G * T / QUERIES_PER_CHUNK);
+  const chunks = ofPrefix ? Math.min(wanted, most) : 1;
   const partials = l.launch(kernels.slots, {
     reads,
     writes: { dkeys: f32(chunks, ...shape), dvalues: f32(chunks, ...shape) },

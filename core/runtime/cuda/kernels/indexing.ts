@@ -14,13 +14,9 @@ export const INDEXING = kernelFile("primitive/indexing.cu", text, [{}]);
 
 const byRow = ({ rows }: Record<string, number>) => each(rows!, 1, 128);
 
-const takeLast = kernel(INDEXING, "take_last *y *x *indices rows size", byRow);
-const addLast = kernel(INDEXING, "add_last *y *indices *update rows size", byRow);
-const scatterAdd = kernel(
-  INDEXING,
-  "scatter_add *y *indices *update outer size count inner",
-  ({ outer, count }) => grid(128, count!, outer!),
-);
+const takeLast = kernel(INDEXING, "take_last", byRow);
+const addLast = kernel(INDEXING, "add_last", byRow);
+const scatterAdd = kernel(INDEXING, "scatter_add", ({ outer, count }) => grid(128, count!, outer!));
 
 /** Adds entries of `update` to y [outer, size, inner] where they belong, in order. */
 function scattered(

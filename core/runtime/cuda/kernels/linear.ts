@@ -28,7 +28,7 @@ const SPAN = 16;
 
 const group = kernel(
   LINEAR,
-  "linear *y0 *y1 *y2 *x *weight0 *weight1 *weight2 *bias0 *bias1 *bias2 M N0 N1 N2 K",
+  "linear",
   ({ N0, N1, N2 }) => grid(128, blocks(N0!, SPAN) + blocks(N1!, SPAN) + blocks(N2!, SPAN)),
 );
 

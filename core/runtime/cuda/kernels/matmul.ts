@@ -12,7 +12,7 @@ export const MATMUL = kernelFile("primitive/matmul.cu", text, [{}]);
 
 const matmul = kernel(
   MATMUL,
-  "matmul *y *a *b m n k aRow aColumn bRow bColumn n1 n2 a0 a1 a2 b0 b1 b2 scale:f32",
+  "matmul",
   ({ m, n, batch }) => grid(256, blocks(n!, 16), blocks(m!, 16), batch!),
 );
 

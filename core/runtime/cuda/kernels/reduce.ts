@@ -14,15 +14,15 @@ export const ARGMAX = kernelFile("forward/argmax.cu", argmaxText);
 
 const reduceRows = kernel(
   REDUCE,
-  "reduce_rows *y *x outer n:i64 chunk op",
+  "reduce_rows",
   ({ outer, n, chunk }) => grid(256, outer!, blocks(n!, chunk!)),
 );
 const reduceColumns = kernel(
   REDUCE,
-  "reduce_columns *y *x outer n inner chunk op",
+  "reduce_columns",
   ({ outer, n, inner, chunk }) => grid(256, blocks(outer! * inner!, 256), blocks(n!, chunk!)),
 );
-const argmax = kernel(ARGMAX, "argmax *index *x N V", ({ N }) => grid(512, N!));
+const argmax = kernel(ARGMAX, "argmax", ({ N }) => grid(512, N!));
 
 /** Elements of a row that one block folds, and of a column that one thread does. */
 const ROW_CHUNK = 1 << 14, COLUMN_CHUNK = 128;

@@ -17,19 +17,11 @@ const PARTIAL_ROWS = 64;
 
 const byRow = ({ rows }: Record<string, number>) => grid(256, blocks(rows!, 8));
 
-const norm = kernel(
-  RMS_NORM,
-  "rms_norm *y *sum *x *residual *weight rows C epsilon:f32",
-  byRow,
-);
-const backward = kernel(
-  RMS_NORM_BACKWARD,
-  "rms_norm_backward *dx *inverse *dy *x *weight rows C epsilon:f32",
-  byRow,
-);
+const norm = kernel(RMS_NORM, "rms_norm", byRow);
+const backward = kernel(RMS_NORM_BACKWARD, "rms_norm_backward", byRow);
 const weightPartials = kernel(
   RMS_NORM_BACKWARD,
-  "rms_norm_weight *partial *dy *x *inverse rows C",
+  "rms_norm_weight",
   ({ rows, C }) => grid(128, blocks(C!, 128), blocks(rows!, PARTIAL_ROWS)),
 );
 

@@ -10,14 +10,10 @@ import { gradientRule, type Rule, rule } from "./rule.ts";
 
 export const ROPE = kernelFile("forward/rope.cu", ropeText);
 
-const rotate = kernel(
-  ROPE,
-  "rope *y *x *cosines *sines rows heads half direction:f32",
-  ({ rows, heads, half }) => each(rows! * heads! * half!),
-);
+const rotate = kernel(ROPE, "rope", ({ rows, heads, half }) => each(rows! * heads! * half!));
 const rotateAndWriteSlots = kernel(
   ROPE,
-  "rope_write_slots *keyCache *valueCache *y *q *k *v *cosines *sines *start R starts T H K S half",
+  "rope_write_slots",
   ({ R, T, H, K, half }) => each(R! * T! * (H! + 2 * K!) * half!),
 );
 

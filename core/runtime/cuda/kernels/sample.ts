@@ -7,7 +7,7 @@ import { listRule, type Rule } from "./rule.ts";
 
 export const SAMPLE = kernelFile("forward/sample.cu", text, [{ BF16: 0 }]);
 
-const sample = kernel(SAMPLE, "sample *tokens *logits *sampling N V", ({ N }) => grid(1024, N!));
+const sample = kernel(SAMPLE, "sample", ({ N }) => grid(1024, N!));
 
 export const SAMPLE_RULES: readonly Rule[] = [
   listRule(sampleOp, (l, [logits, sampling], _, [tokens]) => {

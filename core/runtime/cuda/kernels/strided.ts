@@ -17,25 +17,17 @@ export const MOVEMENT = kernelFile("primitive/movement.cu", movementText, [
 
 const all = ({ count }: Record<string, number>) => each(count!);
 
-export const elementwise = kernel(
-  ELEMENTWISE,
-  "elementwise *y *a *b *c count:i64 op n1 n2 n3:i64 a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3",
-  all,
-);
+export const elementwise = kernel(ELEMENTWISE, "elementwise", all);
 /** From and to any strides over four axes. */
-export const copy = kernel(
-  MOVEMENT,
-  "copy *y *x count:i64 n1 n2 n3:i64 yFirst:i64 y0 y1 y2 y3 xFirst:i64 x0 x1 x2 x3",
-  all,
-);
+export const copy = kernel(MOVEMENT, "copy", all);
 export const gather = kernel(
   MOVEMENT,
-  "gather *y *x *indices outer size count inner",
+  "gather",
   ({ outer, count, inner }) => each(outer! * count! * inner!),
 );
 export const writeSlots = kernel(
   MOVEMENT,
-  "write_slots *cache *update *start R T K S D",
+  "write_slots",
   ({ R, T, K, D }) => each(R! * T! * K! * D!),
 );
 

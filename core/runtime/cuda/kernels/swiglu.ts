@@ -13,12 +13,8 @@ export const SWIGLU_BACKWARD = kernelFile("backward/swiglu.cu", backwardText);
 
 const packed = (sizes: Record<string, number>) => each(sizes.count!, perPack(sizes));
 
-const forward = kernel(SWIGLU, "swiglu *y *gate *up count:i64", packed);
-const backward = kernel(
-  SWIGLU_BACKWARD,
-  "swiglu_backward *dgate *dup *dy *gate *up count:i64",
-  packed,
-);
+const forward = kernel(SWIGLU, "swiglu", packed);
+const backward = kernel(SWIGLU_BACKWARD, "swiglu_backward", packed);
 
 /** silu without `up`. */
 function activated(l: Lowering, gate: Value, up?: Value): Value[] {

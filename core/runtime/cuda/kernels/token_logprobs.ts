@@ -13,16 +13,8 @@ export const LOGPROBS_BACKWARD = kernelFile("backward/token_logprobs.cu", backwa
 
 const byRow = ({ N }: Record<string, number>) => grid(512, N!);
 
-const forward = kernel(
-  LOGPROBS,
-  "token_logprobs *logprobs *normalizer *logits *targets N V",
-  byRow,
-);
-const backward = kernel(
-  LOGPROBS_BACKWARD,
-  "token_logprobs_backward *dlogits *dy *logits *targets *normalizer N V",
-  byRow,
-);
+const forward = kernel(LOGPROBS, "token_logprobs", byRow);
+const backward = kernel(LOGPROBS_BACKWARD, "token_logprobs_backward", byRow);
 
 /** Log-probabilities, and the logarithm of the sum of exponents of each row. */
 function logprobsOf(l: Lowering, logits: Value, targets: Value): readonly Value[] {

@@ -1,7 +1,7 @@
 /** Where the CUDA libraries are looked for, what was compiled before, and what logs say. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseCompileLog } from "./compile_log.ts";
-import { CubinCache, cubinKey } from "../../../../core/runtime/cuda/cubin_cache.ts";
+import { CubinCache, cubinKey } from "../../../../core/runtime/cuda/kernel_loader.ts";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import {
   type Host,
