@@ -30,8 +30,8 @@ struct Attention {
   }
 };
 
-// What gradients read: gradients of outputs, and logarithms of the sum of exponents and Σ dout out of
-// every head; keys and values of the text, or of the prefix.
+// What gradients read: gradients of outputs, normalizers and Σ dout out of every head; keys and
+// values of the text, or of the prefix.
 struct Gradients {
   Attention a;
   const Element *dout, *q, *keys, *values;
@@ -45,8 +45,8 @@ struct Range {
   __device__ bool has(int slot) const { return from <= slot && slot <= to; }
 };
 
-// What a block sums for the gradients of its slots: items are tiles of queries of the attention rows
-// firstRow, firstRow + rowStep, …
+// What a block sums for the gradients of its slots: items are tiles of queries of the attention
+// rows firstRow, firstRow + rowStep, …
 struct SlotTask {
   bool text;  // or prefix
   int size, firstRow, rowStep;

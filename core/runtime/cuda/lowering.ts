@@ -79,8 +79,9 @@ export interface Lowered {
 export class Lowering {
   /** The compute dtype. */
   readonly dtype: ComputeType;
+  /** Who reads what in the program that is lowered, for rules that take several nodes at once. */
+  readonly uses: Uses;
   readonly #source: Program;
-  readonly #uses: Uses;
   readonly #g: Builder;
   /** From values of the source to those of the result. */
   readonly #values = new Map<Value, Value>();
@@ -97,7 +98,7 @@ export class Lowering {
 
   constructor(source: Program, dtype: ComputeType, isFixed: (name: string) => boolean) {
     this.#source = source;
-    this.#uses = new Uses(source);
+    this.uses = new Uses(source);
     this.dtype = dtype;
     this.#g = new Builder(source.name);
     for (const [name, value] of source.inputs) this.#values.set(value, this.#g.input(name, value));
@@ -185,7 +186,7 @@ export class Lowering {
    * reads the old content any more: else the state needs a temporary of its size, and a copy.
    */
   target(value: Value): Value | undefined {
-    const uses = this.#uses, maker = uses.maker(value)!;
+    const { uses } = this, maker = uses.maker(value)!;
     const [reader, ...others] = uses.readers(value);
     if (others.length > 0 || uses.isResult(value) || !isNode(reader, assign)) return undefined;
     const [state, assigned] = reader.inputs;

@@ -1,9 +1,11 @@
 /** rms_norm, alone or behind the sum of a residual stream, and its gradient. */
 import backwardText from "../../../../kernels/backward/rms_norm.cu" with { type: "text" };
 import forwardText from "../../../../kernels/forward/rms_norm.cu" with { type: "text" };
+import { add } from "../../../graph/primitives.ts";
+import { isNode, type Node } from "../../../graph/program.ts";
+import { formatType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { rmsNorm } from "../../../ops/rms_norm.ts";
-import { addRmsNorm } from "../fuse/residuals.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { f32, rowsOf, sumRows } from "./reduce.ts";
@@ -25,25 +27,30 @@ const weightPartials = kernel(
   ({ rows, C }) => grid(128, blocks(C!, 128), blocks(rows!, PARTIAL_ROWS)),
 );
 
-/** The norm of x or of its sum with the residual stream, and that sum. */
-function normed(
-  l: Lowering,
-  { x, residual, weight }: { readonly x: Value; readonly residual?: Value; readonly weight: Value },
-  epsilon: number,
-): Value[] {
-  const [rows, C] = rowsOf(x.shape);
-  return l.launch(norm, {
-    reads: {
-      ...{ x: l.operand(x), residual: residual && l.operand(residual), weight: l.operand(weight) },
-    },
-    writes: { y: l.type(x.shape), sum: residual && l.type(x.shape) },
-    scalars: { rows, C, epsilon },
-  });
+/**
+ * The two terms of a residual stream, if the norm is the first to read their sum. Then it adds them up: of a
+ * 3B model's decoding (36 layers, 1.8 ms) that is 72 launches of about 2 µs fewer, 8 % of a step.
+ */
+function termsOf({ uses }: Lowering, sum: Value, norm: Node): readonly Value[] | undefined {
+  const maker = uses.maker(sum);
+  if (!isNode(maker, add) || uses.isResult(sum) || uses.readers(sum)[0] !== norm) return undefined;
+  const [x, residual] = maker.inputs;
+  return formatType(x) === formatType(residual) ? [x, residual] : undefined;
 }
 
 export const RMS_NORM_RULES: readonly Rule[] = [
-  rule(rmsNorm, (l, { x, weight }, { epsilon }) => normed(l, { x, weight }, epsilon)),
-  rule(addRmsNorm, (l, inputs, { epsilon }) => normed(l, inputs, epsilon)),
+  rule(rmsNorm, (l, inputs, { epsilon }, [output]) => {
+    const [rows, C] = rowsOf(output.shape), type = l.type(output.shape);
+    const terms = termsOf(l, inputs.x, l.uses.maker(output)!);
+    const [x, residual] = (terms ?? [inputs.x]).map((value) => l.operand(value));
+    const [y, sum] = l.launch(norm, {
+      reads: { x, residual, weight: l.operand(inputs.weight) },
+      writes: { y: type, sum: terms && type },
+      scalars: { rows, C, epsilon },
+    });
+    if (sum) l.set(inputs.x, sum); // in place of the one that the add has launched
+    return [y!];
+  }),
   gradientRule(rmsNorm, (l, { x, weight }, { upstream, attributes: { epsilon } }) => {
     const [rows, C] = rowsOf(x.shape);
     const reads = { dy: l.operand(upstream), x: l.operand(x) };

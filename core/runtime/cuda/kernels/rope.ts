@@ -2,7 +2,7 @@
 import ropeText from "../../../../kernels/forward/rope.cu" with { type: "text" };
 import type { Value } from "../../../graph/value.ts";
 import { rope } from "../../../ops/rope.ts";
-import { rotateAndWrite } from "../fuse/cache_writes.ts";
+import { rotateAndWrite } from "../cache_writes.ts";
 import type { Lowering } from "../lowering.ts";
 import { each, kernel, kernelFile } from "./define.ts";
 import { rowsOf } from "./reduce.ts";

@@ -1,4 +1,4 @@
-/** Each fusion: the program before and after it, and that the reference computes the same from both. */
+/** Rope with writes into the cache: the program before and after, and that the reference computes the same. */
 import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../../core/base/random.ts";
 import { Builder } from "../../../../core/graph/builder.ts";
@@ -6,20 +6,11 @@ import type { Program } from "../../../../core/graph/program.ts";
 import { elementCount } from "../../../../core/graph/types.ts";
 import type { Value } from "../../../../core/graph/value.ts";
 import { attention } from "../../../../core/ops/attention.ts";
-import { linear } from "../../../../core/ops/linear.ts";
 import { repeatStreams } from "../../../../core/ops/repeat_streams.ts";
-import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
 import { rope } from "../../../../core/ops/rope.ts";
-import { sampleTokens } from "../../../../core/ops/sample.ts";
-import { rotateWhileWriting } from "../../../../core/runtime/cuda/fuse/cache_writes.ts";
-import { groupLinears } from "../../../../core/runtime/cuda/fuse/linears.ts";
-import { addBeforeNorm } from "../../../../core/runtime/cuda/fuse/residuals.ts";
-import { fuse } from "../../../../core/runtime/cuda/lower.ts";
-import { RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
+import { rotateWhileWriting } from "../../../../core/runtime/cuda/cache_writes.ts";
 import type { HostTensor } from "../../../../core/runtime/device.ts";
 import { ReferenceDevice } from "../../../../core/runtime/reference/device.ts";
-
-type Fusion = (program: Program) => Program;
 
 const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
 const i32 = (...shape: number[]) => ({ dtype: "i32" as const, shape });
@@ -76,83 +67,6 @@ async function assertSame(before: Program, after: Program): Promise<void> {
   }
 }
 
-/** A fusion of a program: its lines before and after. */
-async function check(program: Program, fusion: Fusion, lines: readonly [string[], string[]]) {
-  const fused = fusion(program);
-  assertEquals([linesOf(program), linesOf(fused)], lines);
-  await assertSame(program, fused);
-}
-
-Deno.test("a residual stream is added up by the norm that reads it first", () => {
-  const program = programOf((g) => {
-    const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-    g.output("y", rmsNorm({ x: sum, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 }));
-    g.output("z", sum.exp());
-  });
-  return check(program, addBeforeNorm, [
-    ["v0 = add(a, b)", "v1 = rms_norm(v0, w)", "v2 = exp(v0)"],
-    ["v0, v1 = add_rms_norm(a, b, w)", "v2 = exp(v1)"],
-  ]);
-});
-
-Deno.test("a sum stays where another node reads it first, where it is a result, or broadcasts", () => {
-  const norm = (x: Value, g: Builder) =>
-    rmsNorm({ x, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 });
-  for (
-    const write of [
-      (g: Builder) => {
-        const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-        g.output("z", sum.exp());
-        g.output("y", norm(sum, g));
-      },
-      (g: Builder) => {
-        const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-        g.output("sum", sum);
-        g.output("y", norm(sum, g));
-      },
-      (g: Builder) => g.output("y", norm(g.input("a", f32(3, 8)).add(g.input("b", f32(8))), g)),
-    ]
-  ) {
-    const program = programOf(write);
-    assertEquals(linesOf(addBeforeNorm(program)), linesOf(program));
-  }
-});
-
-Deno.test("layers that read the same few rows go together, three at most, those read as f32 apart", async () => {
-  const write = (rows: number) => (g: Builder) => {
-    const x = g.input("x", f32(rows, 8));
-    const layer = (name: string, bias = false) =>
-      linear({
-        x,
-        weight: g.parameter(name, f32(6, 8)),
-        bias: bias ? g.parameter(`${name}.bias`, f32(6)) : undefined,
-      });
-    for (const name of ["q", "k", "v", "o"]) {
-      g.output(`${name}.out`, layer(name, name === "q").exp());
-    }
-    g.output("logits", layer("head"));
-  };
-  const few = programOf(write(4));
-  const lines = linesOf(groupLinears(few));
-  assertEquals(lines.filter((line) => line.includes("linears")), [
-    "v0, v1, v2 = linears(x, q, q.bias, k, v)",
-    "v6 = linears(x, o)",
-    "v8 = linears(x, head)",
-  ]);
-  await assertSame(few, groupLinears(few));
-  const many = programOf(write(65));
-  assertEquals(linesOf(groupLinears(many)), linesOf(many));
-});
-
-Deno.test("logits that are sampled are written in f32", () => {
-  const program = programOf((g) => {
-    const logits = linear({ x: g.input("x", f32(2, 8)), weight: g.parameter("w", f32(16, 8)) });
-    g.output("tokens", sampleTokens(logits, g.input("sampling", f32(2, 6))));
-  });
-  const [node] = groupLinears(program).nodes;
-  assertEquals(node!.attributes, { biases: [false], f32Out: true });
-});
-
 /** The part of a layer between its projections and the end of attention. */
 function layer(g: Builder): void {
   const [R, T, H, K, D, S, starts] = [4, 2, 4, 2, 8, 16, 2];
@@ -187,8 +101,4 @@ Deno.test("queries and keys are rotated while keys and values are written", asyn
     program.nodes.length,
     "a cache in another type than the model computes in",
   );
-});
-
-Deno.test("a fused program holds only ops that have a rule", () => {
-  for (const { op } of fuse(programOf(layer), "f32").nodes) assert(RULES.has(op), op.name);
 });
