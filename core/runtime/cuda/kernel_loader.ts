@@ -18,7 +18,12 @@ import {
 } from "./driver/nvrtc.ts";
 import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
 
-type Cubin = Uint8Array<ArrayBuffer>;
+/** Compiles kernels to machine code: NVRTC, or its stand-in in tests. */
+export interface KernelCompiler {
+  /** Part of the key of a cached program. */
+  readonly version: string;
+  compile(source: KernelSource, target: CompileTarget): { readonly bytes: Uint8Array<ArrayBuffer> };
+}
 
 /** The key of a compiled program. */
 export function cubinKey(version: string, source: KernelSource, target: CompileTarget): string {
@@ -31,61 +36,44 @@ export function cubinKey(version: string, source: KernelSource, target: CompileT
   return hash.digest("hex");
 }
 
-/** Cubins in one folder, which is made when the first is written. */
-export class CubinCache {
-  readonly #folder: string;
-
-  constructor(folder: string) {
-    this.#folder = folder;
-  }
-
-  /** The program from disk, else compiled and kept. */
-  compile(
-    version: string,
-    source: KernelSource,
-    target: CompileTarget,
-    compile: () => Cubin,
-  ): Cubin {
-    const path = `${this.#folder}/${cubinKey(version, source, target)}.cubin`;
-    try {
-      return Deno.readFileSync(path);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
-    const cubin = compile();
-    Deno.mkdirSync(this.#folder, { recursive: true });
-    const temporary = `${path}.${crypto.randomUUID()}`;
-    {
-      using target = Deno.openSync(temporary, { write: true, createNew: true });
-      writeAllSync(target, cubin);
-      target.syncSync();
-    }
-    renameSync(temporary, path);
-    return cubin;
-  }
-}
-
-/** Compiles kernels to machine code: NVRTC, or its stand-in in tests. */
-export interface KernelCompiler {
-  /** Part of the key of a cached program. */
-  readonly version: string;
-  compile(source: KernelSource, target: CompileTarget): { readonly bytes: Uint8Array<ArrayBuffer> };
+/** A compiler that keeps what it makes in a folder; that is made when the first program is written. */
+export function withCache(compiler: KernelCompiler, folder: string): KernelCompiler {
+  const { version } = compiler;
+  return {
+    version,
+    compile(source, target) {
+      const path = `${folder}/${cubinKey(version, source, target)}.cubin`;
+      try {
+        return { bytes: Deno.readFileSync(path) };
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+      const { bytes } = compiler.compile(source, target);
+      Deno.mkdirSync(folder, { recursive: true });
+      const temporary = `${path}.${crypto.randomUUID()}`;
+      {
+        using file = Deno.openSync(temporary, { write: true, createNew: true });
+        writeAllSync(file, bytes);
+        file.syncSync();
+      }
+      renameSync(temporary, path);
+      return { bytes };
+    },
+  };
 }
 
 /** Kernels of one device. */
 export class KernelLoader {
   readonly #driver: Driver;
   readonly #compiler: KernelCompiler;
-  readonly #cache: CubinCache | undefined;
   readonly #architecture: string;
   readonly #modules = new Map<string, bigint>();
   readonly #functions = new Map<string, bigint>();
 
-  /** @throws {EnvironmentError} where the device is too old; without a cache everything is compiled */
-  constructor(driver: Driver, compiler: KernelCompiler, cache: CubinCache | undefined) {
+  /** @throws {EnvironmentError} where the device is too old */
+  constructor(driver: Driver, compiler: KernelCompiler) {
     this.#driver = driver;
     this.#compiler = compiler;
-    this.#cache = cache;
     const { major, minor } = driver.deviceInfo();
     this.#architecture = architectureOf(major, minor);
   }
@@ -127,12 +115,8 @@ export class KernelLoader {
     const key = `${file.name} ${JSON.stringify(defines)}`;
     const known = this.#modules.get(key);
     if (known !== undefined) return known;
-    const target = { architecture: this.#architecture, defines: defines };
-    const compile = () => this.#compiler.compile(file, target).bytes;
-    const cubin = this.#cache
-      ? this.#cache.compile(this.#compiler.version, file, target, compile)
-      : compile();
-    const module = this.#driver.loadModule(cubin, file.name);
+    const target = { architecture: this.#architecture, defines };
+    const module = this.#driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
     this.#modules.set(key, module);
     return module;
   }
