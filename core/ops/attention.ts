@@ -54,7 +54,7 @@ export interface AttentionAttributes extends Attributes {
 const HIDDEN = -1e30;
 
 /** Sizes of one attention, and its inputs by name. */
-class Call {
+export class AttentionCall {
   readonly q: Value;
   readonly keys: Value;
   readonly values: Value;
@@ -143,15 +143,15 @@ class Call {
   }
 }
 
-/** Which optional inputs a node has is an attribute, so this op names its inputs by `Call`. */
+/** Which optional inputs a node has is an attribute, so this op names its inputs by `AttentionCall`. */
 export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose">> = {
   name: "attention",
   infer(inputs: readonly Value[], attributes) {
-    const { q, P, B, T, K, G, D } = new Call(inputs, attributes);
+    const { q, P, B, T, K, G, D } = new AttentionCall(inputs, attributes);
     return [{ dtype: q.dtype, shape: [P * B, T, K * G * D] }];
   },
   decompose(_: Graph, inputs: readonly Value[], attributes: AttentionAttributes) {
-    const call = new Call(inputs, attributes);
+    const call = new AttentionCall(inputs, attributes);
     const { P, M, S, prefix } = call;
     const weights = call.weights();
     const values = call.text(call.values);
@@ -163,7 +163,7 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
   vjp(_, { inputs, attributes }, upstream) {
     // Tables are for caches, and no gradient flows through a cache.
     if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
-    const call = new Call(inputs, attributes);
+    const call = new AttentionCall(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
     const weights = call.weights();
     const context = call.byKeyHead(upstream.reshape([P * B, T, K * G, D]), P);

@@ -10,7 +10,7 @@ import mmaText from "../../../../kernels/forward/attention_mma.cu" with { type: 
 import splitText from "../../../../kernels/forward/attention_split.cu" with { type: "text" };
 import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
 import type { Value } from "../../../graph/value.ts";
-import { type AttentionAttributes, attentionOp } from "../../../ops/attention.ts";
+import { type AttentionAttributes, AttentionCall, attentionOp } from "../../../ops/attention.ts";
 import type { Lowering } from "../lowering.ts";
 import {
   blocks,
@@ -93,26 +93,20 @@ function backwardKernels(file: KernelFile, suffix: string, tile: number): Backwa
 const backward = backwardKernels(ATTENTION_BACKWARD, "", 16);
 const backwardMma = backwardKernels(ATTENTION_BACKWARD_MMA, "_mma", 64);
 
-/** Inputs of an attention node by name, in the order of its op, and its sizes. */
-function attentionCall(
+/** Arguments of the launches of an attention node. */
+function attentionArguments(
   l: Lowering,
   inputs: readonly Value[],
-  { packed, paged }: AttentionAttributes,
+  attributes: AttentionAttributes,
 ) {
-  const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
-  const first = packed ? rest.shift() : undefined;
-  const table = paged ? rest.shift() : undefined;
-  const [prefixKeys, prefixValues] = rest;
-  const [R, T, H, D] = q.shape as [number, number, number, number];
-  const [, K, S] = keys.shape as [number, number, number];
-  const B = last.shape[0]!;
-  const P = prefixKeys ? prefixKeys.shape[0]! : R / B;
+  const call = new AttentionCall(inputs, attributes);
+  const { q, keys, values, visible: { first, last, table }, prefix } = call;
+  const { R, B, T, S, K, G, M, P, D } = call;
   if (D % 4 !== 0 || D > 128) {
     throw new TypeError(
       `a head size of ${D} is not supported on this device, expected a multiple of 4 up to 128`,
     );
   }
-  const G = H / K, M = prefixKeys ? prefixKeys.shape[2]! : 0;
   return {
     reads: {
       q: l.operand(q),
@@ -121,24 +115,24 @@ function attentionCall(
       first: first && l.get(first),
       last: l.get(last),
       table: table && l.get(table),
-      prefixKeys: prefixKeys && l.operand(prefixKeys),
-      prefixValues: prefixValues && l.operand(prefixValues),
+      prefixKeys: prefix && l.operand(prefix.keys),
+      prefixValues: prefix && l.operand(prefix.values),
     },
     scalars: { R, B, T, S, K, G, M, rows: P * B, P, scale: D ** -0.5 },
     defines: { HEAD_DIM: D },
     /** Query heads of all tokens of all rows. */
-    heads: P * B * T * H,
+    heads: P * B * T * K * G,
     /** Whether the kernels on tensor cores can compute it. */
     fitsTensorCores: l.dtype === "bf16" && D % 16 === 0,
-    isFew: G * T <= FEW_QUERIES,
-    paged,
+    /** Whether computing takes longer than reading the slots; only `attention_split` knows tables. */
+    hasManyQueries: G * T > FEW_QUERIES && !table,
   };
 }
 
-type AttentionCall = ReturnType<typeof attentionCall>;
+type Arguments = ReturnType<typeof attentionArguments>;
 
 /** The largest power of two of slots that leaves blocks enough. */
-function chunkOf({ scalars: { rows, K, G, T, S, M } }: AttentionCall): number {
+function chunkOf({ scalars: { rows, K, G, T, S, M } }: Arguments): number {
   let chunk = LEAST_CHUNK;
   const blocksAt = (chunk: number) =>
     rows * K * blocks(G * T, SPLIT_QUERIES) * (Math.sign(M) + S / chunk);
@@ -147,14 +141,14 @@ function chunkOf({ scalars: { rows, K, G, T, S, M } }: AttentionCall): number {
 }
 
 /** The output, and the normalizer that its gradient reads. */
-function attend(l: Lowering, call: AttentionCall): Value[] {
+function attend(l: Lowering, call: Arguments): Value[] {
   const { reads: { table, ...reads }, scalars, defines, heads } = call;
   const { P, B, T, K, G } = scalars;
   const writes = {
     out: l.type([P * B, T, K * G * defines.HEAD_DIM]),
     normalizer: f32(P * B, T, K * G),
   };
-  if (call.fitsTensorCores && !call.isFew && !call.paged) {
+  if (call.fitsTensorCores && call.hasManyQueries) {
     return l.launch(mma, { reads, writes, scalars, defines });
   }
   const chunk = chunkOf(call);
@@ -181,7 +175,7 @@ function attend(l: Lowering, call: AttentionCall): Value[] {
 function slotGradients(
   l: Lowering,
   kernels: BackwardKernels,
-  { reads: { prefixKeys, prefixValues, ...given }, scalars, defines }: AttentionCall,
+  { reads: { prefixKeys, prefixValues, ...given }, scalars, defines }: Arguments,
   { ofPrefix, ...statistics }: Record<"dout" | "normalizer" | "delta", Value> & {
     readonly ofPrefix: boolean;
   },
@@ -212,7 +206,7 @@ function attention(
   attributes: AttentionAttributes,
 ): readonly Value[] {
   const name = `attention ${attributes.packed} ${attributes.paged}`;
-  return l.shared(name, inputs, () => attend(l, attentionCall(l, inputs, attributes)));
+  return l.shared(name, inputs, () => attend(l, attentionArguments(l, inputs, attributes)));
 }
 
 /** Inputs are those of attention, then its output and the upstream gradient. */
@@ -225,7 +219,7 @@ function lowerGradient(
   if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
   const inputs = all.slice(0, -2);
   const [out, normalizer] = attention(l, inputs, attributes) as [Value, Value];
-  const call = attentionCall(l, inputs, attributes);
+  const call = attentionArguments(l, inputs, attributes);
   const { scalars, defines, heads } = call;
   const dout = l.operand(all.at(-1)!);
   const [sums] = l.launch(delta, {
