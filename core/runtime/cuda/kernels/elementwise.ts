@@ -10,7 +10,7 @@ function elementwise(op: Primitive): Rule {
     const { name } = op;
     const target = l.target(y);
     // Sums of equal shapes, such as gradients of a residual stream, stay in bf16.
-    const isBf16 = name === "add" && !target &&
+    const isBf16 = name === "add" && l.dtype === "bf16" && !target &&
       inputs[0].shape.join() === inputs[1].shape.join() &&
       inputs.some((value) => l.get(value).dtype === "bf16");
     const type = inputs[0].dtype === "i32" ? " i32" : isBf16 ? " bf16" : "";
