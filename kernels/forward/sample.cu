@@ -11,9 +11,9 @@
 // bisection of the logits' bits. The draw then walks the kept tokens by id, by bisection too.
 // Weights are whole multiples of 2⁻⁴⁰, so that sums are exact in any order.
 //
-// A border is found in 17 readings of a row from the second-level cache, about 7 µs each for the
-// 151,936 logits of Qwen. Bins of digits (radix select) would take three, but with atomic additions
-// of 64 bits to few addresses, which shared memory has as loops of compare-and-swap.
+// A border is found in 17 readings of a row from the second-level cache, an estimated 7 µs each for
+// the 151,936 logits of Qwen. Bins of digits (radix select) would take three, but with 64-bit
+// atomic additions to few addresses of shared memory, which are loops there (ATOMS.CAST.SPIN.64).
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 

@@ -20,8 +20,10 @@ const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
 const PIECE = 2 ** 29;
 
 function checkLaunches(program: Program): void {
-  const lowered = lower(program, "bf16", () => false);
-  for (const { attributes } of lowered.program.nodes) {
+  const nodes = (["f32", "bf16"] as const).flatMap((dtype) =>
+    lower(program, dtype, () => false).program.nodes
+  );
+  for (const { attributes } of nodes) {
     const { launch } = attributes as Step;
     if (!launch) continue;
     const { kernel, scalars, defines } = launch;
