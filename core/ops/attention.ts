@@ -20,7 +20,7 @@
  * The gradient is built on the softmax as the forward pass builds it, so that a device which expands
  * both computes it once.
  *
- * Kernel: forward/attention.
+ * Kernel: forward/attention_split.
  */
 import { unbroadcast } from "../graph/derivatives.ts";
 import type { Op } from "../graph/program.ts";
@@ -54,7 +54,7 @@ export interface AttentionAttributes extends Attributes {
 const HIDDEN = -1e30;
 
 /** Sizes of one attention, and its inputs by name. */
-class Call {
+export class AttentionCall {
   readonly q: Value;
   readonly keys: Value;
   readonly values: Value;
@@ -141,26 +141,17 @@ class Call {
       blocks === P ? masked : masked.broadcast([P, B, K, G, T, S]),
     ], -1);
   }
-
-  /** Logarithm of what the weights of a query are divided by: [P·B, T, H] */
-  normalizer(): Value {
-    const { P, B, K, G, T } = this;
-    const scores = this.scores();
-    const peak = scores.max(-1);
-    const sum = scores.sub(peak).exp().sum(-1).log().add(peak);
-    return sum.reshape([P * B, K * G, T]).transpose([0, 2, 1]);
-  }
 }
 
-/** Which optional inputs a node has is an attribute, so this op names its inputs by `Call`. */
+/** Which optional inputs a node has is an attribute, so this op names its inputs by `AttentionCall`. */
 export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose">> = {
   name: "attention",
   infer(inputs: readonly Value[], attributes) {
-    const { q, P, B, T, K, G, D } = new Call(inputs, attributes);
+    const { q, P, B, T, K, G, D } = new AttentionCall(inputs, attributes);
     return [{ dtype: q.dtype, shape: [P * B, T, K * G * D] }];
   },
   decompose(_: Graph, inputs: readonly Value[], attributes: AttentionAttributes) {
-    const call = new Call(inputs, attributes);
+    const call = new AttentionCall(inputs, attributes);
     const { P, M, S, prefix } = call;
     const weights = call.weights();
     const values = call.text(call.values);
@@ -172,7 +163,7 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
   vjp(_, { inputs, attributes }, upstream) {
     // Tables are for caches, and no gradient flows through a cache.
     if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
-    const call = new Call(inputs, attributes);
+    const call = new AttentionCall(inputs, attributes);
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
     const weights = call.weights();
     const context = call.byKeyHead(upstream.reshape([P * B, T, K * G, D]), P);
@@ -206,14 +197,6 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
     return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
   },
 };
-
-/** Logarithm of the sum of exponents of a query's scores, from the inputs of the op: [P·B, T, H] */
-export function attentionNormalizer(
-  inputs: readonly Value[],
-  attributes: AttentionAttributes,
-): Value {
-  return new Call(inputs, attributes).normalizer();
-}
 
 /** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
 function visibleMask({ first, last }: Visible, S: number): Value {

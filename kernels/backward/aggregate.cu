@@ -1,13 +1,10 @@
-// Gradients of the streams: of their weighted sum, and of repeating them. With s = softmax(scores)
-// = (w − ε/P) / (1 − ε):
+// Gradients of the weighted sum of streams. With s = softmax(scores) = (w − ε/P) / (1 − ε):
 //
 //   dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p],  dscores = (1 − ε) s (dw − Σ s dw)
 //
 // in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
-// out  dx [P, N, C]; dweights [N, P] f32; dscores [N, P]; sum_streams: dx [count] = Σ_p dy [P,
-//      count]
-// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts, broadcast in
-// core/graph/derivatives.ts; streams are added in order.
+// out  dx [P, N, C]; dweights, dscores [N, P] f32
+// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -41,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    stream_weights_backward(Element* __restrict__ dscores, const float* __restrict__ dweights,
+    stream_weights_backward(float* __restrict__ dscores, const float* __restrict__ dweights,
                             const float* __restrict__ weights, int N, int P, float smoothing) {
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
@@ -52,15 +49,6 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int p = 0; p < P; p++) along += (w[p] - floor) * dw[p];
   along /= 1.0f - smoothing;
   for (int p = 0; p < P; p++) {
-    dscores[(long long)n * P + p] = fromFloat((w[p] - floor) * (dw[p] - along));
+    dscores[(long long)n * P + p] = (w[p] - floor) * (dw[p] - along);
   }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    sum_streams(Element* __restrict__ dx, const Element* __restrict__ dy, long long count, int P) {
-  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at >= count) return;
-  float sum = 0.0f;
-  for (int p = 0; p < P; p++) sum += toFloat(dy[p * count + at]);
-  dx[at] = fromFloat(sum);
 }

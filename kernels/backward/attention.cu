@@ -4,16 +4,13 @@
 //   dq = Σ ds k,  dk = Σ ds q,  dv = Σ w dout
 //
 // in   dout, out [P·B, T, H·D], normalizer [P·B, T, H] f32 as the forward pass saved it, and the
-//      inputs of forward/attention.cu
-// out  attention_delta: delta [heads] f32; attention_queries: dq [R, T, H, D]; attention_keys:
-//      dkeys, dvalues [R, K, S, D]; attention_prefix: partialKeys, partialValues [chunks, P, K, M,
-//      D] f32
+//      inputs of forward/attention_split.cu but table
+// out  attention_delta: delta [heads] f32; attention_queries: dq [R, T, H, D]; attention_slots:
+//      dkeys, dvalues [chunks, R, K, S, D] f32 of the text, or [chunks, P, K, M, D] of the prefix
 // reference: the rule in core/ops/attention.ts; float inside, every sum in a fixed order.
 //
 // Where R is B (layer 0), a gradient of shared text is summed over the streams inside one block;
-// that of a prefix over the B rows of its stream. The prefix has few slots and sums over all
-// tokens, so these are cut
-// into chunks, and the sums of the chunks added afterwards.
+// that of a prefix over the B rows of its stream.
 #include "common/attention.cuh"
 #include "common/reduce.cuh"
 
@@ -37,13 +34,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x % 32 == 0) delta[head] = sum;
 }
 
-// What the gradients read; keys and values of the text, or of the prefix.
-struct Inputs {
-  Attention a;
-  const Element *dout, *q, *keys, *values;
-  const float *normalizer, *delta;
-};
-
 struct Tiles {
   float query[TILE][SPAN];
   float upstream[TILE][SPAN];
@@ -54,7 +44,7 @@ struct Tiles {
 };
 
 // TILE queries of one key head of attention row `row`, and the gradients of their outputs
-__device__ inline void loadQueries(Tiles& tiles, const Inputs& in, int row, int k, int start) {
+__device__ inline void loadQueries(Tiles& tiles, const Gradients& in, int row, int k, int start) {
   for (int i = threadIdx.x; i < TILE * D; i += THREADS) {
     const int query = start + i / D, d = i % D;
     const bool there = query < in.a.queries();
@@ -66,7 +56,7 @@ __device__ inline void loadQueries(Tiles& tiles, const Inputs& in, int row, int 
 }
 
 // TILE slots of the text or the prefix of attention row `row`, zeros from slot `end` on
-__device__ inline void loadSlots(Tiles& tiles, const Inputs& in, bool text, int row, int k,
+__device__ inline void loadSlots(Tiles& tiles, const Gradients& in, bool text, int row, int k,
                                  int begin, int end) {
   const long long slots = in.a.slots(text, row, k);
   for (int i = threadIdx.x; i < TILE * D; i += THREADS) {
@@ -86,8 +76,8 @@ __device__ inline float dot(const float* a, const float* b) {
 }
 
 // weight and slope of every query and slot in the tiles
-__device__ inline void score(Tiles& tiles, const Inputs& in, bool text, int row, int k, int start,
-                             int begin) {
+__device__ inline void score(Tiles& tiles, const Gradients& in, bool text, int row, int k,
+                             int start, int begin) {
   for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
     const int j = i / TILE, query = start + j, slot = begin + i % TILE;
     const bool there = query < in.a.queries() && slot < (text ? in.a.S : in.a.M);
@@ -104,38 +94,6 @@ __device__ inline void score(Tiles& tiles, const Inputs& in, bool text, int row,
   }
 }
 
-// Gradients of TILE slots, summed over items, which are tiles of queries of the attention rows
-// firstRow, firstRow + rowStep, … A thread has one slot and PARTS dimensions.
-__device__ inline void slotGradients(Tiles& tiles, const Inputs& in, bool text, int k, int begin,
-                                     Range items, int firstRow, int rowStep, float (&dkey)[PARTS],
-                                     float (&dvalue)[PARTS]) {
-  const int slot = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
-  const int count = (in.a.queries() + TILE - 1) / TILE;
-  loadSlots(tiles, in, text, firstRow, k, begin, text ? in.a.S : in.a.M);
-  for (int item = items.from; item <= items.to; item++) {
-    const int row = firstRow + item / count * rowStep, start = item % count * TILE;
-    if (text) {
-      const Range all = visibleToAny(in.a, row, start, TILE);
-      if (all.from >= begin + TILE || all.to < begin) continue;  // the same for the whole block
-    }
-    __syncthreads();
-    loadQueries(tiles, in, row, k, start);
-    __syncthreads();
-    score(tiles, in, text, row, k, start, begin);
-    __syncthreads();
-    for (int j = 0; j < TILE; j++) {
-      const float weight = tiles.weight[j][slot], slope = tiles.slope[j][slot];
-#pragma unroll
-      for (int e = 0; e < PARTS; e++) {
-        const int d = lane + SHARE * e;
-        if (d >= D) continue;
-        dkey[e] += slope * tiles.query[j][d];
-        dvalue[e] += weight * tiles.upstream[j][d];
-      }
-    }
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_queries(Element* __restrict__ dq, const Element* __restrict__ dout,
                       const float* __restrict__ normalizer, const float* __restrict__ delta,
@@ -148,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (start >= G * T) return;
   __shared__ __align__(16) Tiles tiles;
   const Attention a = {R, B, T, S, K, G, M, scale, first, last};
-  Inputs in = {a, dout, q, keys, values, normalizer, delta};
+  Gradients in = {a, dout, q, keys, values, normalizer, delta};
   const int query = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
   const Range all = visibleToAny(a, own, start, TILE);
   float sum[PARTS] = {};
@@ -186,53 +144,49 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_keys(Element* __restrict__ dkeys, Element* __restrict__ dvalues,
-                   const Element* __restrict__ dout, const float* __restrict__ normalizer,
-                   const float* __restrict__ delta, const Element* __restrict__ q,
-                   const Element* __restrict__ keys, const Element* __restrict__ values,
-                   const int* __restrict__ first, const int* __restrict__ last, int R, int rows,
-                   int B, int T, int S, int K, int G, float scale) {
-  const int begin = blockIdx.x * TILE, k = blockIdx.y, own = blockIdx.z;
-  if (begin >= S) return;
+    attention_slots(float* __restrict__ dkeys, float* __restrict__ dvalues,
+                    const Element* __restrict__ dout, const float* __restrict__ normalizer,
+                    const float* __restrict__ delta, const Element* __restrict__ q,
+                    const Element* __restrict__ keys, const Element* __restrict__ values,
+                    const int* __restrict__ first, const int* __restrict__ last, int R, int rows,
+                    int B, int T, int S, int K, int G, int M, int chunks, float scale) {
+  const Attention a = {R, B, T, S, K, G, M, scale, first, last};
+  const SlotTask task = slotTask(a, rows, chunks, TILE);
+  const int begin = blockIdx.x * TILE, k = blockIdx.y;
+  if (begin >= task.size) return;
   __shared__ __align__(16) Tiles tiles;
-  const Attention a = {R, B, T, S, K, G, 0, scale, first, last};
-  const Inputs in = {a, dout, q, keys, values, normalizer, delta};
+  const Gradients in = {a, dout, q, keys, values, normalizer, delta};
+  const int slot = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
+  const int count = (a.queries() + TILE - 1) / TILE;
   float dkey[PARTS] = {}, dvalue[PARTS] = {};
-  const Range items = {0, (G * T + TILE - 1) / TILE * (rows / R) - 1};
-  slotGradients(tiles, in, true, k, begin, items, own, R, dkey, dvalue);
-  const int slot = begin + threadIdx.x / SHARE;
-  if (slot >= S) return;
-  const long long at = (a.slots(true, own, k) + slot) * D;
+  loadSlots(tiles, in, task.text, task.firstRow, k, begin, task.size);
+  for (int item = task.items.from; item <= task.items.to; item++) {
+    const int row = task.firstRow + item / count * task.rowStep, start = item % count * TILE;
+    if (task.text) {
+      const Range all = visibleToAny(a, row, start, TILE);
+      if (all.from >= begin + TILE || all.to < begin) continue;  // the same for the whole block
+    }
+    __syncthreads();
+    loadQueries(tiles, in, row, k, start);
+    __syncthreads();
+    score(tiles, in, task.text, row, k, start, begin);
+    __syncthreads();
+    for (int j = 0; j < TILE; j++) {
+      const float weight = tiles.weight[j][slot], slope = tiles.slope[j][slot];
 #pragma unroll
-  for (int e = 0; e < PARTS; e++) {
-    const int d = threadIdx.x % SHARE + SHARE * e;
-    if (d < D) dkeys[at + d] = fromFloat(dkey[e]), dvalues[at + d] = fromFloat(dvalue[e]);
+      for (int e = 0; e < PARTS; e++) {
+        const int d = lane + SHARE * e;
+        if (d >= D) continue;
+        dkey[e] += slope * tiles.query[j][d];
+        dvalue[e] += weight * tiles.upstream[j][d];
+      }
+    }
   }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_prefix(float* __restrict__ partialKeys, float* __restrict__ partialValues,
-                     const Element* __restrict__ dout, const float* __restrict__ normalizer,
-                     const float* __restrict__ delta, const Element* __restrict__ q,
-                     const Element* __restrict__ prefixKeys,
-                     const Element* __restrict__ prefixValues, int R, int P, int B, int T, int K,
-                     int G, int M, int chunks, float scale) {
-  const int begin = blockIdx.x * TILE, k = blockIdx.y, stream = blockIdx.z % P;
-  if (begin >= M) return;
-  __shared__ __align__(16) Tiles tiles;
-  const Attention a = {R, B, T, 0, K, G, M, scale, nullptr, nullptr};
-  const Inputs in = {a, dout, q, prefixKeys, prefixValues, normalizer, delta};
-  const int all = (G * T + TILE - 1) / TILE * B, size = (all + chunks - 1) / chunks;
-  const int firstItem = (int)(blockIdx.z / P) * size;
-  float dkey[PARTS] = {}, dvalue[PARTS] = {};
-  const Range items = {firstItem, min(all, firstItem + size) - 1};
-  slotGradients(tiles, in, false, k, begin, items, stream * B, 1, dkey, dvalue);
-  const int slot = begin + threadIdx.x / SHARE;
-  if (slot >= M) return;
-  const long long at = (((long long)blockIdx.z * K + k) * M + slot) * D;
+  if (begin + slot >= task.size) return;
+  const long long at = (((long long)blockIdx.z * K + k) * task.size + begin + slot) * D;
 #pragma unroll
   for (int e = 0; e < PARTS; e++) {
-    const int d = threadIdx.x % SHARE + SHARE * e;
-    if (d < D) partialKeys[at + d] = dkey[e], partialValues[at + d] = dvalue[e];
+    const int d = lane + SHARE * e;
+    if (d < D) dkeys[at + d] = dkey[e], dvalues[at + d] = dvalue[e];
   }
 }

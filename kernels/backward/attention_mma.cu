@@ -7,10 +7,10 @@
 // reference: the rule in core/ops/attention.ts; sums in float and in a fixed order, w and ds
 // rounded to bf16 before they meet the other factor: 2^-7 of the largest gradient.
 //
-// A warp of the first kernel has 16 queries and walks tiles of slots; a warp of the others has 16
-// slots and walks items, which are tiles of queries of one attention row after the other. Scores
-// are computed twice, once by each kernel, so that nothing is added across blocks. With slots as
-// rows, the result of one product is the left operand of the next without leaving the registers.
+// A warp of the first kernel has 16 queries and walks tiles of slots; a warp of the second has 16
+// slots and walks tiles of queries. Scores are computed twice, once by each kernel, so that nothing
+// is added across blocks. With slots as rows, the result of one product is the left operand of the
+// next without leaving the registers.
 #include "common/attention.cuh"
 #include "common/reduce.cuh"
 #include "common/tiles.cuh"
@@ -18,15 +18,8 @@
 constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, SPAN = spanOf(D), STRIP = 16;
 constexpr int ROWS = WARPS * STRIP;         // queries of a block, or slots
 constexpr int SLOTS = 32;                   // slots of a tile of attention_queries_mma
-constexpr int QUERIES = D <= 64 ? 32 : 16;  // queries of an item of the others
+constexpr int QUERIES = D <= 64 ? 32 : 16;  // queries of an item of attention_slots_mma
 static_assert(BF16 && D % 16 == 0 && D <= 128, "operands are 16 × 16, sums are in registers");
-
-// What the gradients read; keys and values of the text, or of the prefix.
-struct Inputs {
-  Attention a;
-  const Element *dout, *q, *keys, *values;
-  const float *normalizer, *delta;
-};
 
 // What weights and slopes of a query need, and the slots that it sees.
 struct Query {
@@ -34,7 +27,7 @@ struct Query {
   Range seen;
 };
 
-__device__ inline Query queryOf(const Inputs& in, bool text, int row, int k, int query) {
+__device__ inline Query queryOf(const Gradients& in, bool text, int row, int k, int query) {
   Query found = {0.0f, 0.0f, {0, -1}};
   if (query >= in.a.queries()) return found;
   const long long head = in.a.head(row, k, query);
@@ -63,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   const int start = (gridDim.x - 1 - blockIdx.x) * ROWS, k = blockIdx.y, own = blockIdx.z;
   if (start >= G * T) return;
   const Attention a = {R, B, T, S, K, G, M, scale, first, last};
-  Inputs in = {a, dout, q, keys, values, normalizer, delta};
+  Gradients in = {a, dout, q, keys, values, normalizer, delta};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
   const int mine = start + warp * STRIP;
   __shared__ __align__(16) Half tile[2 * SLOTS * SPAN];
@@ -151,21 +144,31 @@ struct SlotMemory {
   Query of[QUERIES];
 };
 
-// Sums over items for 16 slots of the warp, of ROWS slots from begin on; items are tiles of queries
-// of the attention rows firstRow, firstRow + rowStep, …
-__device__ inline void slotGradients(SlotMemory& memory, const Inputs& in, bool text, int k,
-                                     int begin, Range items, int firstRow, int rowStep,
-                                     float (&dkey)[D / 8][4], float (&dvalue)[D / 8][4]) {
-  const Attention& a = in.a;
+// A warp has 16 of the ROWS slots of its block.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
+    attention_slots_mma(float* __restrict__ dkeys, float* __restrict__ dvalues,
+                        const Element* __restrict__ dout, const float* __restrict__ normalizer,
+                        const float* __restrict__ delta, const Element* __restrict__ q,
+                        const Element* __restrict__ keys, const Element* __restrict__ values,
+                        const int* __restrict__ first, const int* __restrict__ last, int R,
+                        int rows, int B, int T, int S, int K, int G, int M, int chunks,
+                        float scale) {
+  const Attention a = {R, B, T, S, K, G, M, scale, first, last};
+  const SlotTask task = slotTask(a, rows, chunks, QUERIES);
+  const int begin = blockIdx.x * ROWS, k = blockIdx.y;
+  if (begin >= task.size) return;
+  __shared__ __align__(16) SlotMemory memory;
+  const Gradients in = {a, dout, q, keys, values, normalizer, delta};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
-  const int count = (a.queries() + QUERIES - 1) / QUERIES, size = text ? a.S : a.M;
-  const long long slots = a.slots(text, firstRow, k) * D;
+  const int count = (a.queries() + QUERIES - 1) / QUERIES;
+  float dkey[D / 8][4] = {}, dvalue[D / 8][4] = {};
+  const long long slots = a.slots(task.text, task.firstRow, k) * D;
   const auto offsetOf = [](int slot) { return slot * D; };
-  loadRows<D, ROWS, THREADS>(memory.keys, in.keys + slots, begin, size, offsetOf);
-  loadRows<D, ROWS, THREADS>(memory.values, in.values + slots, begin, size, offsetOf);
-  for (int item = items.from; item <= items.to; item++) {
-    const int row = firstRow + item / count * rowStep, start = item % count * QUERIES;
-    if (text) {
+  loadRows<D, ROWS, THREADS>(memory.keys, in.keys + slots, begin, task.size, offsetOf);
+  loadRows<D, ROWS, THREADS>(memory.values, in.values + slots, begin, task.size, offsetOf);
+  for (int item = task.items.from; item <= task.items.to; item++) {
+    const int row = task.firstRow + item / count * task.rowStep, start = item % count * QUERIES;
+    if (task.text) {
       const Range all = visibleToAny(a, row, start, QUERIES);
       if (all.from >= begin + ROWS || all.to < begin) continue;  // the same for the whole block
     }
@@ -177,7 +180,7 @@ __device__ inline void slotGradients(SlotMemory& memory, const Inputs& in, bool 
       return a.head(row, k, query) * D;
     });
     if (threadIdx.x < QUERIES) {
-      memory.of[threadIdx.x] = queryOf(in, text, row, k, start + (int)threadIdx.x);
+      memory.of[threadIdx.x] = queryOf(in, task.text, row, k, start + (int)threadIdx.x);
     }
     __syncthreads();
     float score[QUERIES / 8][4] = {}, product[QUERIES / 8][4] = {};
@@ -216,68 +219,17 @@ __device__ inline void slotGradients(SlotMemory& memory, const Inputs& in, bool 
       }
     }
   }
-}
-
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
-    attention_keys_mma(Element* __restrict__ dkeys, Element* __restrict__ dvalues,
-                       const Element* __restrict__ dout, const float* __restrict__ normalizer,
-                       const float* __restrict__ delta, const Element* __restrict__ q,
-                       const Element* __restrict__ keys, const Element* __restrict__ values,
-                       const int* __restrict__ first, const int* __restrict__ last, int R,
-                       int rows, int B, int T, int S, int K, int G, float scale) {
-  const int begin = blockIdx.x * ROWS, k = blockIdx.y, own = blockIdx.z;
-  if (begin >= S) return;
-  __shared__ __align__(16) SlotMemory memory;
-  const Attention a = {R, B, T, S, K, G, 0, scale, first, last};
-  const Inputs in = {a, dout, q, keys, values, normalizer, delta};
-  float dkey[D / 8][4] = {}, dvalue[D / 8][4] = {};
-  const Range items = {0, (G * T + QUERIES - 1) / QUERIES * (rows / R) - 1};
-  slotGradients(memory, in, true, k, begin, items, own, R, dkey, dvalue);
-  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const int slot = begin + threadIdx.x / 32 * STRIP + lane / 4 + half * 8;
-    if (slot >= S) continue;
-    const long long at = (a.slots(true, own, k) + slot) * D + lane % 4 * 2;
-#pragma unroll
-    for (int d = 0; d < D / 8; d++) {
-      *reinterpret_cast<unsigned*>(dkeys + at + d * 8) =
-          packHalves(dkey[d][2 * half] * scale, dkey[d][2 * half + 1] * scale);
-      *reinterpret_cast<unsigned*>(dvalues + at + d * 8) =
-          packHalves(dvalue[d][2 * half], dvalue[d][2 * half + 1]);
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
-    attention_prefix_mma(float* __restrict__ partialKeys, float* __restrict__ partialValues,
-                         const Element* __restrict__ dout, const float* __restrict__ normalizer,
-                         const float* __restrict__ delta, const Element* __restrict__ q,
-                         const Element* __restrict__ prefixKeys,
-                         const Element* __restrict__ prefixValues, int R, int P, int B, int T,
-                         int K, int G, int M, int chunks, float scale) {
-  const int begin = blockIdx.x * ROWS, k = blockIdx.y, stream = blockIdx.z % P;
-  if (begin >= M) return;
-  __shared__ __align__(16) SlotMemory memory;
-  const Attention a = {R, B, T, 0, K, G, M, scale, nullptr, nullptr};
-  const Inputs in = {a, dout, q, prefixKeys, prefixValues, normalizer, delta};
-  const int all = (G * T + QUERIES - 1) / QUERIES * B, size = (all + chunks - 1) / chunks;
-  const int firstItem = (int)(blockIdx.z / P) * size;
-  float dkey[D / 8][4] = {}, dvalue[D / 8][4] = {};
-  const Range items = {firstItem, min(all, firstItem + size) - 1};
-  slotGradients(memory, in, false, k, begin, items, stream * B, 1, dkey, dvalue);
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const int slot = begin + threadIdx.x / 32 * STRIP + lane / 4 + half * 8;
-    if (slot >= M) continue;
-    const long long at = (((long long)blockIdx.z * K + k) * M + slot) * D + lane % 4 * 2;
+    const int slot = begin + warp * STRIP + group + half * 8;
+    if (slot >= task.size) continue;
+    const long long at = (((long long)blockIdx.z * K + k) * task.size + slot) * D + pair;
 #pragma unroll
     for (int d = 0; d < D / 8; d++) {
       const float* key = &dkey[d][2 * half];
       const float* value = &dvalue[d][2 * half];
-      partialKeys[at + d * 8] = key[0] * scale, partialKeys[at + d * 8 + 1] = key[1] * scale;
-      partialValues[at + d * 8] = value[0], partialValues[at + d * 8 + 1] = value[1];
+      dkeys[at + d * 8] = key[0] * scale, dkeys[at + d * 8 + 1] = key[1] * scale;
+      dvalues[at + d * 8] = value[0], dvalues[at + d * 8 + 1] = value[1];
     }
   }
 }

@@ -4,7 +4,7 @@
 //
 // in   dy, x [rows, C], weight [C]
 // out  dx [rows, C] (may be dy); inverse [rows] f32; partial [ceil(rows / CHUNK), C] f32, whose sum
-//      over the first axis by sum_partials of linear.cu is dweight
+//      over the first axis is dweight
 // reference: the rule in core/ops/rms_norm.ts; float inside.
 #include "common/reduce.cuh"
 #include "common/types.cuh"

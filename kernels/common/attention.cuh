@@ -30,12 +30,40 @@ struct Attention {
   }
 };
 
-// Slots, both ends included.
+// What gradients read: gradients of outputs, normalizers and Σ dout out of every head; keys and
+// values of the text, or of the prefix.
+struct Gradients {
+  Attention a;
+  const Element *dout, *q, *keys, *values;
+  const float *normalizer, *delta;
+};
+
+// Slots or items, both ends included.
 struct Range {
   int from, to;
 
   __device__ bool has(int slot) const { return from <= slot && slot <= to; }
 };
+
+// What a block sums for the gradients of its slots: items are tiles of queries of the attention
+// rows firstRow, firstRow + rowStep, …
+struct SlotTask {
+  bool text;  // or prefix
+  int size, firstRow, rowStep;
+  Range items;
+};
+
+// Slots are those of the text where S is not 0, else those of a prefix. Items are cut into chunks,
+// whose sums are added afterwards: a prefix has few slots and sums over all tokens of its stream.
+// blockIdx.z counts rows of the text or streams, chunk by chunk.
+__device__ inline SlotTask slotTask(const Attention& a, int rows, int chunks, int tile) {
+  const bool text = a.S > 0;
+  const int owners = text ? a.R : rows / a.B, owner = blockIdx.z % owners;
+  const int all = (a.queries() + tile - 1) / tile * (text ? rows / a.R : a.B);
+  const int size = (all + chunks - 1) / chunks, from = (int)(blockIdx.z / owners) * size;
+  return {text, text ? a.S : a.M, text ? owner : owner * a.B, text ? a.R : 1,
+          {from, min(all, from + size) - 1}};
+}
 
 // Slots of the text that a query sees; those of the prefix are all seen.
 __device__ inline Range visible(const Attention& a, int row, int query) {

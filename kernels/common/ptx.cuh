@@ -3,10 +3,8 @@
 // sm_80.
 //
 // mma and ldmatrix are of a whole warp: every lane calls them, and each holds a part of every
-// matrix, laid
-// out as the PTX ISA has it. With g = lane / 4 and t = lane % 4, where a register has two
-//      neighbouring
-// elements, the lower first:
+// matrix, laid out as the PTX ISA has it. With g = lane / 4 and t = lane % 4, where a register has
+// two neighbouring elements, the lower first:
 //
 //   A 16 × 16   a[0] (g, 2t)  a[1] (g + 8, 2t)  a[2] (g, 2t + 8)  a[3] (g + 8, 2t + 8)
 //   B 16 × 8    b[0] (2t, g)  b[1] (2t + 8, g)            neighbours are rows

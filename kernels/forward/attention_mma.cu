@@ -1,8 +1,9 @@
-// attention_mma: forward/attention.cu on tensor cores, in bf16 (FlashAttention-2's scheme).
+// attention_mma: attention of many queries on tensor cores, in bf16 (FlashAttention-2's scheme).
 //
 //   out = softmax(scale q [prefix_k | k]ᵀ) [prefix_v | v]
 //
-// in, out, saved for backward: as in forward/attention.cu; D is a multiple of 16, 128 at most
+// in, out, saved for backward: as in forward/attention_split.cu, without table; D is a multiple of
+// 16, 128 at most
 // reference: core/ops/attention.ts; softmax in float, but weights are rounded to bf16 before they
 // meet the values: 2^-8 of the largest value.
 //
@@ -126,6 +127,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
       *reinterpret_cast<unsigned*>(out + at * D + d * 8 + pair) =
           packHalves(sum[d][2 * half] * inverse, sum[d][2 * half + 1] * inverse);
     }
-    if (normalizer && lane % 4 == 0) normalizer[at] = (rowMax[half] + log2f(total)) * LN2;
+    if (lane % 4 == 0) normalizer[at] = (rowMax[half] + log2f(total)) * LN2;
   }
 }

@@ -1,15 +1,21 @@
-// attention_split, attention_combine: attention of few queries over many slots (split-KV, flash
-// decoding).
+// attention_split, attention_combine: grouped-query attention over text behind a learned prefix,
+// with the slots split over blocks (split-KV, flash decoding).
+//
+//   out = softmax(scale q [prefix_k | k]ᵀ) [prefix_v | v]
 //
 //   split     partial = Σ exp(scale q k − rowMax) v over the slots of one split, with its rowMax
 //             and rowSum
 //   combine   out = Σ partial / Σ rowSum, all relative to the largest rowMax
 //
-// in   as in forward/attention.cu, and table (or null) [B, S] i32: the row of the batch where a
-//      slot lies, for the slots that any query of a row sees
+// in   q [R, T, H, D]; keys, values [R, K, S, D]; first (or null), last [B, T] i32: the slots a
+//      query sees; table (or null) [B, S] i32: the row of the batch where a slot lies, for the
+//      slots that any query of a row sees; prefixKeys, prefixValues [P, K, M, D], seen by all (M
+//      may be 0)
 // out  partial [splits, P·B, T, H, D], rowMax (in powers of two), rowSum [splits, P·B, T, H] f32;
-//      out and normalizer as in forward/attention.cu
-// reference: core/ops/attention.ts; 2e-6 in float when combined, output rounding in bf16.
+//      out [P·B, T, H·D]
+// saved for backward: normalizer = log Σ exp(score) [P·B, T, H] f32
+// reference: core/ops/attention.ts; softmax in float, 2e-6 in float when combined, output rounding
+// in bf16. A query that sees no slot gives zeros here, but the mean of all values in the reference.
 //
 // Split 0 is the prefix, where there is one; each of the others has `chunk` slots of text. SHARE
 // lanes have WIDTH dimensions each of one slot, so a warp reads whole rows, and keeps a partial
@@ -56,22 +62,22 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
                     const int* __restrict__ table, const Element* __restrict__ prefixKeys,
                     const Element* __restrict__ prefixValues, int R, int rows, int B, int T, int S,
                     int K, int G, int M, int chunk, float scale) {
-  const int k = blockIdx.y % K, start = blockIdx.y / K * QUERIES, row = blockIdx.z;
+  const int k = blockIdx.x % K, start = blockIdx.x / K * QUERIES, row = blockIdx.z;
   if (start >= G * T) return;
   const Attention a = {R, B, T, S, K, G, M, scale, first, last};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % SHARE;
   const int count = min(QUERIES, G * T - start);
-  const bool text = M == 0 || blockIdx.x > 0;
+  const bool text = M == 0 || blockIdx.y > 0;
   __shared__ float queryTile[QUERIES][SHARE][WIDTH + 1];  // 1 more: lanes hit different banks
   __shared__ float sumOf[WARPS][QUERIES][SHARE * WIDTH];
   __shared__ float rowMaxOf[WARPS][QUERIES], rowSumOf[WARPS][QUERIES];
   __shared__ Range seen[QUERIES];
 
   const auto headOf = [&](int j) {
-    return (long long)blockIdx.x * rows * T * K * G + a.head(row, k, start + j);
+    return (long long)blockIdx.y * rows * T * K * G + a.head(row, k, start + j);
   };
   // Slots of this split that each query sees; those behind the end see none.
-  const int begin = text ? (blockIdx.x - (M > 0)) * chunk : 0;
+  const int begin = text ? ((int)blockIdx.y - (M > 0)) * chunk : 0;
   if (threadIdx.x < QUERIES) {
     Range range = {0, M - 1};
     if (text && lane < count) {
@@ -216,5 +222,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
   rowSum = blockSum(rowSum, scratch);
   const float inverse = rowSum > 0.0f ? 1.0f / rowSum : 0.0f;
   if (threadIdx.x < D) out[head * D + threadIdx.x] = fromFloat(sum * inverse);
-  if (normalizer && threadIdx.x == 0) normalizer[head] = (higher + log2f(rowSum)) * LN2;
+  if (threadIdx.x == 0) normalizer[head] = (higher + log2f(rowSum)) * LN2;
 }

@@ -9,8 +9,8 @@
 //
 // rope_write_slots is rope of queries and keys and write_slots of keys and values, all that lies
 // between projections and attention in a layer with a cache: q [R, T, H·D], k and v [R, T, K·D]
-// → y like q, caches [R, K, S, D] from slot start[r mod starts] on, in place. A token whose slot
-// is not in the cache is dropped there.
+// → y where q lies, caches [R, K, S, D] from slot start[r mod starts] on, in place. A token whose
+// slot is not in the cache is dropped there.
 #include "common/types.cuh"
 
 // Turns elements i and i + half of the head behind `from`.
@@ -35,8 +35,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 extern "C" __global__ void __launch_bounds__(256)
     rope_write_slots(Element* __restrict__ keyCache, Element* __restrict__ valueCache,
-                     Element* __restrict__ y, const Element* __restrict__ q,
-                     const Element* __restrict__ k, const Element* __restrict__ v,
+                     Element* y, const Element* q, const Element* __restrict__ k,
+                     const Element* __restrict__ v,
                      const float* __restrict__ cosines, const float* __restrict__ sines,
                      const int* __restrict__ start, int R, int starts, int T, int H, int K, int S,
                      int half) {

@@ -1,11 +1,15 @@
 // Primitives that move elements of BYTES bytes without computing.
 //
-// copy: y[Σ i·ystride] = x[Σ i·xstride] for all indices; which is transpose, slice, broadcast (a
-//       stride of 0 in x) and each part of concat, as the strides say. yFirst and xFirst are the
-//       places of the first elements.
+// copy: y[yFirst + Σ i·ystride] = x[xFirst + Σ i·xstride] for all indices; which is transpose,
+//       slice, broadcast and each part of concat, as the strides say (see strides.cuh).
 // gather: x [outer, size, inner], indices [count] i32; y [outer, count, inner]. An index outside
-//       gives zeros instead of a read from elsewhere.
+//       gives zeros instead of a read from elsewhere. Embeddings are rows gathered from a table.
+// write_slots: cache [R, K, S, D] in place, update [R, K, T, D], start [R] i32: token t of a row
+//       goes to slot start + t. A token whose slot is not in the cache is dropped: a row that has
+//       stopped may be sent past the end.
 // reference: core/graph/primitives/{movement,indexing}.ts, equal bit for bit.
+#include "common/strides.cuh"
+
 #if BYTES == 1
 typedef unsigned char Unit;
 #elif BYTES == 2
@@ -15,13 +19,12 @@ typedef unsigned Unit;
 #endif
 
 extern "C" __global__ void __launch_bounds__(256)
-    copy(Unit* y, const Unit* x, long long count, int n1, int n2, int n3, long long yFirst, int y0,
-         int y1, int y2, int y3, long long xFirst, int x0, int x1, int x2, int x3) {
+    copy(Unit* y, const Unit* x, long long count, int n1, int n2, long long n3, long long yFirst,
+         int y0, int y1, int y2, int y3, long long xFirst, int x0, int x1, int x2, int x3) {
   const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= count) return;
-  const long long i3 = at % n3, i2 = at / n3 % n2, i1 = at / n3 / n2 % n1, i0 = at / n3 / n2 / n1;
-  y[yFirst + i0 * y0 + i1 * y1 + i2 * y2 + i3 * y3] =
-      x[xFirst + i0 * x0 + i1 * x1 + i2 * x2 + i3 * x3];
+  y[yFirst + place(at, n1, n2, n3, y0, y1, y2, y3)] =
+      x[xFirst + place(at, n1, n2, n3, x0, x1, x2, x3)];
 }
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -33,4 +36,14 @@ extern "C" __global__ void __launch_bounds__(256)
   const int index = indices[at / inner % count];
   const bool known = index >= 0 && index < size;
   y[at] = known ? x[(o * size + index) * inner + i] : (Unit)0;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    write_slots(Unit* __restrict__ cache, const Unit* __restrict__ update,
+                const int* __restrict__ start, int R, int T, int K, int S, int D) {
+  const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= (long long)R * K * T * D) return;
+  const long long head = at / D / T;  // row · K + k
+  const long long slot = start[head / K] + at / D % T;
+  if (slot >= 0 && slot < S) cache[(head * S + slot) * D + at % D] = update[at];
 }

@@ -16,10 +16,6 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-
 template <class To, class From>
 inline To emulatedBits(From from) {
   static_assert(sizeof(To) == sizeof(From), "bits are kept");
@@ -31,24 +27,12 @@ inline float __int_as_float(int x) { return emulatedBits<float>(x); }
 inline float __uint_as_float(unsigned x) { return emulatedBits<float>(x); }
 inline unsigned __float_as_uint(float x) { return emulatedBits<unsigned>(x); }
 
-#define EMULATED_MIN_MAX(T)                              \
-  inline T min(T a, T b) { return b < a ? b : a; }       \
-  inline T max(T a, T b) { return a < b ? b : a; }
-EMULATED_MIN_MAX(int)
-EMULATED_MIN_MAX(unsigned)
-EMULATED_MIN_MAX(long long)
-EMULATED_MIN_MAX(unsigned long long)
-
 template <class T>
-inline T atomicAdd(T* p, T value) {
-  const T before = *p;
-  *p = before + value;
-  return before;
-}
+inline T min(T a, T b) { return b < a ? b : a; }
+template <class T>
+inline T max(T a, T b) { return a < b ? b : a; }
+
 inline void __syncthreads() { emulator::barrier(); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) {
-  emulator::meet("__syncwarp", mask, [](void* const*, unsigned) {}, nullptr);
-}
 
 namespace emulator {
 
@@ -76,53 +60,11 @@ inline T shuffle(const char* name, unsigned mask, T value, int source) {
   return record.result;
 }
 
-template <class T>
-struct Reduction {
-  T value, result;
-};
-
-template <class T, T (*combine)(T, T)>
-inline void resolveReduction(void* const* lanes, unsigned here) {
-  T all = static_cast<Reduction<T>*>(lanes[__builtin_ctz(here)])->value;
-  for (unsigned rest = here & (here - 1); rest; rest &= rest - 1) {
-    all = combine(all, static_cast<Reduction<T>*>(lanes[__builtin_ctz(rest)])->value);
-  }
-  for (unsigned rest = here; rest; rest &= rest - 1) {
-    static_cast<Reduction<T>*>(lanes[__builtin_ctz(rest)])->result = all;
-  }
-}
-
-template <class T, T (*combine)(T, T)>
-inline T reduce(const char* name, unsigned mask, T value) {
-  Reduction<T> record = {value, value};
-  meet(name, mask, resolveReduction<T, combine>, &record);
-  return record.result;
-}
-
-inline int laneOf() { return current->lane; }
-inline int either(int a, int b) { return a | b; }
-
 }  // namespace emulator
 
 template <class T>
-inline T __shfl_sync(unsigned mask, T value, int source) {
-  return emulator::shuffle("__shfl_sync", mask, value, source & 31);
-}
-template <class T>
 inline T __shfl_xor_sync(unsigned mask, T value, int bits) {
-  return emulator::shuffle("__shfl_xor_sync", mask, value, emulator::laneOf() ^ bits);
-}
-// Without a lane that far below, the own value.
-template <class T>
-inline T __shfl_up_sync(unsigned mask, T value, unsigned delta) {
-  const int lane = emulator::laneOf(), source = lane - (int)delta;
-  return emulator::shuffle("__shfl_up_sync", mask, value, source < 0 ? lane : source);
-}
-inline int __any_sync(unsigned mask, int predicate) {
-  return emulator::reduce<int, emulator::either>("__any_sync", mask, predicate != 0);
-}
-inline int __reduce_min_sync(unsigned mask, int value) {
-  return emulator::reduce<int, min>("__reduce_min_sync", mask, value);
+  return emulator::shuffle("__shfl_xor_sync", mask, value, emulator::current->lane ^ bits);
 }
 
 namespace emulator {

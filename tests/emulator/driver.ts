@@ -16,8 +16,8 @@ export const EMULATED_ARCHITECTURE = "sm_90";
 const VERSION = 13000;
 const NAME = "Emulated H100";
 const CONTEXT = 0xc0de_0000n;
-/** Processors and compute capability of an H100, by their numbers. */
-const ATTRIBUTES: Readonly<Record<number, number>> = { 16: 132, 75: 9, 76: 0 };
+/** Compute capability of an H100, by the numbers of the attributes. */
+const ATTRIBUTES: Readonly<Record<number, number>> = { 75: 9, 76: 0 };
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
 

@@ -26,13 +26,12 @@ import type {
 import { HOST_ARRAYS } from "../host_device.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 import { storedBytes, weightValues } from "../weights.ts";
-import type { CubinCache } from "./cubin_cache.ts";
 import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
 import { Driver, type PinnedMemory } from "./driver/driver.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
-import { copy } from "./kernels/copies.ts";
+import { copy } from "./kernels/strided.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";
 import { type ComputeType, CudaTensor, DeviceMemory } from "./memory.ts";
@@ -51,7 +50,6 @@ export interface CudaOptions {
   /** Number of the device among those the driver shows. */
   readonly ordinal?: number;
   readonly elements?: ComputeType;
-  readonly cache?: CubinCache | undefined;
 }
 
 /** Bytes of a pinned buffer; larger tensors are read at once. */
@@ -78,7 +76,7 @@ export class CudaDevice implements Device {
    * Opens a device and makes its context current on this thread.
    * @throws {EnvironmentError} when there is no driver or device that can be used
    */
-  constructor(machine: CudaMachine, { ordinal = 0, elements = "f32", cache }: CudaOptions = {}) {
+  constructor(machine: CudaMachine, { ordinal = 0, elements = "f32" }: CudaOptions = {}) {
     this.cacheType = elements;
     const driver = new Driver(machine.driver, ordinal);
     const memory = new DeviceMemory(driver);
@@ -87,7 +85,7 @@ export class CudaDevice implements Device {
       memory,
       stream: driver.createStream(),
       graphs: new Set(),
-      kernels: new KernelLoader(driver, machine.compiler, cache),
+      kernels: new KernelLoader(driver, machine.compiler),
       products: () =>
         this.#products ??= new Products(machine.products(), memory.allocate(WORKSPACE_BYTES)),
     };

@@ -1,8 +1,21 @@
-/** Kernels as they are needed: compiled, cached on disk, loaded, found by name. */
-import type { CubinCache } from "./cubin_cache.ts";
+/**
+ * Kernels as they are needed: compiled, cached on disk, loaded, found by name.
+ *
+ * Cubins on disk are found by the hash of the compiler's version, the target, and the source with its headers.
+ * There is no lock: compiling gives the same bytes every time, and a file appears under its name only when it
+ * is complete, so several processes may write it at once.
+ */
+import { createHash } from "node:crypto";
+import { renameSync } from "../../base/platform/rename.ts";
+import { writeAllSync } from "../../base/write_all.ts";
 import type { Driver } from "./driver/driver.ts";
 import { Launch } from "./driver/launch.ts";
-import { architectureOf, type CompileTarget, type KernelSource } from "./driver/nvrtc.ts";
+import {
+  architectureOf,
+  compileOptions,
+  type CompileTarget,
+  type KernelSource,
+} from "./driver/nvrtc.ts";
 import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
 
 /** Compiles kernels to machine code: NVRTC, or its stand-in in tests. */
@@ -12,20 +25,55 @@ export interface KernelCompiler {
   compile(source: KernelSource, target: CompileTarget): { readonly bytes: Uint8Array<ArrayBuffer> };
 }
 
+/** The key of a compiled program. */
+export function cubinKey(version: string, source: KernelSource, target: CompileTarget): string {
+  const headers = [...source.headers].sort(([a], [b]) => a < b ? -1 : 1).flat();
+  const hash = createHash("sha256");
+  // Lengths keep two lists apart whose texts are the same end to end.
+  for (const part of [version, ...compileOptions(target), source.name, source.text, ...headers]) {
+    hash.update(`${part.length}:${part}`);
+  }
+  return hash.digest("hex");
+}
+
+/** A compiler that keeps what it makes in a folder; that is made when the first program is written. */
+export function withCache(compiler: KernelCompiler, folder: string): KernelCompiler {
+  const { version } = compiler;
+  return {
+    version,
+    compile(source, target) {
+      const path = `${folder}/${cubinKey(version, source, target)}.cubin`;
+      try {
+        return { bytes: Deno.readFileSync(path) };
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+      const { bytes } = compiler.compile(source, target);
+      Deno.mkdirSync(folder, { recursive: true });
+      const temporary = `${path}.${crypto.randomUUID()}`;
+      {
+        using file = Deno.openSync(temporary, { write: true, createNew: true });
+        writeAllSync(file, bytes);
+        file.syncSync();
+      }
+      renameSync(temporary, path);
+      return { bytes };
+    },
+  };
+}
+
 /** Kernels of one device. */
 export class KernelLoader {
   readonly #driver: Driver;
   readonly #compiler: KernelCompiler;
-  readonly #cache: CubinCache | undefined;
   readonly #architecture: string;
   readonly #modules = new Map<string, bigint>();
   readonly #functions = new Map<string, bigint>();
 
-  /** @throws {EnvironmentError} where the device is too old; without a cache everything is compiled */
-  constructor(driver: Driver, compiler: KernelCompiler, cache: CubinCache | undefined) {
+  /** @throws {EnvironmentError} where the device is too old */
+  constructor(driver: Driver, compiler: KernelCompiler) {
     this.#driver = driver;
     this.#compiler = compiler;
-    this.#cache = cache;
     const { major, minor } = driver.deviceInfo();
     this.#architecture = architectureOf(major, minor);
   }
@@ -67,12 +115,8 @@ export class KernelLoader {
     const key = `${file.name} ${JSON.stringify(defines)}`;
     const known = this.#modules.get(key);
     if (known !== undefined) return known;
-    const target = { architecture: this.#architecture, defines: defines };
-    const compile = () => this.#compiler.compile(file, target).bytes;
-    const cubin = this.#cache
-      ? this.#cache.compile(this.#compiler.version, file, target, compile)
-      : compile();
-    const module = this.#driver.loadModule(cubin, file.name);
+    const target = { architecture: this.#architecture, defines };
+    const module = this.#driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
     this.#modules.set(key, module);
     return module;
   }

@@ -1,29 +1,17 @@
 /**
- * Lowers programs to launches: ops without a rule are expanded, the rest is fused, each op has its rule.
- *
- * Every op that a fusion introduces has a decomposition, so the fused program still runs on the reference
- * device, and a test shows for each fusion that it computes the same.
+ * Lowers programs to launches: ops without a rule are expanded, each other op has its rule. A rule may take
+ * neighbours of its node into the same launch, where that saves more than 3 % of a decoding step.
  */
 import type { Program } from "../../graph/program.ts";
 import { prepare } from "../../graph/rewrite.ts";
-import { rotateWhileWriting } from "./fuse/cache_writes.ts";
-import { computeInPlace } from "./fuse/in_place.ts";
-import { groupLinears } from "./fuse/linears.ts";
-import { isPlainGradient, keepNormalizers } from "./fuse/normalizer.ts";
-import { addBeforeNorm } from "./fuse/residuals.ts";
+import { rotateWhileWriting } from "./cache_writes.ts";
 import { RULES } from "./kernels/mod.ts";
 import { type Lowered, Lowering } from "./lowering.ts";
 import type { ComputeType } from "./memory.ts";
 
-/** Fuses a prepared program. */
-export function fuse(program: Program, dtype: ComputeType): Program {
-  const kept = addBeforeNorm(keepNormalizers(program));
-  return computeInPlace(rotateWhileWriting(groupLinears(kept), dtype));
-}
-
 /** A program of ops that have rules: expanded and fused. */
 export function fusedFor(program: Program, dtype: ComputeType): Program {
-  return fuse(prepare(program, (op) => RULES.has(op) || isPlainGradient(op)), dtype);
+  return rotateWhileWriting(prepare(program, (op) => RULES.has(op)), dtype);
 }
 
 /** Lowers a program. `isFixed` tells whether a parameter is a constant weight. */

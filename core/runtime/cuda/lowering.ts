@@ -10,23 +10,31 @@
  * made where they are not in it; a constant weight is uploaded in each type asked for, and never cast.
  */
 import { Builder } from "../../graph/builder.ts";
-import type { Program } from "../../graph/program.ts";
+import { assign } from "../../graph/primitives.ts";
+import { isNode, type Program } from "../../graph/program.ts";
 import { dropUnread } from "../../graph/rewrite.ts";
 import {
   elementBytes,
-  elementCount,
   formatType,
   type Shape,
   tensorBytes,
   type TensorType,
 } from "../../graph/types.ts";
+import { Uses } from "../../graph/uses.ts";
 import type { Value } from "../../graph/value.ts";
 import type { HostTensor } from "../device.ts";
 import type { ProductShape } from "./driver/cublaslt.ts";
-import { bf16ToF32, copy, f32ToBf16 } from "./kernels/copies.ts";
 import type { Kernel, Sizes } from "./kernels/define.ts";
+import {
+  copy,
+  copyScalars,
+  dense,
+  elementwise,
+  type ElementwiseOp,
+  elementwiseScalars,
+  type Layout,
+} from "./kernels/strided.ts";
 import type { ComputeType } from "./memory.ts";
-import { dense, type Layout } from "./strides.ts";
 
 /** Source of a pointer of a launch. */
 export type Pointer = { readonly from: "inputs" | "outputs"; readonly index: number } | null;
@@ -71,6 +79,8 @@ export interface Lowered {
 export class Lowering {
   /** The compute dtype. */
   readonly dtype: ComputeType;
+  /** Who reads what in the program that is lowered, for rules that take several nodes at once. */
+  readonly uses: Uses;
   readonly #source: Program;
   readonly #g: Builder;
   /** From values of the source to those of the result. */
@@ -78,6 +88,9 @@ export class Lowering {
   /** Constant weights, which become parameters of the result when they are asked for. */
   readonly #fixed = new Map<Value, string>();
   readonly #casts = new Map<Value, Value>();
+  readonly #shared = new Map<string, readonly Value[]>();
+  /** By lowered value that was computed in the memory of another, that one. */
+  readonly #places = new Map<Value, Value>();
   /** Lowered values in memory of their own: no views, no state, nothing from outside. */
   readonly #fresh = new Set<Value>();
   readonly #weights = new Map<string, { name: string; dtype: ComputeType }>();
@@ -85,6 +98,7 @@ export class Lowering {
 
   constructor(source: Program, dtype: ComputeType, isFixed: (name: string) => boolean) {
     this.#source = source;
+    this.uses = new Uses(source);
     this.dtype = dtype;
     this.#g = new Builder(source.name);
     for (const [name, value] of source.inputs) this.#values.set(value, this.#g.input(name, value));
@@ -140,14 +154,52 @@ export class Lowering {
     }
     const known = this.#casts.get(value);
     if (known) return known;
-    const [made] = this.launch(dtype === "f32" ? bf16ToF32 : f32ToBf16, {
-      reads: { x: value },
-      writes: { y: { dtype, shape: value.shape } },
-      scalars: { count: elementCount(value.shape) },
-      defines: { BF16: 1 },
-    });
-    this.#casts.set(value, made!);
-    return made!;
+    const op = dtype === "f32" ? "bf16 to f32" : "f32 to bf16";
+    const made = this.elementwise(op, [value], { dtype, shape: value.shape });
+    this.#casts.set(value, made);
+    return made;
+  }
+
+  /** A copy of an operand in f32, to be changed where it lies. */
+  ownCopy(value: Value): Value {
+    const x = this.f32(value);
+    return this.copy(x, x, dense(x.shape));
+  }
+
+  /**
+   * What is computed once for all rules that ask for it by the same name and values of the source: a
+   * statistic, such as the normalizer of attention, that the gradient of an op reads again.
+   */
+  shared(
+    name: string,
+    values: readonly Value[],
+    make: () => readonly Value[],
+  ): readonly Value[] {
+    const key = [name, ...values.map(({ id }) => id)].join();
+    const made = this.#shared.get(key) ?? make();
+    this.#shared.set(key, made);
+    return made;
+  }
+
+  /**
+   * The state in whose memory a value of the source can be computed, since it becomes its content and nothing
+   * reads the old content any more: else the state needs a temporary of its size, and a copy.
+   */
+  target(value: Value): Value | undefined {
+    const { uses } = this, maker = uses.maker(value)!;
+    const [reader, ...others] = uses.readers(value);
+    if (others.length > 0 || uses.isResult(value) || !isNode(reader, assign)) return undefined;
+    const [state, assigned] = reader.inputs;
+    const isReadLater = uses.readers(state).some((node) =>
+      node !== reader && uses.isAfter(node, maker)
+    );
+    const target = this.get(state);
+    return assigned === value && !isReadLater && target.dtype === value.dtype ? target : undefined;
+  }
+
+  /** Whether a lowered value was computed in the memory of another. */
+  isIn(value: Value, other: Value): boolean {
+    return this.#places.get(value) === other;
   }
 
   /** The type of a tensor in the compute dtype. */
@@ -214,20 +266,25 @@ export class Lowering {
     return this.#g.parameter(name, tensor);
   }
 
+  /** y = op(a, b, c) for each element, into `target` or else a new tensor. */
+  elementwise(op: ElementwiseOp, operands: readonly Value[], y: TensorType, target?: Value): Value {
+    const [a, b, c] = operands;
+    // In place only where a is walked as the result is.
+    const reuses = !target && a?.dtype === y.dtype && a.shape.join() === y.shape.join();
+    return this.launch(elementwise, {
+      reads: { a, b, c },
+      ...(target ? { updates: { y: target } } : { writes: { y } }),
+      scalars: elementwiseScalars(op, y.shape, operands.map(({ shape }) => shape)),
+      ...(reuses && { reuse: "a" }),
+    })[0]!;
+  }
+
   /** Moves elements by `copy` of movement.cu, into `target` or else a new tensor. */
   copy(source: Value, to: TensorType, move: Layout, target?: Value): Value {
-    const [, n1, n2, n3] = move.sizes as [number, number, number, number];
-    const strides = (letter: string, list: readonly number[]) =>
-      Object.fromEntries(list.map((stride, i) => [`${letter}${i}`, stride]));
     return this.launch(copy, {
       reads: { x: source },
       ...(target ? { updates: { y: target } } : { writes: { y: to } }),
-      scalars: {
-        ...{ count: elementCount(move.sizes), n1, n2, n3 },
-        ...{ yFirst: move.targetFirst, xFirst: move.sourceFirst },
-        ...strides("y", move.targetStrides),
-        ...strides("x", move.sourceStrides),
-      },
+      scalars: copyScalars(move),
       defines: { BYTES: elementBytes(source.dtype) },
     })[0]!;
   }
@@ -243,6 +300,7 @@ export class Lowering {
     results.forEach((value, i) => {
       const own = memory === "required" ? this.#fresh.has(inputs[i]!) : memory !== "view";
       if (own) this.#fresh.add(value);
+      if (memory === "required") this.#places.set(value, inputs[i]!);
     });
     return results;
   }

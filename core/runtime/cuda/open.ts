@@ -1,6 +1,6 @@
 /** Opens the cuda device on the libraries of this machine. */
 import { cacheFolder } from "../../base/cache_folder.ts";
-import { CubinCache } from "./cubin_cache.ts";
+import { withCache } from "./kernel_loader.ts";
 import { CudaDevice, type CudaMachine } from "./device.ts";
 import { readInt } from "./driver/driver.ts";
 import { checkDriver } from "./driver/errors.ts";
@@ -20,8 +20,10 @@ export function openCuda(
   elements: ComputeType,
   { unverified = false }: { readonly unverified?: boolean } = {},
 ): CudaDevice {
-  const cache = new CubinCache(`${cacheFolder((name) => Deno.env.get(name))}/cubin`);
-  const device = new CudaDevice(openMachine(), { ordinal, elements, cache });
+  const machine = openMachine();
+  const folder = `${cacheFolder((name) => Deno.env.get(name))}/cubin`;
+  const cached = { ...machine, compiler: withCache(machine.compiler, folder) };
+  const device = new CudaDevice(cached, { ordinal, elements });
   try {
     if (!unverified) requireVerified(device.place());
     return device;

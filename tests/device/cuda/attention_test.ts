@@ -224,11 +224,11 @@ function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): vo
 
 const named = (parts: string) => parts.split(" ").map((part) => `attention_${part}`);
 const SPLIT = named("split combine");
-const PLAIN = ["attention", ...named("delta queries keys prefix")];
+const PLAIN = [...SPLIT, ...named("delta queries slots")];
 
 for (const each of TRAINING) {
-  const { name, M, blind } = each;
-  const backward = named(`queries_mma keys_mma delta${M > 0 ? " prefix_mma" : ""}`);
+  const { name, blind } = each;
+  const backward = named("queries_mma slots_mma delta");
   const entries = ["attention_mma", ...(blind ? [] : backward)];
   const by = blind ? [] : Object.keys(shapesOf(each));
   test({ name: `bf16 on tensor cores: ${name}`, each, elements: "bf16", entries }, by);
@@ -260,7 +260,7 @@ Deno.test("a golden model trains on tensor cores in bf16, and without them in f3
   const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
   assertEquals(
     entriesOf(program, "bf16"),
-    new Set(named("mma delta queries_mma keys_mma prefix_mma")),
+    new Set(named("mma delta queries_mma slots_mma")),
   );
   assertEquals(entriesOf(program, "f32"), new Set(PLAIN));
 });

@@ -112,8 +112,8 @@ for (const [name, open] of devices) {
     assertEquals(tokens[2], sample(rows[2]!, hot, { uniform: () => 0.5 }));
   });
 
-  Deno.test(`${name} draws follow the distribution of 2,000 tokens (chi-square)`, async () => {
-    const [V, N] = [64, 2000];
+  Deno.test(`${name} draws follow the distribution (chi-square)`, async () => {
+    const V = 64, N = name.includes("emulated") ? 500 : 2000; // the emulator takes 16 ms for one
     const random = new RandomStream(9, "rows");
     const row = randomRow(random, V, 0);
     const options = { temperature: 1.3, topK: 50, topP: 0.95, minP: 0.001 };

@@ -16,19 +16,17 @@ const NO_TIMING = 2;
 const PORTABLE = 1;
 const CAPTURE_THREAD_LOCAL = 1;
 /** CU_DEVICE_ATTRIBUTE_… */
-const ATTRIBUTE = { processors: 16, capabilityMajor: 75, capabilityMinor: 76 } as const;
+const ATTRIBUTE = { capabilityMajor: 75, capabilityMinor: 76 } as const;
 const NAME_BYTES = 256;
 /** Oldest driver whose exports are what the symbol table expects. */
 const OLDEST = 12000;
 
-/** Name and sizes of a device. */
+/** A device by name. */
 export interface DeviceInfo {
   readonly name: string;
   /** Compute capability. */
   readonly major: number;
   readonly minor: number;
-  readonly processors: number;
-  readonly memoryBytes: number;
 }
 
 /** Page-locked host memory, which copies reach without staging. */
@@ -104,8 +102,6 @@ export class Driver {
       name: new TextDecoder().decode(name.subarray(0, name.indexOf(0))),
       major: attribute(ATTRIBUTE.capabilityMajor),
       minor: attribute(ATTRIBUTE.capabilityMinor),
-      processors: attribute(ATTRIBUTE.processors),
-      memoryBytes: this.memoryInfo().total,
     };
   }
 

@@ -34,7 +34,8 @@ interface Library {
   readonly versions: readonly number[];
   /** Folder of its wheel for CUDA 12; those for CUDA 13 share one. */
   readonly wheel?: string;
-  readonly remedy: string;
+  /** Package that has it. */
+  readonly pip?: string;
 }
 
 const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
@@ -42,31 +43,27 @@ const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
     variable: "PARSCALE_LIBCUDA",
     file: "libcuda.so",
     versions: [1],
-    remedy: "install an NVIDIA driver for CUDA 12.0 or later, or name it in PARSCALE_LIBCUDA",
   },
   nvrtc: {
     variable: "PARSCALE_NVRTC",
     file: "libnvrtc.so",
     versions: [13, 12],
     wheel: "cuda_nvrtc",
-    remedy: "run `pip install nvidia-cuda-nvrtc` in a virtual environment and activate it, " +
-      "or name the library in PARSCALE_NVRTC",
+    pip: "nvidia-cuda-nvrtc",
   },
   cublasLt: {
     variable: "PARSCALE_CUBLASLT",
     file: "libcublasLt.so",
     versions: [13, 12],
     wheel: "cublas",
-    remedy: "run `pip install nvidia-cublas` in a virtual environment and activate it, " +
-      "or name the library in PARSCALE_CUBLASLT",
+    pip: "nvidia-cublas",
   },
   nccl: {
     variable: "PARSCALE_NCCL",
     file: "libnccl.so",
     versions: [2],
     wheel: "nccl",
-    remedy: "run `pip install nvidia-nccl-cu13` in a virtual environment and activate it, " +
-      "or name the library in PARSCALE_NCCL",
+    pip: "nvidia-nccl-cu13",
   },
 };
 
@@ -143,10 +140,13 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
       tried.push(`${path} (${reason(path, error)})`);
     }
   }
-  const { file, remedy } = LIBRARIES[name];
+  const { file, pip, variable } = LIBRARIES[name];
+  const remedy = pip
+    ? `run \`pip install ${pip}\` in a virtual environment and activate it`
+    : "install an NVIDIA driver for CUDA 12.0 or later";
   throw new EnvironmentError(
     `cannot load ${file}: tried ${tried.join(", ") || "nothing"}`,
-    { hints: [remedy] },
+    { hints: [`${remedy}, or name the library in ${variable}`] },
   );
 }
 

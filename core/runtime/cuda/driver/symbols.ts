@@ -19,103 +19,92 @@ const DEVICE = "u64";
 const HOST = "u64";
 const SIZE = "usize";
 
-/** The driver API, libcuda; every result is a CUresult. */
+/** A function that returns a result code. */
+const coded = <const P extends readonly Deno.NativeType[]>(...parameters: P) =>
+  ({ parameters, result: "i32" }) as const;
+
+/** The driver API, libcuda. */
 export const DRIVER_SYMBOLS = {
-  cuInit: { parameters: ["u32"], result: "i32" },
-  cuDriverGetVersion: { parameters: [OUT], result: "i32" },
-  cuDeviceGetCount: { parameters: [OUT], result: "i32" },
-  cuDeviceGet: { parameters: [OUT, "i32"], result: "i32" },
-  cuDeviceGetName: { parameters: [OUT, "i32", "i32"], result: "i32" },
-  cuDeviceGetAttribute: { parameters: [OUT, "i32", "i32"], result: "i32" },
-  cuDevicePrimaryCtxRetain: { parameters: [OUT, "i32"], result: "i32" },
-  cuDevicePrimaryCtxRelease_v2: { parameters: ["i32"], result: "i32" },
-  cuCtxSetCurrent: { parameters: [HANDLE], result: "i32" },
-  cuMemGetInfo_v2: { parameters: [OUT, OUT], result: "i32" },
-  cuMemAlloc_v2: { parameters: [OUT, SIZE], result: "i32" },
-  cuMemFree_v2: { parameters: [DEVICE], result: "i32" },
-  cuMemHostAlloc: { parameters: [OUT, SIZE, "u32"], result: "i32" },
-  cuMemFreeHost: { parameters: [HOST], result: "i32" },
-  cuMemcpyDtoH_v2: { parameters: [OUT, DEVICE, SIZE], result: "i32" },
-  cuMemcpyHtoDAsync_v2: { parameters: [DEVICE, "buffer", SIZE, HANDLE], result: "i32" },
-  cuMemcpyDtoHAsync_v2: { parameters: [HOST, DEVICE, SIZE, HANDLE], result: "i32" },
-  cuMemcpyDtoDAsync_v2: { parameters: [DEVICE, DEVICE, SIZE, HANDLE], result: "i32" },
-  cuMemsetD8Async: { parameters: [DEVICE, "u8", SIZE, HANDLE], result: "i32" },
-  cuStreamCreate: { parameters: [OUT, "u32"], result: "i32" },
-  cuStreamDestroy_v2: { parameters: [HANDLE], result: "i32" },
-  cuStreamSynchronize: { parameters: [HANDLE], result: "i32" },
-  cuEventCreate: { parameters: [OUT, "u32"], result: "i32" },
-  cuEventDestroy_v2: { parameters: [HANDLE], result: "i32" },
-  cuEventRecord: { parameters: [HANDLE, HANDLE], result: "i32" },
-  cuEventQuery: { parameters: [HANDLE], result: "i32" },
-  cuEventSynchronize: { parameters: [HANDLE], result: "i32" },
-  cuEventElapsedTime: { parameters: [OUT, HANDLE, HANDLE], result: "i32" },
-  cuModuleLoadData: { parameters: [OUT, "buffer"], result: "i32" },
-  cuModuleUnload: { parameters: [HANDLE], result: "i32" },
-  cuModuleGetFunction: { parameters: [OUT, HANDLE, "buffer"], result: "i32" },
+  cuInit: coded("u32"),
+  cuDriverGetVersion: coded(OUT),
+  cuDeviceGetCount: coded(OUT),
+  cuDeviceGet: coded(OUT, "i32"),
+  cuDeviceGetName: coded(OUT, "i32", "i32"),
+  cuDeviceGetAttribute: coded(OUT, "i32", "i32"),
+  cuDevicePrimaryCtxRetain: coded(OUT, "i32"),
+  cuDevicePrimaryCtxRelease_v2: coded("i32"),
+  cuCtxSetCurrent: coded(HANDLE),
+  cuMemGetInfo_v2: coded(OUT, OUT),
+  cuMemAlloc_v2: coded(OUT, SIZE),
+  cuMemFree_v2: coded(DEVICE),
+  cuMemHostAlloc: coded(OUT, SIZE, "u32"),
+  cuMemFreeHost: coded(HOST),
+  cuMemcpyDtoH_v2: coded(OUT, DEVICE, SIZE),
+  cuMemcpyHtoDAsync_v2: coded(DEVICE, "buffer", SIZE, HANDLE),
+  cuMemcpyDtoHAsync_v2: coded(HOST, DEVICE, SIZE, HANDLE),
+  cuMemcpyDtoDAsync_v2: coded(DEVICE, DEVICE, SIZE, HANDLE),
+  cuMemsetD8Async: coded(DEVICE, "u8", SIZE, HANDLE),
+  cuStreamCreate: coded(OUT, "u32"),
+  cuStreamDestroy_v2: coded(HANDLE),
+  cuStreamSynchronize: coded(HANDLE),
+  cuEventCreate: coded(OUT, "u32"),
+  cuEventDestroy_v2: coded(HANDLE),
+  cuEventRecord: coded(HANDLE, HANDLE),
+  cuEventQuery: coded(HANDLE),
+  cuEventSynchronize: coded(HANDLE),
+  cuEventElapsedTime: coded(OUT, HANDLE, HANDLE),
+  cuModuleLoadData: coded(OUT, "buffer"),
+  cuModuleUnload: coded(HANDLE),
+  cuModuleGetFunction: coded(OUT, HANDLE, "buffer"),
   // kernel, grid, block, dynamic shared memory, stream, argument array, none
-  cuLaunchKernel: {
-    parameters: [
-      ...[HANDLE, "u32", "u32", "u32", "u32", "u32", "u32"] as const,
-      ...["u32", HANDLE, HOST, HOST] as const,
-    ],
-    result: "i32",
-  },
-  cuStreamBeginCapture_v2: { parameters: [HANDLE, "i32"], result: "i32" },
-  cuStreamEndCapture: { parameters: [HANDLE, OUT], result: "i32" },
-  cuGraphInstantiateWithFlags: { parameters: [OUT, HANDLE, "u64"], result: "i32" },
-  cuGraphLaunch: { parameters: [HANDLE, HANDLE], result: "i32" },
-  cuGraphExecDestroy: { parameters: [HANDLE], result: "i32" },
-  cuGraphDestroy: { parameters: [HANDLE], result: "i32" },
+  cuLaunchKernel: coded(
+    ...[HANDLE, "u32", "u32", "u32", "u32", "u32", "u32"] as const,
+    ...["u32", HANDLE, HOST, HOST] as const,
+  ),
+  cuStreamBeginCapture_v2: coded(HANDLE, "i32"),
+  cuStreamEndCapture: coded(HANDLE, OUT),
+  cuGraphInstantiateWithFlags: coded(OUT, HANDLE, "u64"),
+  cuGraphLaunch: coded(HANDLE, HANDLE),
+  cuGraphExecDestroy: coded(HANDLE),
+  cuGraphDestroy: coded(HANDLE),
 } as const;
 
-/** The runtime compiler; results are nvrtcResults but for the text of one. */
+/** The runtime compiler. */
 export const NVRTC_SYMBOLS = {
-  nvrtcVersion: { parameters: [OUT, OUT], result: "i32" },
+  nvrtcVersion: coded(OUT, OUT),
   // program, source, name, headers, their texts, their names
-  nvrtcCreateProgram: {
-    parameters: [OUT, "buffer", "buffer", "i32", "buffer", "buffer"],
-    result: "i32",
-  },
-  nvrtcCompileProgram: { parameters: [HANDLE, "i32", "buffer"], result: "i32" },
-  nvrtcGetProgramLogSize: { parameters: [HANDLE, OUT], result: "i32" },
-  nvrtcGetProgramLog: { parameters: [HANDLE, OUT], result: "i32" },
-  nvrtcGetCUBINSize: { parameters: [HANDLE, OUT], result: "i32" },
-  nvrtcGetCUBIN: { parameters: [HANDLE, OUT], result: "i32" },
-  nvrtcDestroyProgram: { parameters: ["buffer"], result: "i32" },
+  nvrtcCreateProgram: coded(OUT, "buffer", "buffer", "i32", "buffer", "buffer"),
+  nvrtcCompileProgram: coded(HANDLE, "i32", "buffer"),
+  nvrtcGetProgramLogSize: coded(HANDLE, OUT),
+  nvrtcGetProgramLog: coded(HANDLE, OUT),
+  nvrtcGetCUBINSize: coded(HANDLE, OUT),
+  nvrtcGetCUBIN: coded(HANDLE, OUT),
+  nvrtcDestroyProgram: coded("buffer"),
 } as const;
 
-/** Matrix products; results are cublasStatus_t but for the version. */
+/** Matrix products. */
 export const CUBLASLT_SYMBOLS = {
   cublasLtGetVersion: { parameters: [], result: SIZE },
-  cublasLtCreate: { parameters: [OUT], result: "i32" },
-  cublasLtDestroy: { parameters: [HANDLE], result: "i32" },
-  cublasLtMatmulDescCreate: { parameters: [OUT, "i32", "i32"], result: "i32" },
-  cublasLtMatmulDescSetAttribute: { parameters: [HANDLE, "i32", "buffer", SIZE], result: "i32" },
-  cublasLtMatmulDescDestroy: { parameters: [HANDLE], result: "i32" },
-  cublasLtMatrixLayoutCreate: { parameters: [OUT, "i32", "u64", "u64", "i64"], result: "i32" },
-  cublasLtMatrixLayoutDestroy: { parameters: [HANDLE], result: "i32" },
-  cublasLtMatmulPreferenceCreate: { parameters: [OUT], result: "i32" },
-  cublasLtMatmulPreferenceSetAttribute: {
-    parameters: [HANDLE, "i32", "buffer", SIZE],
-    result: "i32",
-  },
-  cublasLtMatmulPreferenceDestroy: { parameters: [HANDLE], result: "i32" },
+  cublasLtCreate: coded(OUT),
+  cublasLtDestroy: coded(HANDLE),
+  cublasLtMatmulDescCreate: coded(OUT, "i32", "i32"),
+  cublasLtMatmulDescSetAttribute: coded(HANDLE, "i32", "buffer", SIZE),
+  cublasLtMatmulDescDestroy: coded(HANDLE),
+  cublasLtMatrixLayoutCreate: coded(OUT, "i32", "u64", "u64", "i64"),
+  cublasLtMatrixLayoutDestroy: coded(HANDLE),
+  cublasLtMatmulPreferenceCreate: coded(OUT),
+  cublasLtMatmulPreferenceSetAttribute: coded(HANDLE, "i32", "buffer", SIZE),
+  cublasLtMatmulPreferenceDestroy: coded(HANDLE),
   // library, product, layouts of A, B, C and D, preference, how many, results, found
-  cublasLtMatmulAlgoGetHeuristic: {
-    parameters: [
-      ...[HANDLE, HANDLE, HANDLE, HANDLE, HANDLE, HANDLE, HANDLE] as const,
-      ...["i32", OUT, OUT] as const,
-    ],
-    result: "i32",
-  },
+  cublasLtMatmulAlgoGetHeuristic: coded(
+    ...[HANDLE, HANDLE, HANDLE, HANDLE, HANDLE, HANDLE, HANDLE] as const,
+    ...["i32", OUT, OUT] as const,
+  ),
   // library, product, alpha, A, B, beta, C, D, algorithm, workspace, stream; each matrix with its layout
-  cublasLtMatmul: {
-    parameters: [
-      ...[HANDLE, HANDLE, HOST, DEVICE, HANDLE, DEVICE, HANDLE, HOST] as const,
-      ...[DEVICE, HANDLE, DEVICE, HANDLE, HOST, DEVICE, SIZE, HANDLE] as const,
-    ],
-    result: "i32",
-  },
+  cublasLtMatmul: coded(
+    ...[HANDLE, HANDLE, HOST, DEVICE, HANDLE, DEVICE, HANDLE, HOST] as const,
+    ...[DEVICE, HANDLE, DEVICE, HANDLE, HOST, DEVICE, SIZE, HANDLE] as const,
+  ),
 } as const;
 
 /** The functions of a library that was opened, or what stands in for them in a test. */

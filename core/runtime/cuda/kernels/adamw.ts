@@ -1,34 +1,28 @@
-/** A step of AdamW, in place where its results are assigned to its inputs. */
+/** A step of AdamW, where parameter and moments lie if nothing reads their old content. */
 import text from "../../../../kernels/optimizer/adamw.cu" with { type: "text" };
 import { elementCount } from "../../../graph/types.ts";
-import type { Value } from "../../../graph/value.ts";
 import { adamw } from "../../../ops/adamw.ts";
-import { adamwInPlace } from "../fuse/in_place.ts";
 import { each, kernel, kernelFile } from "./define.ts";
-import { ownCopy } from "./movement.ts";
 import { type Rule, rule } from "./rule.ts";
 
 export const ADAMW = kernelFile("optimizer/adamw.cu", text, [{}]);
 
-const step = kernel(
-  ADAMW,
-  "adamw *parameter *m *v *gradient *scale *decay *stepSize *correction count:i64 beta1:f32 " +
-    "beta2:f32 epsilon:f32",
-  ({ count }) => each(count!),
-);
+const step = kernel(ADAMW, "adamw", ({ count }) => each(count!));
 
-export const ADAMW_RULES: readonly Rule[] = [adamw, adamwInPlace].map((op) =>
-  rule(op, (l, inputs, attributes) => {
+export const ADAMW_RULES: readonly Rule[] = [
+  rule(adamw, (l, inputs, attributes, outputs) => {
     const { gradient, scale, decay, stepSize, correction } = inputs;
-    const own = (value: Value) => op === adamw ? ownCopy(l, value) : l.get(value);
-    const parameter = own(inputs.parameter);
+    const [parameter, m, v] = (["parameter", "m", "v"] as const).map((name, i) => {
+      const target = l.target(outputs[i]!);
+      return target && target === l.get(inputs[name]) ? target : l.ownCopy(inputs[name]);
+    });
     return l.launch(step, {
-      updates: { parameter, m: own(inputs.m), v: own(inputs.v) },
+      updates: { parameter: parameter!, m: m!, v: v! },
       reads: {
         ...{ gradient: l.f32(gradient), scale: l.f32(scale), decay: l.f32(decay) },
         ...{ stepSize: l.f32(stepSize), correction: l.f32(correction) },
       },
-      scalars: { count: elementCount(parameter.shape), ...attributes },
+      scalars: { count: elementCount(inputs.parameter.shape), ...attributes },
     });
-  })
-);
+  }),
+];

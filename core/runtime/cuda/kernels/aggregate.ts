@@ -7,52 +7,47 @@ import { mixStreams, streamWeights } from "../../../ops/aggregate.ts";
 import { repeat } from "../../../ops/repeat_streams.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import type { Lowering } from "../lowering.ts";
-import { toDense } from "../strides.ts";
 import { each, grid, kernel, kernelFile, packStep } from "./define.ts";
+import { f32, rowsOf, sumRows } from "./reduce.ts";
 import { gradientRule, once, type Rule, rule } from "./rule.ts";
-import { f32, rowsOf } from "./sums.ts";
+import { toDense } from "./strided.ts";
 
 export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
 export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
 
-const weigh = kernel(
-  AGGREGATE,
-  "stream_weights *weights *scores N P smoothing:f32",
-  ({ N }) => each(N!, 1, 128),
-);
+const weigh = kernel(AGGREGATE, "stream_weights", ({ N }) => each(N!, 1, 128));
 const mix = kernel(
   AGGREGATE,
-  "mix_streams *y *x *weights P N C",
+  "mix_streams",
   (sizes) => each(sizes.N! * sizes.C!, packStep(sizes, sizes.C!)),
 );
-const mixBackward = kernel(
-  AGGREGATE_BACKWARD,
-  "mix_streams_backward *dx *dweights *dy *x *weights P N C",
-  ({ N }) => grid(128, N!),
-);
+const mixBackward = kernel(AGGREGATE_BACKWARD, "mix_streams_backward", ({ N }) => grid(128, N!));
 const weighBackward = kernel(
   AGGREGATE_BACKWARD,
-  "stream_weights_backward *dscores *dweights *weights N P smoothing:f32",
+  "stream_weights_backward",
   ({ N }) => each(N!, 1, 128),
 );
-const sumStreams = kernel(
-  AGGREGATE_BACKWARD,
-  "sum_streams *dx *dy count:i64 P",
-  ({ count }) => each(count!),
-);
 
-/** Gradient of scores by those of the weights, which are f32 like the sums they come from. */
-function scoresGradient(
-  l: Lowering,
-  { weights, upstream }: { readonly weights: Value; readonly upstream: Value },
-  { smoothing, cast }: { readonly smoothing: number; readonly cast: boolean },
-): Value {
+/** The softmax of few scores a row, smoothed. */
+function weighed(l: Lowering, scores: Value, smoothing: number): Value {
+  const x = l.get(scores);
+  const [N, P] = rowsOf(x.shape);
+  return l.launch(weigh, {
+    reads: { scores: x },
+    writes: { weights: f32(...x.shape) },
+    scalars: { N, P, smoothing },
+    defines: { BF16: Number(x.dtype === "bf16") },
+  })[0]!;
+}
+
+/** Gradient of scores by that of the weights. */
+function scoresGradient(l: Lowering, output: Value, upstream: Value, smoothing: number): Value {
+  const weights = l.f32(output);
   const [N, P] = rowsOf(weights.shape);
   return l.launch(weighBackward, {
-    reads: { dweights: l.f32(upstream), weights: l.f32(weights) },
-    writes: { dscores: cast ? l.type(weights.shape) : f32(...weights.shape) },
+    reads: { dweights: l.f32(upstream), weights },
+    writes: { dscores: weights },
     scalars: { N, P, smoothing },
-    ...(cast ? {} : { defines: { BF16: 0 } }),
   })[0]!;
 }
 
@@ -63,36 +58,15 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(shape, [0, 1]))];
   }),
   gradientRule(repeat, (l, { x }, { upstream, attributes: { streams } }) => ({
-    x: () =>
-      l.launch(sumStreams, {
-        reads: { dy: l.operand(upstream) },
-        writes: { dx: l.type(x.shape) },
-        scalars: { count: elementCount(x.shape), P: streams },
-      })[0]!,
+    x: () => sumRows(l, l.operand(upstream), streams, x.shape),
   })),
-  // Few scores a row: the weights of streams without smoothing.
-  rule(softmax, (l, { x }) => {
-    const [N, P] = rowsOf(x.shape);
-    return l.launch(weigh, {
-      reads: { scores: l.f32(x) },
-      writes: { weights: x },
-      scalars: { N, P, smoothing: 0 },
-      defines: { BF16: 0 },
-    });
-  }),
-  gradientRule(softmax, (l, _, { output: weights, upstream }) => ({
-    x: () => scoresGradient(l, { weights, upstream }, { smoothing: 0, cast: false }),
+  rule(softmax, (l, { x }) => [weighed(l, x, 0)]),
+  gradientRule(softmax, (l, _, { output, upstream }) => ({
+    x: () => scoresGradient(l, output, upstream, 0),
   })),
-  rule(streamWeights, (l, { scores }, { smoothing }, [weights]) => {
-    const [N, P] = rowsOf(scores.shape);
-    return l.launch(weigh, {
-      reads: { scores: l.operand(scores) },
-      writes: { weights },
-      scalars: { N, P, smoothing },
-    });
-  }),
-  gradientRule(streamWeights, (l, _, { output: weights, upstream, attributes: { smoothing } }) => ({
-    scores: () => scoresGradient(l, { weights, upstream }, { smoothing, cast: true }),
+  rule(streamWeights, (l, { scores }, { smoothing }) => [weighed(l, scores, smoothing)]),
+  gradientRule(streamWeights, (l, _, { output, upstream, attributes: { smoothing } }) => ({
+    scores: () => scoresGradient(l, output, upstream, smoothing),
   })),
   rule(mixStreams, (l, { x, weights }, _, [y]) => {
     const [P, N, C] = x.shape as [number, number, number];

@@ -1,27 +1,31 @@
 /**
  * Attention and its gradient as launches, chosen by sizes alone, so that a captured launch stays valid:
  *
- *   split + combine   up to 16 queries of a key head, as in decoding, and all that read through a table
- *   mma               more, in bf16 with heads of a multiple of 16
- *   attention         more, else
+ *   mma               more than 16 queries of a key head, in bf16 with heads of a multiple of 16
+ *   split + combine   fewer, as in decoding, all in f32, and all that read through a table
  */
 import backwardText from "../../../../kernels/backward/attention.cu" with { type: "text" };
 import backwardMmaText from "../../../../kernels/backward/attention_mma.cu" with { type: "text" };
-import forwardText from "../../../../kernels/forward/attention.cu" with { type: "text" };
 import mmaText from "../../../../kernels/forward/attention_mma.cu" with { type: "text" };
 import splitText from "../../../../kernels/forward/attention_split.cu" with { type: "text" };
-import type { GradientAttributes } from "../../../graph/differentiate.ts";
+import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
 import type { Value } from "../../../graph/value.ts";
-import { type AttentionAttributes, attentionOp } from "../../../ops/attention.ts";
-import { attentionGradient, attentionWithNormalizer } from "../fuse/normalizer.ts";
+import { type AttentionAttributes, AttentionCall, attentionOp } from "../../../ops/attention.ts";
 import type { Lowering } from "../lowering.ts";
-import { blocks, grid, type Kernel, kernel, kernelFile, overHeads } from "./define.ts";
+import {
+  blocks,
+  grid,
+  type Kernel,
+  kernel,
+  type KernelFile,
+  kernelFile,
+  overHeads,
+} from "./define.ts";
+import { f32, sumRows } from "./reduce.ts";
 import { listRule, once, type Rule } from "./rule.ts";
-import { f32, sumPartials } from "./sums.ts";
 
 const BF16 = overHeads([{ BF16: 1 }]);
 
-export const ATTENTION = kernelFile("forward/attention.cu", forwardText, overHeads());
 export const ATTENTION_MMA = kernelFile("forward/attention_mma.cu", mmaText, BF16);
 export const ATTENTION_SPLIT = kernelFile("forward/attention_split.cu", splitText, overHeads());
 export const ATTENTION_BACKWARD = kernelFile("backward/attention.cu", backwardText, overHeads());
@@ -39,70 +43,49 @@ const SPLIT_QUERIES = 8;
 const LEAST_CHUNK = 64;
 /** Blocks that keep the largest devices busy. */
 const ENOUGH_BLOCKS = 2 * 132;
-/** Tiles of queries worth a partial sum of their own. */
-const ITEMS_PER_CHUNK = 4;
+/** Queries worth a partial sum of their own. */
+const QUERIES_PER_CHUNK = 64;
 
 // Sizes are named in core/ops/attention.ts; rows counts the P·B attention rows, of which R have text.
-const plain = kernel(
-  ATTENTION,
-  "attention *out *normalizer *q *keys *values *first *last *prefixKeys *prefixValues " +
-    "R B T S K G M scale:f32",
-  ({ rows, G, T, K }) => grid(128, blocks(G! * T!, 16), K!, rows!),
-);
 const mma = kernel(
   ATTENTION_MMA,
-  "attention_mma *out *normalizer *q *keys *values *first *last *prefixKeys *prefixValues " +
-    "R B T S K G M scale:f32",
+  "attention_mma",
   ({ rows, G, T, K }) => grid(128, blocks(G! * T!, 64), K!, rows!),
 );
 const split = kernel(
   ATTENTION_SPLIT,
-  "attention_split *partial *rowMaxes *rowSums *q *keys *values *first *last *table " +
-    "*prefixKeys *prefixValues R rows B T S K G M chunk scale:f32",
+  "attention_split",
   ({ rows, G, T, S, K, M, chunk }) =>
-    grid(128, Math.sign(M!) + blocks(S!, chunk!), K! * blocks(G! * T!, SPLIT_QUERIES), rows!),
+    grid(128, K! * blocks(G! * T!, SPLIT_QUERIES), Math.sign(M!) + blocks(S!, chunk!), rows!),
 );
-const combine = kernel(
-  ATTENTION_SPLIT,
-  "attention_combine *out *normalizer *partial *rowMaxes *rowSums heads:i64 splits",
-  ({ heads }) => grid(128, heads!),
-);
+const combine = kernel(ATTENTION_SPLIT, "attention_combine", ({ heads }) => grid(128, heads!));
 const delta = kernel(
   ATTENTION_BACKWARD,
-  "attention_delta *delta *dout *out heads:i64",
+  "attention_delta",
   ({ heads }) => grid(128, blocks(heads!, 4)),
 );
 
-/** The three kernels of the gradient: by queries, by keys and values, and by the prefix. */
+/** The kernels of the gradient: by queries, and by the slots of the text or of the prefix. */
 interface BackwardKernels {
   readonly queries: Kernel;
-  readonly keys: Kernel;
-  readonly prefix: Kernel;
-  /** Slots of the prefix that one block computes. */
+  readonly slots: Kernel;
+  /** Queries or slots of a block. */
   readonly tile: number;
 }
 
-function backwardKernels(file: typeof ATTENTION, suffix: string, tile: number): BackwardKernels {
-  const read = "*dout *normalizer *delta *q";
+function backwardKernels(file: KernelFile, suffix: string, tile: number): BackwardKernels {
   return {
     tile,
     queries: kernel(
       file,
-      `attention_queries${suffix} *dq ${read} *keys *values *first *last *prefixKeys ` +
-        "*prefixValues R rows B T S K G M scale:f32",
+      `attention_queries${suffix}`,
       ({ R, G, T, K }) => grid(128, blocks(G! * T!, tile), K!, R!),
     ),
-    keys: kernel(
+    slots: kernel(
       file,
-      `attention_keys${suffix} *dkeys *dvalues ${read} *keys *values *first *last ` +
-        "R rows B T S K G scale:f32",
-      ({ R, S, K }) => grid(128, blocks(S!, tile), K!, R!),
-    ),
-    prefix: kernel(
-      file,
-      `attention_prefix${suffix} *partialKeys *partialValues ${read} *prefixKeys ` +
-        "*prefixValues R P B T K G M chunks scale:f32",
-      ({ P, M, K, chunks }) => grid(128, blocks(M!, tile), K!, P! * chunks!),
+      `attention_slots${suffix}`,
+      ({ R, P, S, M, K, chunks }) =>
+        grid(128, blocks(S! || M!, tile), K!, (S! ? R! : P!) * chunks!),
     ),
   };
 }
@@ -110,26 +93,20 @@ function backwardKernels(file: typeof ATTENTION, suffix: string, tile: number): 
 const backward = backwardKernels(ATTENTION_BACKWARD, "", 16);
 const backwardMma = backwardKernels(ATTENTION_BACKWARD_MMA, "_mma", 64);
 
-/** Inputs of an attention node by name, in the order of its op, and its sizes. */
-function attentionCall(
+/** Arguments of the launches of an attention node. */
+function attentionArguments(
   l: Lowering,
   inputs: readonly Value[],
-  { packed, paged }: AttentionAttributes,
+  attributes: AttentionAttributes,
 ) {
-  const [q, keys, values, last, ...rest] = inputs as [Value, Value, Value, Value, ...Value[]];
-  const first = packed ? rest.shift() : undefined;
-  const table = paged ? rest.shift() : undefined;
-  const [prefixKeys, prefixValues] = rest;
-  const [R, T, H, D] = q.shape as [number, number, number, number];
-  const [, K, S] = keys.shape as [number, number, number];
-  const B = last.shape[0]!;
-  const P = prefixKeys ? prefixKeys.shape[0]! : R / B;
+  const call = new AttentionCall(inputs, attributes);
+  const { q, keys, values, visible: { first, last, table }, prefix } = call;
+  const { R, B, T, S, K, G, M, P, D } = call;
   if (D % 4 !== 0 || D > 128) {
     throw new TypeError(
       `a head size of ${D} is not supported on this device, expected a multiple of 4 up to 128`,
     );
   }
-  const G = H / K, M = prefixKeys ? prefixKeys.shape[2]! : 0;
   return {
     reads: {
       q: l.operand(q),
@@ -138,41 +115,41 @@ function attentionCall(
       first: first && l.get(first),
       last: l.get(last),
       table: table && l.get(table),
-      prefixKeys: prefixKeys && l.operand(prefixKeys),
-      prefixValues: prefixValues && l.operand(prefixValues),
+      prefixKeys: prefix && l.operand(prefix.keys),
+      prefixValues: prefix && l.operand(prefix.values),
     },
     scalars: { R, B, T, S, K, G, M, rows: P * B, P, scale: D ** -0.5 },
     defines: { HEAD_DIM: D },
     /** Query heads of all tokens of all rows. */
-    heads: P * B * T * H,
+    heads: P * B * T * K * G,
     /** Whether the kernels on tensor cores can compute it. */
     fitsTensorCores: l.dtype === "bf16" && D % 16 === 0,
-    isFew: paged || G * T <= FEW_QUERIES,
+    /** Whether computing takes longer than reading the slots; only `attention_split` knows tables. */
+    hasManyQueries: G * T > FEW_QUERIES && !table,
   };
 }
 
-type AttentionCall = ReturnType<typeof attentionCall>;
+type Arguments = ReturnType<typeof attentionArguments>;
 
 /** The largest power of two of slots that leaves blocks enough. */
-function chunkOf({ scalars: { rows, K, S, M } }: AttentionCall): number {
+function chunkOf({ scalars: { rows, K, G, T, S, M } }: Arguments): number {
   let chunk = LEAST_CHUNK;
-  const blocksAt = (chunk: number) => rows * K * (Math.sign(M) + S / chunk);
+  const blocksAt = (chunk: number) =>
+    rows * K * blocks(G * T, SPLIT_QUERIES) * (Math.sign(M) + S / chunk);
   while (chunk < S && blocksAt(2 * chunk) >= ENOUGH_BLOCKS) chunk *= 2;
   return chunk;
 }
 
-/** Writes `out` and, where it is kept, `normalizer`. */
-function lowerAttention(
-  l: Lowering,
-  inputs: readonly Value[],
-  attributes: AttentionAttributes,
-  [out, normalizer]: readonly [Value, Value?, ...Value[]],
-): Value[] {
-  const call = attentionCall(l, inputs, attributes);
+/** The output, and the normalizer that its gradient reads. */
+function attend(l: Lowering, call: Arguments): Value[] {
   const { reads: { table, ...reads }, scalars, defines, heads } = call;
-  const writes = { out: l.type(out.shape), normalizer };
-  if (!call.isFew) {
-    return l.launch(call.fitsTensorCores ? mma : plain, { reads, writes, scalars, defines });
+  const { P, B, T, K, G } = scalars;
+  const writes = {
+    out: l.type([P * B, T, K * G * defines.HEAD_DIM]),
+    normalizer: f32(P * B, T, K * G),
+  };
+  if (call.fitsTensorCores && call.hasManyQueries) {
+    return l.launch(mma, { reads, writes, scalars, defines });
   }
   const chunk = chunkOf(call);
   const splits = Math.sign(scalars.M) + Math.ceil(scalars.S / chunk);
@@ -194,31 +171,45 @@ function lowerAttention(
   });
 }
 
-/** Sums over chunks of the queries, added up. */
-function prefixGradients(
+/** Gradients of keys and values, of the text or of the prefix. */
+function slotGradients(
   l: Lowering,
   kernels: BackwardKernels,
-  { reads: { prefixKeys }, scalars, defines }: AttentionCall,
-  reads: Readonly<Record<string, Value | undefined>>,
+  { reads: { prefixKeys, prefixValues, ...given }, scalars, defines }: Arguments,
+  { ofPrefix, ...statistics }: Record<"dout" | "normalizer" | "delta", Value> & {
+    readonly ofPrefix: boolean;
+  },
 ): Value[] {
-  const { P, B, T, K, G, M } = scalars;
-  const queries = kernels === backwardMma && defines.HEAD_DIM <= 64 ? 32 : 16;
-  const items = B * Math.ceil(G * T / queries);
+  const { P, B, T, K, G, M, S } = scalars;
+  const prefix = { keys: prefixKeys!, values: prefixValues! };
+  const reads = { ...given, ...statistics, ...(ofPrefix && prefix) };
+  const shape = reads.keys.shape;
+  // The prefix has few slots for many queries, so these are cut, and the sums of the parts added.
   const wanted = Math.ceil(ENOUGH_BLOCKS / (P * K * Math.ceil(M / kernels.tile)));
-  const chunks = Math.min(wanted, Math.ceil(items / ITEMS_PER_CHUNK));
-  const size = P * K * M * defines.HEAD_DIM;
-  const partials = l.launch(kernels.prefix, {
+  const most = Math.ceil(B * G * T / QUERIES_PER_CHUNK);
+  const chunks = ofPrefix ? Math.min(wanted, most) : 1;
+  const partials = l.launch(kernels.slots, {
     reads,
-    writes: { partialKeys: f32(chunks, size), partialValues: f32(chunks, size) },
-    scalars: { ...scalars, chunks },
+    writes: { dkeys: f32(chunks, ...shape), dvalues: f32(chunks, ...shape) },
+    scalars: { ...scalars, ...(ofPrefix ? { S: 0, M } : { S, M: 0 }), chunks },
     defines,
   });
   return partials.map((partial) =>
-    l.view(chunks > 1 ? sumPartials(l, partial) : partial, prefixKeys!.shape)
+    l.view(chunks > 1 ? sumRows(l, partial, chunks, shape) : partial, shape)
   );
 }
 
-/** Inputs are those of attention, then its output, the upstream gradient and the normalizer. */
+/** The launches of an attention, made once for the op and its gradient. */
+function attention(
+  l: Lowering,
+  inputs: readonly Value[],
+  attributes: AttentionAttributes,
+): readonly Value[] {
+  const name = `attention ${attributes.packed} ${attributes.paged}`;
+  return l.shared(name, inputs, () => attend(l, attentionArguments(l, inputs, attributes)));
+}
+
+/** Inputs are those of attention, then its output and the upstream gradient. */
 function lowerGradient(
   l: Lowering,
   all: readonly Value[],
@@ -226,28 +217,29 @@ function lowerGradient(
 ): Value[] {
   const attributes = op as AttentionAttributes;
   if (attributes.paged) throw new TypeError("cannot differentiate attention through a table");
-  const [output, upstream, normalizer] = all.slice(-3) as [Value, Value, Value];
-  const call = attentionCall(l, all.slice(0, -3), attributes);
+  const inputs = all.slice(0, -2);
+  const [out, normalizer] = attention(l, inputs, attributes) as [Value, Value];
+  const call = attentionArguments(l, inputs, attributes);
   const { scalars, defines, heads } = call;
-  const dout = l.operand(upstream);
+  const dout = l.operand(all.at(-1)!);
   const [sums] = l.launch(delta, {
-    reads: { dout, out: l.operand(output) },
+    reads: { dout, out },
     writes: { delta: f32(heads) },
     scalars: { heads },
     defines,
   });
-  const reads = { ...call.reads, dout, normalizer: l.get(normalizer), delta: sums };
+  const statistics = { dout, normalizer, delta: sums! };
   const kernels = call.fitsTensorCores ? backwardMma : backward;
-  const like = (value: Value) => l.type(value.shape);
-  const byQueries = once(() => {
-    const writes = { dq: like(reads.q) };
-    return l.launch(kernels.queries, { reads, writes, scalars, defines });
-  });
-  const byKeys = once(() => {
-    const writes = { dkeys: like(reads.keys), dvalues: like(reads.values) };
-    return l.launch(kernels.keys, { reads, writes, scalars, defines });
-  });
-  const byPrefix = once(() => prefixGradients(l, kernels, call, reads));
+  const byQueries = once(() =>
+    l.launch(kernels.queries, {
+      reads: { ...call.reads, ...statistics },
+      writes: { dq: l.type(call.reads.q.shape) },
+      scalars,
+      defines,
+    })
+  );
+  const byKeys = once(() => slotGradients(l, kernels, call, { ...statistics, ofPrefix: false }));
+  const byPrefix = once(() => slotGradients(l, kernels, call, { ...statistics, ofPrefix: true }));
   const prefix = attributes.packed ? 5 : 4; // number of the input with the prefix keys
   return wanted.map((input) => {
     if (input === 0) return byQueries()[0]!;
@@ -256,8 +248,8 @@ function lowerGradient(
 }
 
 export const ATTENTION_RULES: readonly Rule[] = [
-  ...[attentionOp, attentionWithNormalizer].map((op) =>
-    listRule<AttentionAttributes>(op, lowerAttention)
-  ),
-  listRule(attentionGradient, lowerGradient),
+  listRule<AttentionAttributes>(attentionOp, (l, inputs, attributes) => [
+    attention(l, inputs, attributes)[0]!,
+  ]),
+  listRule(gradientOp(attentionOp), lowerGradient),
 ];

@@ -1,14 +1,13 @@
 /**
  * Kernel declarations: file, arguments, launch config. The rule that launches a kernel stands beside it.
  *
- * Launches are packed by these declarations, and a test compares them with the C signatures, so that an
- * argument cannot be added on one side only. Arguments are written in the order of C: `*x` is an address,
- * `n` an i32, `n:i64` and `n:f32` of that type.
+ * Arguments are read from the text of the kernel, so that they are declared once: launches name them.
  */
 import angle from "../../../../kernels/common/angle.cuh" with { type: "text" };
 import attention from "../../../../kernels/common/attention.cuh" with { type: "text" };
 import ptx from "../../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../../kernels/common/reduce.cuh" with { type: "text" };
+import strides from "../../../../kernels/common/strides.cuh" with { type: "text" };
 import tiles from "../../../../kernels/common/tiles.cuh" with { type: "text" };
 import types from "../../../../kernels/common/types.cuh" with { type: "text" };
 import type { ArgumentType, LaunchConfig } from "../driver/launch.ts";
@@ -21,7 +20,6 @@ export type Sizes = Readonly<Record<string, number>>;
 export interface KernelFile extends KernelSource {
   /** Every set of defines it is used with; other head sizes are compiled when a model has them. */
   readonly specialisations: readonly Sizes[];
-  /** In the order of the text. */
   readonly kernels: readonly Kernel[];
 }
 
@@ -41,6 +39,7 @@ export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/attention.cuh", attention],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
+  ["common/strides.cuh", strides],
   ["common/tiles.cuh", tiles],
   ["common/types.cuh", types],
 ]);
@@ -60,18 +59,30 @@ export function kernelFile(
   return { name, text, headers: KERNEL_HEADERS, specialisations, kernels: [] };
 }
 
-/** Declares the next kernel of a file. */
+const C_TYPES: Readonly<Record<string, ArgumentType>> = {
+  int: "i32",
+  "long long": "i64",
+  float: "f32",
+};
+
+/**
+ * Declares a kernel of a file by its `extern "C"` name.
+ * @throws {TypeError} when the text has no such kernel, or an argument of another type
+ */
 export function kernel(
   file: KernelFile,
-  signature: string,
+  entry: string,
   config: (sizes: Record<string, number>) => LaunchConfig,
 ): Kernel {
-  const [entry, ...list] = signature.split(" ") as [string, ...string[]];
+  const declaration = new RegExp(`__launch_bounds__\\([^)]*\\)\\s+${entry}\\(([^)]*)\\)`);
+  const list = declaration.exec(file.text)?.[1]?.split(",") ?? [];
   const parameters = list.map((text) => {
-    if (text.startsWith("*")) return { name: text.slice(1), type: "pointer" as const };
-    const [name, type = "i32"] = text.split(":") as [string, ArgumentType?];
-    return { name, type };
+    const [, before, name] = /^\s*([\s\S]*?)\s*(\w+)$/.exec(text) as unknown as string[];
+    const type = before!.includes("*") ? "pointer" : C_TYPES[before!];
+    if (!type) throw new TypeError(`cannot launch ${entry}: argument "${text}"`);
+    return { name: name!, type };
   });
+  if (list.length === 0) throw new TypeError(`${file.name} has no kernel "${entry}"`);
   const made = { file, entry, arguments: parameters, config };
   (file.kernels as Kernel[]).push(made);
   return made;

@@ -4,19 +4,19 @@ import * as p from "../../../graph/primitives.ts";
 import { broadcastStrides } from "../../../graph/strides.ts";
 import { elementCount } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
-import { collapse } from "../strides.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
+import { collapse, named } from "./strided.ts";
 
-export const MATMUL_FILE = kernelFile("primitive/matmul.cu", text, [{}]);
+export const MATMUL = kernelFile("primitive/matmul.cu", text, [{}]);
 
 const matmul = kernel(
-  MATMUL_FILE,
-  "matmul *y *a *b m n k aRow aColumn bRow bColumn n1 n2 a0 a1 a2 b0 b1 b2 scale:f32",
+  MATMUL,
+  "matmul",
   ({ m, n, batch }) => grid(256, blocks(n!, 16), blocks(m!, 16), batch!),
 );
 
-export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
+export const MATMUL_RULES: readonly Rule[] = [listRule(p.matmul, (l, inputs, attributes, [y]) => {
   const { transposeA, transposeB, scale } = attributes;
   const a = l.f32(inputs[0]), b = l.f32(inputs[1]);
   const [m, n] = y.shape.slice(-2) as [number, number];
@@ -29,11 +29,11 @@ export const MATMUL: Rule = listRule(p.matmul, (l, inputs, attributes, [y]) => {
   const { sizes, strides } = collapse(leading, [batchStrides(a), batchStrides(b)], 3);
   const [aRow, aColumn] = transposeA ? [1, m] as const : [k, 1] as const;
   const [bRow, bColumn] = transposeB ? [1, k] as const : [n, 1] as const;
-  const scalars: Record<string, number> = {
+  const scalars = {
     ...{ m, n, k, scale, aRow, aColumn, bRow, bColumn },
     ...{ n1: sizes[1]!, n2: sizes[2]!, batch: elementCount(leading) },
+    ...named("a", strides[0]!),
+    ...named("b", strides[1]!),
   };
-  strides[0]!.forEach((stride, i) => scalars[`a${i}`] = stride);
-  strides[1]!.forEach((stride, i) => scalars[`b${i}`] = stride);
   return l.launch(matmul, { reads: { a, b }, writes: { y }, scalars });
-});
+})];

@@ -1,54 +1,86 @@
-/** Reductions over one axis. */
+/** Reductions over one axis: sums, maxima and their places. */
+import argmaxText from "../../../../kernels/forward/argmax.cu" with { type: "text" };
 import text from "../../../../kernels/primitive/reduce.cu" with { type: "text" };
 import * as p from "../../../graph/primitives.ts";
+import { elementCount, type Shape, type TensorType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "../lowering.ts";
-import { around } from "../strides.ts";
-import { blocks, each, grid, kernel, kernelFile } from "./define.ts";
+import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
+import { around, toDense } from "./strided.ts";
 
-export const REDUCE = kernelFile("primitive/reduce.cu", text, [{ BF16: 0 }]);
+export const REDUCE = kernelFile("primitive/reduce.cu", text);
+export const ARGMAX = kernelFile("forward/argmax.cu", argmaxText);
 
 const reduceRows = kernel(
   REDUCE,
-  "reduce_rows *y *x rows n:i64 chunk op",
-  ({ rows, n, chunk }) => grid(256, rows!, blocks(n!, chunk!)),
+  "reduce_rows",
+  ({ outer, n, chunk }) => grid(256, outer!, blocks(n!, chunk!)),
 );
 const reduceColumns = kernel(
   REDUCE,
-  "reduce_columns *y *x outer n inner op",
-  ({ outer, inner }) => each(outer! * inner!),
+  "reduce_columns",
+  ({ outer, n, inner, chunk }) => grid(256, blocks(outer! * inner!, 256), blocks(n!, chunk!)),
 );
+const argmax = kernel(ARGMAX, "argmax", ({ N }) => grid(512, N!));
 
-/** Elements of a row that one block folds; longer rows are folded in pieces. */
-const CHUNK = 1 << 14;
+/** Elements of a row that one block folds, and of a column that one thread does. */
+const ROW_CHUNK = 1 << 14, COLUMN_CHUNK = 128;
 
 /** Numbers by which the kernels know what to compute. */
 const OPS = { sum: 0, max: 1 } as const;
 
-function reduction(op: typeof p.sum | typeof p.max, name: keyof typeof OPS): Rule {
-  return listRule<{ axis: number }>(op, (l, [source], { axis }, [y]) => {
-    const [outer, n, inner] = around(source.shape, axis);
-    const x = l.f32(source);
-    if (inner === 1) return [foldRows(l, x, { rows: outer, n, op: OPS[name] }, y)];
-    const scalars = { outer, n, inner, op: OPS[name] };
-    return l.launch(reduceColumns, { reads: { x }, writes: { y }, scalars });
-  });
+/** The type of a tensor in f32. */
+export function f32(...shape: number[]): TensorType {
+  return { dtype: "f32", shape };
 }
 
-/** Folds rows, in as many passes as their length takes. */
-function foldRows(
+/** Rows and width of a tensor whose last axis is one row. */
+export function rowsOf(shape: Shape): [rows: number, width: number] {
+  return [elementCount(shape.slice(0, -1)), shape.at(-1)!];
+}
+
+/** Folds the middle axis of x, in as many passes as its length takes; the result is f32. */
+export function reduce(
   l: Lowering,
+  op: keyof typeof OPS,
   x: Value,
-  { rows, n, op }: { readonly rows: number; readonly n: number; readonly op: number },
-  y: Value,
+  [outer, n, inner]: readonly [outer: number, n: number, inner: number],
+  y: TensorType,
 ): Value {
-  const pieces = Math.ceil(n / CHUNK);
-  const type = pieces === 1 ? y : { dtype: y.dtype, shape: [rows, pieces] };
-  const scalars = { rows, n, chunk: CHUNK, op };
-  const [folded] = l.launch(reduceRows, { reads: { x }, writes: { y: type }, scalars });
-  return pieces === 1 ? folded! : foldRows(l, folded!, { rows, n: pieces, op }, y);
+  const [launched, chunk] = inner === 1
+    ? [reduceRows, ROW_CHUNK] as const
+    : [reduceColumns, COLUMN_CHUNK] as const;
+  const pieces = Math.ceil(n / chunk);
+  const [folded] = l.launch(launched, {
+    reads: { x },
+    writes: { y: pieces === 1 ? y : f32(outer, pieces, inner) },
+    scalars: { outer, n, inner, chunk, op: OPS[op] },
+    defines: { BF16: Number(x.dtype === "bf16") },
+  });
+  return pieces === 1 ? folded! : reduce(l, op, folded!, [outer, pieces, inner], y);
 }
 
-export const SUM: Rule = reduction(p.sum, "sum");
-export const MAX: Rule = reduction(p.max, "max");
+/** The sum over the first axis of x [rows, …]. */
+export function sumRows(l: Lowering, x: Value, rows: number, shape: Shape): Value {
+  return reduce(l, "sum", x, [1, rows, elementCount(shape)], f32(...shape));
+}
+
+export const REDUCE_RULES: readonly Rule[] = [
+  ...(["sum", "max"] as const).map((name) =>
+    listRule<{ axis: number }>(
+      p[name],
+      (l, [x], { axis }, [y]) => [reduce(l, name, l.f32(x), around(x.shape, axis), y)],
+    )
+  ),
+  listRule(p.argmax, (l, [source], { axis }, [index]) => {
+    const [outer, n, inner] = around(source.shape, axis);
+    const x = l.operand(source);
+    const shape = [outer, inner, n];
+    const rows = inner === 1
+      ? x
+      : l.copy(x, { dtype: x.dtype, shape }, toDense(shape, [n * inner, 1, inner]));
+    const scalars = { N: outer * inner, V: n };
+    return l.launch(argmax, { reads: { x: rows }, writes: { index }, scalars });
+  }),
+];

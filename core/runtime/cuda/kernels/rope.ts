@@ -1,32 +1,20 @@
-/** Rotary embedding, writes into a cache, and both as one launch. */
-import cacheText from "../../../../kernels/forward/kv_cache.cu" with { type: "text" };
+/** Rotary embedding, also as one launch with the writes of keys and values into a cache. */
 import ropeText from "../../../../kernels/forward/rope.cu" with { type: "text" };
-import * as p from "../../../graph/primitives.ts";
 import type { Value } from "../../../graph/value.ts";
 import { rope } from "../../../ops/rope.ts";
-import { rotateAndWrite } from "../fuse/cache_writes.ts";
+import { rotateAndWrite } from "../cache_writes.ts";
 import type { Lowering } from "../lowering.ts";
-import { each, kernel, kernelFile, packStep } from "./define.ts";
-import { gradientRule, listRule, type Rule, rule } from "./rule.ts";
-import { rowsOf } from "./sums.ts";
+import { each, kernel, kernelFile } from "./define.ts";
+import { rowsOf } from "./reduce.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
 
 export const ROPE = kernelFile("forward/rope.cu", ropeText);
-export const KV_CACHE = kernelFile("forward/kv_cache.cu", cacheText);
 
-const rotate = kernel(
-  ROPE,
-  "rope *y *x *cosines *sines rows heads half direction:f32",
-  ({ rows, heads, half }) => each(rows! * heads! * half!),
-);
+const rotate = kernel(ROPE, "rope", ({ rows, heads, half }) => each(rows! * heads! * half!));
 const rotateAndWriteSlots = kernel(
   ROPE,
-  "rope_write_slots *keyCache *valueCache *y *q *k *v *cosines *sines *start R starts T H K S half",
+  "rope_write_slots",
   ({ R, T, H, K, half }) => each(R! * T! * (H! + 2 * K!) * half!),
-);
-const writeSlots = kernel(
-  KV_CACHE,
-  "write_slots *cache *update *start R T K S D",
-  (sizes) => each(sizes.R! * sizes.T! * sizes.K! * sizes.D!, packStep(sizes, sizes.D!)),
 );
 
 /** x [R, T, heads·D] rotated by the angle of its position, or by the negative one. */
@@ -64,15 +52,3 @@ export const ROPE_RULES: readonly Rule[] = [
     });
   }),
 ];
-
-export const WRITE_SLOTS: Rule = listRule(p.writeSlots, (l, [state, update, start]) => {
-  const cache = l.get(state);
-  const [R, K, S, D] = cache.shape as [number, number, number, number];
-  const dtype = cache.dtype === "bf16" ? "bf16" : "f32";
-  return l.launch(writeSlots, {
-    updates: { cache },
-    reads: { update: l.cast(l.get(update), dtype), start: l.get(start) },
-    scalars: { R, T: update.shape[2]!, K, S, D },
-    defines: { BF16: Number(dtype === "bf16") },
-  });
-});

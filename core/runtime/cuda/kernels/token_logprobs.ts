@@ -5,38 +5,30 @@ import type { Value } from "../../../graph/value.ts";
 import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
 import type { Lowering } from "../lowering.ts";
 import { grid, kernel, kernelFile } from "./define.ts";
+import { f32, rowsOf } from "./reduce.ts";
 import { gradientRule, type Rule, rule } from "./rule.ts";
-import { f32, rowsOf } from "./sums.ts";
 
 export const LOGPROBS = kernelFile("forward/token_logprobs.cu", forwardText);
 export const LOGPROBS_BACKWARD = kernelFile("backward/token_logprobs.cu", backwardText);
 
 const byRow = ({ N }: Record<string, number>) => grid(512, N!);
 
-const forward = kernel(
-  LOGPROBS,
-  "token_logprobs *logprobs *normalizer *logits *targets N V",
-  byRow,
-);
-const backward = kernel(
-  LOGPROBS_BACKWARD,
-  "token_logprobs_backward *dlogits *dy *logits *targets *normalizer N V",
-  byRow,
-);
+const forward = kernel(LOGPROBS, "token_logprobs", byRow);
+const backward = kernel(LOGPROBS_BACKWARD, "token_logprobs_backward", byRow);
 
 /** Log-probabilities, and the logarithm of the sum of exponents of each row. */
-function logprobsOf(l: Lowering, logits: Value, targets: Value): Value[] {
+function logprobsOf(l: Lowering, logits: Value, targets: Value): readonly Value[] {
   const [N, V] = rowsOf(logits.shape);
-  return l.launch(forward, {
-    reads: { logits: l.operand(logits), targets: l.get(targets) },
-    writes: { logprobs: f32(N), normalizer: f32(N) },
-    scalars: { N, V },
-  });
+  return l.shared("token_logprobs", [logits, targets], () =>
+    l.launch(forward, {
+      reads: { logits: l.operand(logits), targets: l.get(targets) },
+      writes: { logprobs: f32(N), normalizer: f32(N) },
+      scalars: { N, V },
+    }));
 }
 
 export const LOGPROBS_RULES: readonly Rule[] = [
   rule(tokenLogprobs, (l, { logits, targets }) => logprobsOf(l, logits, targets).slice(0, 1)),
-  // Reads the logits once more for the normalizer, beside the product that made them a small part.
   gradientRule(tokenLogprobs, (l, { logits, targets }, { upstream }) => ({
     logits() {
       const [N, V] = rowsOf(logits.shape);

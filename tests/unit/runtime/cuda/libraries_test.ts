@@ -1,7 +1,7 @@
 /** Where the CUDA libraries are looked for, what was compiled before, and what logs say. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseCompileLog } from "./compile_log.ts";
-import { CubinCache, cubinKey } from "../../../../core/runtime/cuda/cubin_cache.ts";
+import { cubinKey, withCache } from "../../../../core/runtime/cuda/kernel_loader.ts";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import {
   type Host,
@@ -158,11 +158,11 @@ Deno.test("a program is compiled once, and kept under its key", async () => {
     let compiled = 0;
     const compile = () => {
       compiled++;
-      return Uint8Array.of(1, 2, 3);
+      return { bytes: Uint8Array.of(1, 2, 3) };
     };
     for (let i = 0; i < 2; i++) {
-      const cache = new CubinCache(`${folder}/cubin`);
-      const bytes = cache.compile("13.0", source, target, compile);
+      const cached = withCache({ version: "13.0", compile }, `${folder}/cubin`);
+      const { bytes } = cached.compile(source, target);
       assertEquals([[...bytes], compiled], [[1, 2, 3], 1]);
     }
     const names = Array.from(Deno.readDirSync(`${folder}/cubin`), ({ name }) => name);

@@ -1,11 +1,16 @@
 /** Launches of real sizes, as far as they can be laid out without a device. */
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../../core/graph/differentiate.ts";
+import { Builder } from "../../../../core/graph/builder.ts";
 import type { Program } from "../../../../core/graph/program.ts";
+import type { Value } from "../../../../core/graph/value.ts";
+import { linear } from "../../../../core/ops/linear.ts";
+import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
+import { sampleTokens } from "../../../../core/ops/sample.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
 import { lower } from "../../../../core/runtime/cuda/lower.ts";
-import type { Step } from "../../../../core/runtime/cuda/lowering.ts";
+import type { KernelLaunch, Step } from "../../../../core/runtime/cuda/lowering.ts";
 import { buildSquaredNorm, buildUpdate } from "../../../../core/train/optimizer.ts";
 import { shapeOf } from "../../../gpu/shapes.ts";
 
@@ -15,8 +20,10 @@ const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
 const PIECE = 2 ** 29;
 
 function checkLaunches(program: Program): void {
-  const lowered = lower(program, "bf16", () => false);
-  for (const { attributes } of lowered.program.nodes) {
+  const nodes = (["f32", "bf16"] as const).flatMap((dtype) =>
+    lower(program, dtype, () => false).program.nodes
+  );
+  for (const { attributes } of nodes) {
     const { launch } = attributes as Step;
     if (!launch) continue;
     const { kernel, scalars, defines } = launch;
@@ -72,4 +79,102 @@ Deno.test("a decoding step of a layer is ten launches", () => {
 Deno.test("the optimiser's programs over the longest pieces do, too", () => {
   checkLaunches(buildSquaredNorm([PIECE, PIECE, 7]));
   checkLaunches(buildUpdate([PIECE, 3], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }));
+});
+
+/** Launches of a program that `write` fills, in order. */
+function launchesOf(write: (g: Builder) => void): KernelLaunch[] {
+  const g = new Builder("lowered");
+  write(g);
+  const { nodes } = lower(g.build(), "f32", () => false).program;
+  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
+}
+
+const entriesOf = (write: (g: Builder) => void) =>
+  launchesOf(write).map(({ kernel }) => kernel.entry);
+
+const f32 = (...shape: number[]) => ({ dtype: "f32", shape }) as const;
+
+const norm = (x: Value, g: Builder) =>
+  rmsNorm({ x, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 });
+
+Deno.test("a residual stream is added up by the norm that reads it first", () => {
+  const entries = entriesOf((g) => {
+    const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+    g.output("y", norm(sum, g));
+    g.output("z", sum.exp());
+  });
+  assertEquals(entries, ["rms_norm", "elementwise"]);
+});
+
+Deno.test("a sum stays where another node reads it first, where it is a result, or broadcasts", () => {
+  const sums = [
+    (g: Builder) => {
+      const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+      g.output("z", sum.exp());
+      g.output("y", norm(sum, g));
+    },
+    (g: Builder) => {
+      const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
+      g.output("sum", sum);
+      g.output("y", norm(sum, g));
+    },
+    (g: Builder) => g.output("y", norm(g.input("a", f32(3, 8)).add(g.input("b", f32(8))), g)),
+  ];
+  const entries = sums.map((write) => entriesOf(write).join());
+  assertEquals(entries, [
+    "elementwise,elementwise,rms_norm",
+    "elementwise,rms_norm",
+    "elementwise,rms_norm",
+  ]);
+});
+
+Deno.test("layers that read the same few rows go together, three at most, those read as f32 apart", () => {
+  const columns = (rows: number) =>
+    launchesOf((g) => {
+      const x = g.input("x", f32(rows, 8));
+      const layer = (name: string, N: number) =>
+        linear({ x, weight: g.parameter(name, f32(N, 8)), bias: g.parameter(`${name}.b`, f32(N)) });
+      ["q", "k", "v", "o"].forEach((name, i) => g.output(`${name}.out`, layer(name, i + 1).exp()));
+      g.output("logits", layer("head", 9));
+      g.output("tokens", sampleTokens(layer("drawn", 7), g.input("sampling", f32(rows, 6))));
+    }).filter(({ kernel }) => kernel.entry === "linear")
+      .map(({ scalars: { N0, N1, N2 } }) => [N0, N1, N2]);
+  assertEquals(columns(4), [[1, 2, 3], [4, 0, 0], [9, 7, 0]]);
+  assertEquals(columns(9), []);
+});
+
+const vector = f32(4);
+
+Deno.test("new contents of a state are computed where it lies", () => {
+  const entries = entriesOf((g) => {
+    const sum = g.state("sum", vector);
+    g.update("sum", sum.assign(sum.add(g.input("x", vector))));
+  });
+  assertEquals(entries, ["elementwise"]);
+  const update = lower(
+    buildUpdate([4], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }),
+    "f32",
+    () => false,
+  );
+  assertEquals(update.program.nodes.map(({ op }) => op.name), ["adamw"]);
+});
+
+Deno.test("a state that is read later is not overwritten early", () => {
+  const entries = entriesOf((g) => {
+    const state = g.state("state", vector);
+    const next = state.add(g.input("x", vector));
+    g.output("old", state.exp());
+    g.update("state", state.assign(next));
+  });
+  assertEquals(entries, ["elementwise", "elementwise", "copy"]);
+});
+
+Deno.test("attention and its gradient share one forward pass", () => {
+  const loss = buildLoss(shapeOf("3B", 1), { batch: 1, tokens: 64 });
+  const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
+  const { nodes } = lower(program, "bf16", () => false).program;
+  const count = (entry: string) =>
+    nodes.filter(({ attributes }) => (attributes as Step).launch?.kernel.entry === entry).length;
+  assertEquals(count("attention_mma"), count("attention_queries_mma"));
+  assertEquals(count("token_logprobs"), 1);
 });

@@ -7,16 +7,16 @@
  * In decoding they are six launches over a few kilobytes: at 2 µs each in 36 layers of a 3B model 0.36 ms, a
  * fifth of a step of 1.8 ms.
  */
-import { cast, reshape, transpose, writeSlots } from "../../../graph/primitives.ts";
-import { isNode, type Node, type Op, type Program } from "../../../graph/program.ts";
-import { substitute, type Substitution } from "../../../graph/substitute.ts";
-import type { DType } from "../../../graph/types.ts";
-import { Uses } from "../../../graph/uses.ts";
-import type { Value } from "../../../graph/value.ts";
-import { attentionOp } from "../../../ops/attention.ts";
-import { modelOp } from "../../../ops/define.ts";
-import { repeat, repeatStreams } from "../../../ops/repeat_streams.ts";
-import { rope } from "../../../ops/rope.ts";
+import { cast, reshape, transpose, writeSlots } from "../../graph/primitives.ts";
+import { isNode, type Node, type Op, type Program } from "../../graph/program.ts";
+import { substitute, type Substitution } from "../../graph/substitute.ts";
+import type { DType } from "../../graph/types.ts";
+import { Uses } from "../../graph/uses.ts";
+import type { Value } from "../../graph/value.ts";
+import { attentionOp } from "../../ops/attention.ts";
+import { modelOp } from "../../ops/define.ts";
+import { repeat, repeatStreams } from "../../ops/repeat_streams.ts";
+import { rope } from "../../ops/rope.ts";
 
 /**
  * Projections q [R, T, H·D], k [R, T, K·D] and v [R, T, K, D], tables [R, T, D/2], start [starts] i32 for every
