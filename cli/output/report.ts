@@ -19,7 +19,7 @@ import {
   type Row,
   terminalTable,
 } from "./table.ts";
-import { wrap } from "./wrap.ts";
+import { displayWidth, wrap } from "./wrap.ts";
 
 /** What a command says about its result. */
 export interface ReportOptions extends DocumentHead {
@@ -67,13 +67,17 @@ export class Report implements Disposable {
     this.#sink.commit();
   }
 
-  /** Text that only belongs under a readable table: a remark, a total. */
+  /** Text that only belongs beside a readable table: a remark, a total. Lines that fit stay as they are. */
   remark(text: string): void {
     if (this.invocation.format !== "table") return;
-    const { isTerminal } = this.#sink;
-    const lines = text.split("\n");
-    const width = this.io.width();
-    this.#write(lines.map((line) => `${isTerminal ? wrap(line, width) : line}\n`).join(""));
+    const width = this.#sink.isTerminal ? this.io.width() : Infinity;
+    const shown = (line: string) => displayWidth(line) <= width ? line : wrap(line, width);
+    this.#write(text.split("\n").map((line) => `${shown(line)}\n`).join(""));
+  }
+
+  /** A chart beside a readable table, with its own colours and spaces. */
+  chart(text: string): void {
+    if (this.invocation.format === "table") this.#sink.write(`${text}\n`);
   }
 
   /** Gives up an unfinished report. */

@@ -1,0 +1,63 @@
+/** What a person sees: charts, tables and progress on terminals of 40, 80 and 120 columns. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { jsonLines, PLAIN_MODEL } from "./models.ts";
+import { withScratch } from "./run.ts";
+import { HAS_TERMINALS, runOnTerminal, type TerminalResult } from "./terminal.ts";
+
+const WIDTHS = [40, 80, 120];
+
+/** Runs `args` at every width, with and without colour. */
+function onTerminals(
+  name: string,
+  prepare: (cwd: string) => readonly string[],
+  check: (result: TerminalResult, columns: number) => void,
+): void {
+  for (const columns of WIDTHS) {
+    for (const color of ["always", "never"]) {
+      Deno.test({
+        name: `${name}, ${columns} columns, --color ${color}`,
+        ignore: !HAS_TERMINALS,
+        fn: () =>
+          withScratch(async (cwd) => {
+            const args = [...prepare(cwd), "--color", color];
+            const result = await runOnTerminal(args, { columns, cwd });
+            assertEquals(result.code, 0, result.raw);
+            for (const line of result.screen) {
+              assert(line.length <= columns, `${line.length} columns: ${line}`);
+            }
+            assert(!result.screen.join("").includes("\\x1b"), result.screen.join("\n"));
+            // deno-lint-ignore no-control-regex -- colours are control sequences
+            assertEquals(/\x1b\[\d+m/.test(result.raw), color === "always", result.raw);
+            check(result, columns);
+          }),
+      });
+    }
+  }
+}
+
+onTerminals("plot draws its curves with their colours and spaces", (cwd) => {
+  for (const [name, from] of [["first", 1], ["second", 2]] as const) {
+    Deno.mkdirSync(`${cwd}/${name}`);
+    const rows = Array.from({ length: 40 }, (_, i) => {
+      return { step: i + 1, tokens: 100 * (i + 1), loss: from + 1 / (i + 1) };
+    });
+    Deno.writeTextFileSync(`${cwd}/${name}/metrics.jsonl`, jsonLines(...rows));
+  }
+  return ["plot", "first", "second"];
+}, ({ screen }, columns) => {
+  assertEquals(screen[0], "loss");
+  const curve = screen.filter((line) => /[┤│]/.test(line));
+  assertEquals(curve.length, 16);
+  assert(
+    curve.every((line) => line.search(/[┤│]/) === curve[0]!.search(/[┤│]/)),
+    screen.join("\n"),
+  );
+  assert(curve.some((line) => /[\u2801-\u28ff]/.test(line)));
+  // A curve reaches the right edge, and its letter stands there.
+  assert(curve.some((line) => line.length >= columns - 2 && line.endsWith("A")), screen.join("\n"));
+  assertStringIncludes(screen.join("\n"), "  A first");
+});
+
+onTerminals("inspect fits its table", () => ["inspect", "--model", PLAIN_MODEL], ({ screen }) => {
+  assertStringIncludes(screen.join("\n"), "family");
+});
