@@ -2,7 +2,12 @@
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import { keptQuantizeFlags, modelFlags, namedAdapterFlag } from "../../input/model_flags.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  namedAdapterFlag,
+} from "../../input/model_flags.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -28,6 +33,7 @@ export const command = defineCommand({
       line: "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
     },
   ],
+  arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
     adapter: {

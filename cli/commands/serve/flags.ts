@@ -2,7 +2,12 @@
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import { keptQuantizeFlags, modelFlags, namedAdapterFlag } from "../../input/model_flags.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  namedAdapterFlag,
+} from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -30,6 +35,7 @@ export const command = defineCommand({
       line: "parscale serve --model qwen-p4 --host 0.0.0.0",
     },
   ],
+  arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
     adapter: {

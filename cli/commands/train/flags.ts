@@ -1,4 +1,5 @@
 /** The flag table of `parscale train`. */
+import { modelArgument } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
@@ -357,6 +358,7 @@ export const command = defineCommand({
         "--micro-batch 4 --out run --dry-run",
     },
   ],
+  arguments: [modelArgument],
   flags: trainFlags,
   atLeastOneOf: [["model", "config-from", "resume"], ["data", "resume"]],
   presets,

@@ -93,13 +93,13 @@ Deno.test("all problems of all sources are reported at once", async () => {
   );
   assertEquals(found, [
     "unknown flag `--tokenz`",
-    'unexpected argument "b"',
     'invalid value "0" for `--lr`: must be a number above 0',
     'invalid value "x" for PARSCALE_TOKENS: must be an integer of at least 1',
     'unknown key "strems" in config FILE',
     'unknown key "help" in config FILE',
     'invalid value 0 for "streams" in config FILE: must be integers or ranges such as 1..8 of at least 1',
     'unknown preset "quik"',
+    'unexpected argument "b"',
     "`train` needs `--model`",
   ]);
 });
