@@ -73,6 +73,17 @@ export const command = defineCommand({
       summary: "Serve the chat page at /",
       details: "The page is one file that asks for nothing but this server.",
     },
+    "log-format": {
+      type: "choice",
+      choices: ["text", "json"],
+      default: "text",
+      group: "Server",
+      summary: "Format of the log",
+      details:
+        "Every request is a line on stderr: status, method, path, model, streams, tokens in " +
+        "and out, time to the first token and in total. 499 is a client that left. Answers of " +
+        "/health and /metrics are only logged with -v, and nothing is with -q.",
+    },
     "max-batch": {
       type: "int",
       min: 1,
