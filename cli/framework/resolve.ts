@@ -149,6 +149,7 @@ function checkArguments(
   expected: readonly Argument[],
   command: Resolvable,
   table: FlagTable,
+  isSet: (flag: string) => boolean,
   problems: Problem[],
 ) {
   const required = expected.filter((argument) => argument.required);
@@ -158,12 +159,13 @@ function checkArguments(
     problems.push({ message: `\`${command.name}\` needs ${name}: ${wanted}` });
   }
   const repeated = expected.at(-1)?.repeated === true;
+  const surplus = positionals.length - expected.length;
   positionals.forEach((text, index) => {
     const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
     if (argument === undefined) {
       problems.push({
         message: `unexpected argument ${JSON.stringify(text)}`,
-        ...meant(text, table),
+        ...(meant(text, table, isSet) ?? (surplus > 1 ? QUOTING : {})),
       });
     } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
       const message = `unknown ${argument.name} "${text}": must be one of ${
@@ -174,12 +176,20 @@ function checkArguments(
   });
 }
 
+/** For arguments that a shell has made of a pattern. */
+const QUOTING = { hint: 'a pattern that the program is to read needs quotes: "data/*.txt"' };
+
 /** The flag that an argument too many was meant for: a path is a model, other text a prompt. */
-function meant(text: string, table: FlagTable): { hint?: string } {
+function meant(
+  text: string,
+  table: FlagTable,
+  isSet: (flag: string) => boolean,
+): { hint: string } | undefined {
   const flag = ["model", "prompt"].find((name) =>
     Object.hasOwn(table, name) && (name === "prompt" || !/\s/.test(text))
   );
-  return flag === undefined ? {} : { hint: `did you mean ${formatFlag(flag, text)}?` };
+  if (flag === undefined || isSet(flag)) return undefined;
+  return { hint: `did you mean ${formatFlag(flag, text)}?` };
 }
 
 /** Only the nearest name: the message already lists all of them. */
@@ -265,13 +275,14 @@ export async function resolve(
     resolver.add(keyedSource("preset", `preset "${preset}"`, content, table, problems));
   }
 
+  const isSet = (name: string) => resolver.found.has(name);
   const { entries, positionals, expected } = takeArguments(
     parsed.positionals,
     command.arguments ?? [],
-    (name) => resolver.found.has(name),
+    isSet,
   );
   resolver.add({ origin: "flag", entries, label: (name) => `\`--${name}\`` });
-  checkArguments(positionals, expected, command, table, problems);
+  checkArguments(positionals, expected, command, table, isSet, problems);
   const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {
     settings.set(name, { value: defaultOf(table[name]!), origin: "default" });

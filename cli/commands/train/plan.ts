@@ -178,6 +178,7 @@ function dataPlan(values: TrainValues): DataPlan {
     shuffle: values.shuffle,
     epochs: values.epochs,
     seed: values.seed,
+    skipBadFiles: values.skipBadFiles,
   };
 }
 

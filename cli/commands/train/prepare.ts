@@ -170,6 +170,10 @@ async function openRunData(
       return io.system.stdin();
     },
     onTokens: (...progress) => display.update(...progress),
+    onSkipped: ({ empty, bad }) => {
+      if (empty.length > 0) io.note(`left out ${filesText(empty, "empty")}`);
+      if (bad.length > 0) io.note(`left out ${filesText(bad, "unreadable")}`);
+    },
     onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
   };
   return await ranks.inTurn(
@@ -182,20 +186,31 @@ function recordedData(saved: NonNullable<TrainPlan["saved"]>): RecordedData {
   return { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
 }
 
-/** One progress line per file. */
+/** `3 empty files, such as "a.txt"`. */
+function filesText([first, ...more]: readonly string[], what: string): string {
+  return more.length === 0
+    ? `1 ${what} file: "${first}"`
+    : `${more.length + 1} ${what} files, such as "${first}"`;
+}
+
+/** One progress line for all files. */
 class TokenizeDisplay implements Disposable {
   #file: string | undefined;
+  #tokens = 0;
+  /** Tokens of the files before. */
+  #before = 0;
   #progress: Progress | undefined;
 
   constructor(readonly io: Io) {}
 
-  update(file: string, tokens: number, detail?: string): void {
+  update(file: string, tokens: number, detail = ""): void {
     if (file !== this.#file) {
-      this[Symbol.dispose]();
+      this.#before += this.#tokens;
       this.#file = file;
-      this.#progress = startProgress(this.io, { label: `Tokenizing ${file}`, unit: "tokens" });
     }
-    this.#progress!.update(tokens, detail);
+    this.#tokens = tokens;
+    this.#progress ??= startProgress(this.io, { label: "Tokenizing", unit: "tokens" });
+    this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd());
   }
 
   [Symbol.dispose](): void {

@@ -163,3 +163,15 @@ Deno.test("positional arguments: missing and not among the choices", async () =>
     'unknown SHELL "bsh": must be one of bash, zsh',
   );
 });
+
+Deno.test("of many problems of one kind three are told, with one hint about quoting", async () => {
+  const paths = Array.from({ length: 296 }, (_, i) => `py/${i}.py`);
+  const error = await assertRejects(() => resolved(["--model", "m", "x", ...paths]), MisuseError);
+  assertEquals(error.problems.map(({ message }: { message: string }) => message), [
+    'unexpected argument "py/0.py"',
+    'unexpected argument "py/1.py"',
+    'unexpected argument "py/2.py"',
+    "and 293 more",
+  ]);
+  assertEquals(error.hints, ['a pattern that the program is to read needs quotes: "data/*.txt"']);
+});
