@@ -272,6 +272,12 @@ export function stepsOf(
   );
 }
 
+/** Phases of the learning rate of a run of so many steps, unless flags say otherwise. */
+export function defaultPhases(steps: number): { readonly warmup: number; readonly decay: number } {
+  const tenth = Math.floor(steps / 10);
+  return { warmup: Math.min(2000, tenth), decay: Math.max(1, tenth) };
+}
+
 function loopOptions(
   { length, data: { epochs }, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
   microBatch: number,
@@ -281,8 +287,8 @@ function loopOptions(
 ): LoopOptions {
   const microBatches = stream.countBatches();
   const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches, epochs });
-  const warmup = shape.warmup ?? Math.min(2000, Math.floor(steps / 10));
-  const decay = shape.decay ?? Math.max(1, Math.floor(steps / 10));
+  const phases = defaultPhases(steps);
+  const { warmup = phases.warmup, decay = phases.decay } = shape;
   if (warmup > steps) {
     throw new UsageError(`a warm-up of ${warmup} steps is longer than the run of ${steps}`, {
       hints: [`pass --warmup ${Math.floor(steps / 10)}, or train longer`],
