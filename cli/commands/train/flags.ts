@@ -77,7 +77,7 @@ const model = {
     min: 0,
     max: 65536,
     group: "Model",
-    defaultText: "48",
+    defaultText: "those of the checkpoint, or 48",
     summary: "Prefix tokens per stream and layer",
     details:
       "Each is a learned key and value in every attention layer. With 0 all streams compute " +
