@@ -12,8 +12,9 @@ import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
 import { isOfShard } from "../../input/shard.ts";
-import { visibleLines } from "../../output/clean.ts";
+import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
+import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
@@ -43,14 +44,19 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
-  const isText = format === "table" && whole?.length === 1 && plan.decoding.numReturn === 1 &&
+  const isOne = whole?.length === 1 && plan.decoding.numReturn === 1;
+  const isShown = io.isTerminal("stdout") && (invocation.out ?? "-") === "-";
+  const isText = format === "table" && whole !== undefined &&
+    (isOne || isShown && whole.length > 0) &&
     plan.shard === undefined && !plan.resume && tokenizer !== undefined;
   if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
     io.note("the prompt is continued as it stands; --chat applies the model's chat template");
   }
   const answer = (prompts: AsyncIterable<Prompt>) => speed.watch(sequences(plan, models, prompts));
   const code = isText
-    ? await streamText(answer(each(whole)), io, invocation)
+    ? isOne
+      ? await streamText(answer(each(whole)), io, invocation)
+      : await showTexts(answer(each(whole)), whole.length === 1, io)
     : await writeRows(plan, models, whole ?? prompts, answer, io, invocation);
   speed.report();
   return code;
@@ -127,6 +133,41 @@ async function streamText(
     sink.abandon();
   }
   return 0;
+}
+
+/** Writes several texts for a reader, in input order, each under a rule that names it. */
+async function showTexts(
+  events: AsyncIterable<SequenceEvent>,
+  isOnePrompt: boolean,
+  io: Io,
+): Promise<number> {
+  const paint = io.palette("stdout");
+  const waiting = new Map<number, Exclude<SequenceEvent, { kind: "text" }>>();
+  const turns = new Turns();
+  let next = 0, hasFailed = false;
+  const show = (title: string, text: string) => {
+    const rule = "─".repeat(Math.max(0, io.width() - title.length - 4));
+    io.write(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
+  };
+  for await (const event of events) {
+    if (event.kind !== "text") waiting.set(event.prompt.at, event);
+    for (let ended; (ended = waiting.get(next)); waiting.delete(next++)) {
+      const { id } = ended.prompt;
+      if (ended.kind === "failed") {
+        hasFailed = true;
+        show(String(id), `error: ${failureOf(ended.error)}`);
+      } else {
+        const { sequences } = ended;
+        for (const [i, { text }] of sequences.entries()) {
+          const place = sequences.length > 1 ? [`${i + 1} of ${sequences.length}`] : [];
+          show([...isOnePrompt ? [] : [id], ...place].join(", "), text ?? "");
+        }
+      }
+    }
+    await turns.give();
+    io.interruption.throwIfAborted();
+  }
+  return exitCode(hasFailed ? "negative" : "done");
 }
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
