@@ -84,3 +84,14 @@ onTerminals("generate writes several texts one after the other, with a rule betw
   assertEquals(titles, ["0, 1 of 2", "0, 2 of 2", "1, 1 of 2", "1, 2 of 2"]);
   assert(screen[screen.findIndex((line) => line.startsWith("──")) + 1] !== "");
 });
+
+onTerminals("reading a long prompt has progress on one line, which does not wrap", (cwd) => {
+  Deno.writeTextFileSync(`${cwd}/prompt`, "The red fox. ".repeat(300));
+  return ["generate", "--model", CHAT_MODEL, "prompt", "--max-tokens", "2"];
+}, ({ raw, screen }, columns) => {
+  const [, ...drawn] = raw.split("Reading prompt: ");
+  assert(drawn.length > 2, raw);
+  const lines = drawn.slice(0, -1).map((text) => `Reading prompt: ${text.split("\r")[0]}`);
+  for (const line of lines) assert(line.length < columns, line);
+  assertEquals(screen.filter((line) => line.includes("Reading prompt")).length, 1);
+});

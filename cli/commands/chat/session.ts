@@ -94,7 +94,11 @@ export class ChatSession implements Disposable {
   }
 
   /** Answers a message; one that is stopped stays in the conversation as far as it came. */
-  async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
+  async *answer(
+    message: string,
+    stop: AbortSignal,
+    onPrefill: (done: number, total: number) => void,
+  ): AsyncGenerator<AnswerPart> {
     const { config, tokenizer } = this.#model.session;
     const asked = { role: "user", content: message };
     const tokens = await encodeChat(tokenizer, [...this.messages, asked]);
@@ -118,6 +122,8 @@ export class ChatSession implements Disposable {
           const { text, tokens: [token] } = stream.take(event);
           if (event.kind !== "prefilled") yield { text, weights: token?.weights };
         }
+        const read = scheduler.progressOf(index);
+        if (read > 0) onPrefill(read, tokens.length);
         // Steps may never wait, and then no signal would be heard.
         await new Promise((resolve) => setTimeout(resolve));
       }

@@ -4,6 +4,7 @@ import { hasStreamWeights } from "../../../core/model/config.ts";
 import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
+import { PrefillProgress } from "../../output/prefill.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { LetteredText, meanWeightsText, PlainText, weightsText } from "./weights.ts";
 
@@ -118,7 +119,10 @@ export class Talk {
     const parts: AnswerPart[] = [];
     this.#answering = new AbortController();
     try {
-      for await (const part of this.#session.answer(message, this.#answering.signal)) {
+      using reading = new PrefillProgress(io);
+      const onPrefill = reading.update.bind(reading);
+      for await (const part of this.#session.answer(message, this.#answering.signal, onPrefill)) {
+        reading.end();
         parts.push(part);
         io.write(shown.add(part));
       }

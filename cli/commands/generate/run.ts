@@ -16,6 +16,7 @@ import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
+import { PrefillProgress } from "../../output/prefill.ts";
 import { startProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
@@ -52,7 +53,16 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
     io.note("the prompt is continued as it stands; --chat applies the model's chat template");
   }
-  const answer = (prompts: AsyncIterable<Prompt>) => speed.watch(sequences(plan, models, prompts));
+  using reading = new PrefillProgress(io);
+  const answer = async function* (
+    prompts: AsyncIterable<Prompt>,
+    onPrefill = (done: number, total: number) => reading.update(done, total),
+  ) {
+    for await (const event of speed.watch(sequences(plan, models, prompts, onPrefill))) {
+      reading.end();
+      yield event;
+    }
+  };
   const code = isText
     ? isOne
       ? await streamText(answer(each(whole)), io, invocation)
@@ -101,11 +111,12 @@ function sequences(
   { decoding, batch }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: AsyncIterable<Prompt>,
+  onPrefill: (done: number, total: number) => void,
 ): AsyncGenerator<SequenceEvent> {
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
   return decoding.beams
     ? searchSequences(sessionOf, prompts, decoding)
-    : sampleSequences(sessionOf, prompts, decoding, { session, batch });
+    : sampleSequences(sessionOf, prompts, decoding, { session, batch, onPrefill });
 }
 
 /** Writes one prompt's continuation while it is produced. */
@@ -175,7 +186,10 @@ async function writeRows(
   { decoding: { numReturn }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
-  answer: (prompts: AsyncIterable<Prompt>) => AsyncIterable<SequenceEvent>,
+  answer: (
+    prompts: AsyncIterable<Prompt>,
+    onPrefill: (done: number, total: number) => void,
+  ) => AsyncIterable<SequenceEvent>,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
@@ -199,7 +213,9 @@ async function writeRows(
     }
   };
   const nested = numReturn > 1 && ["json", "jsonl"].includes(invocation.format);
-  for await (const event of answer(open())) {
+  const onPrefill = (done: number, total: number) =>
+    progress.update(rows.done, `reading ${done}/${total} tokens of prompts`);
+  for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
       rows.add(at, input, resultsOf(event, nested));
