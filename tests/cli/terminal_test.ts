@@ -1,5 +1,5 @@
 /** What a person sees: charts, tables and progress on terminals of 40, 80 and 120 columns. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { jsonLines, PLAIN_MODEL } from "./models.ts";
 import { withScratch } from "./run.ts";
 import { CHAT_MODEL } from "./serve_testing.ts";
@@ -85,13 +85,22 @@ onTerminals("generate writes several texts one after the other, with a rule betw
   assert(screen[screen.findIndex((line) => line.startsWith("──")) + 1] !== "");
 });
 
-onTerminals("reading a long prompt has progress on one line, which does not wrap", (cwd) => {
-  Deno.writeTextFileSync(`${cwd}/prompt`, "The red fox. ".repeat(300));
-  return ["generate", "--model", CHAT_MODEL, "prompt", "--max-tokens", "2"];
-}, ({ raw, screen }, columns) => {
-  const [, ...drawn] = raw.split("Reading prompt: ");
-  assert(drawn.length > 2, raw);
-  const lines = drawn.slice(0, -1).map((text) => `Reading prompt: ${text.split("\r")[0]}`);
-  for (const line of lines) assert(line.length < columns, line);
-  assertEquals(screen.filter((line) => line.includes("Reading prompt")).length, 1);
-});
+for (const columns of WIDTHS) {
+  Deno.test({
+    name: `reading a long prompt has progress on one line, which does not wrap, ${columns} columns`,
+    ignore: !HAS_TERMINALS,
+    fn: () =>
+      withScratch(async (cwd) => {
+        await Deno.writeTextFile(`${cwd}/prompt`, "The red fox. ".repeat(300));
+        const args = ["generate", "--model", CHAT_MODEL, "prompt", "--max-tokens", "2"];
+        const { code, raw, screen } = await runOnTerminal(args, { columns, cwd });
+        assertEquals(code, 0, raw);
+        const drawn = raw.match(/Reading prompt:[^\r]*/g)!;
+        assert(drawn.length >= 2, raw);
+        for (const line of drawn.slice(0, -1)) assert(line.length < columns, line);
+        const left = screen.filter((line) => line.includes("Reading prompt"));
+        assertEquals(left.length, 1);
+        assertMatch(left[0]!, /^Reading prompt: \d+ tokens in /);
+      }),
+  });
+}
