@@ -61,6 +61,8 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly onTokens: (file: string, tokens: number, detail?: string) => void;
   /** Called once if files were left out. */
   readonly onSkipped: (files: SkippedFiles) => void;
+  /** Called for a host of the hub that does not answer at once. */
+  readonly onWait: (host: string) => void;
   /** Called for data on the hub, with the commit that is read. */
   readonly onCommit: (repository: string, commit: string) => void;
 }
@@ -302,7 +304,7 @@ async function openHubStores(
   needed: number,
 ): Promise<void> {
   const { env, signal, recorded, onTokens, onCommit, ...options } = context;
-  const client = new HubClient(await hubAccess(env), signal);
+  const client = new HubClient(await hubAccess(env), signal, {}, context.onWait);
   const earlier = Array.isArray(recorded?.hubData) ? recorded.hubData[opened.hubData.length] : null;
   // A resumed run reads the commit it was begun with, wherever the branch is now.
   const data = recordedHubData(earlier, spec) ?? await findHubData(client, spec);

@@ -174,6 +174,7 @@ async function openRunData(
       if (empty.length > 0) io.note(`left out ${filesText(empty, "empty")}`);
       if (bad.length > 0) io.note(`left out ${filesText(bad, "unreadable")}`);
     },
+    onWait: (host) => io.note(`contacting ${host} …`),
     onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
   };
   return await ranks.inTurn(
