@@ -53,8 +53,11 @@ function wordsOf(command: Command): CommandWords {
       choices,
     };
   });
-  const words = command.arguments?.[0]?.choices ?? [];
-  const files = command.arguments?.some(({ choices }) => choices === undefined) ?? false;
+  const words = command.arguments?.find(({ sets }) => sets === undefined)?.choices ?? [];
+  const files =
+    command.arguments?.some(({ choices, sets }) =>
+      choices === undefined && (sets === undefined || words.length === 0)
+    ) ?? false;
   return { name: command.name, summary: command.summary, flags, arguments: words, files };
 }
 

@@ -66,7 +66,7 @@ export function notes(name: string, flag: Flag): string {
     hasManyChoices(flag) ? describeExpected(flag) : "",
     flag.unit === undefined ? "" : `in ${flag.unit}`,
     isNegatable(flag) ? "on by default" : "",
-    "list" in flag && flag.list === "repeat" ? "may be repeated" : "",
+    "list" in flag && (flag.list === "repeat" || flag.list === "several") ? "may be repeated" : "",
     defaultNote(flag) ?? "",
     ...constraintNotes(flag),
     variable === undefined ? "" : `env: ${variable}`,

@@ -27,5 +27,18 @@ export class MisuseError extends UsageError {
 
 /** Throws when there is anything to report. */
 export function throwIfAny(problems: readonly Problem[]): void {
-  if (problems.length > 0) throw new MisuseError(problems);
+  if (problems.length > 0) throw new MisuseError(shortened(problems));
+}
+
+/** Problems of one kind that are told one by one. */
+const MOST = 3;
+
+/** The first problems of each kind, then how many more there are; a kind differs in its values alone. */
+function shortened(problems: readonly Problem[]): Problem[] {
+  const kinds = Map.groupBy(problems, ({ message }) => message.replace(/"[^"]*"|`[^`]*`/g, "…"));
+  return kinds.values().toArray().flatMap((kind) =>
+    kind.length <= MOST + 1
+      ? kind
+      : [...kind.slice(0, MOST), { message: `and ${kind.length - MOST} more` }]
+  );
 }

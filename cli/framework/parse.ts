@@ -82,16 +82,22 @@ function spellLetters(arg: string, next: string | undefined, table: FlagTable, t
   return 0;
 }
 
-/** Rewrites `--name`, `--name value`, `--name=value` and `--no-name`. */
-function spellLong(arg: string, next: string | undefined, table: FlagTable, to: Spelling) {
+/** Rewrites `--name`, `--name value`, `--name=value` and `--no-name`; `rest` is what follows. */
+function spellLong(arg: string, rest: readonly string[], table: FlagTable, to: Spelling) {
+  const [next] = rest;
   const equals = arg.indexOf("=");
   const name = arg.slice(2, equals < 0 ? undefined : equals);
   const value = equals < 0 ? undefined : arg.slice(equals + 1);
   const positive = name.startsWith("no-") ? name.slice(3) : "";
   if (Object.hasOwn(table, name)) {
-    const used = value === undefined ? consumedAfter(table[name]!, next) : 0;
-    spell(name, table[name]!, used === 1 ? next : value, `--${name}`, to);
-    return used;
+    const flag = table[name]!;
+    const used = value === undefined ? consumedAfter(flag, next) : 0;
+    spell(name, flag, used === 1 ? next : value, `--${name}`, to);
+    if (used === 0 || !("list" in flag) || flag.list !== "several") return used;
+    const end = rest.findIndex(looksLikeFlag);
+    const more = rest.slice(1, end < 0 ? undefined : end);
+    for (const one of more) spell(name, flag, one, `--${name}`, to);
+    return used + more.length;
   }
   if (Object.hasOwn(table, positive) && isNegatable(table[positive]!)) {
     if (value === undefined) to.args.push(`--${positive}=false`);
@@ -113,7 +119,7 @@ function spellOut(args: readonly string[], table: FlagTable): Spelling {
       to.args.push(...args.slice(i));
       break;
     }
-    if (arg.startsWith("--")) i += spellLong(arg, args[i + 1], table, to);
+    if (arg.startsWith("--")) i += spellLong(arg, args.slice(i + 1), table, to);
     else if (arg.startsWith("-") && arg !== "-") i += spellLetters(arg, args[i + 1], table, to);
     else to.args.push(arg);
   }

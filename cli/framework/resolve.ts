@@ -46,6 +46,11 @@ export interface Argument {
   /** Takes all remaining arguments; only the last may. */
   readonly repeated?: boolean;
   readonly choices?: readonly string[];
+  /**
+   * Flag that the argument stands for where nothing else sets it. Such arguments come first, and one is
+   * only taken if those before it are.
+   */
+  readonly sets?: string;
 }
 
 /** The parts of a command that resolving needs. */
@@ -122,13 +127,31 @@ function keyedSource(
   return { origin, entries, label: (name) => `"${name}" in ${where}` };
 }
 
+/** Arguments that stand for flags, and what is left of both lists. */
+function takeArguments(
+  positionals: readonly string[],
+  all: readonly Argument[],
+  isSet: (flag: string) => boolean,
+) {
+  const expected = all.filter(({ sets }) => sets === undefined);
+  const words = expected[0]?.choices ?? [];
+  const entries = new Map<string, unknown>();
+  for (const { sets } of all) {
+    const text = positionals[entries.size];
+    if (sets === undefined || text === undefined || words.includes(text) || isSet(sets)) break;
+    entries.set(sets, text);
+  }
+  return { entries, positionals: positionals.slice(entries.size), expected };
+}
+
 function checkArguments(
   positionals: readonly string[],
+  expected: readonly Argument[],
   command: Resolvable,
   table: FlagTable,
+  isSet: (flag: string) => boolean,
   problems: Problem[],
 ) {
-  const expected = command.arguments ?? [];
   const required = expected.filter((argument) => argument.required);
   if (positionals.length < required.length) {
     const { name, summary, choices } = required[positionals.length]!;
@@ -136,12 +159,13 @@ function checkArguments(
     problems.push({ message: `\`${command.name}\` needs ${name}: ${wanted}` });
   }
   const repeated = expected.at(-1)?.repeated === true;
+  const surplus = positionals.length - expected.length;
   positionals.forEach((text, index) => {
     const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
     if (argument === undefined) {
       problems.push({
         message: `unexpected argument ${JSON.stringify(text)}`,
-        ...meant(text, table),
+        ...(meant(text, table, isSet) ?? (surplus > 1 ? QUOTING : {})),
       });
     } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
       const message = `unknown ${argument.name} "${text}": must be one of ${
@@ -152,12 +176,20 @@ function checkArguments(
   });
 }
 
+/** For arguments that a shell has made of a pattern. */
+const QUOTING = { hint: 'a pattern that the program is to read needs quotes: "data/*.txt"' };
+
 /** The flag that an argument too many was meant for: a path is a model, other text a prompt. */
-function meant(text: string, table: FlagTable): { hint?: string } {
+function meant(
+  text: string,
+  table: FlagTable,
+  isSet: (flag: string) => boolean,
+): { hint: string } | undefined {
   const flag = ["model", "prompt"].find((name) =>
     Object.hasOwn(table, name) && (name === "prompt" || !/\s/.test(text))
   );
-  return flag === undefined ? {} : { hint: `did you mean ${formatFlag(flag, text)}?` };
+  if (flag === undefined || isSet(flag)) return undefined;
+  return { hint: `did you mean ${formatFlag(flag, text)}?` };
 }
 
 /** Only the nearest name: the message already lists all of them. */
@@ -225,7 +257,6 @@ export async function resolve(
   env: (name: string) => string | undefined,
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
-  checkArguments(parsed.positionals, command, table, problems);
   const resolver = new Resolver(table, problems);
   resolver.add(flagSource(parsed, table));
   resolver.add(environmentSource(table, env));
@@ -244,12 +275,20 @@ export async function resolve(
     resolver.add(keyedSource("preset", `preset "${preset}"`, content, table, problems));
   }
 
-  const settings = settingsOf(resolver, table, parsed.positionals, command.arguments ?? []);
+  const isSet = (name: string) => resolver.found.has(name);
+  const { entries, positionals, expected } = takeArguments(
+    parsed.positionals,
+    command.arguments ?? [],
+    isSet,
+  );
+  resolver.add({ origin: "flag", entries, label: (name) => `\`--${name}\`` });
+  checkArguments(positionals, expected, command, table, isSet, problems);
+  const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {
     settings.set(name, { value: defaultOf(table[name]!), origin: "default" });
   }
   const isSound = problems.length === 0;
-  const values: Record<string, unknown> = { arguments: parsed.positionals };
+  const values: Record<string, unknown> = { arguments: positionals };
   const config: Record<string, ConfigValue> = {};
   const origins: Record<string, Origin> = {};
   for (const [name, flag] of Object.entries(table)) {
@@ -257,7 +296,13 @@ export async function resolve(
     const { value, origin } = settings.get(name)!;
     const absent = value === null || (Array.isArray(value) && value.length === 0);
     if (flag.required && absent && !resolver.found.has(name)) {
-      problems.push({ message: `\`${command.name}\` needs \`--${name}\`` });
+      const model = entries.get("model");
+      const isRun = name === "out" && resolver.found.get("resume")?.value === true &&
+        typeof model === "string";
+      problems.push({
+        message: `\`${command.name}\` needs \`--${name}\``,
+        ...(isRun && { hint: `did you mean \`--resume ${formatFlag("out", model).slice(1)}?` }),
+      });
     }
     values[camelCase(name)] = value ?? undefined;
     if (flag.configurable === false) continue;

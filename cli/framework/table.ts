@@ -39,8 +39,11 @@ interface FlagBase {
 }
 
 interface ListOption {
-  /** Collects repetitions; `comma` also splits each value at commas. */
-  readonly list?: "comma" | "repeat";
+  /**
+   * Collects repetitions; `comma` also splits each value at commas, and `several` takes all values up to
+   * the next flag, as a shell writes a pattern out.
+   */
+  readonly list?: "comma" | "repeat" | "several";
 }
 
 /** Allowed numbers; `above` and `below` exclude their bound. */
@@ -186,5 +189,5 @@ export function placeholder(flag: Flag): string {
       : hasManyChoices(flag)
       ? "NAME"
       : flag.choices.join("|"));
-  return flag.list === "comma" ? `${own},…` : own;
+  return flag.list === "comma" ? `${own},…` : flag.list === "several" ? `${own}...` : own;
 }

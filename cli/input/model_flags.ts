@@ -1,4 +1,5 @@
 /** Flags of commands that open a model. */
+import type { Argument } from "../framework/resolve.ts";
 import type { FlagTable } from "../framework/table.ts";
 
 /** The checkpoint to run; for commands that need one. */
@@ -25,6 +26,13 @@ export const modelFlags = {
       "on the others beyond rounding.",
   },
 } as const satisfies FlagTable;
+
+/** First argument of commands that open a model. */
+export const modelArgument = {
+  name: "MODEL",
+  summary: "the model, in place of --model",
+  sets: "model",
+} as const satisfies Argument;
 
 /** Adapters by name, for commands that keep several over one backbone. */
 export const namedAdapterFlag = {

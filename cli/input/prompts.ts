@@ -135,8 +135,7 @@ function adapterOf(row: InputRow, name: string, adapters: readonly string[]) {
 
 /** A prompt that was given as an argument is no file. */
 async function requireFile(path: string): Promise<void> {
-  if (path === "-" || !/\s/.test(path)) return;
-  if (await statIfExists(path)) return;
+  if (path === "-" || await statIfExists(path)) return;
   throw new UsageError(`no such file: ${JSON.stringify(path)}`, {
     hints: [`did you mean ${formatFlag("prompt", path)}?`],
   });

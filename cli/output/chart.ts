@@ -7,6 +7,7 @@
  * tells curves apart by colour alone, and neither knows a logarithm. Where curves lie on each
  * other, their letters or colours take turns from column to column.
  */
+import { visible } from "./clean.ts";
 import { displayWidth } from "./wrap.ts";
 import { type Axis, linearAxis, logAxis } from "./ticks.ts";
 
@@ -146,14 +147,14 @@ function xAxisLines(
   axis: Axis,
   canvas: Canvas,
   gutter: number,
-  { xLabel }: ChartOptions,
+  { xLabel, width }: ChartOptions,
 ): string[] {
   const line = Array<string>(canvas.columns).fill("─");
   let numbers = "";
   const left = gutter + 2;
   for (const { at, text } of axis.ticks) {
     const column = canvas.columnOf(at);
-    const start = left + column - Math.floor(text.length / 2);
+    const start = Math.min(left + column - Math.floor(text.length / 2), width - text.length);
     if (numbers !== "" && start <= numbers.length) continue;
     line[column] = "┬";
     numbers = numbers.padEnd(start) + text;
@@ -166,7 +167,8 @@ function xAxisLines(
 function legend(series: readonly Series[], { width }: ChartOptions, paint: Paint): string[] {
   const lines: string[] = [];
   let used = Infinity;
-  series.forEach(({ label }, i) => {
+  series.forEach((one, i) => {
+    const label = visible(one.label);
     const size = displayWidth(label) + 4;
     const entry = `  ${paint(i)} ${label}`;
     if (used + size > width) lines.push(entry);

@@ -1,5 +1,6 @@
 /**
- * The output of `--dry-run`: what the command would do, then every value with its origin.
+ * The output of `--dry-run`: what the command would do, then the flags that were chosen or follow from
+ * model and data; all of them with `-v` and in documents.
  *
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
@@ -33,13 +34,15 @@ export function showPlan(
     io.write(toJson(whole, format === "json" ? 2 : 0) + "\n");
     return;
   }
-  const rows = Object.entries(config).map(([name, value]) => ({
+  const isAll = format === "csv" || io.settings.verbose > 0;
+  const isDefault = (name: string) => origins[name] === "default";
+  const names = Object.keys(config).filter((name) => isAll || !isDefault(name) || name in values)
+    .sort((a, b) => Number(isDefault(a)) - Number(isDefault(b)));
+  const rows = names.map((name) => ({
     flag: `--${name}`,
-    value: valueText(table[name]!, value),
+    value: valueText(table[name]!, config[name]!),
     origin: origins[name]!,
   }));
-  // What was chosen is what a reader checks.
-  rows.sort((a, b) => Number(a.origin === "default") - Number(b.origin === "default"));
   const columns = ["flag", "value", "origin"].map((key) => ({ key }));
   if (format === "csv") {
     const records = rows.map((row) => csvLine([row.flag, row.value, row.origin]));
@@ -48,4 +51,5 @@ export function showPlan(
   }
   if (lines.length > 0) io.write(lines.map((line) => `${line}\n`).join("") + "\n");
   io.write(format === "md" ? markdownTable(columns, rows) : plainTable(columns, rows));
+  if (!isAll) io.write("\nall other flags have their defaults: -v shows them\n");
 }

@@ -19,7 +19,7 @@ import {
   type Row,
   terminalTable,
 } from "./table.ts";
-import { wrap } from "./wrap.ts";
+import { displayWidth, wrap } from "./wrap.ts";
 
 /** What a command says about its result. */
 export interface ReportOptions extends DocumentHead {
@@ -30,6 +30,7 @@ export interface ReportOptions extends DocumentHead {
 /** A result being written. */
 export class Report implements Disposable {
   readonly #rows: Row[] = [];
+  readonly #endings: string[] = [];
   #columns: readonly Column[] | undefined;
   readonly #sink: Sink;
 
@@ -63,17 +64,27 @@ export class Report implements Disposable {
       this.row(results);
     } else if (format === "table" || format === "md") {
       this.#sink.write(await this.#table(results));
+      for (const text of this.#endings) this.remark(text);
     }
     this.#sink.commit();
   }
 
-  /** Text that only belongs under a readable table: a remark, a total. */
+  /** Text over a readable table: a remark, a total. Lines that fit stay as they are. */
   remark(text: string): void {
     if (this.invocation.format !== "table") return;
-    const { isTerminal } = this.#sink;
-    const lines = text.split("\n");
-    const width = this.io.width();
-    this.#write(lines.map((line) => `${isTerminal ? wrap(line, width) : line}\n`).join(""));
+    const width = this.#sink.isTerminal ? this.io.width() : Infinity;
+    const shown = (line: string) => displayWidth(line) <= width ? line : wrap(line, width);
+    this.#write(text.split("\n").map((line) => `${shown(line)}\n`).join(""));
+  }
+
+  /** Text under a readable table. */
+  ending(text: string): void {
+    this.#endings.push(text);
+  }
+
+  /** A chart beside a readable table, with its own colours and spaces. */
+  chart(text: string): void {
+    if (this.invocation.format === "table") this.#sink.write(`${text}\n`);
   }
 
   /** Gives up an unfinished report. */

@@ -21,6 +21,8 @@ export interface Column {
   readonly digits?: number;
   /** Key of the uncertainty, shown behind the value as `± 0.02`. */
   readonly error?: string;
+  /** Whether a terminal that is too narrow may show the beginning of a cell alone. */
+  readonly shortens?: boolean;
 }
 
 interface Cells {
@@ -93,7 +95,9 @@ export function plainTable(columns: readonly Column[], rows: readonly Row[]): st
 
 /**
  * The table for a terminal: a rule under the titles, cells wrapped at words. Numbers, intervals and
- * words stay whole; rows that do not fit even so become blocks of a line per column.
+ * words stay whole. Where they do not fit, columns that are the same in all rows become a line above,
+ * then the last columns are left out with a line below that names them, and in the end rows become
+ * blocks of a line per column.
  */
 export async function terminalTable(
   columns: readonly Column[],
@@ -101,14 +105,15 @@ export async function terminalTable(
   width: number,
   paint: Palette,
 ): Promise<string> {
-  const cells = visibleCells(formatCells(columns, rows));
-  const wide = fittingWidths(cells, width);
-  if (wide === undefined) return blocks(cells, width, paint);
+  const all = visibleCells(formatCells(columns, rows));
+  const fitted = fit(all, columns.map(({ shortens = false }) => shortens), width);
+  if (fitted === undefined) return blocks(all, width, paint);
+  const { cells, wide, above, below } = fitted;
   const { default: Table } = await import("cli-table3");
   const draw = (lines: readonly (readonly string[])[]) => {
     const table = new Table({
       chars: NO_LINES,
-      colWidths: wide,
+      colWidths: [...wide],
       colAligns: cells.numeric.map((right) => right ? "right" : "left"),
       style: { head: [], border: [], "padding-left": 0, "padding-right": 0 },
       wordWrap: true,
@@ -119,7 +124,73 @@ export async function terminalTable(
   const rule = "─".repeat(wide.reduce((sum, one) => sum + one, GAP * (wide.length - 1)));
   const head = draw([cells.titles.map((title) => paint.bold(title))]);
   const body = cells.rows.length > 0 ? `${draw(cells.rows)}\n` : "";
-  return `${head}\n${rule}\n${body}`;
+  const note = (text: string) => text === "" ? "" : `${wrap(text, width)}\n`;
+  return `${note(above)}${head}\n${rule}\n${body}${note(below)}`;
+}
+
+/** A table that fits. */
+interface Fitted {
+  readonly cells: Cells;
+  readonly wide: readonly number[];
+  /** What all rows have in common. */
+  readonly above: string;
+  /** What is left out. */
+  readonly below: string;
+}
+
+/** With fewer columns than this a block per row says more. */
+const FEWEST_COLUMNS = 3;
+
+/** The table with as many columns as fit; undefined if too few do. */
+function fit(all: Cells, shortens: readonly boolean[], width: number): Fitted | undefined {
+  const tried = (kept: readonly number[], above: string, below: string) => {
+    const cells = columnsAt(all, kept);
+    const mayShorten = kept.map((i) => shortens[i]!);
+    const wide = fittingWidths(cells, mayShorten, width);
+    if (wide === undefined) return undefined;
+    return { cells: shortened(cells, mayShorten, wide), wide, above, below };
+  };
+  const every = all.titles.map((_, i) => i);
+  const whole = tried(every, "", "");
+  if (whole !== undefined || all.rows.length < 2) return whole;
+  const varies = (i: number) => all.rows.some((row) => row[i] !== all.rows[0]![i]);
+  const kept = every.filter((i) => i === 0 || varies(i));
+  const common = every.filter((i) => !kept.includes(i) && all.rows[0]![i] !== "-")
+    .map((i) => `${all.titles[i]} ${all.rows[0]![i]}`).join(", ");
+  const above = common === "" ? "" : `all rows: ${common}`;
+  for (let count = kept.length; count >= Math.min(FEWEST_COLUMNS, kept.length); count--) {
+    const out = kept.slice(count).map((i) => all.titles[i]).join(", ");
+    const below = out === "" ? "" : `left out for want of width: ${out}; --format csv has all`;
+    const found = tried(kept.slice(0, count), above, below);
+    if (found !== undefined) return found;
+  }
+}
+
+function columnsAt({ titles, numeric, rows }: Cells, kept: readonly number[]): Cells {
+  const pick = <T>(values: readonly T[]) => kept.map((i) => values[i]!);
+  return { titles: pick(titles), numeric: pick(numeric), rows: rows.map(pick) };
+}
+
+/** Least width of a column whose cells may be shortened, and the lines they have at most. */
+const SHORTEST = 12, MOST_LINES = 2;
+
+/** Cells that may be shortened in two lines at most, the last with `…`. */
+function shortened(
+  { titles, numeric, rows }: Cells,
+  shortens: readonly boolean[],
+  wide: readonly number[],
+): Cells {
+  const cut = (text: string, width: number) =>
+    displayWidth(text) <= width ? text : `${Array.from(text).slice(0, width - 1).join("")}…`;
+  const cell = (text: string, width: number) => {
+    const words = text.split(" ").map((word) => cut(word, width)).join(" ");
+    const lines = wrap(words, width).split("\n");
+    if (lines.length <= MOST_LINES) return words;
+    const last = lines.slice(MOST_LINES - 1).join(" ");
+    return [...lines.slice(0, MOST_LINES - 1), cut(last, width)].join(" ");
+  };
+  const short = rows.map((row) => row.map((text, i) => shortens[i] ? cell(text, wide[i]!) : text));
+  return { titles, numeric, rows: short };
 }
 
 const GAP = 2;
@@ -141,11 +212,16 @@ const NO_LINES = {
 const WHOLE = /^[[(<~]?[-+−]?\d.{0,30}$/;
 
 /** Widths that leave every word whole, the widest columns narrowed first; undefined if none fit. */
-function fittingWidths(cells: Cells, width: number): number[] | undefined {
+function fittingWidths(
+  cells: Cells,
+  shortens: readonly boolean[],
+  width: number,
+): number[] | undefined {
   const wide = widths(cells);
-  const least = cells.titles.map((title, i) =>
-    Math.max(...[title, ...cells.rows.map((row) => row[i]!)].map(leastWidth))
-  );
+  const least = cells.titles.map((title, i) => {
+    const whole = Math.max(...[title, ...cells.rows.map((row) => row[i]!)].map(leastWidth));
+    return shortens[i] ? Math.min(SHORTEST, whole) : whole;
+  });
   let excess = wide.reduce((sum, one) => sum + one, GAP * (wide.length - 1)) - width;
   while (excess > 0) {
     const spare = wide.map((one, i) => one > least[i]! ? one : 0);

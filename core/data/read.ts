@@ -40,6 +40,9 @@ export interface ReadOptions {
   readonly onFormat?: (format: FileFormat) => void;
 }
 
+/** A file without a document. */
+export class NoRowsError extends DataError {}
+
 const CHUNK_BYTES = 1 << 18;
 
 /** The name of a file in messages. */
@@ -73,7 +76,7 @@ export async function* readDocuments(
     requireKind((first ??= document).kind, document, file);
     yield document;
   }
-  if (!first) throw new DataError(`"${file}" has no rows`);
+  if (!first) throw new NoRowsError(`"${file}" has no rows`);
 }
 
 async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Document> {

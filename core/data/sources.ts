@@ -36,23 +36,35 @@ export async function resolveSources(specs: readonly string[]): Promise<Source[]
   const sources: Source[] = [];
   for (const { spec, weight } of parsed) {
     const files = await findFiles(spec);
-    if (files.length === 0) {
-      throw new DataError(
-        `no data files match "${spec}"`,
-        {
-          hints: [
-            `a folder is searched for .jsonl, .json, .parquet, .txt and .md, compressed or not`,
-            "a weight is a positive number after =",
-          ],
-        },
-      );
-    }
+    if (files.length === 0) throw await nothingFound(spec);
     sources.push({ spec, files, weight });
   }
   requireOnce(sources.flatMap(({ files }) => files));
   if (sources[0]!.weight !== undefined) return sources;
   const spec = sources.map(({ spec }) => spec).join(" ");
   return [{ spec, files: sources.flatMap(({ files }) => files) }];
+}
+
+/** Says what a folder has in place of known files, or what a spec may be. */
+async function nothingFound(spec: string): Promise<DataError> {
+  const folder = withSlashes(spec).replace(/\/+$/, "");
+  const counts = new Map<string, number>();
+  if ((await statIfExists(folder || "/"))?.isDirectory) {
+    for await (const path of walk(folder || "/")) {
+      const ending = posix.extname(path);
+      if (ending !== "") counts.set(ending, (counts.get(ending) ?? 0) + 1);
+    }
+  }
+  const [first, ...more] = [...counts].sort(([, a], [, b]) => b - a).slice(0, 5);
+  const known = "a folder is searched for .jsonl, .json, .parquet, .txt and .md, compressed or not";
+  if (first === undefined) {
+    const hints = [known, "a weight is a positive number after ="];
+    return new DataError(`no data files match "${spec}"`, { hints });
+  }
+  const has = [first, ...more].map(([ending, count]) => `${count} ${ending}`).join(", ");
+  return new DataError(`"${spec}" has no data files: it has ${has}`, {
+    hints: [known, `to read other files as text: --data "${folder}/**/*${first[0]}"`],
+  });
 }
 
 interface WeightedSpec {

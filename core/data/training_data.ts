@@ -2,14 +2,14 @@
  * The data of a training run: finds files, tokenizes what no run has tokenized before, and splits off
  * validation data.
  */
-import { UsageError } from "../base/errors.ts";
+import { DataError, UsageError } from "../base/errors.ts";
 import { hubAccess } from "../hub/access.ts";
 import { HubClient } from "../hub/client.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { type BatchOptions, type BatchSource, BatchStream, splitDocuments } from "./batches.ts";
 import { findHubData, type HubData, recordedHubData } from "./hub_data.ts";
 import { openHubTokens } from "./hub_tokens.ts";
-import { STDIN } from "./read.ts";
+import { NoRowsError, STDIN } from "./read.ts";
 import type { Selection } from "./select.ts";
 import { isHubData, resolveSources } from "./sources.ts";
 import type { TokenStore } from "./token_store.ts";
@@ -34,6 +34,14 @@ export interface DataPlan {
   /** Passes over the data; undefined for as many as the run takes. */
   readonly epochs: number | undefined;
   readonly seed: number;
+  /** Whether files that cannot be read are left out. */
+  readonly skipBadFiles: boolean;
+}
+
+/** Files that were left out. */
+export interface SkippedFiles {
+  readonly empty: string[];
+  readonly bad: string[];
 }
 
 /** What the data must suit, and how it is read. */
@@ -51,6 +59,10 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly stdin: () => ReadableStream<Uint8Array>;
   /** Called while a file is tokenized; `detail` says how much of it is read. */
   readonly onTokens: (file: string, tokens: number, detail?: string) => void;
+  /** Called once if files were left out. */
+  readonly onSkipped: (files: SkippedFiles) => void;
+  /** Called for a host of the hub that does not answer at once. */
+  readonly onWait: (host: string) => void;
   /** Called for data on the hub, with the commit that is read. */
   readonly onCommit: (repository: string, commit: string) => void;
 }
@@ -88,9 +100,12 @@ export function readsStdin(plan: DataPlan): boolean {
  * @throws {UsageError} for rows longer than the model's context, and data that do not go together
  */
 export async function openData(plan: DataPlan, context: DataContext): Promise<OpenedData> {
-  const opened: Opened = { stores: [], hubData: [] };
+  const opened: Opened = { stores: [], hubData: [], skipped: { empty: [], bad: [] } };
   try {
-    return await buildStreams(plan, context, opened);
+    const data = await buildStreams(plan, context, opened);
+    const { empty, bad } = opened.skipped;
+    if (empty.length + bad.length > 0) context.onSkipped(opened.skipped);
+    return data;
   } catch (error) {
     for (const store of opened.stores) store.close();
     throw error;
@@ -110,13 +125,18 @@ export async function tokenizePart(
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );
-  for (let i = index; i < files.length; i += count) (await openFile(files[i]!, context)).close();
+  const skipped: SkippedFiles = { empty: [], bad: [] };
+  for (let i = index; i < files.length; i += count) {
+    const store = await openUsable(files[i]!, plan, context, skipped);
+    if (!(store instanceof DataError)) store.close();
+  }
 }
 
 /** Everything opened so far. */
 interface Opened {
   readonly stores: TokenStore[];
   readonly hubData: HubData[];
+  readonly skipped: SkippedFiles;
 }
 
 async function buildStreams(
@@ -207,6 +227,7 @@ async function openSources(
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
   for (const { files, weight } of found) {
     const stores: TokenStore[] = [];
+    let unusable: DataError | undefined;
     const needed = neededTokens * (weight ?? 1) / totalWeight;
     for (const file of files) {
       const before = opened.stores.length;
@@ -215,30 +236,62 @@ async function openSources(
         await openHubStores(file, plan.selection, context, opened, needed - tokens);
       } else {
         const known = file === STDIN ? context.recorded?.keys?.[before] : undefined;
-        opened.stores.push(await openFile(file, context, known));
+        const store = await openUsable(file, plan, context, opened.skipped, known).catch(
+          (error) => {
+            throw found.length * files.length > 1 ? withSkipHint(error) : error;
+          },
+        );
+        if (store instanceof DataError) unusable ??= store;
+        else opened.stores.push(store);
       }
       stores.push(...opened.stores.slice(before));
     }
+    if (stores.length === 0 && unusable !== undefined) throw unusable;
     result.push(weight === undefined ? { stores } : { stores, weight });
   }
   return result;
 }
 
+function withSkipHint(error: unknown): unknown {
+  if (!(error instanceof DataError)) return error;
+  const hints = [...error.hints, "pass --skip-bad-files to leave such files out"];
+  return new DataError(error.message, { cause: error.cause, hints });
+}
+
+/** The tokens of a file, or why it is left out. */
+async function openUsable(
+  file: string,
+  { skipBadFiles }: DataPlan,
+  context: DataContext,
+  skipped: SkippedFiles,
+  known?: string,
+): Promise<TokenStore | DataError> {
+  try {
+    return await openFile(file, context, known);
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    if (error instanceof NoRowsError) skipped.empty.push(file);
+    else if (skipBadFiles) skipped.bad.push(file);
+    else throw error;
+    return error;
+  }
+}
+
 /** The tokens of a file, or those of a known key. */
 async function openFile(file: string, context: DataContext, known?: string): Promise<TokenStore> {
+  let isNew = false;
   const store = known !== undefined
     ? await openCachedTokens(known, context.cacheFolder)
     : await openTokens(file, {
       ...context,
-      onProgress: ({ tokens, bytes, totalBytes }) =>
-        context.onTokens(
-          file,
-          tokens,
-          totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "",
-        ),
+      onProgress({ tokens, bytes, totalBytes }) {
+        isNew = true;
+        const share = totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "";
+        context.onTokens(file, tokens, share);
+      },
       ...(file === STDIN ? { stdin: context.stdin() } : { stdin: undefined }),
     });
-  context.onTokens(file, store.tokens);
+  if (isNew) context.onTokens(file, store.tokens);
   return store;
 }
 
@@ -251,7 +304,7 @@ async function openHubStores(
   needed: number,
 ): Promise<void> {
   const { env, signal, recorded, onTokens, onCommit, ...options } = context;
-  const client = new HubClient(await hubAccess(env), signal);
+  const client = new HubClient(await hubAccess(env), signal, {}, context.onWait);
   const earlier = Array.isArray(recorded?.hubData) ? recorded.hubData[opened.hubData.length] : null;
   // A resumed run reads the commit it was begun with, wherever the branch is now.
   const data = recordedHubData(earlier, spec) ?? await findHubData(client, spec);

@@ -17,6 +17,8 @@ export interface GenerateRunOptions {
   readonly batch: number;
   /** The engine of a request, where there are several on one device; they take turns. */
   readonly engineOf?: (index: number) => Engine;
+  /** Hears after every round of prompts that are being read: tokens in the cache, and all of theirs. */
+  readonly onPrefill?: (done: number, total: number) => void;
 }
 
 /**
@@ -26,7 +28,7 @@ export interface GenerateRunOptions {
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch, engineOf = () => engine }: GenerateRunOptions,
+  { batch, engineOf = () => engine, onPrefill }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
   using stack = new DisposableStack();
@@ -36,6 +38,8 @@ export async function* generate(
     schedulers.set(own, known);
     return known;
   };
+  /** Lengths of prompts that are not in the cache yet. */
+  const reading = new Map<number, number>();
   const isIdle = () => [...schedulers.values()].every((scheduler) => scheduler.isIdle);
   const hasRoom = () =>
     [...schedulers.values()].reduce((sum, one) => sum + one.running + one.waiting, 0) < batch;
@@ -44,14 +48,19 @@ export async function* generate(
       while (!queue.exhausted && hasRoom()) {
         const request = await queue.next(isIdle());
         if (!request) break;
+        reading.set(index, request.tokens.length);
         schedulerOf(engineOf(index)).add(index++, request);
       }
       if (isIdle() && queue.exhausted) return;
       for (const scheduler of schedulers.values()) {
         for await (const event of scheduler.round()) {
           if (event.kind === "failed" && event.error instanceof NumericalError) throw event.error;
+          reading.delete(event.index);
           if (event.kind !== "prefilled") yield event;
         }
+        if (onPrefill === undefined || reading.size === 0) continue;
+        const done = reading.keys().reduce((sum, of) => sum + scheduler.progressOf(of), 0);
+        if (done > 0) onPrefill(done, reading.values().reduce((sum, length) => sum + length, 0));
       }
     }
   } finally {

@@ -14,6 +14,9 @@ export interface Patience {
   readonly silenceMs: number;
 }
 
+/** Milliseconds without an answer after which a client says whom it waits for. */
+const NOTICE_MS = 1000;
+
 const USUAL: Patience = { delaysMs: [1000, 2000, 4000, 8000], silenceMs: 10_000 };
 
 /** Longest wait that a server may ask for. */
@@ -50,13 +53,17 @@ export interface Answer {
 /** Makes requests. */
 export class HubClient {
   readonly patience: Patience;
+  #onWait: ((host: string) => void) | undefined;
 
+  /** `onWait` hears once of a host that does not answer at once. */
   constructor(
     readonly access: HubAccess,
     readonly signal?: AbortSignal,
     patience: Partial<Patience> = {},
+    onWait?: (host: string) => void,
   ) {
     this.patience = { ...USUAL, ...patience };
+    this.#onWait = onWait;
   }
 
   /** One request with its redirects; any status but 2xx throws `StatusError`. */
@@ -66,6 +73,7 @@ export class HubClient {
     const stop = () => abort.abort(this.signal?.reason);
     this.signal?.throwIfAborted();
     this.signal?.addEventListener("abort", stop, { once: true });
+    const waiting = setTimeout(() => this.#sayWait(address), NOTICE_MS);
     try {
       const { response, url } = await this.#follow(address, headers, abort.signal);
       if (!response.ok) {
@@ -77,6 +85,8 @@ export class HubClient {
       silence.end();
       this.signal?.removeEventListener("abort", stop);
       throw this.#networkError(error, address);
+    } finally {
+      clearTimeout(waiting);
     }
   }
 
@@ -177,9 +187,15 @@ export class HubClient {
         if (!passing || ++failures >= tries) throw error;
         const asked = error instanceof StatusError ? error.waitMs : undefined;
         if (asked !== undefined && asked > LONGEST_WAIT_MS) throw error;
+        this.#sayWait(this.access.endpoint);
         await this.#wait(asked ?? this.patience.delaysMs[failures - 1] ?? 0);
       }
     }
+  }
+
+  #sayWait(address: string): void {
+    this.#onWait?.(new URL(address).host);
+    this.#onWait = undefined;
   }
 
   async #wait(ms: number): Promise<void> {

@@ -77,7 +77,12 @@ async function resolveFolder(
   model: string,
   options: ResolveOptions,
 ): Promise<string> {
-  const client = new HubClient(await hubAccess(), options.signal, options.patience);
+  const client = new HubClient(
+    await hubAccess(),
+    options.signal,
+    options.patience,
+    (host) => options.events?.onNotice?.(`contacting ${host} …`),
+  );
   const cache = new RepositoryCache(client.access.cache, repositoryOf(named));
   if (options.configOnly && named.gguf === undefined) {
     const folder = await cachedConfig(cache, named);

@@ -8,10 +8,10 @@ import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
 import { Documents } from "./documents.ts";
 import { type ApiError, badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
+import type { Recorder } from "./record.ts";
 import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
 import { requireQueue } from "./tokenizer_endpoints.ts";
-import { wholeResponse } from "./whole_response.ts";
 
 /** Time between comments while nothing is generated yet. */
 const COMMENT_MS = 5000;
@@ -24,6 +24,7 @@ export interface SendOptions {
   readonly stallMs: number;
   /** Told of errors after the response has begun. */
   readonly onLateError: (error: unknown) => void;
+  readonly recorder: Recorder;
 }
 
 /** Runs a request; the response is whole, or a stream that has begun. */
@@ -54,6 +55,7 @@ export async function answer(
     const tokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
     service.metrics.count("prompt_tokens_total", counts, tokens);
     service.metrics.count("prefix_cache_queries_total", counts, tokens * request.n);
+    options.recorder.start(model, choices);
     const documents = new Documents(request, model.name);
     const response = request.stream
       ? answerStream(job, model, choices, documents, request, options)
@@ -65,13 +67,14 @@ export async function answer(
   }
 }
 
-function answerWhole(
+async function answerWhole(
   job: Job,
   model: ServedModel,
   choices: readonly Choice[],
   documents: Documents,
-  { signal, onLateError }: SendOptions,
+  { signal, recorder }: SendOptions,
 ): Promise<Response> {
+  using _job = job;
   const deltas = new Map(choices.map((choice): [Choice, Delta[]] => [choice, []]));
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let open = choices.length;
@@ -81,16 +84,14 @@ function answerWhole(
   for (const choice of choices) {
     job.start(model, choice.generation, (event) => {
       if (event.kind === "failed") return reject(event.error);
+      if (event.kind === "token") recorder.tokenCame();
       const delta = choice.accept(event);
       if (delta) deltas.get(choice)!.push(delta);
       if (event.kind === "done" && --open === 0) resolve();
     });
   }
-  const document = promise.then(() => documents.whole(choices, deltas)).finally(() => {
-    signal.removeEventListener("abort", gone);
-    job[Symbol.dispose]();
-  });
-  return wholeResponse({ document, onGone: gone, onLateError });
+  await promise.finally(() => signal.removeEventListener("abort", gone));
+  return Response.json(documents.whole(choices, deltas));
 }
 
 function answerStream(
@@ -99,8 +100,9 @@ function answerStream(
   choices: readonly Choice[],
   documents: Documents,
   request: ServeRequest,
-  { stallMs, onLateError }: SendOptions,
+  { stallMs, onLateError, recorder }: SendOptions,
 ): Response {
+  recorder.isStreaming = true;
   let open = choices.length;
   const length = choices.reduce((most, { prompt }) => Math.max(most, prompt.tokens.length), 0);
   const waiting = setInterval(
@@ -112,15 +114,20 @@ function answerStream(
     onEnd() {
       clearInterval(waiting);
       job[Symbol.dispose]();
+      recorder.end(open === 0 ? 200 : 499);
     },
   });
   const listen = (choice: Choice) => (event: SchedulerEvent) => {
     if (event.kind === "failed") {
       onLateError(event.error);
+      recorder.end(500);
       stream.send(toApiError(event.error).document);
       return stream.close();
     }
-    if (event.kind === "token") clearInterval(waiting);
+    if (event.kind === "token") {
+      clearInterval(waiting);
+      recorder.tokenCame();
+    }
     const chunk = documents.chunk(choice, choice.accept(event));
     if (chunk) stream.send(chunk);
     if (event.kind !== "done" || --open > 0) return;

@@ -4,6 +4,7 @@ import { jsonDepth, show } from "../base/files.ts";
 import { ApiError, toApiError } from "./errors.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { answer } from "./generate.ts";
+import { Recorder, type RequestRecord } from "./record.ts";
 import { readRequest } from "./request.ts";
 import type { ServedModel, Service } from "./service.ts";
 import { detokenize, tokenize, tokenizerInfo } from "./tokenizer_endpoints.ts";
@@ -24,11 +25,17 @@ export interface HandlerOptions {
   readonly onUnknownField: (field: string) => void;
   /** Told of errors that are not the client's. */
   readonly onError: (error: unknown) => void;
+  /** Told of every request once its response is over. */
+  readonly onAnswered?: (record: RequestRecord) => void;
   /** A streaming client that reads nothing for so long is cut. */
   readonly stallMs?: number;
 }
 
-type Route = (request: Request, rest: string) => Response | Promise<Response>;
+type Route = (
+  request: Request,
+  rest: string,
+  recorder: Recorder,
+) => Response | Promise<Response>;
 
 /** Makes the handler of a service. */
 export function createHandler(
@@ -43,11 +50,11 @@ export function createHandler(
     unknown.add(field);
     options.onUnknownField(field);
   };
-  const generate = (kind: "completion" | "chat"): Route => async (request) => {
+  const generate = (kind: "completion" | "chat"): Route => async (request, _, recorder) => {
     service.requireReady();
     const wanted = readRequest(kind, await readJson(request), onUnknown);
     const { signal } = request;
-    return await answer(service, wanted, { signal, stallMs, onLateError: onError });
+    return await answer(service, wanted, { signal, stallMs, onLateError: onError, recorder });
   };
   const first = () => {
     service.requireReady();
@@ -79,16 +86,16 @@ export function createHandler(
     ...(page ? { "/": page } : {}),
   };
 
-  const route = async (request: Request): Promise<Response> => {
+  const route = async (request: Request, recorder: Recorder): Promise<Response> => {
     checkAccess(request, access);
     if (request.method === "OPTIONS") return new Response(null, { status: 204 });
     const pathname = pathOf(request);
     if (pathname !== "/" && pathname !== "/health") checkKey(request, access);
     const table = request.method === "POST" ? post : request.method === "GET" ? get : {};
-    if (Object.hasOwn(table, pathname)) return await table[pathname]!(request, "");
+    if (Object.hasOwn(table, pathname)) return await table[pathname]!(request, "", recorder);
     const models = "/v1/models/";
     if (request.method === "GET" && pathname.startsWith(models)) {
-      return await get[models]!(request, pathname.slice(models.length));
+      return await get[models]!(request, pathname.slice(models.length), recorder);
     }
     if (Object.hasOwn(post, pathname) || Object.hasOwn(get, pathname)) {
       throw new ApiError(405, `${pathname} does not take ${request.method}`);
@@ -98,18 +105,24 @@ export function createHandler(
 
   return async (request) => {
     const id = crypto.randomUUID();
+    const path = new URL(request.url).pathname;
+    const recorder = new Recorder(request.method, path, options.onAnswered ?? (() => {}));
     let response: Response;
     try {
-      response = await route(request);
+      response = await route(request, recorder);
     } catch (error) {
       // Nothing reaches a client that has gone; proxies log this status.
-      if (request.signal.aborted) return new Response(null, { status: 499 });
+      if (request.signal.aborted) {
+        recorder.end(499);
+        return new Response(null, { status: 499 });
+      }
       const refusal = toApiError(error);
       if (refusal.status >= 500 && !(error instanceof ApiError)) onError(error);
       service.metrics.count("request_failure_total", { code: String(refusal.status) });
       const { status, headers, document } = refusal;
       response = Response.json(document, { status, headers });
     }
+    if (!recorder.isStreaming) recorder.end(response.status);
     const more = { "x-request-id": id, "x-content-type-options": "nosniff" };
     const all = { ...more, ...corsHeaders(request, access) };
     for (const [name, value] of Object.entries(all)) response.headers.set(name, value);
@@ -117,9 +130,9 @@ export function createHandler(
   };
 }
 
-function pathOf({ url }: Request): string {
-  if (URL.canParse(url)) return new URL(url).pathname;
-  throw new ApiError(400, "the request has no valid URL");
+function pathOf({ url, headers }: Request): string {
+  if (URL.canParse(`http://${headers.get("host") ?? "localhost"}`)) return new URL(url).pathname;
+  throw new ApiError(400, "the Host header is not valid");
 }
 
 function decodePath(part: string): string {

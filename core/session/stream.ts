@@ -5,7 +5,12 @@
  * held back until it is decided. What follows a stop string inside the same token is dropped.
  */
 import type { Engine } from "../generate/engine.ts";
-import { type FinishReason, generate, type GenerationRequest } from "../generate/generate.ts";
+import {
+  type FinishReason,
+  generate,
+  type GenerateRunOptions,
+  type GenerationRequest,
+} from "../generate/generate.ts";
 import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
 import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
 
@@ -85,7 +90,7 @@ export async function* complete<T>(
   engine: Engine,
   tokenizer: Tokenizer | undefined,
   requests: Iterable<CompletionRequest<T>> | AsyncIterable<CompletionRequest<T>>,
-  { batch }: { readonly batch: number },
+  { batch, onPrefill }: Pick<GenerateRunOptions, "batch" | "onPrefill">,
 ): AsyncGenerator<CompletionEvent<T>> {
   const open = new Map<number, { of: T; stream: CompletionStream; own: Engine }>();
   const bodies = async function* (): AsyncGenerator<GenerationRequest> {
@@ -97,7 +102,8 @@ export async function* complete<T>(
     }
   };
   const engineOf = (index: number) => open.get(index)!.own;
-  for await (const event of generate(engine, bodies(), { batch, engineOf })) {
+  const options = { batch, engineOf, ...(onPrefill && { onPrefill }) };
+  for await (const event of generate(engine, bodies(), options)) {
     const { of, stream } = open.get(event.index)!;
     if (event.kind !== "token") open.delete(event.index);
     if (event.kind !== "failed") yield { of, stream, ...stream.take(event) };

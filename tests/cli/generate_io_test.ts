@@ -298,12 +298,28 @@ Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file
   }
 });
 
-Deno.test("a prompt given as an argument is told which flag was meant", async () => {
-  const { code, stderr } = await runParscale(["generate", "--model", MODEL, "the sky is"]);
-  assertEquals(code, 2);
-  assertStringIncludes(stderr, 'error: no such file: "the sky is"');
-  assertStringIncludes(stderr, 'hint: did you mean `--prompt "the sky is"`?');
-  const inspect = await runParscale(["inspect", MODEL]);
-  assertEquals(inspect.code, 2);
-  assertStringIncludes(inspect.stderr, `hint: did you mean \`--model ${MODEL}\`?`);
+Deno.test("the first argument is the model, the second the prompt; flags say the same", async () => {
+  const flags = ["--max-tokens", "4"];
+  const said = await runParscale(["generate", "--model", MODEL, "--prompt", "hello", ...flags]);
+  assertEquals(await runParscale(["generate", MODEL, "hello", ...flags]), said);
+  assertEquals(await runParscale(["generate", MODEL, "--prompt", "hello", ...flags]), said);
+  assertEquals(await runParscale(["generate", MODEL, ...flags], { stdin: "hello" }), said);
+  const variable = { PARSCALE_MODEL: MODEL };
+  await withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/file`, "hello");
+    assertEquals(await runParscale(["generate", "file", ...flags], { cwd, env: variable }), said);
+  });
+  assertEquals((await runParscale(["inspect", MODEL])).code, 0);
+});
+
+Deno.test("a prompt where a file or a model should be is told which flag was meant", async () => {
+  const cases: [string[], string, string][] = [
+    [["--model", MODEL, "the sky is"], 'no such file: "the sky is"', '--prompt "the sky is"'],
+    [["--model", MODEL, "sky"], 'no such file: "sky"', "--prompt sky"],
+    [["the sky is"], "`generate` needs `--model`", '--prompt "the sky is"'],
+  ];
+  for (const [args, error, flag] of cases) {
+    const { code, stderr } = await runParscale(["generate", ...args]);
+    assertEquals([code, stderr], [2, `error: ${error}\n\nhint: did you mean \`${flag}\`?\n`]);
+  }
 });

@@ -11,19 +11,28 @@ export const CHAT_MODEL = `${FIXTURES}models/tiny-qwen2`;
 /** What a server process said when it ended. */
 export interface Ended {
   readonly code: number;
+  /** Without the lines of the log. */
   readonly stderr: string;
 }
 
 /** A server on a free port. */
 export class TestServer implements AsyncDisposable {
   readonly #ended: Promise<Ended>;
+  /** Records of all requests, once the process has ended. */
+  // deno-lint-ignore no-explicit-any -- tests look at any field
+  readonly log: any[] = [];
 
   private constructor(
     readonly url: string,
     readonly process: Deno.ChildProcess,
     ended: Promise<Ended>,
   ) {
-    this.#ended = ended;
+    this.#ended = ended.then(({ code, stderr }) => {
+      const isRecord = (line: string) => line.startsWith('{"time"');
+      const lines = stderr.split("\n");
+      this.log.push(...lines.filter(isRecord).map((line) => JSON.parse(line)));
+      return { code, stderr: lines.filter((line) => !isRecord(line)).join("\n") };
+    });
   }
 
   /** Starts a server and waits until it is ready. */
@@ -32,7 +41,7 @@ export class TestServer implements AsyncDisposable {
     env: Readonly<Record<string, string>> = {},
     options: { readonly cwd?: string } = {},
   ): Promise<TestServer> {
-    const process = parscale(["serve", "--port", "0", "--json", ...args], {
+    const process = parscale(["serve", "--port", "0", "--json", "--log-format", "json", ...args], {
       env: { ...env },
       ...options,
       stdin: "null",

@@ -3,7 +3,7 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "
 import { zstdCompressSync } from "node:zlib";
 import { bytesOf, DATA, gzip } from "../unit/data/testing.ts";
 import { copyFolder, jsonLines, MODEL, parseLines } from "./models.ts";
-import { runShell } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
 import { ROWS, texts, withWorkplace, type Workplace } from "./train_testing.ts";
 
 const CHAT_TEMPLATE = "{% for message in messages %}<|im_start|>{{ message.role }}\n" +
@@ -170,4 +170,33 @@ Deno.test("stdin holds either training or validation data, and both survive a br
     place.write("run/last", "checkpoint-000002\n");
     await place.trained("--resume --out run");
     assertEquals(place.steady("run"), before);
+  }));
+
+Deno.test("empty files are left out with one note, and unreadable ones with --skip-bad-files", () =>
+  withWorkplace(async (place) => {
+    await Deno.mkdir(`${place.cwd}/code`);
+    for (const [i, { text }] of texts(6).entries()) place.write(`code/${i}.py`, text);
+    place.write("code/empty.py", "");
+    place.write("code/none.py", "");
+    const flags = ["--model", "p2", "--seq-len", "24", "--batch", "2", "--steps", "3"];
+    const train = (out: string, ...more: string[]) =>
+      runParscale(["train", ...flags, "--out", out, ...more], place);
+    const plain = await train("plain", "--data", "code/*.py");
+    assertEquals(plain.code, 0, plain.stderr);
+    assertEquals(plain.stderr.match(/left out.*/g), [
+      'left out 2 empty files, such as "code/empty.py"',
+    ]);
+    place.write("code/image.py", new Uint8Array([0xff, 0xfe, 0xff]));
+    const refused = await train("refused", "--data", "code/*.py");
+    assertEquals(refused.code, 3);
+    assertStringIncludes(refused.stderr, "hint: pass --skip-bad-files to leave such files out");
+    const files = [...Array(6).keys(), "image", "none"].map((name) => `code/${name}.py`);
+    const skipped = await train("skipped", "--data", ...files, "--skip-bad-files");
+    assertEquals(skipped.code, 0, skipped.stderr);
+    assertStringIncludes(skipped.stderr, 'left out 1 unreadable file: "code/image.py"');
+    const losses = (out: string) => place.metrics(out).map(({ loss }) => loss);
+    assertEquals(losses("skipped"), losses("plain"));
+    const alone = await train("alone", "--data", "code/empty.py");
+    assertEquals(alone.code, 3);
+    assertStringIncludes(alone.stderr, '"code/empty.py" has no rows');
   }));

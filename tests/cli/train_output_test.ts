@@ -18,6 +18,13 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
     const text = await place.train(`${line} --no-shuffle --out run --dry-run`);
     assertEquals([text.code, text.stderr, place.exists("run")], [0, "", false]);
     const plan = text.stdout.slice(0, text.stdout.indexOf("\n\n"));
+    const lines = plan.split("\n").map((line) => line.split(":")[0]);
+    assertEquals(lines.slice(0, 5), ["model", "trained parameters", "steps", "data", "memory"]);
+    assertStringIncludes(plan, "model: p2, qwen2, 2 streams of 8 prefix tokens\n");
+    assertStringIncludes(plan, "\ntime: at least ");
+    assert(!text.stdout.includes("--adam-epsilon"));
+    const all = await place.train(`${line} --out run --dry-run -v`);
+    assertStringIncludes(all.stdout, "--adam-epsilon");
     assertStringIncludes(plan, "trained parameters: 105,218 of 105,218 in 34 tensors\n");
     assertStringIncludes(plan, "steps: 3 of 4 rows of 24 tokens, 96 tokens a step in 2 micro-");
     const bytes = (what: string) =>
@@ -72,7 +79,10 @@ Deno.test("a dry run of adapters counts only what learns; rows of ids need no to
     assertEquals(code, 0);
     // Two layers of 2 · 2 · 2 · 48 · 16 prefix elements, and an aggregator of 64 · 128 + 64 + 130.
     assertStringIncludes(stdout, "trained parameters: 20,674 of 115,458 in 8 tensors\n");
-    assertStringIncludes(stdout, "\ndata: 20 rows an epoch, the first batch 100% full\n");
+    assertStringIncludes(
+      stdout,
+      "\ndata: rows.jsonl, 20 rows an epoch, the first batch 100% full\n",
+    );
     const [row] = place.read("rows.jsonl").split("\n");
     assertStringIncludes(stdout, `\n  slots 0 to 15: "${JSON.parse(row!).tokens.join(" ")}"\n`);
     await place.trained(`--model bare ${ROWS} --steps 1 --out rows`);

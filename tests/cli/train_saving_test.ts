@@ -183,3 +183,38 @@ Deno.test("the authors' files beside a model stay beside what is trained from it
     const { auto_map } = JSON.parse(await Deno.readTextFile(`${checkpoint}/config.json`));
     assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
   }));
+
+Deno.test("--resume --steps makes a run longer, as if it had been begun so", () =>
+  withWorkplace(async (place) => {
+    const flags = `--model p2 ${ROWS} --lr 1e-2`;
+    const metrics = (out: string) =>
+      place.metrics(out).map(({ step, loss, lr }) => [step, loss, lr].join());
+    await place.trained(`${flags} --schedule constant --steps 4 --warmup 2 --out whole`);
+    await place.trained(`${flags} --schedule constant --steps 2 --warmup 2 --out run`);
+    await place.trained("--resume --steps 4 --out run");
+    assertEquals(metrics("run"), metrics("whole"));
+    assertEquals((await place.trained("--resume --out run")).length, 4, "the new end is kept");
+
+    await place.trained(
+      `${flags} --schedule wsd --steps 6 --decay-steps 2 --save-every 4 --out wsd`,
+    );
+    const late = await place.train("--resume --steps 9 --out wsd");
+    assertRefused(late, 2, '"wsd" cannot go on to step 9: its learning rate falls since step 4');
+    place.write("wsd/last", "checkpoint-000004\n");
+    await place.trained("--resume --steps 9 --out wsd");
+    await place.trained(`${flags} --schedule wsd --steps 9 --decay-steps 2 --warmup 0 --out long`);
+    assertEquals(metrics("wsd"), metrics("long"));
+
+    await place.trained(`${flags} --steps 2 --out cosine`);
+    const fallen = await place.train("--resume --steps 4 --out cosine");
+    const reason = "the cosine of 2 steps has lowered the learning rate of the steps done";
+    assertRefused(fallen, 2, `"cosine" cannot go on to step 4: ${reason}`);
+    assertStringIncludes(fallen.stderr, "--model cosine --steps 2 --out NEW");
+  }));
+
+Deno.test("a run behind --resume is told to be that of --out", () =>
+  withWorkplace(async (place) => {
+    const { code, stderr } = await place.train("--resume run");
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "hint: did you mean `--resume --out run`?");
+  }));

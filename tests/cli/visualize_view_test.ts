@@ -30,7 +30,6 @@ function wonInTurn(pieces: string[], P: number): MeasuredText {
 Deno.test("what cannot be seen is made visible, and nothing acts upon a terminal", () => {
   const shown = (piece: string | undefined) => visibleText(piece, 7);
   assertEquals(shown(undefined), "<7>");
-  assertEquals(shown(""), "\ufffd");
   assertEquals(shown(".\n\n"), ".↵↵");
   assertEquals(shown("\ta\r"), "→a␍");
   assertEquals(shown("\x1b[31m\x00\x7f"), "␛[31m␀␡");
@@ -64,7 +63,7 @@ Deno.test("a letter stands below the first column of its token, and lines keep t
   const text = wonInTurn(pieces, 3);
   const view = { width: 16, colored: false };
   assertEquals(textView(text, labelsOf(3), view).split("\n"), [
-    "The 日本�x↵",
+    "The 日本x↵",
     "A  BC   AB",
     "and more words",
     "C  A    B",
@@ -79,6 +78,14 @@ Deno.test("a letter stands below the first column of its token, and lines keep t
   const long = wonInTurn([" ".repeat(200)], 2);
   assert(textView(long, labelsOf(2), { width: 40, colored: true }).includes("…"));
   assert(legendText(labelsOf(60), view).split("\n").every((line) => line.length <= 16));
+});
+
+Deno.test("a character of two tokens is drawn once, with the letters of both", () => {
+  const view = { width: 16, colored: false };
+  const text = wonInTurn(["caf", "", "é", "!"], 3);
+  assertEquals(textView(text, labelsOf(3), view), "café !\nA  BCA\n");
+  const page = drawPage(studyTexts("m", labelsOf(3), [text]));
+  assertStringIncludes(page, '<span class="s1 part"></span><span class="s2">é</span>');
 });
 
 Deno.test("thirty streams: the page has all of them", () => {

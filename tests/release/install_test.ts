@@ -1,15 +1,10 @@
 /**
- * Installed as a command by `deno install` from a clone, and imported by a program in another folder.
- *
- * All in an empty HOME. They fetch packages from the npm registry, as an installation does.
+ * A clone that is imported by a program in another folder, in an empty HOME. It fetches packages from
+ * the npm registry, as an installation does.
  */
-import { assertEquals, assertStringIncludes } from "@std/assert";
-import { VERSION } from "../../core/base/version.ts";
+import { assertEquals } from "@std/assert";
 import { ROOT } from "../../cli/release/stage.ts";
-import { MODEL } from "../cli/models.ts";
 import { withScratch } from "../cli/run.ts";
-
-const GENERATE = ["generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "4", "--jsonl"];
 
 /** Runs a program as the user whose HOME is `home`; settings of the registry stay. */
 async function runAt(home: string, [program, ...args]: readonly string[], cwd = home) {
@@ -22,31 +17,6 @@ async function runAt(home: string, [program, ...args]: readonly string[], cwd = 
   const text = new TextDecoder();
   return { code, stdout: text.decode(stdout), stderr: text.decode(stderr) };
 }
-
-/** The same for every way to install. */
-async function requireWorking(home: string, parscale: string): Promise<void> {
-  assertEquals((await runAt(home, [parscale, "--version"])).stdout, `parscale ${VERSION}\n`);
-  const generated = await runAt(home, [parscale, ...GENERATE]);
-  assertEquals(generated.code, 0, generated.stderr);
-  assertEquals(JSON.parse(generated.stdout).tokens.length, 4);
-  const misuse = await runAt(home, [parscale, "genrate"]);
-  assertEquals([misuse.code, misuse.stdout], [2, ""]);
-  assertStringIncludes(misuse.stderr, 'error: unknown command "genrate"');
-  const closed = await runAt(home, [
-    "bash",
-    "-c",
-    `"${parscale}" fit --preset paper | true; echo \${PIPESTATUS[0]}`,
-  ]);
-  assertEquals(closed.stdout, "0\n", closed.stderr);
-}
-
-Deno.test("deno install makes a command that works from any folder", () =>
-  withScratch(async (home) => {
-    const install = ["install", "-g", "-A", "-n", "parscale", "--config", "deno.json", "mod.ts"];
-    const { code, stderr } = await runAt(home, [Deno.execPath(), ...install], ROOT);
-    assertEquals(code, 0, stderr);
-    await requireWorking(home, `${home}/.deno/bin/parscale`);
-  }));
 
 Deno.test("a program in another folder checks and runs with a link to the clone", () =>
   withScratch(async (home) => {

@@ -57,7 +57,7 @@ Deno.test("tasks that the documents name are in deno.json", () => {
 });
 
 /** Flags of other programs that appear in prose. */
-const OTHER_FLAGS = ["--emulated", "--megabytes", "--memory", "--peer"].concat(
+const OTHER_FLAGS = ["--emulated", "--megabytes", "--memory", "--peer", "--folder"].concat(
   ["--mpi", "--no-python", "--bind-to", "--signal", "--mca"], // of launchers
 );
 

@@ -3,7 +3,7 @@ import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { modelFlags, quantizeFlags } from "../../input/model_flags.ts";
+import { modelArgument, modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 
 const workFlags = {
   model: {
@@ -179,6 +179,7 @@ export const command = defineCommand({
         "parscale bench --compare - --against last.jsonl",
     },
   ],
+  arguments: [modelArgument],
   flags: { ...workFlags, ...timingFlags, ...deviceFlags, ...comparisonFlags },
   atLeastOneOf: [["model", "compare"]],
 });

@@ -2,7 +2,12 @@
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import { keptQuantizeFlags, modelFlags, namedAdapterFlag } from "../../input/model_flags.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  namedAdapterFlag,
+} from "../../input/model_flags.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -10,12 +15,14 @@ export const command = defineCommand({
   name: "chat",
   summary: SUMMARIES.chat,
   description:
-    "Every line is a message; the model's chat template is used, and the conversation is kept. On a " +
-    "terminal every token stands under the letter and colour of the stream that weighs most.\n\n" +
+    "Every line is a message; the model's chat template is used, and the conversation is kept.\n\n" +
     "Lines that begin with / are commands: `/p 4` goes on with the model that has 4 streams, " +
-    "`/weights` shows the aggregation weights of every token or hides them, `/clear` forgets the " +
-    "conversation, `/help` lists the commands, `/quit` ends. Ctrl-C stops an answer; between " +
-    "answers it ends the program.",
+    "`/weights` shows under every token the stream that weighs most, or hides it, `/system`, " +
+    "`/temp`, `/retry`, `/save` and `/clear` do what they say, `/help` lists them, `/quit` ends. " +
+    "Ctrl-C stops an answer; between answers it ends the program.\n\n" +
+    "On a terminal a line is edited with the usual keys, and the arrow keys go through earlier " +
+    "messages. Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; pasted text keeps " +
+    "its lines.",
   examples: [
     { text: "Talk to a model", line: "parscale chat --model qwen-p4" },
     {
@@ -28,6 +35,7 @@ export const command = defineCommand({
       line: "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
     },
   ],
+  arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
     adapter: {
@@ -44,7 +52,17 @@ export const command = defineCommand({
       type: "switch",
       group: "Result",
       summary: "Begin with `/weights` on",
-      details: "Every answer is followed by the weights of each of its tokens.",
+      details:
+        "On a terminal the letter of the stream that weighs most stands under every token; " +
+        "elsewhere the weights of every token follow the answer.",
+    },
+    history: {
+      type: "switch",
+      default: true,
+      group: "Input",
+      summary: "Keep messages for the arrow keys of later conversations",
+      details: "In XDG_STATE_HOME/parscale/chat_history or ~/.local/state/parscale/chat_history, " +
+        "the last thousand. Only what is typed on a terminal is kept.",
     },
     "max-tokens": {
       type: "int",

@@ -1,17 +1,14 @@
 /** What `chat` does: reads lines, answers messages, obeys lines that begin with a slash. */
-import { winnerOf } from "../../../core/analysis/streams.ts";
-import { DataError } from "../../../core/base/errors.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { visibleLines } from "../../output/clean.ts";
-import { wantsColor } from "../../output/color.ts";
-import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
-import { labelsOf, paintStream } from "../../output/stream_look.ts";
+import { TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
-import { type AnswerOptions, type AnswerPart, ChatSession } from "./session.ts";
+import { addToHistory, historyPath, readHistory } from "./history.ts";
+import { type AnswerOptions, ChatSession } from "./session.ts";
+import { Talk } from "./talk.ts";
 
 /** A conversation to hold. */
 interface ChatPlan {
@@ -20,29 +17,28 @@ interface ChatPlan {
   readonly system: string | undefined;
   /** Whether the weights of every token are shown from the beginning. */
   readonly streamWeights: boolean;
+  /** Whether messages are kept for the arrow keys of later conversations. */
+  readonly history: boolean;
   readonly decoding: AnswerOptions;
 }
 
 /** The conversation that flags ask for. */
 export function plan(values: ValuesOf<typeof command>): ChatPlan {
-  const { system, streamWeights, maxTokens, temperature, topP, seed } = values;
+  const { system, streamWeights, maxTokens, temperature, topP, seed, history } = values;
   return {
     model: modelPlan(values),
     adapters: parseAdapters(values.adapter),
     system,
     streamWeights,
+    history,
     decoding: { maxTokens, temperature, topP, seed },
   };
 }
 
-const HELP = `/p N      go on with the model that has N streams
-/weights  show the weights of every token, or hide them
-/clear    forget the conversation
-/quit     end
-`;
-
 /** Exit code of a program that Ctrl-C ends. */
 const INTERRUPTED = 130;
+
+const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ChatPlan, io: Io): Promise<number> {
@@ -54,99 +50,72 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
   if (isTerminal) {
     io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
   }
-
-  const lines = readLines(io.system.stdin());
   const interrupted = Promise.withResolvers<"interrupted">();
+  let lines: Lines | undefined;
+  const interrupt = () => {
+    if (!talk.stop() && !lines?.clear()) interrupted.resolve("interrupted");
+  };
   const release = onEndingSignals((signal) => {
-    if (signal !== "SIGINT" || !talk.stop()) interrupted.resolve("interrupted");
+    if (signal === "SIGINT") interrupt();
+    else interrupted.resolve("interrupted");
   });
   try {
+    lines = isTerminal
+      ? await typedLines(io, plan.history, interrupt)
+      : pipedLines(io.system.stdin());
     for (;;) {
-      if (isTerminal) io.write("> ");
-      const next = await Promise.race([lines.next(), interrupted.promise]);
-      if (next === "interrupted") return INTERRUPTED;
-      if (next.done || next.value.trim() === "/quit") return 0;
-      const answered = await Promise.race([talk.take(next.value.trim()), interrupted.promise]);
+      const line = await Promise.race([lines.next(), interrupted.promise]);
+      if (line === "interrupted") return INTERRUPTED;
+      if (line === undefined || line.text.trim() === "/quit") return 0;
+      const answered = await Promise.race([talk.take(line.text.trim()), interrupted.promise]);
       if (answered === "interrupted") return INTERRUPTED;
     }
   } finally {
     release();
-    if (isTerminal) io.write("\n");
+    await lines?.close();
   }
 }
 
-/** One line after the other. */
-class Talk {
-  readonly #session: ChatSession;
-  readonly #io: Io;
-  readonly #letters: boolean;
-  #showsWeights: boolean;
-  #answering: AbortController | undefined;
-
-  constructor(session: ChatSession, io: Io, letters: boolean, showsWeights: boolean) {
-    this.#session = session;
-    this.#io = io;
-    this.#letters = letters;
-    this.#showsWeights = showsWeights;
-  }
-
-  /** Stops the answer under way; false when there is none. */
-  stop(): boolean {
-    this.#answering?.abort();
-    return this.#answering !== undefined;
-  }
-
-  async take(line: string): Promise<void> {
-    if (line === "") return;
-    if (line.startsWith("/")) this.#obey(line);
-    else await this.#answer(line);
-  }
-
-  #obey(line: string): void {
-    const [command, value] = line.split(/\s+/);
-    if (command === "/p") return this.#switch(Number(value));
-    if (command === "/weights") {
-      this.#showsWeights = !this.#showsWeights;
-      return this.#io.note(`weights are ${this.#showsWeights ? "shown" : "hidden"}`);
-    }
-    if (command === "/clear") return this.#session.clear();
-    if (command !== "/help") this.#io.note(`unknown command "${command}"`);
-    this.#io.note(HELP.trimEnd());
-  }
-
-  #switch(streams: number): void {
-    const { choices } = this.#session;
-    if (this.#session.useStreams(streams)) {
-      return this.#io.note(`${this.#session.model.name}: ${streams} streams`);
-    }
-    this.#io.note(`no model with so many streams; there are: ${choices.join(", ")}`);
-  }
-
-  async #answer(message: string): Promise<void> {
-    const io = this.#io;
-    const { streams } = this.#session.model.session.config;
-    const colored = wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
-    const options = { streams, letters: this.#letters || this.#showsWeights, colored };
-    const parts: AnswerPart[] = [];
-    this.#answering = new AbortController();
-    try {
-      for await (const part of this.#session.answer(message, this.#answering.signal)) {
-        parts.push(part);
-        io.write(partText(part, options));
-      }
-      io.write("\n");
-    } catch (error) {
-      // Such as a conversation that exceeds the context: the next line may be /clear.
-      if (!(error instanceof DataError)) throw error;
-      io.writeError(renderError(error, { paint: io.palette("stderr"), json: false, trace: false }));
-    } finally {
-      this.#answering = undefined;
-    }
-    if (this.#showsWeights) io.write(weightsText(parts, streams));
-  }
+/** Where messages come from. */
+interface Lines {
+  next(): Promise<{ readonly text: string } | undefined>;
+  /** Empties a line that is being typed; false when there is none. */
+  clear(): boolean;
+  close(): Promise<void>;
 }
 
-/** Lines of a terminal or pipe, the last one even without its end. */
+/** Lines of a terminal; their history is kept in a file. */
+async function typedLines(io: Io, keeps: boolean, onInterrupt: () => void): Promise<Lines> {
+  const path = keeps ? historyPath(io) : undefined;
+  const history = path === undefined ? [] : await readHistory(path);
+  const known = history.length;
+  const terminal = new TerminalLines(io, history, onInterrupt);
+  return {
+    async next() {
+      const text = await terminal.read(PROMPT);
+      return text === undefined ? undefined : { text };
+    },
+    clear: () => terminal.clear(PROMPT),
+    async close() {
+      terminal[Symbol.dispose]();
+      if (path !== undefined) await addToHistory(path, history.slice(known));
+    },
+  };
+}
+
+/** Lines of a pipe, the last one even without its end. */
+function pipedLines(stdin: ReadableStream<Uint8Array>): Lines {
+  const lines = readLines(stdin);
+  return {
+    async next() {
+      const { done, value } = await lines.next();
+      return done ? undefined : { text: value };
+    },
+    clear: () => false,
+    async close() {},
+  };
+}
+
 async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let text = "";
@@ -156,31 +125,4 @@ async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<str
     yield* lines;
   }
   if (text !== "") yield text;
-}
-
-/** How parts of an answer are shown. */
-interface ShowOptions {
-  readonly streams: number;
-  /** Adds the letter of the stream that weighs most to every part. */
-  readonly letters: boolean;
-  readonly colored: boolean;
-}
-
-/** A part of an answer as text. */
-function partText({ text, weights }: AnswerPart, options: ShowOptions): string {
-  const shown = visibleLines(text);
-  if (!options.letters || !weights || text === "") return shown;
-  const stream = winnerOf(weights);
-  const label = labelsOf(options.streams)[stream]!;
-  return options.colored ? `${shown}${paintStream(label, stream)}` : `${shown}[${label}]`;
-}
-
-/** The weights of every part that has any, one line each. */
-function weightsText(parts: readonly AnswerPart[], streams: number): string {
-  const labels = labelsOf(streams);
-  return parts.flatMap(({ text, weights }) => {
-    if (!weights) return [];
-    const numbers = Array.from(weights, (weight, p) => `${labels[p]} ${weight.toFixed(4)}`);
-    return [`  ${numbers.join("  ")}  ${JSON.stringify(text)}\n`];
-  }).join("");
 }

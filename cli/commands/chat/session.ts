@@ -26,9 +26,10 @@ export interface AnswerPart {
 }
 
 export class ChatSession implements Disposable {
+  temperature: number;
   readonly #models: readonly ServedModel[];
   readonly #options: AnswerOptions;
-  readonly #system: readonly ChatMessage[];
+  #system: string | undefined;
   readonly #schedulers = new Map<ServedModel, Scheduler>();
   #messages: ChatMessage[] = [];
   #model: ServedModel;
@@ -37,9 +38,9 @@ export class ChatSession implements Disposable {
   constructor(models: readonly ServedModel[], system: string | undefined, options: AnswerOptions) {
     this.#models = models;
     this.#options = options;
-    this.#system = system === undefined ? [] : [{ role: "system", content: system }];
+    this.#system = system;
+    this.temperature = options.temperature;
     this.#model = models[0]!;
-    this.clear();
   }
 
   [Symbol.dispose](): void {
@@ -62,25 +63,54 @@ export class ChatSession implements Disposable {
     return found !== undefined;
   }
 
-  /** Forgets the conversation. */
+  /** Forgets the conversation, and goes on with the system message. */
   clear(): void {
-    this.#messages = [...this.#system];
+    this.#messages = [];
+  }
+
+  get system(): string | undefined {
+    return this.#system;
+  }
+
+  /** Changes the system message, of what was said too; an empty one is none. */
+  set system(text: string | undefined) {
+    this.#system = text || undefined;
+  }
+
+  /** The conversation with its system message. */
+  get messages(): ChatMessage[] {
+    const system = this.#system;
+    const first = system === undefined ? [] : [{ role: "system", content: system }];
+    return [...first, ...this.#messages];
+  }
+
+  /** Takes back the last message and its answer; undefined when there is none. */
+  takeBack(): string | undefined {
+    const at = this.#messages.findLastIndex(({ role }) => role === "user");
+    if (at < 0) return undefined;
+    const { content } = this.#messages[at]!;
+    this.#messages = this.#messages.slice(0, at);
+    return content as string; // as `answer` has put it there
   }
 
   /** Answers a message; one that is stopped stays in the conversation as far as it came. */
-  async *answer(message: string, stop: AbortSignal): AsyncGenerator<AnswerPart> {
+  async *answer(
+    message: string,
+    stop: AbortSignal,
+    onPrefill: (done: number, total: number) => void,
+  ): AsyncGenerator<AnswerPart> {
     const { config, tokenizer } = this.#model.session;
-    const messages = [...this.#messages, { role: "user", content: message }];
-    const tokens = await encodeChat(tokenizer, messages);
+    const asked = { role: "user", content: message };
+    const tokens = await encodeChat(tokenizer, [...this.messages, asked]);
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
-    const { maxTokens, temperature, topP, seed } = this.#options;
+    const { maxTokens, topP, seed } = this.#options;
     const weighs = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
     scheduler.add(index, {
       tokens,
       maxTokens,
-      sampling: { temperature, topP, topK: 0, minP: 0 },
+      sampling: { temperature: this.temperature, topP, topK: 0, minP: 0 },
       random: new RandomStream(seed, index),
       eosTokenIds: config.eosTokenIds,
       shouldStop: stream.shouldStop,
@@ -92,13 +122,15 @@ export class ChatSession implements Disposable {
           const { text, tokens: [token] } = stream.take(event);
           if (event.kind !== "prefilled") yield { text, weights: token?.weights };
         }
+        const read = scheduler.progressOf(index);
+        if (read > 0) onPrefill(read, tokens.length);
         // Steps may never wait, and then no signal would be heard.
         await new Promise((resolve) => setTimeout(resolve));
       }
     } finally {
       scheduler.cancel(index);
     }
-    this.#messages = [...messages, { role: "assistant", content: stream.text }];
+    this.#messages.push(asked, { role: "assistant", content: stream.text });
   }
 
   #scheduler(): Scheduler {

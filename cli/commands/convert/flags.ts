@@ -1,4 +1,5 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
+import { modelArgument } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 
@@ -35,6 +36,7 @@ export const command = defineCommand({
     },
     { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
   ],
+  arguments: [modelArgument],
   flags: {
     model: {
       type: "path",

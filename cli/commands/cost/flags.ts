@@ -1,4 +1,5 @@
 /** Flags of `parscale cost`. Defaults that depend on others are resolved in `plan.ts`. */
+import { modelArgument } from "../../input/model_flags.ts";
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
@@ -365,6 +366,7 @@ export const command = defineCommand({
     },
   ],
   arguments: [
+    modelArgument,
     { name: "ls", summary: "List the known hardware", choices: ["ls"] },
   ],
   flags: { ...modelFlags, ...workFlags, ...hardwareFlags, ...methodFlags, ...questionFlags },

@@ -21,19 +21,56 @@ export async function run(
   if (device !== undefined) return await bringUpDevice(device, io, invocation);
   if (traits) return await showTraits(io, invocation);
   if (clears) return await clearWeights(io, invocation);
+  // Remedies are sentences: on a terminal they stand under the table.
+  const isShown = io.isTerminal("stdout") && invocation.format === "table" && !invocation.out;
   using report = openReport(io, invocation, {
     schema: "parscale.doctor/1",
-    columns: ["check", "status", "found", "remedy"].map((key) => ({ key })),
+    columns: [
+      { key: "check" },
+      { key: "status" },
+      { key: "found", shortens: true },
+      ...(isShown ? [] : [{ key: "remedy" }]),
+    ],
   });
   let failed = false;
+  const devices: Verdict[] = [];
+  const remedies = new Map<string, readonly string[]>();
   for (const check of CHECKS) {
     const { ok, found, remedy } = await check.run();
     failed ||= !ok && check.required;
     const status = ok ? "ok" : check.required ? "fail" : "missing";
     report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
+    if (!ok && remedy) remedies.set(remedy, [...remedies.get(remedy) ?? [], check.name]);
+    const device = /^device (.+)/.exec(check.name)?.[1];
+    if (device !== undefined) devices.push({ device, ok, found });
   }
+  for (const [remedy, names] of isShown ? remedies : []) {
+    report.ending(`${names.join(", ")}: ${remedy}`);
+  }
+  report.ending(`\n${verdictOf(devices)}`);
   await report.finish();
   return failed ? 4 : 0;
+}
+
+/** A device, and what its check found. */
+interface Verdict {
+  readonly device: string;
+  readonly ok: boolean;
+  readonly found: string;
+}
+
+/** `ready: cpu; cuda: no driver; tfjs: no package`. */
+export function verdictOf(devices: readonly Verdict[]): string {
+  const ready = devices.filter(({ ok }) => ok).map(({ device }) => device).join(", ");
+  const others = devices.filter(({ ok }) => !ok).map(({ device, found }) => {
+    const reason = /libcuda/.test(found)
+      ? "no driver"
+      : /needs the package/.test(found)
+      ? "no package"
+      : found.split(":")[0]!;
+    return `${device}: ${reason}`;
+  });
+  return [`ready: ${ready || "no device"}`, ...others].join("; ");
 }
 
 /** Bandwidth and arithmetic are measured on as much. */

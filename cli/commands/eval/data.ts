@@ -67,7 +67,15 @@ export async function planFetch(tasks: readonly TaskPlan[], io: Io): Promise<str
 }
 
 async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFiles> {
-  return new PublishedFiles(new HubClient(await hubAccess(), io.interruption), events);
+  return new PublishedFiles(
+    new HubClient(
+      await hubAccess(),
+      io.interruption,
+      {},
+      (host) => io.note(`contacting ${host} …`),
+    ),
+    events,
+  );
 }
 
 /** What the table says of the tasks. */

@@ -5,7 +5,7 @@ import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { Preset } from "../../framework/resolve.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 
 const taskFlags = {
@@ -297,6 +297,7 @@ export const command = defineCommand({
     },
   ],
   arguments: [
+    modelArgument,
     {
       name: "ls|fetch|show|merge",
       summary: "Instead of evaluating",

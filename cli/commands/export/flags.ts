@@ -1,5 +1,5 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
-import { quantizeFlags } from "../../input/model_flags.ts";
+import { modelArgument, quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
@@ -23,6 +23,7 @@ export const command = defineCommand({
       line: "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
     },
   ],
+  arguments: [modelArgument],
   flags: {
     model: {
       type: "path",

@@ -1,6 +1,6 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
@@ -31,7 +31,11 @@ export const command = defineCommand({
         "--temperature 0.8 --top-p 0.95 --num-return 3 --json",
     },
   ],
-  arguments: [{ name: "FILE", summary: "prompts; stdin when absent or -" }],
+  arguments: [
+    modelArgument,
+    { name: "PROMPT", summary: "the prompt, behind MODEL", sets: "prompt" },
+    { name: "FILE", summary: "prompts, beside --model; stdin when absent or -" },
+  ],
   flags: {
     ...modelFlags,
     prompt: {

@@ -5,6 +5,7 @@ import type { SamplingOptions } from "../../../core/base/sampling.ts";
 import type { LogitRules } from "../../../core/generate/logit_rules.ts";
 import type { BeamSearchOptions } from "../../../core/session/options.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { formatFlag } from "../../framework/table.ts";
 import { type NamedAdapter, requireDistinct } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { type PromptSource, promptSource } from "../../input/prompts.ts";
@@ -46,12 +47,21 @@ export async function plan(values: ValuesOf<typeof command>): Promise<GeneratePl
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
   const { batch, resume } = values;
+  await requireModel(values);
   const fixed = { model: modelPlan(values), decoding: decodingOf(values), shard, batch, resume };
   const adapters: NamedAdapter[] = [];
   for (const text of values.adapter) adapters.push(await parseAdapter(text));
   if (adapters.length > 1) requireDistinct(adapters);
   const prompts = await promptSource(values, adapters.map(({ name }) => name));
   return { ...fixed, adapters, prompts };
+}
+
+/** A prompt that stands where the model should. */
+async function requireModel({ model, prompt }: ValuesOf<typeof command>): Promise<void> {
+  if (prompt.length > 0 || !/\s/.test(model) || await statIfExists(model)) return;
+  throw new UsageError("`generate` needs `--model`", {
+    hints: [`did you mean ${formatFlag("prompt", model)}?`],
+  });
 }
 
 /** `NAME=PATH`, or a path that is its own name. A path may have an equals sign in it. */

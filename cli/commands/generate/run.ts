@@ -12,9 +12,11 @@ import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
 import { isOfShard } from "../../input/shard.ts";
-import { visibleLines } from "../../output/clean.ts";
+import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
+import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
+import { PrefillProgress } from "../../output/prefill.ts";
 import { startProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
@@ -43,14 +45,28 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
-  const isText = format === "table" && whole?.length === 1 && plan.decoding.numReturn === 1 &&
+  const isOne = whole?.length === 1 && plan.decoding.numReturn === 1;
+  const isShown = io.isTerminal("stdout") && (invocation.out ?? "-") === "-";
+  const isText = format === "table" && whole !== undefined &&
+    (isOne || isShown && whole.length > 0) &&
     plan.shard === undefined && !plan.resume && tokenizer !== undefined;
   if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
     io.note("the prompt is continued as it stands; --chat applies the model's chat template");
   }
-  const answer = (prompts: AsyncIterable<Prompt>) => speed.watch(sequences(plan, models, prompts));
+  using reading = new PrefillProgress(io);
+  const answer = async function* (
+    prompts: AsyncIterable<Prompt>,
+    onPrefill = (done: number, total: number) => reading.update(done, total),
+  ) {
+    for await (const event of speed.watch(sequences(plan, models, prompts, onPrefill))) {
+      reading.end();
+      yield event;
+    }
+  };
   const code = isText
-    ? await streamText(answer(each(whole)), io, invocation)
+    ? isOne
+      ? await streamText(answer(each(whole)), io, invocation)
+      : await showTexts(answer(each(whole)), whole.length === 1, io)
     : await writeRows(plan, models, whole ?? prompts, answer, io, invocation);
   speed.report();
   return code;
@@ -98,11 +114,12 @@ function sequences(
   { decoding, batch }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: AsyncIterable<Prompt>,
+  onPrefill: (done: number, total: number) => void,
 ): AsyncGenerator<SequenceEvent> {
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
   return decoding.beams
     ? searchSequences(sessionOf, prompts, decoding)
-    : sampleSequences(sessionOf, prompts, decoding, { session, batch });
+    : sampleSequences(sessionOf, prompts, decoding, { session, batch, onPrefill });
 }
 
 /** Writes one prompt's continuation while it is produced. */
@@ -132,12 +149,50 @@ async function streamText(
   return 0;
 }
 
+/** Writes several texts for a reader, in input order, each under a rule that names it. */
+async function showTexts(
+  events: AsyncIterable<SequenceEvent>,
+  isOnePrompt: boolean,
+  io: Io,
+): Promise<number> {
+  const paint = io.palette("stdout");
+  const waiting = new Map<number, Exclude<SequenceEvent, { kind: "text" }>>();
+  const turns = new Turns();
+  let next = 0, hasFailed = false;
+  const show = (title: string, text: string) => {
+    const rule = "─".repeat(Math.max(0, io.width() - title.length - 4));
+    io.write(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
+  };
+  for await (const event of events) {
+    if (event.kind !== "text") waiting.set(event.prompt.at, event);
+    for (let ended; (ended = waiting.get(next)); waiting.delete(next++)) {
+      const { id } = ended.prompt;
+      if (ended.kind === "failed") {
+        hasFailed = true;
+        show(String(id), `error: ${failureOf(ended.error)}`);
+      } else {
+        const { sequences } = ended;
+        for (const [i, { text }] of sequences.entries()) {
+          const place = sequences.length > 1 ? [`${i + 1} of ${sequences.length}`] : [];
+          show([...isOnePrompt ? [] : [id], ...place].join(", "), text ?? "");
+        }
+      }
+    }
+    await turns.give();
+    io.interruption.throwIfAborted();
+  }
+  return exitCode(hasFailed ? "negative" : "done");
+}
+
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
   { decoding: { numReturn }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
-  answer: (prompts: AsyncIterable<Prompt>) => AsyncIterable<SequenceEvent>,
+  answer: (
+    prompts: AsyncIterable<Prompt>,
+    onPrefill: (done: number, total: number) => void,
+  ) => AsyncIterable<SequenceEvent>,
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
@@ -161,7 +216,9 @@ async function writeRows(
     }
   };
   const nested = numReturn > 1 && ["json", "jsonl"].includes(invocation.format);
-  for await (const event of answer(open())) {
+  const onPrefill = (done: number, total: number) =>
+    progress.update(rows.done, `reading ${done}/${total} tokens of prompts`);
+  for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
       rows.add(at, input, resultsOf(event, nested));

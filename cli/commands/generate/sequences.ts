@@ -64,7 +64,11 @@ export async function* sampleSequences(
   sessionOf: SessionOf,
   prompts: AsyncIterable<Prompt>,
   { numReturn, eosTokenIds, seed, ...decoding }: Decoding,
-  { session, batch }: { readonly session: Session; readonly batch: number },
+  { session, batch, onPrefill }: {
+    readonly session: Session;
+    readonly batch: number;
+    readonly onPrefill: (done: number, total: number) => void;
+  },
 ): AsyncGenerator<SequenceEvent> {
   const requests = async function* (): AsyncGenerator<CompletionRequest<Open>> {
     for await (const prompt of prompts) {
@@ -85,7 +89,12 @@ export async function* sampleSequences(
   };
   const tokenizer = await session.openTokenizerIfAny();
   const failed = new Set<Prompt>();
-  for await (const event of complete(session.engine, tokenizer, requests(), { batch })) {
+  for await (
+    const event of complete(session.engine, tokenizer, requests(), {
+      batch,
+      onPrefill,
+    })
+  ) {
     const { of: { prompt, samples, place }, stream, text, finishReason, error } = event;
     if (error !== undefined) {
       // All samples of a prompt fail alike; one is enough to tell.

@@ -35,6 +35,7 @@ const VARIABLES: readonly Row[] = [
   { variable: "TERM", meaning: "dumb turns colour off" },
   { variable: "CI", meaning: "non-empty turns the redrawn progress line off" },
   { variable: "XDG_CACHE_HOME", meaning: "folder of caches, ours and those of the hub" },
+  { variable: "XDG_STATE_HOME", meaning: "folder of the messages that chat keeps" },
   { variable: "HF_HOME", meaning: "folder whose hub/ holds downloads, shared with other programs" },
   { variable: "HF_HUB_CACHE", meaning: "that folder itself" },
   { variable: "PARSCALE_API_KEY", meaning: "key that `serve` asks its clients for" },

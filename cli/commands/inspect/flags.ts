@@ -1,6 +1,6 @@
 /** `parscale inspect`: what is in a checkpoint, and what it takes to run it. */
 import { engineFlags } from "../../framework/common.ts";
-import { modelFlags } from "../../input/model_flags.ts";
+import { modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 
@@ -24,6 +24,7 @@ export const command = defineCommand({
       line: 'parscale inspect --model qwen-p4 --tokenize "2+2="',
     },
   ],
+  arguments: [modelArgument],
   flags: {
     ...modelFlags,
     batch: { ...modelFlags.batch, default: 1 },

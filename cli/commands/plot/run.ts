@@ -28,7 +28,7 @@ export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promi
   }
   const series = seriesOf(curves);
   figure?.write(await drawFigure(curves, plan));
-  report.remark(renderChart(series, {
+  report.chart(renderChart(series, {
     width: io.width(),
     height: plan.height,
     color: invocation.out === undefined && io.palette("stdout") !== PLAIN,

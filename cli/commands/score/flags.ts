@@ -1,6 +1,6 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
@@ -30,7 +30,10 @@ export const command = defineCommand({
       line: "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
     },
   ],
-  arguments: [{ name: "FILE", summary: "rows as JSON lines; stdin when absent or -" }],
+  arguments: [modelArgument, {
+    name: "FILE",
+    summary: "rows as JSON lines; stdin when absent or -",
+  }],
   flags: {
     ...modelFlags,
     ...engineFlags,

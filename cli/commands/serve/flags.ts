@@ -2,7 +2,12 @@
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import { keptQuantizeFlags, modelFlags, namedAdapterFlag } from "../../input/model_flags.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  namedAdapterFlag,
+} from "../../input/model_flags.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -30,6 +35,7 @@ export const command = defineCommand({
       line: "parscale serve --model qwen-p4 --host 0.0.0.0",
     },
   ],
+  arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
     adapter: {
@@ -66,6 +72,17 @@ export const command = defineCommand({
       group: "Server",
       summary: "Serve the chat page at /",
       details: "The page is one file that asks for nothing but this server.",
+    },
+    "log-format": {
+      type: "choice",
+      choices: ["text", "json"],
+      default: "text",
+      group: "Server",
+      summary: "Format of the log",
+      details:
+        "Every request is a line on stderr: status, method, path, model, streams, tokens in " +
+        "and out, time to the first token and in total. 499 is a client that left. Answers of " +
+        "/health and /metrics are only logged with -v, and nothing is with -q.",
     },
     "max-batch": {
       type: "int",

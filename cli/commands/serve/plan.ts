@@ -18,6 +18,7 @@ export interface ServePlan {
   readonly access: { readonly isLoopback: boolean; readonly origins: readonly string[] };
   /** Whether there is a chat page. */
   readonly ui: boolean;
+  readonly logFormat: "text" | "json";
   readonly limits: ServiceOptions;
   /** Seconds that running requests have to finish. */
   readonly drainTimeout: number;
@@ -26,7 +27,7 @@ export interface ServePlan {
 /** Checks who may connect. */
 export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
   const adapters = parseAdapters(values.adapter);
-  const { maxModelLen, host, port, cors, ui, maxBatch, maxQueue, drainTimeout } = values;
+  const { maxModelLen, host, port, cors, ui, maxBatch, maxQueue, drainTimeout, logFormat } = values;
   const isLoopback = isLoopbackHost(host);
   if (!isLoopback && apiKeyOf(io) === undefined) {
     throw new UsageError(`\`--host ${host}\` needs an API key in PARSCALE_API_KEY`, {
@@ -41,6 +42,7 @@ export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
     address: { host, port },
     access: { isLoopback, origins: cors },
     ui,
+    logFormat,
     limits: { maxBatch, maxQueue, prefixCacheBytes },
     drainTimeout,
   };

@@ -14,16 +14,15 @@ import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
 import { openServed } from "../../input/named_models.ts";
+import { type HttpServer, listen } from "./listen.ts";
+import { isProbe, recordJson, recordLine } from "./log.ts";
 import { apiKeyOf, type ServePlan } from "./plan.ts";
 
 export { plan } from "./plan.ts";
 
-/** How long connections may take to close once every response is sent. */
-const CLOSE_MS = 2000;
-
 /** Runs the command; the number is its exit code. */
 export async function run(
-  { model, adapters, maxModelLen, address, access, ui, limits, drainTimeout }: ServePlan,
+  { model, adapters, maxModelLen, address, access, ui, logFormat, limits, drainTimeout }: ServePlan,
   io: Io,
   { format }: Invocation,
 ): Promise<number> {
@@ -35,6 +34,11 @@ export async function run(
     device: () => device,
     page: ui ? pageResponse : undefined,
     onUnknownField: (field) => io.note(`ignoring unknown request field \`${field}\``),
+    onAnswered(record) {
+      const line = logFormat === "json" ? recordJson(record) : recordLine(record);
+      if (isProbe(record)) io.detail(line);
+      else io.note(line);
+    },
     onError(error) {
       const trace = io.env("PARSCALE_TRACE") === "1";
       io.writeError(renderError(error, { paint: io.palette("stderr"), json, trace }));
@@ -42,7 +46,7 @@ export async function run(
   });
   const ended = Promise.withResolvers<EndingSignal>();
   const release = onEndingSignals(ended.resolve);
-  const server = listen(address, handler);
+  const server = await listen(address, handler);
   try {
     const { session, models } = await openServed(model, adapters, io, maxModelLen);
     using _session = session;
@@ -50,39 +54,18 @@ export async function run(
     requireMemory(models, limits, model.memoryLimit);
     for (const model of models) await warmUp(model);
     service.open(models);
-    announce(server.addr, models, io, json);
+    announce(server, models, io, json);
     const loop = service.run();
     const signal = await Promise.race([ended.promise, loop.then(() => "SIGTERM" as const)]);
     release(); // a second signal ends the program at once
     const finished = await drain(service, drainTimeout, io);
     await loop;
-    await close(server);
+    await server.close();
     if (!finished) throw new Interrupted(signal);
     return 0;
   } finally {
     release();
-    await close(server);
-  }
-}
-
-type Server = Deno.HttpServer<Deno.NetAddr>;
-
-function listen(
-  { host, port }: ServePlan["address"],
-  handler: (request: Request) => Promise<Response>,
-): Server {
-  try {
-    return Deno.serve({ hostname: host, port, onListen() {} }, handler);
-  } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) {
-      throw new EnvironmentError(`port ${port} of ${host} is in use`, {
-        hints: ["pass another --port; 0 picks a free one"],
-      });
-    }
-    if (error instanceof Deno.errors.NotCapable) throw error;
-    throw new EnvironmentError(
-      `cannot listen on ${host}, port ${port}: ${(error as Error).message}`,
-    );
+    await server.close();
   }
 }
 
@@ -127,7 +110,7 @@ async function warmUp({ session: { engine } }: ServedModel): Promise<void> {
 }
 
 function announce(
-  { hostname, port }: Deno.NetAddr,
+  { hostname, port }: HttpServer,
   models: readonly ServedModel[],
   io: Io,
   json: boolean,
@@ -149,12 +132,4 @@ async function drain(service: Service, seconds: number, io: Io): Promise<boolean
   const finished = service.outstanding === 0;
   service.stop();
   return finished;
-}
-
-/** Closes the server once the responses are sent. */
-async function close(server: Server): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<void>((resolve) => timer = setTimeout(resolve, CLOSE_MS));
-  await Promise.race([server.shutdown(), late]);
-  clearTimeout(timer);
 }

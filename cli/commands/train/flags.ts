@@ -1,4 +1,5 @@
 /** The flag table of `parscale train`. */
+import { modelArgument } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
@@ -76,7 +77,7 @@ const model = {
     min: 0,
     max: 65536,
     group: "Model",
-    defaultText: "48",
+    defaultText: "those of the checkpoint, or 48",
     summary: "Prefix tokens per stream and layer",
     details:
       "Each is a learned key and value in every attention layer. With 0 all streams compute " +
@@ -160,13 +161,14 @@ const model = {
 const data = {
   data: {
     type: "string",
-    list: "repeat",
+    list: "several",
     group: "Data",
     placeholder: "PATH[=WEIGHT]",
-    summary: "File, folder, glob, hf:// or - (stdin); may be repeated",
+    summary: "Files, folders, globs, hf:// or - (stdin)",
     details:
       "JSON lines with `text`, `tokens`, `prompt` and `completion`, or `messages`; parquet " +
-      "with such columns; plain text. gzip and zstd are unpacked. With weights, rows are drawn in " +
+      "with such columns; anything else is plain text, a document a file. gzip and zstd are unpacked. " +
+      "All paths up to the next flag are taken. With weights, rows are drawn in " +
       "these shares, each source in epochs of its own. hf://datasets/OWNER/NAME[@REVISION]/GLOB " +
       "reads parquet or JSON lines from the hub, file by file, until --tokens or --steps are " +
       "covered; only the tokens are kept.",
@@ -219,6 +221,12 @@ const data = {
     summary: "What to do with documents that do not fit a row",
     details: "Concerns prompts, messages and, without packing, tokens.",
   },
+  "skip-bad-files": {
+    type: "switch",
+    group: "Data",
+    summary: "Leave out files that cannot be read",
+    details: "Such as text that is not UTF-8; a note counts them. Empty files are always left out.",
+  },
   "end-token": {
     type: "int",
     min: 0,
@@ -230,7 +238,7 @@ const data = {
   },
   "eval-data": {
     type: "string",
-    list: "repeat",
+    list: "several",
     group: "Data",
     placeholder: "PATH",
     summary: "Validation data",
@@ -357,6 +365,7 @@ export const command = defineCommand({
         "--micro-batch 4 --out run --dry-run",
     },
   ],
+  arguments: [modelArgument],
   flags: trainFlags,
   atLeastOneOf: [["model", "config-from", "resume"], ["data", "resume"]],
   presets,

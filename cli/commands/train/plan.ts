@@ -17,10 +17,11 @@ import { readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { RanksPlan } from "../../ranks/ranks.ts";
+import { type Extension, extensionOf } from "./extend.ts";
 import { type command, trainFlags } from "./flags.ts";
 
 /** Values of the flags. */
-type TrainValues = ValuesOf<typeof command>;
+export type TrainValues = ValuesOf<typeof command>;
 
 /** A training run; what depends on model and data is settled in `prepare.ts`. */
 export interface TrainPlan {
@@ -33,6 +34,8 @@ export interface TrainPlan {
   readonly model: ModelChoices;
   /** First values of new prefixes; undefined is text where it can be. */
   readonly prefixInit: "text" | "normal" | undefined;
+  /** What makes a resumed run longer than it was begun. */
+  readonly extension: Extension | undefined;
   readonly data: DataPlan;
   /** Token at the end of a document; undefined for that of the tokenizer. */
   readonly endToken: number | undefined;
@@ -82,13 +85,16 @@ export async function plan(
   invocation: Invocation,
 ): Promise<TrainPlan> {
   const saved = given.resume ? await readRunConfig(given.out) : undefined;
-  const values = saved ? resumedValues(given, invocation, saved) : given;
+  const resumed = saved ? resumedValues(given, invocation, saved) : given;
+  const extension = saved && await extensionOf(given.steps, resumed, saved);
+  const values = { ...resumed, ...extension, ...(extension && { tokens: undefined }) };
   const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
   const minFactor = kind === "constant" || lr === 0 ? 1 : Math.min(1, values.lrMin / lr);
   return {
     out: values.out,
     overwrite: values.overwrite,
     saved,
+    extension,
     model: modelChoices(values),
     prefixInit: values.prefixInit,
     data: dataPlan(values),
@@ -178,6 +184,7 @@ function dataPlan(values: TrainValues): DataPlan {
     shuffle: values.shuffle,
     epochs: values.epochs,
     seed: values.seed,
+    skipBadFiles: values.skipBadFiles,
   };
 }
 
@@ -195,8 +202,9 @@ const OF_LAUNCH = new Set(["out", "dist", "dist-timeout"]);
 function resumedValues(
   given: TrainValues,
   { origins, config: now }: Invocation,
-  { config: before }: JsonObject,
+  saved: JsonObject,
 ): TrainValues {
+  const { config: before } = saved;
   if (!isObject(before)) {
     throw new DataError(`cannot resume "${given.out}": its config.json holds no flags`, {
       hints: ["begin again with --overwrite, or copy config.json back"],
@@ -212,7 +220,8 @@ function resumedValues(
     const key = Object.hasOwn(before, name) ? name : snakeCase(name);
     const value = Object.hasOwn(before, key) ? before[key] : defaultOf(flag);
     const isSame = JSON.stringify(value) === JSON.stringify(now[name] ?? null);
-    if (isGiven && !isSame) changed.push(`--${name}`);
+    const isLonger = name === "steps" && Number(given.steps) > Number(saved.steps);
+    if (isGiven && !isSame && !isLonger) changed.push(`--${name}`);
     values[camelCase(name)] = value === null ? undefined : readValue(flag, value);
   }
   if (changed.length === 0) return values as TrainValues;

@@ -170,6 +170,11 @@ async function openRunData(
       return io.system.stdin();
     },
     onTokens: (...progress) => display.update(...progress),
+    onSkipped: ({ empty, bad }) => {
+      if (empty.length > 0) io.note(`left out ${filesText(empty, "empty")}`);
+      if (bad.length > 0) io.note(`left out ${filesText(bad, "unreadable")}`);
+    },
+    onWait: (host) => io.note(`contacting ${host} …`),
     onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
   };
   return await ranks.inTurn(
@@ -182,20 +187,31 @@ function recordedData(saved: NonNullable<TrainPlan["saved"]>): RecordedData {
   return { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
 }
 
-/** One progress line per file. */
+/** `3 empty files, such as "a.txt"`. */
+function filesText([first, ...more]: readonly string[], what: string): string {
+  return more.length === 0
+    ? `1 ${what} file: "${first}"`
+    : `${more.length + 1} ${what} files, such as "${first}"`;
+}
+
+/** One progress line for all files. */
 class TokenizeDisplay implements Disposable {
   #file: string | undefined;
+  #tokens = 0;
+  /** Tokens of the files before. */
+  #before = 0;
   #progress: Progress | undefined;
 
   constructor(readonly io: Io) {}
 
-  update(file: string, tokens: number, detail?: string): void {
+  update(file: string, tokens: number, detail = ""): void {
     if (file !== this.#file) {
-      this[Symbol.dispose]();
+      this.#before += this.#tokens;
       this.#file = file;
-      this.#progress = startProgress(this.io, { label: `Tokenizing ${file}`, unit: "tokens" });
     }
-    this.#progress!.update(tokens, detail);
+    this.#tokens = tokens;
+    this.#progress ??= startProgress(this.io, { label: "Tokenizing", unit: "tokens" });
+    this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd());
   }
 
   [Symbol.dispose](): void {
@@ -257,6 +273,12 @@ export function stepsOf(
   );
 }
 
+/** Phases of the learning rate of a run of so many steps, unless flags say otherwise. */
+export function defaultPhases(steps: number): { readonly warmup: number; readonly decay: number } {
+  const tenth = Math.floor(steps / 10);
+  return { warmup: Math.min(2000, tenth), decay: Math.max(1, tenth) };
+}
+
 function loopOptions(
   { length, data: { epochs }, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
   microBatch: number,
@@ -266,8 +288,8 @@ function loopOptions(
 ): LoopOptions {
   const microBatches = stream.countBatches();
   const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches, epochs });
-  const warmup = shape.warmup ?? Math.min(2000, Math.floor(steps / 10));
-  const decay = shape.decay ?? Math.max(1, Math.floor(steps / 10));
+  const phases = defaultPhases(steps);
+  const { warmup = phases.warmup, decay = phases.decay } = shape;
   if (warmup > steps) {
     throw new UsageError(`a warm-up of ${warmup} steps is longer than the run of ${steps}`, {
       hints: [`pass --warmup ${Math.floor(steps / 10)}, or train longer`],

@@ -1,6 +1,6 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { readJsonObject } from "../../../core/base/files.ts";
+import { type JsonObject, readJsonObject } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
@@ -22,6 +22,7 @@ import { formatDuration, startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
+import type { Extension } from "./extend.ts";
 import type { TrainPlan } from "./plan.ts";
 import { type PreparedRun, prepareRun } from "./prepare.ts";
 import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
@@ -61,6 +62,7 @@ async function claimFolder(
     const folder = opened.use(await RunFolder.open(out));
     return async (run) => {
       await requireSameBackbone(await folder.lastCheckpoint(), run, out);
+      if (plan.extension) await folder.writeConfig(extendedConfig(saved, plan.extension, run));
       return folder;
     };
   }
@@ -242,6 +244,22 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     overfit_one_batch: plan.length.overfitOneBatch,
     config: configKeys(invocation.config),
   };
+}
+
+/** The record of a run that was made longer. */
+function extendedConfig(
+  saved: JsonObject,
+  { steps, warmup, decaySteps }: Extension,
+  run: PreparedRun,
+): JsonObject {
+  const flags = {
+    steps,
+    warmup,
+    tokens: null,
+    ...(run.loop.schedule.kind === "wsd" && { decay_steps: decaySteps }),
+  };
+  const config = { ...saved.config as JsonObject, ...flags };
+  return { ...saved, steps: run.loop.schedule.steps, config };
 }
 
 /** Data and trained parameters must be those the run was begun with. */

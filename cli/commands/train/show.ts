@@ -3,13 +3,16 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { CARD_FILE, modelCard } from "../../../core/checkpoint/model_card.ts";
 import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
+import { countFlops } from "../../../core/graph/flops.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { StepReport } from "../../../core/train/loop.ts";
+import { measurePeak } from "../../../core/train/peak.ts";
+import { buildPrograms } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import type { PlanText } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
-import type { Count } from "../../output/progress.ts";
+import { type Count, formatDuration } from "../../output/progress.ts";
 import { formatNumber } from "../../output/table.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { plannedRanks } from "../../ranks/ranks.ts";
@@ -37,7 +40,14 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
   );
   const used = batch.used / (batch.filledRows * batch.tokens);
+  const { config } = source;
+  const flops = countFlops(buildPrograms(trainer).gradients) * loop.microBatches;
+  const seconds = loop.schedule.steps * flops / await measurePeak(run.device);
+  const specs = plan.data.train.join(" ");
   const lines = [
+    `model: ${plan.model.model ?? plan.model.configFrom}, ${config.family}, ${
+      counted(config.streams, "stream")
+    }${config.prefix ? ` of ${counted(config.prefixTokens, "prefix token")}` : ""}`,
     `trained parameters: ${grouped(count(trainer.trained))} of ${
       grouped(count(parameterSpecs(source.config)))
     } in ${counted(trainer.trained.length, "tensor")}`,
@@ -45,7 +55,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       grouped(loop.schedule.steps)
     } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
-    `data: ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
+    `data: ${specs}, ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
       Math.round(100 * used)
     }% full`,
     ...(world === 1 ? [] : [
@@ -61,6 +71,9 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     ...(memory.runtime === 0
       ? []
       : [`  runtime ${bytesText(memory.runtime)} (${memory.runtime} bytes)`]),
+    `time: at least ${
+      seconds < 1 ? `${seconds.toFixed(3)} s` : formatDuration(seconds)
+    }, at the rate of a large matrix product here`,
     "first row:",
     ...row,
   ];

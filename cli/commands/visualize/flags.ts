@@ -4,7 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
-import { keptQuantizeFlags, modelFlags } from "../../input/model_flags.ts";
+import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 
 const inputFlags = {
   text: {
@@ -150,7 +150,7 @@ export const command = defineCommand({
       line: "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
     },
   ],
-  arguments: [{
+  arguments: [modelArgument, {
     name: "FILE|-",
     summary: "Texts to show; stdin when absent or -",
     repeated: true,

@@ -106,7 +106,9 @@ function textSection(text: MeasuredText, number: number, from: number, study: St
   tokens.forEach((token, t) => {
     if (inBlock === 0) parts.push(`<div data-from="${from + t}">`);
     const shown = escapeMarkup(visibleText(pieces[t], token)) + (endsLine(pieces[t]) ? "\n" : "");
-    parts.push(`<span class="s${winnerOf(weights[t]!)}">${shown}</span>`);
+    // The first bytes of a character that a later token completes.
+    const part = pieces[t] === "" ? " part" : "";
+    parts.push(`<span class="s${winnerOf(weights[t]!)}${part}">${shown}</span>`);
     inBlock++;
     const ends = inBlock >= MOST_IN_BLOCK || inBlock >= BLOCK && endsLine(pieces[t]);
     if (!ends && t < tokens.length - 1) return;

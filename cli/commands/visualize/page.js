@@ -64,7 +64,11 @@
     bars.append(...rows);
     tip.style.width = `${20 * columns}rem`;
     tip.replaceChildren(
-      element("div", "token", token.textContent.replace(/\n$/, "").replaceAll(" ", "␣")),
+      element(
+        "div",
+        "token",
+        token.textContent.replace(/\n$/, "").replaceAll(" ", "␣") || "part of a character",
+      ),
       element("div", "", `position ${position}, id ${tokens[at]}, ${chance}`),
       element("div", "", `stream ${labels[winner]} wins, entropy ${entropy.toFixed(4)} nats`),
       bars,

@@ -3,7 +3,8 @@
  * letters, for readers.
  *
  * Lines of text have a line of letters below, each below the first column of its token. A token is at
- * least as wide as its stream's name, so that names never run into each other.
+ * least as wide as its stream's name, so that names never run into each other. A character of several
+ * tokens has the letters of all of them.
  *
  *     The cat sat on the mat.
  *     A  BB   A   CC A   B  A
@@ -158,6 +159,8 @@ export function textView(
 ): string {
   const lines: string[] = [];
   let above = "", below = "", used = 0;
+  /** Letters of tokens that hold the first bytes of a character. */
+  let begun = "";
   const flush = () => {
     if (used > 0) lines.push(view.colored ? above : above.trimEnd(), below.trimEnd());
     above = below = "";
@@ -165,7 +168,9 @@ export function textView(
   };
   text.tokens.forEach((id, t) => {
     const stream = winnerOf(text.weights[t]!);
-    const label = labels[stream]!;
+    const label = begun + labels[stream]!;
+    begun = text.pieces[t] === "" ? label : "";
+    if (begun !== "") return;
     const shown = shorten(visibleText(text.pieces[t], id), view.width);
     const wide = Math.max(displayWidth(shown), label.length);
     if (used + wide > view.width) flush();
@@ -193,10 +198,9 @@ function shorten(shown: string, width: number): string {
 /** Control and format characters, separators but the blank, and halves of surrogate pairs. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u00a0\u00ad]/gu;
 
-/** A token as it is shown: never empty, one line, nothing a terminal or a page would act upon. */
+/** A token as it is shown: one line, nothing a terminal or a page would act upon. */
 export function visibleText(piece: string | undefined, id: number): string {
   if (piece === undefined) return `<${id}>`;
-  if (piece === "") return "\ufffd";
   const shown = piece.replace(INVISIBLE, (character) => {
     if (character === "\n") return "↵";
     if (character === "\t") return "→";

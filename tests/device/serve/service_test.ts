@@ -37,6 +37,7 @@ interface Served {
 async function withService(
   weights: ReadonlyMap<string, HostTensor | FileTensor>,
   body: (served: Served) => Promise<void>,
+  startsAfterMs = 0,
 ): Promise<void> {
   const device = new CpuDevice({ threads: 1 });
   using service = new Service({ maxBatch: 4, maxQueue: 8, prefixCacheBytes: 1 << 20 });
@@ -56,7 +57,9 @@ async function withService(
   const engine = new Engine(device, config, weights);
   const common = { maxLength: 2048, tokenizerClass: null, parent: null };
   service.open([{ ...common, name: MODEL, session: { engine, config, tokenizer } }]);
-  const loop = service.run();
+  const loop = new Promise((resolve) => setTimeout(resolve, startsAfterMs)).then(() =>
+    service.run()
+  );
   try {
     await body({ service, errors, post });
   } finally {
@@ -80,6 +83,13 @@ Deno.test("a NaN is a numerical failure of its request: no retry, an error frame
     assertEquals((await (await other).json()).usage.completion_tokens, 400);
     assertEquals(service.outstanding, 0);
   });
+});
+
+Deno.test("a failure of a slow request is still a status of its own", async () => {
+  await withService(brokenAt(77), async ({ post }) => {
+    const response = await post("/v1/completions", { prompt: [77], max_tokens: 3 });
+    assertEquals([response.status, (await response.json()).error.type], [500, "server_error"]);
+  }, 2500);
 });
 
 Deno.test("a reader that takes nothing is cut, and its rows are freed", async () => {

@@ -20,6 +20,7 @@ const table = {
   streams: { type: "int", list: "comma", letter: "P", ...words },
   threads: { type: "int", letter: "j", ...words },
   stop: { type: "string", list: "repeat", ...words },
+  data: { type: "string", list: "several", ...words },
   schedule: { type: "choice", choices: ["cosine", "constant"], default: "cosine", ...words },
   deterministic: { type: "switch", ...words },
   pack: { type: "switch", default: true, ...words },
@@ -196,4 +197,11 @@ Deno.test("names in code and environment follow from the long name", () => {
   assertEquals(environmentName("max-tokens", table["max-tokens"]), "PARSCALE_MAX_TOKENS");
   assertEquals(environmentName("help", table.help), undefined);
   assertEquals(environmentName("json", table.json), undefined);
+});
+
+Deno.test("a flag of several values takes them up to the next flag, as a shell writes a pattern out", () => {
+  const args = ["--data", "a.py", "b.py", "-", "--lr", "1", "--data=c", "--data", "d", "--", "x"];
+  const { given, positionals } = parse(args, table);
+  assertEquals(given.get("data"), ["a.py", "b.py", "-", "c", "d"]);
+  assertEquals(positionals, ["x"]);
 });

@@ -198,6 +198,9 @@ Deno.test("dry run: nothing runs, the document is a config that resolves to itse
   assertEquals(table.code, 0);
   assertStringIncludes(table.stdout, "--max-tokens  4000    flag\n");
   assertStringIncludes(table.stdout, "would return 0\n\n");
+  assertEquals(table.stdout.includes("--code"), false, "what was not chosen is left out");
+  const all = await run(["probe", "--dry-run", "-v"]);
+  assertStringIncludes(all.stdout, "--code");
   const first = JSON.parse((await run(["probe", "--dry-run", "--json", "--code", "1"])).stdout);
   assertEquals(first.schema, "parscale.plan/2");
   assertEquals(first.results, { plan: ["would return 1"] });

@@ -160,6 +160,38 @@ Deno.test("terminal table: rows wider than the terminal become blocks", async ()
   );
 });
 
+Deno.test("terminal table: what all rows share, then the last columns make room", async () => {
+  const rows = [1, 2, 4].map((streams) => ({
+    what: "decode",
+    streams,
+    device: "cpu",
+    none: null,
+    milliseconds: 12.25 * streams,
+    throughput: 1000 / streams,
+  }));
+  const columns = Object.keys(rows[0]!).map((key) => ({ key }));
+  const all = "all rows: device cpu\n";
+  const wide = await terminalTable(columns, rows, 46, PLAIN);
+  assertStringIncludes(wide, `${all}what    streams  milliseconds  throughput\n`);
+  const narrow = await terminalTable(columns, rows, 34, PLAIN);
+  assertStringIncludes(narrow, `${all}what    streams  milliseconds\n`);
+  assertStringIncludes(narrow, "left out for want of width:\nthroughput; --format csv has all\n");
+  assert(narrow.split("\n").every((line) => displayWidth(line) <= 34), narrow);
+});
+
+Deno.test("terminal table: cells that may be shortened have two lines", async () => {
+  const rows = [
+    { check: "a", found: "tried /usr/local/lib/libcuda.so.1 and /usr/lib/libcuda.so.1" },
+    { check: "b", found: "fine" },
+  ];
+  const columns = [{ key: "check" }, { key: "found", shortens: true }];
+  const text = await terminalTable(columns, rows, 30, PLAIN);
+  assertEquals(
+    text,
+    `check  found\n${"─".repeat(30)}\na      tried\n       /usr/local/lib/libcuda…\nb      fine\n`,
+  );
+});
+
 Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
   assertEquals(
     markdownTable([{ key: "a" }, { key: "n", digits: 1 }], [{ a: "x|y", n: 2 }]),

@@ -93,13 +93,13 @@ Deno.test("all problems of all sources are reported at once", async () => {
   );
   assertEquals(found, [
     "unknown flag `--tokenz`",
-    'unexpected argument "b"',
     'invalid value "0" for `--lr`: must be a number above 0',
     'invalid value "x" for PARSCALE_TOKENS: must be an integer of at least 1',
     'unknown key "strems" in config FILE',
     'unknown key "help" in config FILE',
     'invalid value 0 for "streams" in config FILE: must be integers or ranges such as 1..8 of at least 1',
     'unknown preset "quik"',
+    'unexpected argument "b"',
     "`train` needs `--model`",
   ]);
 });
@@ -162,4 +162,16 @@ Deno.test("positional arguments: missing and not among the choices", async () =>
     MisuseError,
     'unknown SHELL "bsh": must be one of bash, zsh',
   );
+});
+
+Deno.test("of many problems of one kind three are told, with one hint about quoting", async () => {
+  const paths = Array.from({ length: 296 }, (_, i) => `py/${i}.py`);
+  const error = await assertRejects(() => resolved(["--model", "m", "x", ...paths]), MisuseError);
+  assertEquals(error.problems.map(({ message }: { message: string }) => message), [
+    'unexpected argument "py/0.py"',
+    'unexpected argument "py/1.py"',
+    'unexpected argument "py/2.py"',
+    "and 293 more",
+  ]);
+  assertEquals(error.hints, ['a pattern that the program is to read needs quotes: "data/*.txt"']);
 });

@@ -97,3 +97,14 @@ Deno.test("what cannot be meant is refused", () =>
     assertStringIncludes(await told(UsageError, `${folder}/*.jsonl`, `${folder}/b.jsonl`), "twice");
     assertStringIncludes(await told(UsageError, "-", "-"), "twice");
   }));
+
+Deno.test("a folder of other files says which, and the glob that reads them as text", () =>
+  withScratch(async (folder) => {
+    for (const file of ["a.py", "b.py", "c.rs"]) Deno.writeTextFileSync(`${folder}/${file}`, "x");
+    const error = await userError(() => resolveSources([`${folder}/`]));
+    assertEquals(error.message, `"${folder}/" has no data files: it has 2 .py, 1 .rs`);
+    const hint = `to read other files as text: --data "${folder}/**/*.py"`;
+    assertEquals((error as DataError).hints.at(-1), hint);
+    const files = (await resolveSources([`${folder}/**/*.py`])).flatMap(({ files }) => files);
+    assertEquals(files, [`${folder}/a.py`, `${folder}/b.py`]);
+  }));

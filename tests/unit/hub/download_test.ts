@@ -182,6 +182,19 @@ Deno.test("a partial file with wrong bytes is fetched anew", () =>
     assert(!anew!.includes("bytes="));
   }));
 
+Deno.test("a hub that does not answer is named once, while the client waits", async () => {
+  const waiting: string[] = [];
+  const access = { endpoint: "http://127.0.0.1:9", token: undefined, cache: "", isOffline: false };
+  const client = new HubClient(
+    access,
+    undefined,
+    { delaysMs: [1, 1] },
+    (host) => waiting.push(host),
+  );
+  await assertRejects(() => listFiles(client, REPOSITORY, COMMIT));
+  assertEquals(waiting, ["127.0.0.1:9"]);
+});
+
 Deno.test("a listing of 2,500 files is read to its end", async () => {
   const names = Array.from({ length: 2500 }, (_, i) => `data/${String(i).padStart(4, "0")}.txt`);
   const files = new Map(names.map((name) => [name, new Uint8Array(1)]));

@@ -1,0 +1,29 @@
+/** Progress while a long prompt is read; a prompt of one chunk has none. */
+import type { Io } from "./io.ts";
+import { type Progress, startProgress } from "./progress.ts";
+
+/** Shows one prompt after the other. */
+export class PrefillProgress implements Disposable {
+  readonly #io: Io;
+  #progress: Progress | undefined;
+
+  constructor(io: Io) {
+    this.#io = io;
+  }
+
+  /** Tells how many of so many tokens are read. */
+  update(done: number, total: number): void {
+    this.#progress ??= startProgress(this.#io, { label: "Reading prompt", unit: "tokens", total });
+    this.#progress.update(done);
+  }
+
+  /** Ends the line, when the first token is there. */
+  end(): void {
+    this.#progress?.[Symbol.dispose]();
+    this.#progress = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+}

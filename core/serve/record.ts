@@ -1,0 +1,67 @@
+/** What a log says of one request. */
+import type { Choice } from "./choice.ts";
+import type { ServedModel } from "./service.ts";
+
+/** A request and how it was answered. */
+export interface RequestRecord {
+  readonly method: string;
+  readonly path: string;
+  /** Status of the response; 499 if the client left before its end, 500 if a stream failed. */
+  readonly status: number;
+  readonly model: string | undefined;
+  readonly streams: number | undefined;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+  readonly firstTokenMs: number | undefined;
+  readonly totalMs: number;
+}
+
+/** Collects the record of a request, and hands it over once. */
+export class Recorder {
+  /** Set by a response that goes on after its head, and then ends the record itself. */
+  isStreaming = false;
+  readonly #method: string;
+  readonly #path: string;
+  readonly #take: (record: RequestRecord) => void;
+  readonly #began = performance.now();
+  #model: ServedModel | undefined;
+  #choices: readonly Choice[] = [];
+  #firstTokenMs: number | undefined;
+  #isOver = false;
+
+  constructor(method: string, path: string, take: (record: RequestRecord) => void) {
+    this.#method = method;
+    this.#path = path;
+    this.#take = take;
+  }
+
+  /** Names the choices that are computed. */
+  start(model: ServedModel, choices: readonly Choice[]): void {
+    this.#model = model;
+    this.#choices = choices;
+  }
+
+  /** Times the first token of all choices. */
+  tokenCame(): void {
+    this.#firstTokenMs ??= performance.now() - this.#began;
+  }
+
+  /** Completes the record; later calls do nothing. */
+  end(status: number): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
+    const prompts = new Set(this.#choices.map(({ prompt }) => prompt));
+    this.#take({
+      method: this.#method,
+      path: this.#path,
+      status,
+      model: this.#model?.name,
+      streams: this.#model?.session.config.streams,
+      promptTokens: sum(prompts.values().map(({ tokens }) => tokens.length)),
+      newTokens: sum(this.#choices.map(({ newTokens }) => newTokens)),
+      firstTokenMs: this.#firstTokenMs,
+      totalMs: performance.now() - this.#began,
+    });
+  }
+}
