@@ -22,6 +22,7 @@ export const UNSEEN = [
   "core/checkpoint/hash_worker.ts",
   "core/data/tokenize_worker.ts",
   "core/tokenizer/template_worker.ts",
+  "core/grammar/worker.ts",
   "core/eval/sandbox/child.ts",
   "core/eval/sandbox/interpreter.ts",
   "core/eval/grading/ifeval/data/language_profiles.json.gz",

@@ -1,5 +1,6 @@
 /** One choice of a response: tokens become text, log-probabilities and weights as they come. */
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
+import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { RandomStream } from "../base/random.ts";
 import { type CompletionDelta, CompletionStream } from "../session/stream.ts";
 import type { ServeRequest } from "./request.ts";
@@ -38,7 +39,10 @@ export class Choice {
     model: ServedModel,
     request: ServeRequest,
     prompt: EncodedPrompt,
-    { index, sample, seed }: ChoicePlace & { readonly seed: number },
+    { index, sample, seed, constraint }: ChoicePlace & {
+      readonly seed: number;
+      readonly constraint: TokenConstraint | undefined;
+    },
   ) {
     this.index = index;
     this.model = model;
@@ -56,6 +60,7 @@ export class Choice {
       shouldStop: this.#stream.shouldStop,
       streamWeights: request.weights,
       promptLogprobs: scoresPrompt,
+      ...(constraint ? { constraint } : {}),
       ...(request.topLogprobs === undefined ? {} : { topLogprobs: request.topLogprobs }),
     };
   }

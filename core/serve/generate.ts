@@ -1,4 +1,6 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
+import { DataError } from "../base/errors.ts";
+import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { renderChat } from "../tokenizer/chat.ts";
 import { encodeBeside } from "../tokenizer/background.ts";
 import type { EncodeOptions } from "../tokenizer/types.ts";
@@ -44,11 +46,13 @@ export async function answer(
   let isSent = false;
   try {
     const encoded = await encodePrompts(model, request);
+    const constraints = await constraintsOf(model, request, encoded.length * request.n);
     const seed = request.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const choices = encoded.flatMap((prompt, p) =>
       Array.from({ length: request.n }, (_, sample) => {
-        const place = { index: p * request.n + sample, sample, seed };
-        return new Choice(model, request, prompt, place);
+        const index = p * request.n + sample;
+        const constraint = constraints[index];
+        return new Choice(model, request, prompt, { index, sample, seed, constraint });
       })
     );
     const counts = { model: model.name };
@@ -64,6 +68,21 @@ export async function answer(
     return response;
   } finally {
     if (!isSent) job[Symbol.dispose]();
+  }
+}
+
+/** A constraint for every choice, with the mask of its first token known; none without a grammar. */
+async function constraintsOf(
+  { session }: ServedModel,
+  { grammar }: ServeRequest,
+  count: number,
+): Promise<readonly TokenConstraint[]> {
+  if (!grammar) return [];
+  try {
+    return await Promise.all(Array.from({ length: count }, () => session.constraint(grammar)));
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    throw badField("response_format", `\`response_format\`: ${error.message}`);
   }
 }
 

@@ -6,6 +6,7 @@
  */
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
+import type { GrammarSource } from "../grammar/source.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
@@ -28,6 +29,8 @@ export interface ServeRequest {
   /** Choices per prompt. */
   readonly n: number;
   readonly stop: readonly string[];
+  /** What the answer must match. */
+  readonly grammar: GrammarSource | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
   /** Log-probabilities with so many likeliest tokens. */
@@ -55,6 +58,7 @@ const COMMON = [
   "frequency_penalty",
   "presence_penalty",
   "logit_bias",
+  "response_format",
   "logprobs",
   "stream",
   "stream_options",
@@ -82,7 +86,6 @@ const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> 
   suffix: (value) => value === "",
   tools: isEmpty,
   tool_choice: (value) => value === "none" || value === "auto",
-  response_format: (value) => isObject(value) && value.type === "text",
   use_beam_search: (value) => value === false,
 };
 
@@ -115,6 +118,10 @@ export function readRequest(
   if (!stream && fields.get("stream_options") !== undefined) {
     throw badField("stream_options", "`stream_options` needs `stream` to be true");
   }
+  const grammar = readResponseFormat(fields.get("response_format"));
+  if (grammar && fields.boolean("ignore_eos")) {
+    throw badField("ignore_eos", "`ignore_eos` and `response_format` exclude each other");
+  }
   const own = fields.object("parscale", ["streams", "weights"]);
   return {
     kind,
@@ -135,6 +142,7 @@ export function readRequest(
     },
     n,
     stop: fields.texts("stop", STOP_LIMITS),
+    grammar,
     seed: readSeed(fields),
     echo: fields.boolean("echo"),
     topLogprobs: kind === "chat"
@@ -168,6 +176,19 @@ function readLogitBias(value: unknown): ReadonlyMap<number, number> {
       `\`logit_bias\` needs biases from -100 to 100 by id, not ${entry}`,
     );
   }));
+}
+
+/** JSON, or JSON by a schema; the schema itself is checked where it is compiled. */
+function readResponseFormat(value: unknown): GrammarSource | undefined {
+  if (value === undefined || isObject(value) && value.type === "text") return undefined;
+  if (isObject(value) && value.type === "json_object") return { kind: "object" };
+  if (isObject(value) && value.type === "json_schema" && isObject(value.json_schema)) {
+    const { schema = {} } = value.json_schema;
+    return { kind: "schema", schema };
+  }
+  const types = '"text", "json_object", or "json_schema" with `json_schema.schema`';
+  const message = `\`response_format\` needs type ${types}, not ${show(value)}`;
+  throw badField("response_format", message);
 }
 
 /** Seeds are taken modulo 2^53, so that negative ones, too, are seeds. */
