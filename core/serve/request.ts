@@ -10,6 +10,7 @@ import type { GrammarSource } from "../grammar/source.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
+import { readTools, type ToolRequest, withArguments } from "./tools.ts";
 
 /** A text or token ids. */
 export type Prompt = string | readonly number[];
@@ -29,6 +30,8 @@ export interface ServeRequest {
   /** Choices per prompt. */
   readonly n: number;
   readonly stop: readonly string[];
+  /** Functions that an answer may call. */
+  readonly tools: ToolRequest | undefined;
   /** What the answer must match. */
   readonly grammar: GrammarSource | undefined;
   readonly seed: number | undefined;
@@ -65,9 +68,10 @@ const COMMON = [
   "ignore_eos",
   "parscale",
 ];
+const TOOL_FIELDS = ["tools", "tool_choice", "parallel_tool_calls"];
 const HONOURED = {
   completion: [...COMMON, "prompt", "echo"],
-  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs"],
+  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs", ...TOOL_FIELDS],
 };
 
 /** Without effect on the text. */
@@ -77,15 +81,12 @@ const IGNORED = [
   "store",
   "service_tier",
   "prompt_cache_key",
-  "parallel_tool_calls",
 ];
 
 /** Values that change nothing; `n` stands for the number of choices. */
 const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> = {
   best_of: (value, n) => value === n,
   suffix: (value) => value === "",
-  tools: isEmpty,
-  tool_choice: (value) => value === "none" || value === "auto",
   use_beam_search: (value) => value === false,
 };
 
@@ -122,6 +123,10 @@ export function readRequest(
   if (grammar && fields.boolean("ignore_eos")) {
     throw badField("ignore_eos", "`ignore_eos` and `response_format` exclude each other");
   }
+  const tools = kind === "chat" ? readTools(fields) : undefined;
+  if (grammar && tools) {
+    throw badField("response_format", "`response_format` and `tools` exclude each other");
+  }
   const own = fields.object("parscale", ["streams", "weights"]);
   return {
     kind,
@@ -142,6 +147,7 @@ export function readRequest(
     },
     n,
     stop: fields.texts("stop", STOP_LIMITS),
+    tools,
     grammar,
     seed: readSeed(fields),
     echo: fields.boolean("echo"),
@@ -237,7 +243,8 @@ function readMessages(value: unknown): ChatMessage[] {
     if (!isObject(message) || typeof message.role !== "string") {
       throw badField(at, `\`${at}\` needs a role and content`);
     }
-    return { ...message, role: message.role, content: readContent(message.content, at) };
+    const content = readContent(message.content, at);
+    return withArguments({ ...message, role: message.role, content }, at);
   });
 }
 
@@ -249,8 +256,4 @@ function readContent(content: unknown, at: string): string {
     if (isObject(part) && part.type === "text" && typeof part.text === "string") return part.text;
     throw new ApiError(400, `\`${at}.content\` has a part that is not text`, { param: at });
   }).join("");
-}
-
-function isEmpty(value: unknown): boolean {
-  return typeof value === "object" && Object.keys(value!).length === 0;
 }
