@@ -67,6 +67,7 @@ export function isUsed(name: string): boolean {
 /** Of these packages only these files are loaded; `*` is any part of a name, `**` also of a path. */
 const LOADED = [
   "@huggingface/jinja/dist/index.js",
+  "@mlc-ai/web-xgrammar/lib/index.js",
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",
   "deno-std/csv/_*.js",
