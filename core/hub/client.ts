@@ -76,6 +76,7 @@ export class HubClient {
     const waiting = setTimeout(() => this.#sayWait(address), NOTICE_MS);
     try {
       const { response, url } = await this.#follow(address, headers, abort.signal);
+      this.#onWait = undefined; // the hub can be reached
       if (!response.ok) {
         await response.body?.cancel();
         throw this.#statusError(response, url);
@@ -187,8 +188,9 @@ export class HubClient {
         if (!passing || ++failures >= tries) throw error;
         const asked = error instanceof StatusError ? error.waitMs : undefined;
         if (asked !== undefined && asked > LONGEST_WAIT_MS) throw error;
-        this.#sayWait(this.access.endpoint);
-        await this.#wait(asked ?? this.patience.delaysMs[failures - 1] ?? 0);
+        const wait = asked ?? this.patience.delaysMs[failures - 1] ?? 0;
+        if (wait >= NOTICE_MS) this.#sayWait(this.access.endpoint);
+        await this.#wait(wait);
       }
     }
   }

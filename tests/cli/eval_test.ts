@@ -278,6 +278,30 @@ Deno.test("rows that are not what they should be name their place", async () => 
   });
 });
 
+Deno.test("a task without rows is left out, and the others are evaluated", () =>
+  withScratch(async (cwd) => {
+    const options = { cwd, env: { PARSCALE_CACHE: cwd, HF_HUB_OFFLINE: "1", HF_HOME: cwd } };
+    await Deno.symlink(`${DATA}/piqa`, `${cwd}/piqa`);
+    const args = ["eval", "--model", TINY, ...tasks("sciq", "piqa"), "--ids", "0,1"];
+    const { code, stdout, stderr } = await runParscale([...args, "--data", ".", "--json"], options);
+    assertEquals(code, 1, stderr);
+    const { results } = JSON.parse(stdout);
+    assertEquals(results.tasks.map(({ task }: { task: string }) => task), ["piqa"]);
+    assertEquals(results.left_out.map(({ task }: { task: string }) => task), ["sciq"]);
+    assertStringIncludes(stderr, 'warning: sciq is left out: "sciq" has no "test"');
+
+    const none = ["eval", "--model", TINY, ...tasks("sciq", "race"), "--data", "."];
+    const nothing =
+      '"sciq" has no "test" (.jsonl, .json, .parquet or .csv) for sciq: it has no data files';
+    assertRefused(await runParscale(none, options), 3, nothing);
+    const fetched = ["eval", "--model", TINY, ...tasks("perplexity", "sciq")];
+    assertRefused(
+      await runParscale(fetched, options),
+      2,
+      "perplexity needs `--data`: its rows are not published",
+    );
+  }));
+
 Deno.test("the training split under the name of the evaluated one is refused", async () => {
   await withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/gsm8k`);

@@ -6,7 +6,7 @@
  * after their hashes were compared.
  */
 import { dirname, join } from "node:path";
-import { UsageError } from "../../../core/base/errors.ts";
+import { ParscaleError, UsageError } from "../../../core/base/errors.ts";
 import { ioError, statIfExists } from "../../../core/base/files.ts";
 import { rename } from "../../../core/base/platform/rename.ts";
 import { hashFile } from "../../../core/data/hash.ts";
@@ -35,20 +35,59 @@ import { openReport } from "../../output/report.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import type { FetchPlan } from "./plan.ts";
 
+/** A task without rows, and why. */
+export interface LeftOut {
+  readonly task: string;
+  readonly error: string;
+}
+
 /** Reads the rows of a plan, fetching those that are published and not in the cache. */
 export async function prepareRows(plan: RowsPlan, io: Io): Promise<PreparedTask[]> {
   const fetched = plan.data === undefined ? await fetchTasks(plan.tasks, io) : new Map();
   return await prepareTasks(plan, fetched, (text) => io.warn(text));
 }
 
-/** Fetches what the tasks need and is not in the cache; the files of each task by its name. */
+/**
+ * Reads the rows of the tasks that have any; the others are named.
+ * @throws {ParscaleError} where no task has rows
+ */
+export async function prepareAvailable(
+  plan: RowsPlan,
+  io: Io,
+): Promise<{ prepared: PreparedTask[]; leftOut: LeftOut[] }> {
+  const failed: { task: string; error: ParscaleError }[] = [];
+  const leaveOut = (task: string, error: ParscaleError) => void failed.push({ task, error });
+  const { tasks, data } = plan;
+  const fetched = data === undefined ? await fetchTasks(tasks, io, leaveOut) : new Map();
+  const prepared = await prepareTasks(plan, fetched, (text) => io.warn(text), leaveOut);
+  if (prepared.length === 0) throw failed[0]!.error;
+  const leftOut = failed.map(({ task, error }) => ({ task, error: error.message }));
+  for (const { task, error } of leftOut) io.warn(`${task} is left out: ${error}`);
+  return { prepared, leftOut };
+}
+
+/**
+ * Fetches what the tasks need and is not in the cache; the files of each task by its name. A task whose
+ * rows are not published, or are not in the cache of an offline machine, goes to `leaveOut`.
+ */
 async function fetchTasks(
   tasks: readonly TaskPlan[],
   io: Io,
+  leaveOut?: (task: string, error: ParscaleError) => void,
 ): Promise<ReadonlyMap<string, FetchedData>> {
-  const wanted = publishedData(tasks);
   using display = new OpenDisplay(io, "Fetching");
   const files = await openPublished(io, display);
+  const wanted = new Map<string, PublishedData>();
+  for (const plan of tasks) {
+    try {
+      const data = publishedData(plan);
+      if (leaveOut) await files.requireReachable(data);
+      wanted.set(plan.task, data);
+    } catch (error) {
+      if (!leaveOut || !(error instanceof ParscaleError)) throw error;
+      leaveOut(plan.task, error);
+    }
+  }
   const missing = await files.missing([...wanted.values()]);
   const described: [MissingFiles, HubFile[]][] = [];
   for (const one of missing) described.push([one, await files.describe(one)]);
@@ -62,7 +101,7 @@ async function fetchTasks(
 /** One line per source of which files would be fetched; asks no server. */
 export async function planFetch(tasks: readonly TaskPlan[], io: Io): Promise<string[]> {
   const files = await openPublished(io);
-  const missing = await files.missing([...publishedData(tasks).values()]);
+  const missing = await files.missing(tasks.map(publishedData));
   return missing.map((one) => `would fetch ${summaryOf(one)}`);
 }
 
@@ -78,17 +117,15 @@ async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFil
   );
 }
 
-/** What the table says of the tasks. */
-function publishedData(tasks: readonly TaskPlan[]): ReadonlyMap<string, PublishedData> {
-  return new Map(tasks.map(({ task, shots }) => {
-    const data = PUBLISHED[task];
-    if (!data) {
-      throw new UsageError(`${task} needs \`--data\`: its rows are not published`, {
-        hints: [`pass --data DIR|FILE with ${taskOf(task)!.source}`],
-      });
-    }
-    return [task, shots > 0 ? data : { ...data, pool: [] }];
-  }));
+/** What the table says of a task. */
+function publishedData({ task, shots }: TaskPlan): PublishedData {
+  const data = PUBLISHED[task];
+  if (!data) {
+    throw new UsageError(`${task} needs \`--data\`: its rows are not published`, {
+      hints: [`pass --data DIR|FILE with ${taskOf(task)!.source}`],
+    });
+  }
+  return shots > 0 ? data : { ...data, pool: [] };
 }
 
 /** Repository, commit, files, size and licence in one line. */
@@ -154,7 +191,7 @@ export async function fetchFiles(
 /** Asks the hub again for sizes and hashes of files that are in the cache. */
 async function verify(tasks: readonly TaskPlan[], io: Io): Promise<void> {
   const files = await openPublished(io);
-  for (const { source, licence, rows, pool } of publishedData(tasks).values()) {
+  for (const { source, licence, rows, pool } of tasks.map(publishedData)) {
     await files.describe({ source, licence, files: [...rows, ...pool] });
   }
 }

@@ -13,7 +13,7 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
-import { fetchFiles, prepareRows } from "./data.ts";
+import { fetchFiles, prepareAvailable } from "./data.ts";
 import {
   type EvalPlan,
   type EvaluatePlan,
@@ -53,7 +53,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
   // Loads the engine, which no other task of `eval` needs.
   const { answer, identityOf, openEvalModel, requireModel } = await import("./answer.ts");
   requireModel(plan);
-  const prepared = await prepareRows(plan.rows, io);
+  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
   using model = await openEvalModel(plan, io);
   using folder = out === undefined
@@ -62,12 +62,13 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
   const { samples, stats } = await answer(plan, prepared, model, folder, io);
   if (plan.predictOnly) {
     io.note(`wrote ${samples.length} samples to ${folder!.path}/samples.jsonl`);
-    return exitCode("done");
+    return exitCode(leftOut.length > 0 ? "negative" : "done");
   }
   await using tools = new Tools(plan, io);
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   const { session, fingerprint } = model;
   return await report(await factsOf(prepared, tools), scores, {
+    leftOut,
     preset,
     bounds,
     io,
@@ -87,14 +88,14 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
 /** Scores samples that exist already. */
 async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
   const { out, preset, bounds } = plan;
-  const prepared = await prepareRows(plan.rows, io);
+  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const samples = await readSampleFile(plan.samples, prepared, io);
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
   using folder = out === undefined ? undefined : await EvalFolder.open(out, identity, plan);
   await using tools = new Tools(plan, io);
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   const facts = await factsOf(prepared, tools);
-  return await report(facts, scores, { preset, bounds, io, invocation, folder });
+  return await report(facts, scores, { leftOut, preset, bounds, io, invocation, folder });
 }
 
 /** Writes the folders of all shards as one. */

@@ -21,6 +21,7 @@ import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
 import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
+import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
@@ -32,7 +33,7 @@ import type { Io } from "../../output/io.ts";
 import { openReport } from "../../output/report.ts";
 import { type Column, plainTable, type Row } from "../../output/table.ts";
 import type { AnsweringStats } from "./answer.ts";
-import { describeFetch, planFetch, prepareRows } from "./data.ts";
+import { describeFetch, type LeftOut, planFetch, prepareAvailable, prepareRows } from "./data.ts";
 import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
 
 /** Samples that are scored were decoded somewhere else. */
@@ -45,9 +46,10 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
   const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;
   const temperatures = temperaturesOf(sampling);
   // Nothing is fetched for a plan, so prompts cannot be counted before the data is there.
-  const missing = plan.rows.data === undefined ? await planFetch(plan.rows.tasks, io) : [];
+  const published = plan.rows.tasks.filter(({ task }) => PUBLISHED[task]);
+  const missing = plan.rows.data === undefined ? await planFetch(published, io) : [];
   if (missing.length > 0) return { lines: missing };
-  const prepared = await prepareRows(plan.rows, io);
+  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const lines = prepared.map((one) =>
     lineOf(one, temperatures(one.task).length, sampling.maxTokens)
   );
@@ -58,7 +60,7 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
     rows: documents.length,
     samples_per_row: temperatures(task).length,
   }));
-  return { lines, results: { tasks } };
+  return { lines, results: { tasks, left_out: leftOut } };
 }
 
 function lineOf(
@@ -302,7 +304,8 @@ const SCHEMA = "parscale.eval/1";
 export async function report(
   facts: readonly TaskFacts[],
   scores: readonly DocumentScore[],
-  { preset, bounds, io, invocation, folder, model, stats }: {
+  { leftOut = [], preset, bounds, io, invocation, folder, model, stats }: {
+    readonly leftOut?: readonly LeftOut[];
     readonly preset: string | undefined;
     readonly bounds: readonly Bound[];
     readonly io: Io;
@@ -320,6 +323,7 @@ export async function report(
     quantize: model?.quantize ?? null,
     stats: stats ?? null,
     ...resultsObject(results, preset),
+    left_out: leftOut,
   };
   const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
@@ -335,7 +339,8 @@ export async function report(
     const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
     io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
   }
-  return verdict(shortfalls(bounds, results), io);
+  const code = verdict(shortfalls(bounds, results), io);
+  return leftOut.length > 0 ? exitCode("negative") : code;
 }
 
 /** Says what fell short; the exit code follows. */

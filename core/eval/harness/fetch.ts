@@ -68,6 +68,12 @@ export class PublishedFiles {
     return [...bySource.values()];
   }
 
+  /** @throws {EnvironmentError} where the cache of an offline machine lacks files */
+  async requireReachable(data: PublishedData): Promise<void> {
+    const [missing] = this.client.access.isOffline ? await this.missing([data]) : [];
+    if (missing) throw this.#offline(missing.source, missing.files);
+  }
+
   /** Sizes and hashes of files as the hub or the table names them, checked against each other. */
   async describe({ source, files }: MissingFiles): Promise<HubFile[]> {
     if (this.client.access.isOffline) throw this.#offline(source, files);

@@ -43,14 +43,16 @@ export interface PreparedTask {
 }
 
 /**
- * Prepares tasks; `fetched` holds the published files by task, where the plan names no data. What makes
- * scores incomparable, rows or pools of another size than the official ones, goes to `warn`.
- * @throws {DataError} for rows of the wrong split
+ * Prepares tasks; `fetched` holds the published files by task, where the plan names no data, and lacks
+ * those to leave out. What makes scores incomparable, rows or pools of another size than the official
+ * ones, goes to `warn`. A task without readable rows goes to `leaveOut`.
+ * @throws {DataError} for rows that cannot be read or are of the wrong split, without `leaveOut`
  */
 export async function prepareTasks(
   plan: RowsPlan,
   fetched: ReadonlyMap<string, FetchedData>,
   warn: (text: string) => void,
+  leaveOut?: (task: string, error: DataError) => void,
 ): Promise<PreparedTask[]> {
   const { tasks, data } = plan;
   if (tasks.length > 1 && data !== undefined && !(await statIfExists(data))?.isDirectory) {
@@ -60,7 +62,14 @@ export async function prepareTasks(
   }
   const prepared: PreparedTask[] = [];
   for (const one of tasks) {
-    prepared.push(await prepareTask(one, data ?? fetched.get(one.task)!, plan, warn));
+    const files = data ?? fetched.get(one.task);
+    if (files === undefined) continue;
+    try {
+      prepared.push(await prepareTask(one, files, plan, warn));
+    } catch (error) {
+      if (!leaveOut || !(error instanceof DataError)) throw error;
+      leaveOut(one.task, error);
+    }
   }
   return prepared;
 }

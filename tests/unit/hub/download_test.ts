@@ -188,7 +188,7 @@ Deno.test("a hub that does not answer is named once, while the client waits", as
   const client = new HubClient(
     access,
     undefined,
-    { delaysMs: [1, 1] },
+    { delaysMs: [1000, 1] },
     (host) => waiting.push(host),
   );
   await assertRejects(() => listFiles(client, REPOSITORY, COMMIT));
