@@ -1,22 +1,8 @@
 /** Tool calls by `parscale serve`, written by a model with random weights under a grammar. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import OpenAI from "npm:openai@6.49.0";
-import { withScratch } from "./run.ts";
 import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
-
-/** Writes tools and calls as Hermes, Qwen2.5 and Qwen3 do. */
-const TEMPLATE = String.raw`
-{%- if tools %}<|im_start|>system
-{% for tool in tools %}{{ tool | tojson }}
-{% endfor %}Calls stand in <tool_call></tool_call>.<|im_end|>
-{% endif %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{% endfor %}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% endif %}`;
+import { withTools } from "./serve_tools_testing.ts";
 
 const parameters = {
   type: "object",
@@ -35,19 +21,6 @@ const tools = [
 const named = (name: string) => ({ type: "function", function: { name } });
 const messages = [{ role: "user", content: "Is it sunny?" }];
 const asked = { messages, tools, max_tokens: 250, temperature: 1, seed: 5 };
-
-async function withTools(body: (server: TestServer) => Promise<void>): Promise<void> {
-  await withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    await Deno.mkdir(model);
-    for (const { name } of Deno.readDirSync(CHAT_MODEL)) {
-      await Deno.copyFile(`${CHAT_MODEL}/${name}`, `${model}/${name}`);
-    }
-    await Deno.writeTextFile(`${model}/chat_template.jinja`, TEMPLATE.trimStart());
-    await using server = await TestServer.start(["--model", model]);
-    await body(server);
-  });
-}
 
 /** Arguments of a call, which must match the tool's schema. */
 function assertWeather({ name, arguments: text }: { name: string; arguments: string }): void {
