@@ -4,6 +4,7 @@
  * The terminal does not echo while this is open: what is typed while the program writes waits for the
  * next prompt.
  */
+import { PLATFORM } from "../../core/base/platform/mod.ts";
 import { visible } from "../output/clean.ts";
 import type { Io } from "../output/io.ts";
 import { displayWidth } from "../output/wrap.ts";
@@ -133,6 +134,6 @@ export function layout(
 
 /** Without echo and lines; Ctrl-C stays a signal where the system has that. */
 function setRaw(raw: boolean): void {
-  if (raw && Deno.build.os !== "windows") Deno.stdin.setRaw(true, { cbreak: true });
+  if (raw && PLATFORM.name !== "windows") Deno.stdin.setRaw(true, { cbreak: true });
   else Deno.stdin.setRaw(raw);
 }
