@@ -2,8 +2,9 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
-import { defaultPhases } from "./prepare.ts";
-import type { TrainValues } from "./plan.ts";
+import { defaultPhases } from "../../../core/train/schedule.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import type { command } from "./flags.ts";
 
 /** What of a run becomes longer; its phases are pinned, since their defaults follow its length. */
 export interface Extension {
@@ -19,7 +20,7 @@ export interface Extension {
  */
 export async function extensionOf(
   steps: number | undefined,
-  values: TrainValues,
+  values: ValuesOf<typeof command>,
   saved: JsonObject,
 ): Promise<Extension | undefined> {
   const before = saved.steps;

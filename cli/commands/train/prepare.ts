@@ -19,7 +19,7 @@ import { parameterSpecs } from "../../../core/model/parameters.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
-import { learningRateFactor } from "../../../core/train/schedule.ts";
+import { defaultPhases, learningRateFactor } from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
@@ -271,12 +271,6 @@ export function stepsOf(
       : "`train` needs `--steps`, `--tokens` or `--epochs`",
     { hints: ["for a first try: --steps 100"] },
   );
-}
-
-/** Phases of the learning rate of a run of so many steps, unless flags say otherwise. */
-export function defaultPhases(steps: number): { readonly warmup: number; readonly decay: number } {
-  const tenth = Math.floor(steps / 10);
-  return { warmup: Math.min(2000, tenth), decay: Math.max(1, tenth) };
 }
 
 function loopOptions(
