@@ -108,9 +108,10 @@ export const commonFlags = {
     group: "Common",
     configurable: false,
     placeholder: "FILE",
-    summary: "Read flags from a JSON file",
+    summary: "Read flags from a JSON, YAML or TOML file",
     details: "Keys are the long flag names of the command; comments are allowed. A document " +
-      "printed with --json is a valid file too. Flags and environment win over it.",
+      "printed with --json is a valid file too. Flags and environment win over it, and it wins over " +
+      "~/.config/parscale/config.json (or .yaml, .toml), which has a table of flags per command.",
   },
   preset: {
     type: "string",

@@ -1,12 +1,13 @@
 /**
  * From what was typed to the values a command runs with.
  *
- * Sources, strongest first: flag, environment (`PARSCALE_*`), `--config` file, `--preset`, default.
+ * Sources, strongest first: flag, environment (`PARSCALE_*`), `--config` file, the user's file, `--preset`,
+ * default.
  * Out: typed values for `run`, the same values under their long names (a valid `--config`), and
  * the origin of each. All problems of all sources are thrown at once; help and version never get
  * this far.
  */
-import { readConfig } from "./config_file.ts";
+import { readConfig, readUserConfig } from "./config_file.ts";
 import {
   type Alternatives,
   checkConstraints,
@@ -268,6 +269,11 @@ export async function resolve(
       throw error;
     });
     resolver.add(keyedSource("config", `config "${file}"`, content, table, problems));
+  }
+  const user = await readUserConfig(command.name, env);
+  if (user !== undefined) {
+    const { path, content } = user;
+    resolver.add(keyedSource("config", `config "${path}"`, content, table, problems));
   }
   const preset = resolver.text("preset");
   if (preset !== undefined) {

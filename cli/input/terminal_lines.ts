@@ -4,7 +4,7 @@
  * The terminal does not echo while this is open: what is typed while the program writes waits for the
  * next prompt.
  */
-import { setRaw } from "../../core/base/platform/mod.ts";
+import { PLATFORM } from "../../core/base/platform/mod.ts";
 import { visible } from "../output/clean.ts";
 import type { Io } from "../output/io.ts";
 import { displayWidth } from "../output/wrap.ts";
@@ -130,4 +130,10 @@ export function layout(
     if (isBreak) next();
   }
   return { rows, row, column };
+}
+
+/** Without echo and lines; Ctrl-C stays a signal where the system has that. */
+function setRaw(raw: boolean): void {
+  if (raw && PLATFORM.name !== "windows") Deno.stdin.setRaw(true, { cbreak: true });
+  else Deno.stdin.setRaw(raw);
 }

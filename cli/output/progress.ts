@@ -52,7 +52,7 @@ export function formatDuration(seconds: number): string {
 export class Progress implements Disposable {
   readonly #redraws: boolean;
   readonly #silent: boolean;
-  readonly #startedMs: number;
+  #startedMs: number;
   #shownMs: number;
   #shownItems: number;
   #done: number;
@@ -67,6 +67,11 @@ export class Progress implements Disposable {
     this.#redraws = io.isTerminal("stderr") && io.settings.progress && !io.env("CI");
     this.#startedMs = this.#shownMs = io.system.now();
     if (this.#redraws && !this.#silent) io.redraw(this.#text(""));
+  }
+
+  /** Begins to count the time now, after what belongs to no item. */
+  restart(): void {
+    this.#startedMs = this.io.system.now();
   }
 
   /** Tells how many items are done; `detail` is added to the line, for instance a loss. */

@@ -55,6 +55,8 @@ export interface StepReport {
 
 /** What the caller does along the way. */
 export interface LoopHooks {
+  /** Takes the mean loss over the validation data before the first step. */
+  onStart(evalLoss: number): void;
   onStep(report: StepReport): void;
   save(state: TrainingState): Promise<void>;
   readonly signal: AbortSignal;
@@ -75,6 +77,8 @@ export async function train(
   const state = { ...start };
   const { steps } = options.schedule;
   let saved = start.step;
+  const validates = options.evalFeed && state.step === 0 && !hooks.signal.aborted;
+  if (validates) hooks.onStart(await validate(trainer, options.evalFeed!()));
   while (state.step < steps && !hooks.signal.aborted) {
     const began = performance.now();
     const read = await accumulate(trainer, feed, options.microBatches);

@@ -84,7 +84,7 @@ Deno.test("the environment topic names every variable that the program reads", a
     "HOME",
     "DENO_DIR",
     "TMPDIR",
-    ...["USERPROFILE", "LOCALAPPDATA", "TEMP", "TMP"],
+    ...["USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "TMP"],
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "CUDA_PATH",

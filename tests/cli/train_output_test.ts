@@ -118,7 +118,7 @@ Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a tab
     assertEquals(results.checkpoint, "document/checkpoint-000003");
     assertEquals([results.steps, results.tokens, results.loss], [3, 192, rows[2].loss]);
     assertEquals(results.eval_loss, rows[2].eval_loss);
-    assertStringIncludes(table!.stdout, `checkpoint  table/checkpoint-000003\n`);
+    assertMatch(table!.stdout, /^checkpoint +table\/checkpoint-000003$/m);
     const rate = rows.map((row) => row.loss_ema);
     assertAlmostEquals(rate[1], 0.95 * rows[0].loss + 0.05 * rows[1].loss, 1e-9);
   }));
@@ -142,6 +142,24 @@ Deno.test("progress goes to stderr at the first step and every --log-every steps
     assertEquals([silent!.code, silent!.stdout, silent!.stderr], [0, "", ""]);
     assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000004\n");
     assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000007\n");
+  }));
+
+Deno.test("each validation is told once, that before the first step too", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p2 ${ROWS} --eval-data rows.jsonl --eval-every 2 --out run`;
+    const { code, stdout, stderr } = await place.train(`${line} --steps 4 --log-every 1 --json`);
+    assertEquals(code, 0, stderr);
+    const told = stderr.split("\n").filter((line) => line.includes("validation loss"));
+    const { results } = JSON.parse(stdout);
+    assertEquals(told.map((line) => line.replace(/: .*/, "")), [
+      "validation loss before the first step",
+      "validation loss after step 2",
+      "validation loss after step 4",
+    ]);
+    assertStringIncludes(told[0]!, results.eval_loss_before.toFixed(4));
+    assertStringIncludes(told[2]!, results.eval_loss.toFixed(4));
+    const resumed = await place.train("--resume --out run --steps 4");
+    assertEquals(resumed.stderr.includes("before the first step"), false);
   }));
 
 Deno.test("pipelines: jq reads steps, a reader that leaves ends the run quietly", () =>

@@ -50,7 +50,8 @@ Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper 
     await place.run("generate --model run --prompt two --max-tokens 2");
     const { plan } = JSON.parse(planned!.stdout).results;
     // 545,340,552 parameters in appendix C, and an embedding table of 151,936 by 896.
-    assertStringIncludes(plan.join("\n"), "trained parameters: 681,475,208 of 681,475,208 in");
+    assertEquals(plan[0], "model: paper-0.5b, qwen2, 8 streams of 48 prefix tokens");
+    assertStringIncludes(plan[1], "trained parameters: 681,475,208 of 681,475,208 ");
     assert(!place.exists("planned"));
   }));
 

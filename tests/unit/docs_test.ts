@@ -72,6 +72,16 @@ Deno.test("flags that README and docs name are flags of a command", async () => 
   assertEquals(unknown, []);
 });
 
+Deno.test("README and the tutorial write different files, so that both run in one folder", () => {
+  const written = (page: string) =>
+    [...read(page).matchAll(/^parscale .*/gm)].flatMap(([line]) =>
+      [...line.matchAll(/ --(?:out|html|svg) (\S+)/g)].map(([, path]) => path!)
+    );
+  const [tour, tutorial] = [written("README.md"), written("docs/tutorial.md")];
+  assert(tour.length > 3 && tutorial.length > 6);
+  assertEquals(tour.filter((path) => tutorial.includes(path)), []);
+});
+
 Deno.test("README has the commands of the registry and at most 180 lines", () => {
   const rows = [...read("README.md").matchAll(/^\| `([\w-]+)` \| (.*) \|$/gm)]
     .map(([, name, summary]) => [name, summary]);

@@ -34,6 +34,7 @@ const VARIABLES: readonly Row[] = [
   { variable: "FORCE_COLOR", meaning: "non-empty and not 0 turns colour on without a terminal" },
   { variable: "TERM", meaning: "dumb turns colour off" },
   { variable: "CI", meaning: "non-empty turns the redrawn progress line off" },
+  { variable: "XDG_CONFIG_HOME", meaning: "folder of settings, with parscale/config.json in it" },
   { variable: "XDG_CACHE_HOME", meaning: "folder of caches, ours and those of the hub" },
   { variable: "XDG_STATE_HOME", meaning: "folder of the messages that chat keeps" },
   { variable: "HF_HOME", meaning: "folder whose hub/ holds downloads, shared with other programs" },

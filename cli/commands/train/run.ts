@@ -109,15 +109,21 @@ async function trainInto(
   if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
   const watch = new StreamWatch(io, run.source.config);
   let last: StepReport | undefined;
+  let startLoss: number | undefined;
   let evalLoss: number | undefined;
   const options = { label: "Training", unit: "steps", total, from: start.step };
   using progress = startProgress(io, {
     ...options,
     everyItems: plan.logEvery,
-    line: (count) => progressLine(count, last, evalLoss, flops / peak),
+    line: (count) => progressLine(count, last, flops / peak),
   });
   const hooks = {
     signal: ranks.signal,
+    onStart(loss: number) {
+      startLoss = loss;
+      progress.restart();
+      io.note(`validation loss before the first step: ${loss.toFixed(4)}`);
+    },
     onStep(step: StepReport) {
       last = step;
       evalLoss = step.evalLoss ?? evalLoss;
@@ -126,6 +132,9 @@ async function trainInto(
       if (invocation.format === "jsonl") report.row(row);
       events?.step(row);
       progress.update(step.step);
+      if (step.evalLoss !== undefined) {
+        io.note(`validation loss after step ${step.step}: ${step.evalLoss.toFixed(4)}`);
+      }
       watch.look(step);
     },
     async save(state: TrainingState) {
@@ -161,6 +170,7 @@ async function trainInto(
     loss: last?.loss ?? null,
     loss_ema: end.lossEma ?? null,
     eval_loss: evalLoss ?? null,
+    eval_loss_before: startLoss ?? null,
     seconds: Math.round((performance.now() - began) / 100) / 10,
   };
   if (invocation.format === "jsonl") await report.finish();

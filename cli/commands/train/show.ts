@@ -134,7 +134,6 @@ export function metricsRow(step: StepReport, world: number): Record<string, unkn
 export function progressLine(
   { done, total, left }: Count,
   step: StepReport | undefined,
-  evalLoss: number | undefined,
   peakSeconds: number,
 ): string {
   const at = `step ${done}/${total}`;
@@ -145,7 +144,6 @@ export function progressLine(
     `loss ${step.lossEma.toFixed(4)}`,
     `${formatNumber(Math.round(step.tokensPerSecond))} tok/s`,
     left,
-    evalLoss === undefined ? "" : `eval ${evalLoss.toFixed(4)}`,
     `lr ${step.rates.backbone.toExponential(1)}`,
     `grad ${formatNumber(step.gradNorm)}`,
     `${percent(peakSeconds / step.seconds)} of GEMM peak`,

@@ -135,9 +135,3 @@ export async function setMode(path: string, mode: number): Promise<void> {
 export function withSlashes(path: string, platform: Platform = PLATFORM): string {
   return platform.name === "windows" ? path.replaceAll("\\", "/") : path;
 }
-
-/** Takes keys from the terminal without echo and lines; Ctrl-C stays a signal where the system has that. */
-export function setRaw(raw: boolean): void {
-  if (raw && Deno.build.os !== "windows") Deno.stdin.setRaw(true, { cbreak: true });
-  else Deno.stdin.setRaw(raw);
-}

@@ -85,6 +85,7 @@ async function trainAs(ranks: Collective | DataParallel, options: Options = {}):
   };
   const state = await train(trainer, ranks.share(stream), start, loop, {
     signal,
+    onStart: () => {},
     onStep: (report) => {
       reports.push(report);
       options.onStep?.(report.step);

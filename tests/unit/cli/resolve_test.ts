@@ -1,5 +1,5 @@
 /** Resolving: order of sources, origins, configuration files, presets, round trip. */
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { UsageError } from "../../../core/base/errors.ts";
 import { parseConfig, stripComments } from "../../../cli/framework/config_file.ts";
 import { MisuseError } from "../../../cli/framework/misuse.ts";
@@ -141,7 +141,43 @@ Deno.test("config files: unreadable, malformed, for another command", async () =
     "no such config file",
   );
   for (const text of ["{", "[1]", "3", '{"schema":"s","command":"fit","config":{}}']) {
-    assertThrows(() => parseConfig(text, "c.json", "train"), UsageError, 'config "c.json"');
+    await assertRejects(() => parseConfig(text, "c.json", "train"), UsageError, 'config "c.json"');
+  }
+});
+
+Deno.test("config files may be YAML or TOML, and say so where they are neither", async () => {
+  const flags = { model: "m", streams: [1, 2], lr: 0.01 };
+  const yaml = "# rate\nmodel: m\nstreams: [1, 2]\nlr: 1e-2\n";
+  const toml = '# rate\nmodel = "m"\nstreams = [1, 2]\nlr = 1e-2\n';
+  assertEquals(await parseConfig(yaml, "c.yaml", "train"), flags);
+  assertEquals(await parseConfig(yaml, "c.yml", "train"), flags);
+  assertEquals(await parseConfig(toml, "c.toml", "train"), flags);
+  for (const [path, name] of [["c.json", "JSON"], ["c.yaml", "YAML"], ["c.toml", "TOML"]]) {
+    await assertRejects(
+      () => parseConfig("model: [m", path!, "train"),
+      UsageError,
+      `config "${path}" is not valid ${name}: `,
+    );
+  }
+});
+
+Deno.test("the user's file is under --config and over presets, with a table per command", async () => {
+  const home = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(`${home}/parscale`);
+    const path = `${home}/parscale/config.toml`;
+    const write = (text: string) => Deno.writeTextFile(path, text);
+    await write('[train]\nlr = 0.4\nmodel = "mine"\n[eval]\nlimit = 3\n');
+    const env = { XDG_CONFIG_HOME: home };
+    const { values } = await resolved(["--preset", "quick"], env);
+    assertEquals([values.lr, values.model, values.tokens], [0.4, "mine", 4000]);
+    assertEquals((await resolved([], env, '{"lr": 0.3}')).values.lr, 0.3);
+    await write("[train]\nstrems = 2\n");
+    await assertRejects(() => resolved(["--model", "m"], env), MisuseError, 'key "strems"');
+    await write("lr = 2\n");
+    await assertRejects(() => resolved(["--model", "m"], env), UsageError, "belongs to no command");
+  } finally {
+    await Deno.remove(home, { recursive: true });
   }
 });
 

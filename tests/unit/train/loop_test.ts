@@ -38,6 +38,7 @@ async function log(abortsIn?: number): Promise<string[]> {
   };
   await train(trainer, FEED, START, options, {
     signal: controller.signal,
+    onStart: () => events.push("start"),
     onStep: ({ step }) => events.push(`step ${step}`),
     save({ step }) {
       events.push(`save ${step}`);
@@ -47,14 +48,25 @@ async function log(abortsIn?: number): Promise<string[]> {
   return events;
 }
 
-Deno.test("a run validates before it reports a step, and saves what is left at the end", async () => {
+Deno.test("a run validates before its first step and before it reports one, and saves what is left at the end", async () => {
   const second = ["step 1", "validate", "step 2"];
-  assertEquals(await log(), [...second, "step 3", "save 3", "validate", "step 4", "save 4"]);
+  assertEquals(await log(), [
+    "validate",
+    "start",
+    ...second,
+    "step 3",
+    "save 3",
+    "validate",
+    "step 4",
+    "save 4",
+  ]);
 });
 
 Deno.test("a run that is aborted saves its step and does not validate first", async () => {
-  assertEquals(await log(2), ["step 1", "step 2", "save 2"]);
+  assertEquals(await log(2), ["validate", "start", "step 1", "step 2", "save 2"]);
   assertEquals(await log(4), [
+    "validate",
+    "start",
     "step 1",
     "validate",
     "step 2",
