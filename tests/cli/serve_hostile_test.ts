@@ -113,7 +113,7 @@ Deno.test("requests that no client means are 400, and nothing is written to stde
   assertEquals([code, notes], [0, [""]]);
 });
 
-Deno.test("schemas, biases and tools that no client means are 400 and delay nobody", async () => {
+Deno.test("hostile schemas, biases and tools are 400, and other requests are answered meanwhile", async () => {
   await using server = await TestServer.start(["--model", MODEL]);
   const plain = { prompt: "x", max_tokens: 2 };
   const ask = async (fields: Record<string, unknown>) =>
