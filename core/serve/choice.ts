@@ -1,13 +1,16 @@
 /** One choice of a response: tokens become text, log-probabilities and weights as they come. */
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
+import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { RandomStream } from "../base/random.ts";
 import { type CompletionDelta, CompletionStream } from "../session/stream.ts";
 import type { ServeRequest } from "./request.ts";
 import type { ServedModel } from "./service.ts";
+import type { ToolCallDelta, ToolCallParser } from "./tool_calls.ts";
 
 /** What a choice has gained; the first token of a prompt has no log-probability. */
 export interface Delta extends Omit<CompletionDelta, "finishReason"> {
-  readonly finishReason: "stop" | "length" | null;
+  readonly calls: readonly ToolCallDelta[];
+  readonly finishReason: "stop" | "length" | "tool_calls" | null;
 }
 
 /** A prompt as text and as tokens. */
@@ -32,18 +35,24 @@ export class Choice {
   cachedTokens = 0;
   finishReason: Delta["finishReason"] = null;
   readonly #echo: boolean;
+  readonly #parser: ToolCallParser | undefined;
   readonly #stream: CompletionStream;
 
   constructor(
     model: ServedModel,
     request: ServeRequest,
     prompt: EncodedPrompt,
-    { index, sample, seed }: ChoicePlace & { readonly seed: number },
+    { index, sample, seed, constraint, parser }: ChoicePlace & {
+      readonly seed: number;
+      readonly constraint: TokenConstraint | undefined;
+      readonly parser: ToolCallParser | undefined;
+    },
   ) {
     this.index = index;
     this.model = model;
     this.prompt = prompt;
     this.#echo = request.echo;
+    this.#parser = parser;
     this.#stream = new CompletionStream(model.session.tokenizer, request.stop);
     const scoresPrompt = request.echo && request.topLogprobs !== undefined;
     const room = Math.max(model.maxLength - prompt.tokens.length, scoresPrompt ? 1 : 0);
@@ -56,6 +65,7 @@ export class Choice {
       shouldStop: this.#stream.shouldStop,
       streamWeights: request.weights,
       promptLogprobs: scoresPrompt,
+      ...(constraint ? { constraint } : {}),
       ...(request.topLogprobs === undefined ? {} : { topLogprobs: request.topLogprobs }),
     };
   }
@@ -72,11 +82,21 @@ export class Choice {
       if (!this.#echo) return undefined;
       const { text, tokens } = this.prompt;
       const scored = event.logprobs?.map((logprobs) => ({ id: logprobs.token, logprobs })) ?? [];
-      return { text, tokens: [{ id: tokens[0]! }, ...scored], finishReason: null };
+      return { text, calls: [], tokens: [{ id: tokens[0]! }, ...scored], finishReason: null };
     }
     const { text, tokens, finishReason } = this.#stream.take(event);
-    if (finishReason) this.finishReason = finishReason === "length" ? "length" : "stop";
-    return { text, tokens, finishReason: this.finishReason };
+    const parts = this.#parser ? [this.#parser.push(text)] : [{ text, calls: [] }];
+    if (finishReason) {
+      if (this.#parser) parts.push(this.#parser.end());
+      const called = this.#parser && this.#parser.count > 0 ? "tool_calls" : "stop";
+      this.finishReason = finishReason === "length" ? "length" : called;
+    }
+    return {
+      text: parts.map(({ text }) => text).join(""),
+      calls: parts.flatMap(({ calls }) => calls),
+      tokens,
+      finishReason: this.finishReason,
+    };
   }
 }
 
@@ -84,6 +104,7 @@ export class Choice {
 export function joinDeltas(deltas: readonly Delta[]): Delta {
   return {
     text: deltas.map(({ text }) => text).join(""),
+    calls: deltas.flatMap(({ calls }) => calls),
     tokens: deltas.flatMap(({ tokens }) => tokens),
     finishReason: deltas.at(-1)?.finishReason ?? null,
   };

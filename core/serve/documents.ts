@@ -1,6 +1,7 @@
 /** Responses of completions and chats, whole and in chunks. */
 import { type Choice, type Delta, joinDeltas } from "./choice.ts";
 import { chatLogprobs, CompletionLogprobs, streamWeights } from "./logprob_documents.ts";
+import type { ToolCallDelta } from "./tool_calls.ts";
 import type { ServeRequest } from "./request.ts";
 
 /** Builds the documents of one response. */
@@ -24,9 +25,7 @@ export class Documents {
     const documents = choices.map((choice) => {
       const delta = joinDeltas(deltas.get(choice)!);
       return this.#isChat
-        ? this.#choice(choice, delta, {
-          message: { role: "assistant", content: delta.text, refusal: null },
-        })
+        ? this.#choice(choice, delta, { message: messageOf(delta) })
         : this.#choice(choice, delta, { text: delta.text });
     });
     const object = this.#isChat ? "chat.completion" : "text_completion";
@@ -38,10 +37,13 @@ export class Documents {
     const isFirst = this.#isChat && !this.#greeted.has(choice);
     if (!isFirst && (!delta || isEmpty(delta, this.#showsTokens))) return undefined;
     this.#greeted.add(choice);
-    const gained = delta ?? { text: "", tokens: [], finishReason: null };
+    const gained = delta ?? { text: "", calls: [], tokens: [], finishReason: null };
     const role = isFirst ? { role: "assistant" } : {};
     const content = isFirst || gained.text !== "" ? { content: gained.text } : {};
-    const fields = this.#isChat ? { delta: { ...role, ...content } } : { text: gained.text };
+    const calls = gained.calls.length > 0 ? { tool_calls: gained.calls.map(callDelta) } : {};
+    const fields = this.#isChat
+      ? { delta: { ...role, ...content, ...calls } }
+      : { text: gained.text };
     return this.#chunkOf([this.#choice(choice, gained, fields)], null);
   }
 
@@ -97,8 +99,34 @@ export class Documents {
   }
 }
 
-function isEmpty({ text, tokens, finishReason }: Delta, showsTokens: boolean): boolean {
-  return text === "" && finishReason === null && !(showsTokens && tokens.length > 0);
+function isEmpty({ text, calls, tokens, finishReason }: Delta, showsTokens: boolean): boolean {
+  return text === "" && calls.length === 0 && finishReason === null &&
+    !(showsTokens && tokens.length > 0);
+}
+
+/** The message of a whole answer, with its calls in one piece each. */
+function messageOf({ text, calls }: Delta) {
+  const message = { role: "assistant", content: text, refusal: null };
+  if (calls.length === 0) return message;
+  const byIndex = Map.groupBy(calls, ({ index }) => index);
+  const tool_calls = [...byIndex.values()].map((parts) => ({
+    id: parts[0]!.id,
+    type: "function",
+    function: {
+      name: parts[0]!.name,
+      arguments: parts.map((part) => part.arguments).join(""),
+    },
+  }));
+  return { ...message, content: text === "" ? null : text, tool_calls };
+}
+
+function callDelta({ index, id, name, arguments: text }: ToolCallDelta) {
+  const begun = name === undefined ? {} : { id, type: "function" };
+  return {
+    index,
+    ...begun,
+    function: { ...(name === undefined ? {} : { name }), arguments: text },
+  };
 }
 
 /** Tokens of all choices; a prompt counts once, however many choices it has. */

@@ -1,7 +1,9 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
+import { DataError } from "../base/errors.ts";
+import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { renderChat } from "../tokenizer/chat.ts";
 import { encodeBeside } from "../tokenizer/background.ts";
-import type { EncodeOptions } from "../tokenizer/types.ts";
+import type { EncodeOptions, TokenizerInfo } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
@@ -12,6 +14,8 @@ import type { Recorder } from "./record.ts";
 import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
 import { requireQueue } from "./tokenizer_endpoints.ts";
+import { ToolCallParser } from "./tool_calls.ts";
+import { type ToolFormat, toolFormatOf, toolGrammar } from "./tools.ts";
 
 /** Time between comments while nothing is generated yet. */
 const COMMENT_MS = 5000;
@@ -43,12 +47,16 @@ export async function answer(
   const job = service.accept(prompts * request.n);
   let isSent = false;
   try {
+    const format = request.tools && formatOf(model.session.tokenizer);
     const encoded = await encodePrompts(model, request);
+    const constraints = await constraintsOf(model, request, encoded.length * request.n);
     const seed = request.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const choices = encoded.flatMap((prompt, p) =>
       Array.from({ length: request.n }, (_, sample) => {
-        const place = { index: p * request.n + sample, sample, seed };
-        return new Choice(model, request, prompt, place);
+        const index = p * request.n + sample;
+        const constraint = constraints[index];
+        const parser = format && new ToolCallParser(format);
+        return new Choice(model, request, prompt, { index, sample, seed, constraint, parser });
       })
     );
     const counts = { model: model.name };
@@ -65,6 +73,30 @@ export async function answer(
   } finally {
     if (!isSent) job[Symbol.dispose]();
   }
+}
+
+/** A constraint for every choice, with the mask of its first token known; none without a grammar. */
+async function constraintsOf(
+  { session }: ServedModel,
+  { grammar: asked, tools }: ServeRequest,
+  count: number,
+): Promise<readonly TokenConstraint[]> {
+  const grammar = tools ? toolGrammar(tools, formatOf(session.tokenizer)) : asked;
+  if (!grammar) return [];
+  try {
+    return await Promise.all(Array.from({ length: count }, () => session.constraint(grammar)));
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    const param = tools ? "tools" : "response_format";
+    throw badField(param, `\`${param}\`: ${error.message}`);
+  }
+}
+
+/** @throws {ApiError} 400 where the model knows no tools */
+function formatOf({ chatTemplate }: TokenizerInfo): ToolFormat {
+  const format = toolFormatOf(chatTemplate);
+  if (format) return format;
+  throw badField("tools", "the chat template of this model has no tools");
 }
 
 async function answerWhole(
@@ -158,7 +190,9 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
   };
   if (request.kind === "chat") {
     // A template writes out the tokens that frame a text.
-    return [await encode(await renderChat(tokenizer, request.messages), { frame: false })];
+    const tools = request.tools?.tools.map(({ given }) => given);
+    const text = await renderChat(tokenizer, request.messages, tools ? { tools } : {});
+    return [await encode(text, { frame: false })];
   }
   const prompts: EncodedPrompt[] = [];
   for (const prompt of request.prompts) {

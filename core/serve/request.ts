@@ -6,9 +6,11 @@
  */
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
+import type { GrammarSource } from "../grammar/source.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
+import { readTools, type ToolRequest, withArguments } from "./tools.ts";
 
 /** A text or token ids. */
 export type Prompt = string | readonly number[];
@@ -28,6 +30,10 @@ export interface ServeRequest {
   /** Choices per prompt. */
   readonly n: number;
   readonly stop: readonly string[];
+  /** Functions that an answer may call. */
+  readonly tools: ToolRequest | undefined;
+  /** What the answer must match. */
+  readonly grammar: GrammarSource | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
   /** Log-probabilities with so many likeliest tokens. */
@@ -55,15 +61,17 @@ const COMMON = [
   "frequency_penalty",
   "presence_penalty",
   "logit_bias",
+  "response_format",
   "logprobs",
   "stream",
   "stream_options",
   "ignore_eos",
   "parscale",
 ];
+const TOOL_FIELDS = ["tools", "tool_choice", "parallel_tool_calls"];
 const HONOURED = {
   completion: [...COMMON, "prompt", "echo"],
-  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs"],
+  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs", ...TOOL_FIELDS],
 };
 
 /** Without effect on the text. */
@@ -73,16 +81,12 @@ const IGNORED = [
   "store",
   "service_tier",
   "prompt_cache_key",
-  "parallel_tool_calls",
 ];
 
 /** Values that change nothing; `n` stands for the number of choices. */
 const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> = {
   best_of: (value, n) => value === n,
   suffix: (value) => value === "",
-  tools: isEmpty,
-  tool_choice: (value) => value === "none" || value === "auto",
-  response_format: (value) => isObject(value) && value.type === "text",
   use_beam_search: (value) => value === false,
 };
 
@@ -115,6 +119,14 @@ export function readRequest(
   if (!stream && fields.get("stream_options") !== undefined) {
     throw badField("stream_options", "`stream_options` needs `stream` to be true");
   }
+  const grammar = readResponseFormat(fields.get("response_format"));
+  if (grammar && fields.boolean("ignore_eos")) {
+    throw badField("ignore_eos", "`ignore_eos` and `response_format` exclude each other");
+  }
+  const tools = kind === "chat" ? readTools(fields) : undefined;
+  if (grammar && tools) {
+    throw badField("response_format", "`response_format` and `tools` exclude each other");
+  }
   const own = fields.object("parscale", ["streams", "weights"]);
   return {
     kind,
@@ -135,6 +147,8 @@ export function readRequest(
     },
     n,
     stop: fields.texts("stop", STOP_LIMITS),
+    tools,
+    grammar,
     seed: readSeed(fields),
     echo: fields.boolean("echo"),
     topLogprobs: kind === "chat"
@@ -168,6 +182,19 @@ function readLogitBias(value: unknown): ReadonlyMap<number, number> {
       `\`logit_bias\` needs biases from -100 to 100 by id, not ${entry}`,
     );
   }));
+}
+
+/** JSON, or JSON by a schema; the schema itself is checked where it is compiled. */
+function readResponseFormat(value: unknown): GrammarSource | undefined {
+  if (value === undefined || isObject(value) && value.type === "text") return undefined;
+  if (isObject(value) && value.type === "json_object") return { kind: "object" };
+  if (isObject(value) && value.type === "json_schema" && isObject(value.json_schema)) {
+    const { schema = {} } = value.json_schema;
+    return { kind: "schema", schema };
+  }
+  const types = '"text", "json_object", or "json_schema" with `json_schema.schema`';
+  const message = `\`response_format\` needs type ${types}, not ${show(value)}`;
+  throw badField("response_format", message);
 }
 
 /** Seeds are taken modulo 2^53, so that negative ones, too, are seeds. */
@@ -216,7 +243,8 @@ function readMessages(value: unknown): ChatMessage[] {
     if (!isObject(message) || typeof message.role !== "string") {
       throw badField(at, `\`${at}\` needs a role and content`);
     }
-    return { ...message, role: message.role, content: readContent(message.content, at) };
+    const content = readContent(message.content, at);
+    return withArguments({ ...message, role: message.role, content }, at);
   });
 }
 
@@ -228,8 +256,4 @@ function readContent(content: unknown, at: string): string {
     if (isObject(part) && part.type === "text" && typeof part.text === "string") return part.text;
     throw new ApiError(400, `\`${at}.content\` has a part that is not text`, { param: at });
   }).join("");
-}
-
-function isEmpty(value: unknown): boolean {
-  return typeof value === "object" && Object.keys(value!).length === 0;
 }

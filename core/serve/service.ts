@@ -16,7 +16,7 @@ import { ChoiceMetrics, Metrics } from "./metrics.ts";
 export interface ServedModel {
   readonly name: string;
   /** Its tokenizer is open. */
-  readonly session: Pick<Session, "config" | "engine" | "tokenizer">;
+  readonly session: Pick<Session, "config" | "engine" | "tokenizer" | "constraint">;
   /** Most tokens of prompt and answer together. */
   readonly maxLength: number;
   /** Name of the backbone that this is an adapter for. */

@@ -1,5 +1,6 @@
 /** Options of the library's functions, and what each of them must be. */
 import { UsageError } from "../base/errors.ts";
+import { isObject } from "../base/files.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { LogitRules } from "../generate/logit_rules.ts";
 
@@ -9,6 +10,8 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
   readonly maxTokens?: number;
   /** Strings that end the text and are not part of it. */
   readonly stop?: readonly string[];
+  /** A JSON Schema that the text matches, or true for any JSON object. */
+  readonly jsonSchema?: object | boolean | undefined;
   /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
   readonly seed?: number;
   /** Ends the generation between two tokens; its reason is thrown. */
@@ -27,6 +30,8 @@ export interface BeamSearchOptions extends LogitRules {
   readonly earlyStopping?: boolean | "never";
   /** Strings that end a sequence and are not part of its text. */
   readonly stop?: readonly string[];
+  /** A JSON Schema that texts match, or true for any JSON object. */
+  readonly jsonSchema?: object | boolean | undefined;
   /** Tokens that end a sequence; those of the checkpoint unless told. */
   readonly eosTokenIds?: readonly number[];
 }
@@ -60,6 +65,11 @@ const whole = (from: number): Rule => [
 
 export const penalty = number(-2, 2, "a number from -2 to 2");
 
+const jsonSchema: Rule = [
+  (value) => isObject(value) || typeof value === "boolean",
+  "a JSON Schema, or true for any JSON object",
+];
+
 const LOGIT_RULES: Readonly<Record<keyof LogitRules, Rule>> = {
   repetitionPenalty: number(Number.MIN_VALUE, Number.MAX_VALUE, "a number above 0"),
   frequencyPenalty: penalty,
@@ -86,6 +96,7 @@ export const GENERATE_RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
     (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
     "a list of strings",
   ],
+  jsonSchema,
   seed: whole(0),
   signal: [(value) => value instanceof AbortSignal, "an AbortSignal"],
   batch: whole(1),
@@ -96,6 +107,7 @@ export const BEAM_RULES: Readonly<Record<keyof BeamSearchOptions, Rule>> = {
   ...LOGIT_RULES,
   maxTokens: GENERATE_RULES.maxTokens,
   stop: GENERATE_RULES.stop,
+  jsonSchema,
   numBeams: whole(1),
   lengthPenalty: number(-Number.MAX_VALUE, Number.MAX_VALUE, "a number"),
   earlyStopping: [

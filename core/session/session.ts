@@ -10,7 +10,10 @@ import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
 import type { FinishReason } from "../generate/request.ts";
+import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
+import type { GrammarEngine } from "../grammar/engine.ts";
+import type { GrammarSource } from "../grammar/source.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { introducedValues } from "../model/init.ts";
 import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
@@ -70,6 +73,7 @@ export class Session implements Disposable {
   readonly #prefixes = new PrefixCache();
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
+  #grammars: GrammarEngine | undefined;
 
   /**
    * Made by `openModel`.
@@ -203,10 +207,13 @@ export class Session implements Disposable {
   async beamSearch(prompt: Prompt, options: BeamSearchOptions = {}): Promise<BeamCompletion[]> {
     checkOptions(options, BEAM_RULES);
     requireIds(this.config, options.logitBias);
-    const { numBeams: beams = 4, maxTokens = 128, lengthPenalty = 1, ...others } = options;
+    const { numBeams: beams = 4, maxTokens = 128, lengthPenalty = 1 } = options;
+    const { jsonSchema, ...others } = options;
     const { eosTokenIds } = this.config;
     const tokens = await this.encode(prompt);
-    const request = { eosTokenIds, ...others, tokens, beams, maxTokens, lengthPenalty };
+    const constraint = await this.#constraintOf(jsonSchema);
+    const search = { tokens, beams, maxTokens, lengthPenalty };
+    const request = { eosTokenIds, ...others, ...search, ...(constraint && { constraint }) };
     const tokenizer = await this.openTokenizerIfAny();
     return await completeByBeams(this.engine, tokenizer, request, this.#prefixes);
   }
@@ -237,8 +244,30 @@ export class Session implements Disposable {
     return await encodeChat(await this.openTokenizer(), prompt as readonly ChatMessage[]);
   }
 
+  /**
+   * Limits the tokens of one text to those that a grammar allows; the vocabulary is read with the first.
+   * @throws {DataError} for a schema that is not supported
+   * @internal
+   */
+  async constraint(source: GrammarSource): Promise<TokenConstraint> {
+    if (this.#backbone) return await this.#backbone.constraint(source);
+    if (!this.#grammars) {
+      const { GrammarEngine } = await import("../grammar/engine.ts");
+      const { vocabSize, eosTokenIds: stopTokenIds } = this.config;
+      const { directory } = await this.openTokenizer();
+      this.#grammars ??= new GrammarEngine({ directory, vocabSize, stopTokenIds });
+    }
+    return await this.#grammars.constraint(source);
+  }
+
+  async #constraintOf(schema: object | boolean | undefined): Promise<TokenConstraint | undefined> {
+    if (schema === undefined || schema === false) return undefined;
+    return await this.constraint(schema === true ? { kind: "object" } : { kind: "schema", schema });
+  }
+
   /** Frees the memory of the device, unless another model opened it. */
   [Symbol.dispose](): void {
+    this.#grammars?.[Symbol.dispose]();
     this.#prefixes[Symbol.dispose]();
     if (!this.#backbone) this.engine.device.close();
   }
@@ -253,7 +282,9 @@ export class Session implements Disposable {
     const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
     const requests: CompletionRequest<number>[] = [];
     for (const [of, prompt] of prompts.entries()) {
+      const constraint = await this.#constraintOf(options.jsonSchema);
       requests.push({
+        ...(constraint && { constraint }),
         of,
         tokens: await this.encode(prompt),
         maxTokens,

@@ -204,6 +204,26 @@ Deno.test("--logit-bias, --frequency-penalty and --presence-penalty change token
   }
 });
 
+Deno.test("--json-schema limits every answer, of beams too", () =>
+  withScratch(async (cwd) => {
+    const schema = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
+    await Deno.writeTextFile(`${cwd}/schema.json`, JSON.stringify(schema));
+    await Deno.writeTextFile(`${cwd}/bad.json`, JSON.stringify({ not: schema }));
+    const plain = [...GENERATE, "--max-tokens", "60", "--json-schema"];
+    const stdin = jsonLines({ prompt: "a" }, { prompt: "b" });
+    for (const flags of [[], ["--num-beams", "2"], ["--temperature", "1", "--num-return", "2"]]) {
+      const rows = await rowsOf([...plain, "schema.json", ...flags], { stdin, cwd });
+      for (const row of rows) {
+        for (const { text } of row.sequences ?? [row]) {
+          assertEquals(typeof JSON.parse(text).a, "boolean", flags.join(" "));
+        }
+      }
+    }
+    const refused = await runParscale([...plain, "bad.json", "--prompt", "a"], { cwd });
+    assertRefused(refused, 3, 'the schema keyword "not" is not supported');
+    assertEquals((await runParscale([...plain, "none.json", "--prompt", "a"], { cwd })).code, 3);
+  }));
+
 Deno.test("--quantize needs a device that can, --block-size needs --quantize", async () => {
   const run = (command: string, ...args: string[]) =>
     runParscale([command, "--model", MODEL, ...args], { stdin: "" });

@@ -112,3 +112,32 @@ Deno.test("requests that no client means are 400, and nothing is written to stde
   const notes = stderr.split("\n").filter((line) => !line.startsWith("ignoring unknown request"));
   assertEquals([code, notes], [0, [""]]);
 });
+
+Deno.test("schemas, biases and tools that no client means are 400 and delay nobody", async () => {
+  await using server = await TestServer.start(["--model", MODEL]);
+  const plain = { prompt: "x", max_tokens: 2 };
+  const ask = async (fields: Record<string, unknown>) =>
+    (await server.complete({ ...plain, ...fields })).error;
+  const format = (schema: unknown) => ({ type: "json_schema", json_schema: { schema } });
+  let refused = false;
+  const slow = { type: "string", pattern: "^((a{1,900}){1,900}){1,900}$" };
+  const pending = ask({ response_format: format(slow) }).finally(() => refused = true);
+  for (let i = 0; i < 5; i++) assertEquals(await ask({}), undefined);
+  assertEquals(refused, false, "others are answered while the schema is compiled");
+
+  const deep = `{"prompt":"x","response_format":${'{"a":'.repeat(10_000)}1${"}".repeat(10_000)}}`;
+  const response = await server.post("/v1/completions", deep);
+  assertEquals(response.status, 400);
+  await response.body?.cancel();
+  const all = Object.fromEntries(Array.from({ length: 50_000 }, (_, id) => [id, -100]));
+  assertEquals((await ask({ logit_bias: all })).param, "logit_bias");
+  const large = { description: "x".repeat(1_000_000) };
+  assertEquals((await ask({ response_format: format(large) })).param, "response_format");
+  const { error } = await server.chat({
+    messages: [{ role: "user", content: "x" }],
+    tools: [{ type: "function", function: { name: "f", ...large } }],
+  });
+  assertEquals(error.param, "tools");
+  assertStringIncludes((await pending).message, "takes more than 5 s to compile");
+  assertEquals(await ask({ response_format: { type: "json_object" } }), undefined);
+});

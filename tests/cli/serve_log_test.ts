@@ -1,6 +1,6 @@
 /** The log of `parscale serve`. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
+import { CHAT_MODEL, TestServer, until } from "./serve_testing.ts";
 
 const START = ["--model", CHAT_MODEL, "--max-model-len", "2048"];
 
@@ -15,6 +15,8 @@ Deno.test("every request is one line: what was asked for, tokens, times and stat
   const left = await server.post("/v1/completions", long, { signal: stop.signal });
   await left.body!.getReader().read();
   stop.abort();
+  const running = 'parscale_num_requests_running{model="tiny-qwen2"}';
+  await until(async () => (await server.metrics()).get(running) === 0, "no row is left");
   server.process.kill("SIGTERM");
   assertEquals(await server.ended, { code: 0, stderr: "" });
 

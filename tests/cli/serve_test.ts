@@ -198,6 +198,33 @@ Deno.test("completions", async (t) => {
     }
   });
 
+  await t.step("response_format limits an answer to JSON, or to a schema", async () => {
+    const schema = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
+    const json_schema = { name: "answer", schema, strict: true };
+    const asked = {
+      prompt: "a",
+      max_tokens: 60,
+      response_format: { type: "json_schema", json_schema },
+    };
+    const { choices } = await server.complete({ ...asked, n: 2, temperature: 1 });
+    for (const { text, finish_reason } of choices) {
+      assertEquals([typeof JSON.parse(text).a, finish_reason], ["boolean", "stop"]);
+    }
+    const frames = await server.frames("/v1/completions", { ...asked, temperature: 0 });
+    const streamed = frames.map(({ choices: [choice] }) => choice.text).join("");
+    assertEquals(typeof JSON.parse(streamed).a, "boolean");
+    const object = { ...asked, max_tokens: 5, response_format: { type: "json_object" } };
+    const { choices: [cut] } = await server.complete(object);
+    assertEquals([cut.text[0], cut.finish_reason], ["{", "length"]);
+    const not = { type: "json_schema", json_schema: { schema: { not: schema } } };
+    for (const response_format of [not, { type: "xml" }, { type: "json_schema" }, "json"]) {
+      const { error } = await server.complete({ ...asked, response_format });
+      assertEquals([error.param, error.type], ["response_format", "invalid_request_error"]);
+    }
+    const { error } = await server.complete({ ...asked, ignore_eos: true });
+    assertEquals(error.param, "ignore_eos");
+  });
+
   await t.step("bad requests: status, type and the field at fault", async () => {
     const cases: [string, number, unknown, string | null][] = [
       ["/v1/completions", 400, "{", null],

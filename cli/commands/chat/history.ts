@@ -32,6 +32,6 @@ export async function addToHistory(path: string, messages: readonly string[]): P
     const text = all.map((message) => `${JSON.stringify(message)}\n`).join("");
     await Deno.writeTextFile(path, text, { mode: 0o600 });
   } catch {
-    // A full disk or a folder without permission to write must not end a conversation.
+    // A full disk or a folder of another user must not end a conversation.
   }
 }

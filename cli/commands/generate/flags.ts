@@ -115,6 +115,15 @@ export const command = defineCommand({
       summary: "Stop string; may be repeated",
       details: "The text is cut before it; its tokens stay in `tokens`.",
     },
+    "json-schema": {
+      type: "path",
+      placeholder: "FILE",
+      group: "Decoding",
+      conflictsWith: ["ignore-eos", "eos"],
+      summary: "JSON Schema that every answer matches",
+      details: "Tokens that would leave the grammar are not chosen. An answer that reaches " +
+        "--max-tokens is cut all the same.",
+    },
     eos: {
       type: "int",
       min: 0,

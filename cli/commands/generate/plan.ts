@@ -1,6 +1,6 @@
 /** From the flags of `parscale generate` to what continues which prompts, and how. */
 import { UsageError } from "../../../core/base/errors.ts";
-import { statIfExists } from "../../../core/base/files.ts";
+import { readJsonObject, statIfExists } from "../../../core/base/files.ts";
 import type { SamplingOptions } from "../../../core/base/sampling.ts";
 import type { LogitRules } from "../../../core/generate/logit_rules.ts";
 import type { BeamSearchOptions } from "../../../core/session/options.ts";
@@ -22,6 +22,8 @@ export interface Decoding {
   readonly stop: readonly string[];
   /** Tokens that end a text; undefined for those of the checkpoint. */
   readonly eosTokenIds: readonly number[] | undefined;
+  /** What every text matches. */
+  readonly jsonSchema: object | undefined;
   /** How tokens are sampled, unless beams are searched. */
   readonly sampling: SamplingOptions;
   readonly beams: BeamSearchOptions | undefined;
@@ -48,7 +50,13 @@ export async function plan(values: ValuesOf<typeof command>): Promise<GeneratePl
   requireFileForShard(shard, values.arguments[0]);
   const { batch, resume } = values;
   await requireModel(values);
-  const fixed = { model: modelPlan(values), decoding: decodingOf(values), shard, batch, resume };
+  const fixed = {
+    model: modelPlan(values),
+    decoding: await decodingOf(values),
+    shard,
+    batch,
+    resume,
+  };
   const adapters: NamedAdapter[] = [];
   for (const text of values.adapter) adapters.push(await parseAdapter(text));
   if (adapters.length > 1) requireDistinct(adapters);
@@ -71,7 +79,7 @@ async function parseAdapter(text: string): Promise<NamedAdapter> {
   return { name: text.slice(0, at), path: text.slice(at + 1) };
 }
 
-function decodingOf(values: ValuesOf<typeof command>): Decoding {
+async function decodingOf(values: ValuesOf<typeof command>): Promise<Decoding> {
   const { numReturn, numBeams, temperature, topK, topP, minP } = values;
   if (numReturn > 1 && temperature === 0 && numReturn > numBeams) {
     throw new UsageError(
@@ -88,6 +96,9 @@ function decodingOf(values: ValuesOf<typeof command>): Decoding {
     maxTokens: values.maxTokens,
     numReturn,
     stop: values.stop,
+    jsonSchema: values.jsonSchema === undefined
+      ? undefined
+      : await readJsonObject(values.jsonSchema),
     eosTokenIds: values.ignoreEos ? [] : chosen,
     sampling: { temperature, topK, topP, minP, ...rules },
     beams: numBeams === 1 ? undefined : { numBeams, lengthPenalty, earlyStopping, ...rules },

@@ -41,6 +41,9 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const tokenizer = plan.decoding.stop.length > 0
     ? await session.openTokenizer()
     : await session.openTokenizerIfAny();
+  const { jsonSchema: schema } = plan.decoding;
+  // One that is not supported is refused before any row.
+  if (schema) await session.constraint({ kind: "schema", schema });
   const speed = new Speed(io, invocation.startedMs);
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;

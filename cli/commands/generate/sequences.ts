@@ -31,9 +31,9 @@ export type SessionOf = (prompt: Prompt) => Session;
 export async function* searchSequences(
   sessionOf: SessionOf,
   prompts: AsyncIterable<Prompt>,
-  { maxTokens, numReturn, stop, eosTokenIds, beams }: Decoding,
+  { maxTokens, numReturn, stop, eosTokenIds, jsonSchema, beams }: Decoding,
 ): AsyncGenerator<SequenceEvent> {
-  const options = { ...beams, maxTokens, stop, ...(eosTokenIds && { eosTokenIds }) };
+  const options = { ...beams, maxTokens, stop, jsonSchema, ...(eosTokenIds && { eosTokenIds }) };
   for await (const prompt of prompts) {
     try {
       const found = await sessionOf(prompt).beamSearch(prompt.tokens, options);
@@ -63,7 +63,7 @@ interface Open {
 export async function* sampleSequences(
   sessionOf: SessionOf,
   prompts: AsyncIterable<Prompt>,
-  { numReturn, eosTokenIds, seed, ...decoding }: Decoding,
+  { numReturn, eosTokenIds, seed, jsonSchema: schema, ...decoding }: Decoding,
   { session, batch, onPrefill }: {
     readonly session: Session;
     readonly batch: number;
@@ -75,8 +75,10 @@ export async function* sampleSequences(
       const samples: Sequence[] = [];
       const { engine, config } = sessionOf(prompt);
       for (let place = 0; place < numReturn; place++) {
+        const constraint = schema && await session.constraint({ kind: "schema", schema });
         yield {
           ...decoding,
+          ...(constraint && { constraint }),
           of: { prompt, samples, place },
           engine,
           tokens: prompt.tokens,

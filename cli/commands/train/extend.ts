@@ -2,15 +2,21 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
-import { defaultPhases } from "../../../core/train/schedule.ts";
-import type { ValuesOf } from "../../framework/command.ts";
-import type { command } from "./flags.ts";
+import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 
 /** What of a run becomes longer; its phases are pinned, since their defaults follow its length. */
 export interface Extension {
   readonly steps: number;
   readonly warmup: number;
   readonly decaySteps: number;
+}
+
+/** What decides whether a run can become longer. */
+interface Phases {
+  readonly out: string;
+  readonly schedule: ScheduleOptions["kind"];
+  readonly warmup?: number | undefined;
+  readonly decaySteps?: number | undefined;
 }
 
 /**
@@ -20,7 +26,7 @@ export interface Extension {
  */
 export async function extensionOf(
   steps: number | undefined,
-  values: ValuesOf<typeof command>,
+  values: Phases,
   saved: JsonObject,
 ): Promise<Extension | undefined> {
   const before = saved.steps;

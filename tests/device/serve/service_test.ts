@@ -55,8 +55,9 @@ async function withService(
   const early = await post("/v1/completions", { prompt: "x" });
   assertEquals([early.status, (await early.json()).error.type], [503, "unavailable_error"]);
   const engine = new Engine(device, config, weights);
+  const constraint = () => Promise.reject(new TypeError("no grammars here"));
   const common = { maxLength: 2048, tokenizerClass: null, parent: null };
-  service.open([{ ...common, name: MODEL, session: { engine, config, tokenizer } }]);
+  service.open([{ ...common, name: MODEL, session: { engine, config, tokenizer, constraint } }]);
   const loop = new Promise((resolve) => setTimeout(resolve, startsAfterMs)).then(() =>
     service.run()
   );

@@ -1,0 +1,184 @@
+/**
+ * Separates the tool calls of an answer from its text while both are written.
+ *
+ * The name of a call is known before its arguments, which are passed on as they come. What turns out to
+ * be no call is text.
+ */
+import { isObject } from "../base/files.ts";
+import type { ToolFormat } from "./tools.ts";
+
+/** A piece of a call; the first of each has its name. */
+export interface ToolCallDelta {
+  /** Position among the calls of the answer. */
+  readonly index: number;
+  readonly id?: string;
+  readonly name?: string;
+  /** JSON text, or a part of it. */
+  readonly arguments: string;
+}
+
+/** What a piece of an answer holds. */
+export interface ParsedText {
+  readonly text: string;
+  readonly calls: readonly ToolCallDelta[];
+}
+
+export class ToolCallParser {
+  readonly #format: ToolFormat;
+  readonly #head: RegExp;
+  /** Calls so far. */
+  count = 0;
+  /** What is not decided yet. */
+  #held = "";
+  #isCall = false;
+  /** The arguments of the call under way, once its name is known. */
+  #value: JsonValue | undefined;
+  #hasText = false;
+  #text = "";
+  #calls: ToolCallDelta[] = [];
+
+  constructor(format: ToolFormat) {
+    this.#format = format;
+    const name = String.raw`\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")`;
+    this.#head = new RegExp(String.raw`^${name}\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=[\[{])`);
+  }
+
+  /** Takes text; returns what is certain by it. */
+  push(text: string): ParsedText {
+    this.#held += text;
+    while (this.#isCall ? this.#readCall() : this.#readText());
+    return this.#take();
+  }
+
+  /** Returns what was held back at the end of an answer. */
+  end(): ParsedText {
+    if (this.#isCall && !this.#value && !this.#readWhole(this.#held)) {
+      this.#text += this.#format.trigger + this.#held;
+    } else if (!this.#isCall) this.#text += this.#held;
+    this.#held = "";
+    return this.#take();
+  }
+
+  #take(): ParsedText {
+    const parsed = { text: this.#text, calls: this.#calls };
+    this.#hasText ||= this.#text !== "";
+    this.#text = "";
+    this.#calls = [];
+    return parsed;
+  }
+
+  /** Text up to the next call; whether there may be more to read. */
+  #readText(): boolean {
+    const { trigger, separator } = this.#format;
+    if (trigger === "") {
+      const start = this.count > 0 ? this.#held.replace(separator.trim(), "") : this.#held;
+      if (!this.#hasText && /^\s*\{/.test(start)) {
+        this.#held = start.trimStart();
+        return this.#isCall = true;
+      }
+      if (this.#hasText || start.trim() !== "") this.#release(this.#held.length);
+      return false;
+    }
+    const at = this.#held.indexOf(trigger);
+    if (at < 0) {
+      this.#release(this.#held.length - heldBack(this.#held, trigger));
+      return false;
+    }
+    this.#text += this.#held.slice(0, at).trimEnd();
+    this.#held = this.#held.slice(at + trigger.length);
+    return this.#isCall = true;
+  }
+
+  #release(length: number): void {
+    this.#text += this.#held.slice(0, length);
+    this.#held = this.#held.slice(length);
+  }
+
+  /** The call under way; whether there may be more to read. */
+  #readCall(): boolean {
+    const { end } = this.#format;
+    if (!this.#value) {
+      const head = this.#head.exec(this.#held);
+      if (!head) return this.#readUnordered();
+      this.#begin(JSON.parse(head[1]!));
+      this.#held = this.#held.slice(head[0].length);
+      this.#value = new JsonValue();
+    }
+    const length = this.#value.read(this.#held);
+    if (length > 0) {
+      this.#calls.push({ index: this.count - 1, arguments: this.#held.slice(0, length) });
+      this.#held = this.#held.slice(length);
+    }
+    if (!this.#value.isWhole) return false;
+    const close = end === "" ? this.#held.indexOf("}") + 1 : this.#held.indexOf(end) + end.length;
+    if (close <= Math.max(0, end.length - 1)) return false;
+    this.#held = this.#held.slice(close);
+    this.#value = undefined;
+    this.#isCall = false;
+    return true;
+  }
+
+  /** A call that is not written in the usual order is read when it is whole. */
+  #readUnordered(): boolean {
+    const { trigger, end } = this.#format;
+    if (end === "") return false;
+    const at = this.#held.indexOf(end);
+    if (at < 0) return false;
+    const raw = this.#held.slice(0, at);
+    if (!this.#readWhole(raw)) this.#text += trigger + raw + end;
+    this.#held = this.#held.slice(at + end.length);
+    this.#isCall = false;
+    return true;
+  }
+
+  #readWhole(raw: string): boolean {
+    let call: unknown;
+    try {
+      call = JSON.parse(raw);
+    } catch {
+      return false;
+    }
+    if (!isObject(call) || typeof call.name !== "string") return false;
+    this.#begin(call.name);
+    const value = call.arguments ?? call.parameters ?? {};
+    this.#calls.push({ index: this.count - 1, arguments: JSON.stringify(value) });
+    return true;
+  }
+
+  #begin(name: string): void {
+    const id = `call_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+    this.#calls.push({ index: this.count++, id, name, arguments: "" });
+  }
+}
+
+/** The end of an object or list, found while its text arrives. */
+class JsonValue {
+  isWhole = false;
+  #depth = 0;
+  #inString = false;
+  #isEscaped = false;
+
+  /** Characters of a text that belong to the value. */
+  read(text: string): number {
+    for (let i = 0; i < text.length && !this.isWhole; i++) {
+      const character = text[i]!;
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (character === '"') this.#inString = !this.#inString;
+      else if (this.#inString) this.#isEscaped = character === "\\";
+      else if (character === "{" || character === "[") this.#depth++;
+      else if ((character === "}" || character === "]") && --this.#depth === 0) {
+        this.isWhole = true;
+        return i + 1;
+      }
+    }
+    return this.isWhole ? 0 : text.length;
+  }
+}
+
+/** Length of the end of a text that may belong to a call: blanks, and the beginning of its trigger. */
+function heldBack(text: string, trigger: string): number {
+  let length = Math.min(trigger.length - 1, text.length);
+  while (length > 0 && !text.endsWith(trigger.slice(0, length))) length--;
+  const before = text.slice(0, text.length - length);
+  return length + before.length - before.trimEnd().length;
+}

@@ -1,0 +1,167 @@
+/**
+ * Tools of a chat request: how models of a template family write calls, and grammars that force them to.
+ *
+ * The family is told by what the template itself writes: Qwen2.5, Qwen3 and Hermes frame a call by
+ * `<tool_call>`, Llama 3 writes bare JSON.
+ */
+import { DataError } from "../base/errors.ts";
+import { isObject, show } from "../base/files.ts";
+import { type GrammarSource, requireSupported } from "../grammar/source.ts";
+import type { ChatMessage } from "../tokenizer/chat.ts";
+import { badField } from "./errors.ts";
+import type { Fields } from "./fields.ts";
+
+/** A function that the model may call. */
+interface Tool {
+  readonly name: string;
+  /** JSON Schema of its arguments. */
+  readonly parameters: unknown;
+  /** Whether arguments must match the schema. */
+  readonly isStrict: boolean;
+  /** As the client wrote it, for the template. */
+  readonly given: unknown;
+}
+
+/** The tools of a request. */
+export interface ToolRequest {
+  readonly tools: readonly Tool[];
+  /** `auto`, `required`, or the one function that is to be called. */
+  readonly choice: "auto" | "required" | { readonly name: string };
+  /** Whether an answer may have several calls. */
+  readonly isParallel: boolean;
+}
+
+/** How calls are written. */
+export interface ToolFormat {
+  /** What a call begins with; "" where it is the beginning of the answer. */
+  readonly trigger: string;
+  /** What ends a call behind its JSON. */
+  readonly end: string;
+  /** Between the trigger and the JSON, and before the end. */
+  readonly gap: string;
+  /** Between calls. */
+  readonly separator: string;
+  /** Key of the arguments. */
+  readonly argumentsKey: string;
+}
+
+const HERMES: ToolFormat = {
+  trigger: "<tool_call>",
+  end: "</tool_call>",
+  gap: "\n",
+  separator: "\n",
+  argumentsKey: "arguments",
+};
+
+const LLAMA3: ToolFormat = {
+  trigger: "",
+  end: "",
+  gap: "",
+  separator: "; ",
+  argumentsKey: "parameters",
+};
+
+/** Most tools, and most characters of all together: templates write them into the prompt. */
+const MAX_TOOLS = 128, MAX_CHARACTERS = 128 << 10;
+
+/** How models with this chat template call tools; undefined for one that knows none. */
+export function toolFormatOf(template: string | undefined): ToolFormat | undefined {
+  if (!template || !/\btools\b/.test(template)) return undefined;
+  if (template.includes(HERMES.trigger)) return HERMES;
+  return template.includes('"parameters"') ? LLAMA3 : undefined;
+}
+
+/** Reads `tools`, `tool_choice` and `parallel_tool_calls`; undefined where no tool is to be called. */
+export function readTools(fields: Fields): ToolRequest | undefined {
+  const given = fields.get("tools") ?? [];
+  if (!Array.isArray(given) || given.length > MAX_TOOLS) {
+    throw badField("tools", `\`tools\` needs a list of at most ${MAX_TOOLS} functions`);
+  }
+  if (JSON.stringify(given).length > MAX_CHARACTERS) {
+    throw badField("tools", `\`tools\` has more than ${MAX_CHARACTERS} characters`);
+  }
+  const tools = given.map(readTool);
+  const isParallel = fields.get("parallel_tool_calls") === undefined ||
+    fields.boolean("parallel_tool_calls");
+  const choice = readChoice(fields.get("tool_choice") ?? "auto", tools);
+  return choice === "none" || tools.length === 0 ? undefined : { tools, choice, isParallel };
+}
+
+function readTool(given: unknown, i: number): Tool {
+  const { type, function: body } = isObject(given) ? given : {};
+  if (type !== "function" || !isObject(body) || !/^[\w.-]{1,64}$/.test(String(body.name))) {
+    const needs = '`type` "function" and a `function` with a name of letters and digits';
+    throw badField(`tools[${i}]`, `\`tools[${i}]\` needs ${needs}`);
+  }
+  const { name, parameters = { type: "object" }, strict } = body;
+  try {
+    requireSupported(parameters);
+  } catch (error) {
+    // Arguments that are not held to their schema may have any.
+    if (!(error instanceof DataError) || strict !== true) {
+      return { name: String(name), parameters: { type: "object" }, isStrict: false, given };
+    }
+    throw badField(`tools[${i}]`, `\`tools[${i}]\`: ${error.message}`);
+  }
+  return { name: String(name), parameters, isStrict: strict === true, given };
+}
+
+function readChoice(
+  value: unknown,
+  tools: readonly Tool[],
+): ToolRequest["choice"] | "none" {
+  if (value === "none" || value === "auto") return value;
+  if (tools.length === 0) throw badField("tool_choice", "`tool_choice` needs `tools`");
+  if (value === "required") return value;
+  const name = isObject(value) && isObject(value.function) ? value.function.name : undefined;
+  if (tools.some((tool) => tool.name === name)) return { name: String(name) };
+  const known = tools.map((tool) => `"${tool.name}"`).join(", ");
+  throw badField("tool_choice", `\`tool_choice\` names ${show(name ?? value)}; known: ${known}`);
+}
+
+/** The grammar that a choice of tools asks for; undefined where the model is free. */
+export function toolGrammar(
+  { tools, choice, isParallel }: ToolRequest,
+  { trigger, end, gap, separator, argumentsKey }: ToolFormat,
+): GrammarSource | undefined {
+  const isFree = choice === "auto";
+  if (isFree && (trigger === "" || !tools.some(({ isStrict }) => isStrict))) return undefined;
+  const allowed = typeof choice === "string"
+    ? tools
+    : tools.filter(({ name }) => name === choice.name);
+  const tags = allowed.map(({ name, parameters }) => ({
+    type: "tag",
+    begin: `${trigger}${gap}{"name": "${name}", "${argumentsKey}": `,
+    content: { type: "json_schema", json_schema: parameters },
+    end: `}${gap}${end}`,
+  }));
+  const stop_after_first = !isParallel || typeof choice === "object";
+  const format = isFree
+    ? { type: "triggered_tags", triggers: [trigger], tags, at_least_one: false, stop_after_first }
+    : { type: "tags_with_separator", tags, separator, at_least_one: true, stop_after_first };
+  return { kind: "tags", format };
+}
+
+/** Calls of an earlier answer as templates read them: arguments are objects, not texts of JSON. */
+export function withArguments(message: ChatMessage, at: string): ChatMessage {
+  const calls = message.tool_calls;
+  if (calls === undefined || calls === null) return message;
+  if (!Array.isArray(calls)) throw badField(at, `\`${at}.tool_calls\` needs a list`);
+  const read = calls.map((call) => {
+    const body = isObject(call) && isObject(call.function) ? call.function : undefined;
+    if (!body || typeof body.name !== "string") {
+      throw badField(at, `\`${at}.tool_calls\` needs functions with a name`);
+    }
+    return { ...call, function: { ...body, arguments: argumentsOf(body.arguments, at) } };
+  });
+  return { ...message, tool_calls: read };
+}
+
+function argumentsOf(value: unknown, at: string): unknown {
+  if (typeof value !== "string") return value ?? {};
+  try {
+    return JSON.parse(value === "" ? "{}" : value);
+  } catch {
+    throw badField(at, `\`${at}.tool_calls\` has arguments that are not JSON: ${show(value)}`);
+  }
+}
