@@ -42,13 +42,8 @@ export const FRAME = {
   },
 } as const;
 
-/** A legend inside the plot, in the corner that falling curves leave free. */
-export const NEAR_LEGEND = {
-  title: null,
-  orient: "top-right",
-  fillColor: "white",
-  padding: 6,
-} as const;
+/** A legend beside the plot, where it covers no data. */
+export const LEGEND = { title: null, orient: "right" } as const;
 
 /** Colour, dash or mark of the series; Vega makes one legend where several say the same. */
 export function seriesScale(domain: readonly string[], range: readonly unknown[]) {
@@ -56,7 +51,7 @@ export function seriesScale(domain: readonly string[], range: readonly unknown[]
     field: "series",
     type: "nominal" as const,
     scale: { domain, range: domain.map((_, i) => range[i % range.length]) },
-    legend: NEAR_LEGEND,
+    legend: LEGEND,
   };
 }
 
@@ -137,7 +132,7 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions) {
       series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
     ),
     sort: null,
-    legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
+    legend: { ...LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
   });
   return {
     ...FRAME,

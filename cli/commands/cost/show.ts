@@ -8,7 +8,7 @@
 import { peakTflops } from "../../../core/analysis/devices.ts";
 import type { Invocation } from "../../output/document.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
-import { COLORS, FRAME, NEAR_LEGEND } from "../../output/vega.ts";
+import { COLORS, FRAME, LEGEND } from "../../output/vega.ts";
 import type { Setting } from "./plan.ts";
 
 /** Rows as an invocation shows them. */
@@ -151,7 +151,7 @@ function panel(points: readonly Point[], axis: Axis) {
     field: "way",
     type: "nominal",
     scale: { domain: ways, range },
-    legend: { ...NEAR_LEGEND, symbolType: "stroke", symbolSize: 900 },
+    legend: { ...LEGEND, symbolType: "stroke", symbolSize: 900 },
   });
   const color = scale(styles.map(([ink]) => ink));
   return {
