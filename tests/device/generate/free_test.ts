@@ -10,6 +10,8 @@ import { GREEDY } from "../../../core/base/sampling.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { scoreSets } from "../../../core/generate/score_sets.ts";
 import { scoreStreams } from "../../../core/generate/stream_scores.ts";
+import { Scheduler } from "../../../core/generate/scheduler.ts";
+import { NumericalError } from "../../../core/base/errors.ts";
 import type { TensorType } from "../../../core/graph/types.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device, DeviceTensor, HostTensor } from "../../../core/runtime/device.ts";
@@ -110,3 +112,16 @@ for (const { name, use, throughTable } of USES_OF_CACHES) {
     device.close();
   });
 }
+
+Deno.test("a prompt that fails returns the cache of its group at once", async () => {
+  const device = new SpoilingDevice({ threads: 1 });
+  const engine = await openGolden(MODEL, device);
+  engine.forward = () => Promise.reject(new NumericalError("a NaN"));
+  using scheduler = new Scheduler(engine, { batch: 2 });
+  const options = { maxTokens: 3, sampling: GREEDY, random: new RandomStream(0), eosTokenIds: [] };
+  scheduler.add(0, { tokens: prompt(0, 5), ...options });
+  const events = await Array.fromAsync(scheduler.round());
+  assertEquals(events.map(({ kind }) => kind), ["failed"]);
+  assertEquals([device.live.size, device.most > 0], [0, true]);
+  device.close();
+});

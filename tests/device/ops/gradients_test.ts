@@ -84,3 +84,12 @@ Deno.test("a value used twice gets both gradients, and an unused input is refuse
   }
   assertEquals(message, 'cannot differentiate by "y": "scalar" does not use it');
 });
+
+Deno.test("equal largest elements share the gradient of max", async () => {
+  const g = new Builder("tie");
+  const x: Value = g.input("x", { dtype: "f32", shape: [4] });
+  g.output("scalar", x.max(0).mul(6).reshape([]));
+  const gradients = differentiate(g.build(), { of: "scalar", by: ["x"] });
+  const result = await runOn(reference, gradients, new Map([["x", [2, 5, 5, 5]]]));
+  assertEquals([...result.get("grad.x")!], [0, 2, 2, 2]);
+});

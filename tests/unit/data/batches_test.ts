@@ -230,6 +230,13 @@ Deno.test("a mixture keeps its shares at all times", () => {
   assertEquals(stream.cursor.sources.map(({ rows }) => rows), taken);
 });
 
+Deno.test("a row comes from the source that lags farthest behind, the first among equals", () => {
+  const sources = [3, 1].map((weight, i) => sourceOf(uniqueDocuments(30, 1, i), { weight }));
+  const stream = new BatchStream(sources, { ...OPTIONS, batch: 8 });
+  const rows = new Map(stream.next()!.pieces.map(({ row, source }) => [row, source]));
+  assertEquals([...rows.values()], [0, 0, 1, 0, 0, 0, 1, 0]);
+});
+
 Deno.test("a finite mixture is as many rows as its sources have", () => {
   const sources = [
     sourceOf(uniqueDocuments(40), { weight: 1 }),

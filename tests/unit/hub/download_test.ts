@@ -182,6 +182,23 @@ Deno.test("a partial file with wrong bytes is fetched anew", () =>
     assert(!anew!.includes("bytes="));
   }));
 
+Deno.test("a content of the wrong size is fetched anew", () =>
+  withScene(async ({ fetch, cache }) => {
+    const blobs = `${cache}/datasets--some--rows/blobs`;
+    await Deno.mkdir(blobs, { recursive: true });
+    await Deno.writeFile(`${blobs}/${oidOf(CONTENT, true)}`, CONTENT.slice(0, 1000));
+    assertEquals(await fetch(), CONTENT);
+  }));
+
+Deno.test("a content with another hash than that of the listing is refused", () =>
+  withScene(async ({ hub, fetch, cache }) => {
+    const wrong = CONTENT.map((byte) => byte ^ 1);
+    hub.answer = (path) => isContent(path) ? new Response(wrong) : undefined;
+    const error = await assertRejects(fetch, ParscaleError);
+    assertStringIncludes(error.message, `has the hash ${oidOf(wrong, true)}`);
+    assertEquals(allPaths(cache).filter((path) => path.includes("/blobs/")), []);
+  }));
+
 Deno.test("a hub that does not answer is named once, while the client waits", async () => {
   const waiting: string[] = [];
   const access = { endpoint: "http://127.0.0.1:9", token: undefined, cache: "", isOffline: false };

@@ -4,20 +4,27 @@ import { EnvironmentError } from "../../../core/base/errors.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { Service } from "../../../core/serve/service.ts";
 
+/** The handler of a service without models, whose page is `page`. */
+function handlerOf(service: Service, errors: unknown[], page: () => Response) {
+  return createHandler(service, {
+    access: { apiKey: undefined, isLoopback: false, origins: [] },
+    device: () => "",
+    page,
+    onUnknownField() {},
+    onError: (error) => errors.push(error),
+  });
+}
+
+const OPTIONS = { maxBatch: 1, maxQueue: 1, prefixCacheBytes: 0 };
+
 Deno.test("a 500 is reported with its cause, and its details stay with the server", async () => {
   const errors: unknown[] = [];
   const cause = new Error("the driver has gone");
   const failures = [new EnvironmentError("no device", { cause }), new TypeError("x", { cause })];
   for (const failure of failures) {
-    using service = new Service({ maxBatch: 1, maxQueue: 1, prefixCacheBytes: 0 });
-    const handler = createHandler(service, {
-      access: { apiKey: undefined, isLoopback: false, origins: [] },
-      device: () => "",
-      page() {
-        throw failure;
-      },
-      onUnknownField() {},
-      onError: (error) => errors.push(error),
+    using service = new Service(OPTIONS);
+    const handler = handlerOf(service, errors, () => {
+      throw failure;
     });
     const response = await handler(new Request("http://localhost/"));
     const { error } = await response.json();
@@ -25,4 +32,26 @@ Deno.test("a 500 is reported with its cause, and its details stay with the serve
     assertEquals([response.status, error.message], [500, message]);
   }
   assertEquals(errors, failures);
+});
+
+Deno.test("a chunked body is read up to its limit, and refused beyond it", async () => {
+  using service = new Service(OPTIONS);
+  service.open([]);
+  const errors: unknown[] = [];
+  const handler = handlerOf(service, errors, () => new Response());
+  const statusOf = async (bytes: number) => {
+    let left = bytes;
+    const body = new ReadableStream({
+      pull(controller) {
+        if (left === 0) return controller.close();
+        const part = Math.min(left, 1 << 20);
+        left -= part;
+        controller.enqueue(new Uint8Array(part).fill(0x20));
+      },
+    });
+    const request = new Request("http://localhost/v1/completions", { method: "POST", body });
+    return (await handler(request)).status;
+  };
+  assertEquals([await statusOf(8 << 20), await statusOf((8 << 20) + 1)], [400, 413]);
+  assertEquals(errors, []);
 });
