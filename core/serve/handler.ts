@@ -100,7 +100,8 @@ export function createHandler(
     if (Object.hasOwn(post, pathname) || Object.hasOwn(get, pathname)) {
       throw new ApiError(405, `${pathname} does not take ${request.method}`);
     }
-    throw new ApiError(404, `no such path: ${pathname}`);
+    const served = Object.keys({ ...post, ...get }).filter((path) => /^\/v1\/.*[^/]$/.test(path));
+    throw new ApiError(404, `no such path: ${pathname}; served are ${served.join(", ")}`);
   };
 
   return async (request) => {

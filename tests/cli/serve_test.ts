@@ -225,6 +225,12 @@ Deno.test("completions", async (t) => {
     assertEquals(error.param, "ignore_eos");
   });
 
+  await t.step("a path that is not served is refused with those that are", async () => {
+    const { error } = await (await server.post("/v1/embeddings", { input: "x" })).json();
+    const served = "/v1/chat/completions, /v1/completions, /v1/models";
+    assertEquals(error.message, `no such path: /v1/embeddings; served are ${served}`);
+  });
+
   await t.step("bad requests: status, type and the field at fault", async () => {
     const cases: [string, number, unknown, string | null][] = [
       ["/v1/completions", 400, "{", null],
