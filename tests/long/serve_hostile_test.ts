@@ -1,8 +1,8 @@
 /** `parscale serve` and requests that no client means: each is refused with 400 and a reason. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { MODEL } from "./models.ts";
-import { TestServer } from "./serve_testing.ts";
+import { MODEL } from "../cli/models.ts";
+import { TestServer } from "../cli/serve_testing.ts";
 
 Deno.test("requests that no client means are 400, and nothing is written to stderr", async (t) => {
   await using server = await TestServer.start(["--model", MODEL]);

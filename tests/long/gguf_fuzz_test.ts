@@ -1,12 +1,12 @@
 /** Protects readers of GGUF files from damage: truncation and flipped bits are bad data, nothing else. */
 import { assert } from "@std/assert";
-import { DataError } from "../../../core/base/errors.ts";
-import { RandomStream } from "../../../core/base/random.ts";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { readGgufHead } from "../../../core/checkpoint/gguf/head.ts";
-import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { ggufBytes, ggufOf, writeTinyFolder } from "../../gguf_model.ts";
-import { withScratch } from "./testing.ts";
+import { DataError } from "../../core/base/errors.ts";
+import { RandomStream } from "../../core/base/random.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { readGgufHead } from "../../core/checkpoint/gguf/head.ts";
+import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
+import { ggufBytes, ggufOf, writeTinyFolder } from "../gguf_model.ts";
+import { withScratch } from "../unit/checkpoint/testing.ts";
 
 /** A file of a small model, and where its data begins. */
 async function withFile(
