@@ -2,8 +2,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { References } from "../../../core/eval/grading/code/reference.ts";
 import { Slots } from "../../../core/eval/grading/code/slots.ts";
-import type { End, Job, Results, Sandbox } from "../../../core/eval/sandbox/job.ts";
-import { lines } from "../../../core/eval/sandbox/protocol.ts";
+import {
+  type End,
+  type Job,
+  type Results,
+  type Sandbox,
+  totalLimit,
+  wallLimit,
+} from "../../../core/eval/sandbox/job.ts";
+import { answerIn, line, lines } from "../../../core/eval/sandbox/protocol.ts";
 import { PROBLEM, withFolder } from "./sandbox_problem.ts";
 
 /** A sandbox whose jobs answer `texts`. */
@@ -70,4 +77,21 @@ Deno.test("lines over the limit are dropped while they are read", async () => {
   const found: string[] = [];
   for await (const line of lines(new Blob([text]).stream(), 50)) found.push(line);
   assertEquals(found, ["short", "yyyyy"]);
+});
+
+Deno.test("a job has its calls' limits, at most a minute, or twice the reference's time", () => {
+  assertEquals(totalLimit([1, 2, 3], [0.5]), 8);
+  assertEquals(totalLimit(new Array<number>(100).fill(1), [0.5]), 62);
+  assertEquals(totalLimit([1], [40, 5]), 92);
+  const job = { totalLimit: 8 } as Job;
+  assertEquals([wallLimit(job), wallLimit({ ...job, clock: "cpu" })], [8, 40]);
+});
+
+Deno.test("lines of a child count only with its token, behind whatever a program printed", () => {
+  const text = (token: string) => new TextDecoder().decode(line({ type: "rest" }, token)).trim();
+  assertEquals(answerIn(text("secret "), "secret "), { type: "rest" } as unknown);
+  assertEquals(answerIn(`noise ${text("secret ")}`, "secret "), { type: "rest" } as unknown);
+  for (const forged of [text(""), text("guess "), "secret {"]) {
+    assertEquals(answerIn(forged, "secret "), undefined);
+  }
 });

@@ -1,7 +1,7 @@
 /** The order of things in a training run, with a trainer that computes nothing. */
-import { assertEquals } from "@std/assert";
+import { assertAlmostEquals, assertEquals } from "@std/assert";
 import type { Batch } from "../../../core/data/batches.ts";
-import { type LoopOptions, train } from "../../../core/train/loop.ts";
+import { type LoopOptions, type StepReport, train } from "../../../core/train/loop.ts";
 import type { Trainer } from "../../../core/train/trainer.ts";
 
 const FEED = { next: () => ({ predicted: 8, used: 8 }) as Batch, cursor: {} };
@@ -75,4 +75,39 @@ Deno.test("a run that is aborted saves its step and does not validate first", as
     "step 4",
     "save 4",
   ]);
+});
+
+Deno.test("a report has means per predicted token, and the smoothed loss", async () => {
+  const losses = [16, 32], validated = [{ loss: 3, predicted: 2 }, { loss: 7, predicted: 3 }];
+  const trainer = {
+    collective: { sum: (values: number[]) => Promise.resolve(values) },
+    evaluate: () => Promise.resolve(validated.pop()!),
+    get sums() {
+      return { loss: losses.shift()!, predicted: 8, streamWeights: [2, 6] };
+    },
+    accumulate: () => Promise.resolve(),
+    exchangeSums: (values: number[]) => Promise.resolve(values),
+    update: () => Promise.resolve({ gradNorm: 1, clipScale: 1 }),
+  } as unknown as Trainer;
+  const reports: StepReport[] = [];
+  const options: LoopOptions = {
+    schedule: { kind: "constant", steps: 2, warmup: 2, minFactor: 1 },
+    rates: { backbone: 1, prefix: 2, aggregator: 4 },
+    microBatches: 3,
+    evalEvery: 9,
+    saveEvery: 9,
+    evalFeed: () => ({ next: () => validated.length > 0 ? FEED.next() : undefined, cursor: {} }),
+  };
+  const state = await train(trainer, FEED, { ...START, tokens: 100 }, options, {
+    signal: new AbortController().signal,
+    onStep: (report) => reports.push(report),
+    save: () => Promise.resolve(),
+  });
+  const [first, second] = reports as [StepReport, StepReport];
+  assertEquals([first.loss, second.loss], [2, 4]);
+  assertAlmostEquals(second.lossEma, 0.95 * 2 + 0.05 * 4, 1e-12);
+  assertEquals(first.streamWeights, [0.25, 0.75]);
+  assertEquals([first.tokens, second.tokens, state.tokens], [124, 148, 148]);
+  assertEquals([first.evalLoss, second.evalLoss], [undefined, 2]);
+  assertEquals(first.rates, { backbone: 0.5, prefix: 1, aggregator: 2 });
 });

@@ -22,3 +22,34 @@ Deno.test("files of ranks that failed are ours, and go when the run is resumed o
   assertEquals(names(), [".lock"]);
   await Deno.remove(`${folder}/..`, { recursive: true });
 });
+
+Deno.test("metrics of later steps and a torn last line are cut off at a resume", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    using run = await RunFolder.create(folder, true);
+    const lines = [1, 2, 3].map((step) => `{"step":${step}}\n`);
+    for (const line of [...lines, `{"step":2,"lo`]) run.appendMetrics(line);
+    await run.truncateMetrics(2);
+    assertEquals(await Deno.readTextFile(`${folder}/metrics.jsonl`), lines.slice(0, 2).join(""));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("the newest checkpoints are kept, and those that a resumed run left", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    using run = await RunFolder.create(folder, true);
+    for (const step of [2, 10, 4, 6]) await run.saveCheckpoint(step, () => Promise.resolve());
+    assertEquals(await run.lastCheckpoint(), `${folder}/checkpoint-000006`);
+    await run.keepNewest(2, 6);
+    const names = [...Deno.readDirSync(folder)].map(({ name }) => name);
+    assertEquals(names.filter((name) => name.startsWith("checkpoint")).sort(), [
+      "checkpoint-000004",
+      "checkpoint-000006",
+      "checkpoint-000010",
+    ]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});

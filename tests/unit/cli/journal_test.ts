@@ -1,0 +1,52 @@
+/** Rows of an interrupted run, as a later run finds them. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { Journal, type JournalOptions } from "../../../cli/output/journal.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { withScratch } from "../../cli/run.ts";
+
+/** Begins a journal with two rows, appends `torn`, and passes on the options to resume it. */
+async function interrupted(torn: string, body: (options: JournalOptions) => void): Promise<void> {
+  await withScratch((folder) => {
+    const options = {
+      out: `${folder}/rows`,
+      identity: { seed: 1 },
+      resume: false,
+      overwrite: false,
+    };
+    {
+      using journal = new Journal(options);
+      journal.add(1, "b", [{ id: 1 }]);
+      journal.add(0, "a", [{ id: 0 }]);
+    }
+    Deno.writeTextFileSync(`${options.out}.partial`, torn, { append: true });
+    body({ ...options, resume: true });
+    return Promise.resolve();
+  });
+}
+
+Deno.test("a torn last line is removed, and its row is computed again", () =>
+  interrupted(`{"at":2,"input":"x`, (options) => {
+    {
+      using journal = new Journal(options);
+      assertEquals([0, 1, 2].map((at) => journal.has(at, "abc"[at])), [true, true, false]);
+      assertEquals(Deno.readTextFileSync(journal.path).at(-1), "\n");
+      journal.add(2, "c", [{ id: 2 }]);
+    }
+    using again = new Journal(options);
+    assertEquals([0, 1, 2].map((at) => again.has(at, "abc"[at])), [true, true, true]);
+    assertEquals([...again.rows()], [{ id: 0 }, { id: 1 }, { id: 2 }]);
+  }));
+
+Deno.test("a damaged line, other flags and other input are refused", async () => {
+  await interrupted("{}\n", (options) => {
+    assertThrows(() => new Journal(options), DataError, "line 4");
+  });
+  await interrupted("", (options) => {
+    const other = { ...options, identity: { seed: 2 } };
+    assertThrows(() => new Journal(other), UsageError, "another seed");
+    using journal = new Journal(options);
+    assertThrows(() => journal.has(0, "z"), DataError, "input row 0 differs");
+    journal.has(0, "a");
+    assertThrows(() => [...journal.rows()], DataError, "the input ends before row 1");
+  });
+});

@@ -1,0 +1,47 @@
+/** Which samples are scored: those that answer the prompts of the run. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import type { Document } from "../../../core/eval/harness/documents.ts";
+import type { Sample } from "../../../core/eval/harness/samples.ts";
+import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
+import { choiceQuestion } from "../../../core/eval/harness/task.ts";
+import type { ScoringTools } from "../../../core/eval/harness/task.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
+
+const TASK = taskOf("sciq")!;
+
+/** Scores samples of two rows whose second choice is right; what was warned of comes last. */
+async function scored(samples: readonly Partial<Sample>[]): Promise<unknown[]> {
+  const warnings: string[] = [];
+  const question = choiceQuestion("Which?", ["a", "b"], 1);
+  const documents = [0, 1].map((id) => {
+    const document: Document = { task: TASK, id, group: "", question, shots: [] };
+    return { document, requests: [], hash: `prompt ${id}` };
+  });
+  const watch: Watch = {
+    interruption: new AbortController().signal,
+    warn: (text) => warnings.push(text),
+    progress: () => ({ update() {}, [Symbol.dispose]() {} }),
+  };
+  const scores = await scoreSamples(
+    [{ task: TASK, shots: 0, documents, files: [], rows: 2 }],
+    samples.map((sample) => ({ task: "sciq", doc_id: 0, sample: 0, ...sample })),
+    {} as ScoringTools,
+    watch,
+  );
+  return [...scores.map(({ doc_id, metrics }) => [doc_id, metrics.acc]), ...warnings];
+}
+
+Deno.test("samples of other prompts and of unknown rows are refused", async () => {
+  const loglikelihood = [-2, -1];
+  const other = { loglikelihood, request: "another prompt" };
+  await assertRejects(() => scored([other]), DataError, "answers another prompt");
+  await assertRejects(() => scored([{ loglikelihood, doc_id: 2 }]), DataError, "not among the 2");
+});
+
+Deno.test("rows without an answer are said and not counted as wrong", async () => {
+  const right = { loglikelihood: [-2, -1], doc_id: 1, request: "prompt 1" };
+  const [score, warning, ...others] = await scored([right]);
+  assertEquals([score, others], [[1, 1], []]);
+  assertEquals(/no answers to 1 of 2 rows, row 0 first/.test(String(warning)), true);
+});

@@ -1,0 +1,43 @@
+/** Redirects and the token, by a stand-in for `fetch`. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { HubClient, NetworkError } from "../../../core/hub/client.ts";
+
+const HUB = "https://hub.test";
+
+/** Follows redirects from a file of the hub; returns what was asked of whom, or rejects. */
+async function follow(redirects: Readonly<Record<string, string>>): Promise<string[]> {
+  const asked: string[] = [];
+  const { fetch } = globalThis;
+  globalThis.fetch = (input, init) => {
+    const { href } = new URL(String(input));
+    asked.push(`${href} ${new Headers(init?.headers).get("authorization")}`);
+    const location = redirects[href];
+    const headers = location === undefined ? undefined : { location };
+    return Promise.resolve(new Response(null, { status: headers ? 302 : 200, headers }));
+  };
+  try {
+    const access = { endpoint: HUB, token: "hf_a", cache: "", isOffline: false };
+    const client = new HubClient(access, undefined, { delaysMs: [] });
+    const { chunks } = await client.get(`${HUB}/file`);
+    await Array.fromAsync(chunks());
+    return asked;
+  } finally {
+    globalThis.fetch = fetch;
+  }
+}
+
+Deno.test("a redirect from https to http is refused", async () => {
+  for (const next of ["http://hub.test/file", "http://storage.test/file", "ftp://hub.test/file"]) {
+    await assertRejects(() => follow({ [`${HUB}/file`]: next }), NetworkError, "cannot be used");
+  }
+});
+
+Deno.test("the token goes to the hub alone, and redirects end", async () => {
+  const chain = { [`${HUB}/file`]: "/moved", [`${HUB}/moved`]: "https://storage.test/blob" };
+  assertEquals(await follow(chain), [
+    `${HUB}/file Bearer hf_a`,
+    `${HUB}/moved Bearer hf_a`,
+    "https://storage.test/blob null",
+  ]);
+  await assertRejects(() => follow({ [`${HUB}/file`]: "/file" }), NetworkError, "more than");
+});
