@@ -104,6 +104,19 @@ Deno.test("a failure of a slow request is still a status of its own", async () =
   }, 2500);
 });
 
+Deno.test("a cancelled stream frees its rows before the next step", async () => {
+  await withService(tensors, async ({ post, service }) => {
+    const body = { prompt: "x", max_tokens: 2000, n: 3, stream: true, ignore_eos: true };
+    const response = await post("/v1/completions", body);
+    const reader = response.body!.getReader();
+    await reader.read();
+    assertEquals(service.outstanding, 3);
+    await reader.cancel();
+    assertEquals(service.outstanding, 0);
+    assert(/num_requests_running\{[^}]*\} 0/.test(service.metricsText()));
+  });
+});
+
 Deno.test("a reader that takes nothing is cut, and its rows are freed", async () => {
   await withService(tensors, async ({ post, service }) => {
     const body = {
@@ -121,19 +134,6 @@ Deno.test("a reader that takes nothing is cut, and its rows are freed", async ()
     let error: unknown;
     await response.text().catch((reason) => error = reason);
     assert(error instanceof Error, "the stream is cut, not ended");
-  });
-});
-
-Deno.test("a cancelled stream frees its rows before the next step", async () => {
-  await withService(tensors, async ({ post, service }) => {
-    const body = { prompt: "x", max_tokens: 2000, n: 3, stream: true, ignore_eos: true };
-    const response = await post("/v1/completions", body);
-    const reader = response.body!.getReader();
-    await reader.read();
-    assertEquals(service.outstanding, 3);
-    await reader.cancel();
-    assertEquals(service.outstanding, 0);
-    assert(/num_requests_running\{[^}]*\} 0/.test(service.metricsText()));
   });
 });
 
