@@ -79,9 +79,10 @@ Deno.test("a run that is aborted saves its step and does not validate first", as
 
 Deno.test("a report has means per predicted token, and the smoothed loss", async () => {
   const losses = [16, 32], validated = [{ loss: 3, predicted: 2 }, { loss: 7, predicted: 3 }];
+  let left: typeof validated = [];
   const trainer = {
     collective: { sum: (values: number[]) => Promise.resolve(values) },
-    evaluate: () => Promise.resolve(validated.pop()!),
+    evaluate: () => Promise.resolve(left.pop()!),
     get sums() {
       return { loss: losses.shift()!, predicted: 8, streamWeights: [2, 6] };
     },
@@ -89,20 +90,25 @@ Deno.test("a report has means per predicted token, and the smoothed loss", async
     exchangeSums: (values: number[]) => Promise.resolve(values),
     update: () => Promise.resolve({ gradNorm: 1, clipScale: 1 }),
   } as unknown as Trainer;
-  const reports: StepReport[] = [];
+  const reports: StepReport[] = [], before: number[] = [];
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 2, warmup: 2, minFactor: 1 },
     rates: { backbone: 1, prefix: 2, aggregator: 4 },
     microBatches: 3,
     evalEvery: 9,
     saveEvery: 9,
-    evalFeed: () => ({ next: () => validated.length > 0 ? FEED.next() : undefined, cursor: {} }),
+    evalFeed: () => {
+      left = [...validated];
+      return { next: () => left.length > 0 ? FEED.next() : undefined, cursor: {} };
+    },
   };
   const state = await train(trainer, FEED, { ...START, tokens: 100 }, options, {
     signal: new AbortController().signal,
+    onStart: (loss) => before.push(loss),
     onStep: (report) => reports.push(report),
     save: () => Promise.resolve(),
   });
+  assertEquals(before, [2]);
   const [first, second] = reports as [StepReport, StepReport];
   assertEquals([first.loss, second.loss], [2, 4]);
   assertAlmostEquals(second.lossEma, 0.95 * 2 + 0.05 * 4, 1e-12);
