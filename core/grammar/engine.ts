@@ -5,6 +5,7 @@
  * be started anew at any time, since a question says the whole text. So a schema that takes too long, or
  * on which the library gives up, costs the others a restart and nothing else.
  */
+import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
@@ -25,7 +26,7 @@ export interface Vocabulary {
 
 /** Asks which tokens may follow. */
 export interface GrammarQuestion {
-  /** Names the grammar. */
+  /** Names the grammar; short, as it travels with every token. */
   readonly key: string;
   /** Absent where the thread should know it. */
   readonly source?: GrammarSource;
@@ -43,6 +44,10 @@ export type GrammarAnswer =
 
 interface Pending extends PromiseWithResolvers<GrammarAnswer> {
   readonly question: GrammarQuestion;
+}
+
+function hashOf(source: GrammarSource): string {
+  return createHash("sha256").update(JSON.stringify(source)).digest("hex");
 }
 
 /** Compiles grammars. Dispose of it when no text needs them any more. */
@@ -71,7 +76,7 @@ export class GrammarEngine implements Disposable {
    */
   async constraint(source: GrammarSource): Promise<TokenConstraint> {
     if (source.kind === "schema") requireSupported(source.schema);
-    const key = JSON.stringify(source), text = this.#nextText++;
+    const key = hashOf(source), text = this.#nextText++;
     const after = async (tokens: readonly number[]): Promise<TokenMask> => {
       const question = { key, text, tokens };
       const known = await this.#ask(tokens.length === 0 ? { ...question, source } : question);
