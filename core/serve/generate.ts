@@ -49,7 +49,7 @@ export async function answer(
   try {
     const format = request.tools && formatOf(model.session.tokenizer);
     const encoded = await encodePrompts(model, request);
-    const constraints = await constraintsOf(model, request, encoded.length * request.n);
+    const constraints = await constraintsOf(model, request, format, encoded.length * request.n);
     const seed = request.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const choices = encoded.flatMap((prompt, p) =>
       Array.from({ length: request.n }, (_, sample) => {
@@ -79,9 +79,10 @@ export async function answer(
 async function constraintsOf(
   { session }: ServedModel,
   { grammar: asked, tools }: ServeRequest,
+  format: ToolFormat | undefined,
   count: number,
 ): Promise<readonly TokenConstraint[]> {
-  const grammar = tools ? toolGrammar(tools, formatOf(session.tokenizer)) : asked;
+  const grammar = tools && format ? toolGrammar(tools, format) : asked;
   if (!grammar) return [];
   try {
     return await Promise.all(Array.from({ length: count }, () => session.constraint(grammar)));

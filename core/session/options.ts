@@ -63,7 +63,7 @@ const whole = (from: number): Rule => [
   `an integer of at least ${from}`,
 ];
 
-export const penalty = number(-2, 2, "a number from -2 to 2");
+const penalty = number(-2, 2, "a number from -2 to 2");
 
 const jsonSchema: Rule = [
   (value) => isObject(value) || typeof value === "boolean",
