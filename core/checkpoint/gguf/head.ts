@@ -170,7 +170,8 @@ function readValue(reader: Reader, key: string, type: number): MetadataValue {
   if (!isText) reader.skip(count * size);
   else {
     if (count > MAX_STRINGS) throw reader.error(`has ${count} texts in the list ${show(key)}`);
-    for (let i = 0; i < count; i++) reader.skip(reader.length(1, `a text of ${show(key)}`));
+    const what = `a text of ${show(key)}`;
+    for (let i = 0; i < count; i++) reader.skip(reader.length(1, what));
   }
   return { kind: "list", element, count, offset, length: reader.position - offset };
 }

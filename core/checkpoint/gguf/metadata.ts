@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES = 256e6;
 /** Numbers that a list may have where it is read: more than there are layers, or tokens. */
 const MAX_NUMBERS = 1 << 22;
 
-const STRING = 8;
+const [I32, STRING] = [5, 8];
 
 /** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
 export class Texts {
@@ -108,13 +108,15 @@ export class Metadata {
     }
   }
 
-  numbers(key: string): number[] | undefined {
+  /** The numbers of a list. */
+  numbers(key: string): ArrayLike<number> | undefined {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;
     if (value.kind !== "list" || value.element === STRING || value.count > MAX_NUMBERS) {
       throw this.error(key, "a list of numbers");
     }
     const bytes = this.#read(key, value), size = value.length / value.count;
+    if (value.element === I32) return new Int32Array(bytes.buffer); // of token types there are many
     const view = new DataView(bytes.buffer);
     return Array.from(
       { length: value.count },

@@ -118,14 +118,14 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
     if (isAdded) added.push(addedToken(id, token, typeOf(id)));
     // Python's library numbers added tokens on from the vocabulary, unless they are in it.
     if (!isNormal(id) && !(isAdded && id < last && token.every(isPrintable))) continue;
-    if (!isFirst) text.raw(",");
+    text.ascii(isFirst ? "" : ",");
     text.string(token);
-    text.raw(":" + id);
+    text.ascii(`:${id}`);
     isFirst = false;
   }
   text.raw('},"merges":[');
   for (const [i, merge] of metadata.texts(`${KEY}.merges`)?.entries() ?? []) {
-    if (i > 0) text.raw(",");
+    text.ascii(i > 0 ? "," : "");
     text.string(merge);
   }
   const { normalizer, pre_tokenizer } = layout;
@@ -203,9 +203,11 @@ export function generationConfig(metadata: Metadata): JsonObject {
   const longest = Math.max(...END_TOKENS.map(({ length }) => length));
   const types = metadata.numbers(`${KEY}.token_type`);
   const found: number[] = [];
-  for (const [id, token] of tokensOf(metadata).entries()) {
-    if (token.length > longest || types?.[id] === NORMAL) continue;
-    if (ends.has(new TextDecoder().decode(token))) found.push(id);
+  const tokens = tokensOf(metadata);
+  for (let id = 0; id < tokens.length; id++) {
+    if (types?.[id] === NORMAL) continue;
+    const token = tokens.at(id);
+    if (token.length <= longest && ends.has(new TextDecoder().decode(token))) found.push(id);
   }
   const stops = [id("eos"), id("eot"), ...found].filter((id) => id !== undefined);
   const others = { bos_token_id: id("bos"), pad_token_id: id("padding") };
@@ -251,6 +253,12 @@ class JsonText {
     this.#reserve(text.length * 3);
     const room = this.#bytes.subarray(this.#length);
     this.#length += UTF8.encodeInto(text, room).written;
+  }
+
+  /** A short text of ASCII, for which an encoder takes longer. */
+  ascii(text: string): void {
+    this.#reserve(text.length);
+    for (let i = 0; i < text.length; i++) this.#bytes[this.#length++] = text.charCodeAt(i);
   }
 
   /** A string of UTF-8 bytes; those that JSON escapes are rare. */
