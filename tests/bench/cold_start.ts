@@ -3,17 +3,17 @@
  * shape with random weights and a prompt of five tokens.
  *
  *   deno run -A tests/bench/cold_start.ts [--rounds 3] [--quantize q4,q8,none] [--max-tokens 1]
- *       [--against OTHER_TREE] [--llama FOLDER_WITH_node-llama-cpp]
+ *       [--against OTHER_TREE] [--llama FOLDER_OF_PROGRAMS]
  *
  * Every row is a process of its own; they take turns, round by round, so that a busy machine slows them
  * alike. `run time` quantizes while it loads, `first start` keeps the weights it quantizes, `second start`
- * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project. Of
- * llama.cpp only loading and the first token count, not the start of its process. Peaks include mapped
- * pages of files. Files are made once, in the system's temporary folder.
+ * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project;
+ * llama.cpp is `llama-completion` of `llama_native.sh`. Peaks include mapped pages of files. Files are made
+ * once, in the system's temporary folder.
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
-import { type GgufType, writeGguf } from "./gguf.ts";
+import { type GgufType, randomGguf } from "./gguf.ts";
 import { isThere, qwen05b, randomFolder } from "./random_model.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -61,22 +61,21 @@ async function quantizedFolder(model: string, kind: string): Promise<string> {
 
 const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(0)} MB`;
 
-/**
- * Starts a process and waits for its first output. A line of JSON with `seconds` is a time that the
- * process took itself.
- */
+/** Starts a process and waits for its first output. */
 async function timed(
   args: readonly string[],
-  { cwd, env = {} }: { cwd?: string; env?: Record<string, string> } = {},
+  { program = Deno.execPath(), env = {} }: {
+    program?: string;
+    env?: Record<string, string>;
+  } = {},
 ): Promise<Start> {
   const started = performance.now();
-  const child = new Deno.Command(Deno.execPath(), {
+  const child = new Deno.Command(program, {
     args: [...args],
     env: { DENO_NO_UPDATE_CHECK: "1", ...env },
     stdin: "null",
     stdout: "piped",
     stderr: "null",
-    ...(cwd === undefined ? {} : { cwd }),
   }).spawn();
   let peakBytes = 0;
   const look = () => {
@@ -90,16 +89,12 @@ async function timed(
   const timer = setInterval(look, 20);
   const reader = child.stdout.getReader();
   const { value } = await reader.read();
-  const elapsed = (performance.now() - started) / 1000;
+  const seconds = (performance.now() - started) / 1000;
   look();
   clearInterval(timer);
   while (!(await reader.read()).done);
   if (!(await child.status).success || !value) throw new Error(`${args.join(" ")} failed`);
-  const first = new TextDecoder().decode(value);
-  return {
-    seconds: /^\{"seconds":([\d.]+)/.exec(first) ? JSON.parse(first).seconds : elapsed,
-    peakBytes,
-  };
+  return { seconds, peakBytes };
 }
 
 /** The command on a tree of this project. */
@@ -137,11 +132,12 @@ function clearCache(): void {
 
 function llama(kind: string, folder: string): Row {
   const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
-  const path = `${TEMPORARY}/parscale-bench-${type}.gguf`;
-  if (!isThere(path)) writeGguf(path, qwen05b(1), type);
-  const script = fileURLToPath(new URL("./llama_start.ts", import.meta.url));
-  const args = [...DENO.slice(0, 2), "--no-lock", DENO[2]!, script, folder, path];
-  return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, { cwd: folder }) };
+  const args = [
+    ...["-m", randomGguf(SHAPE, type), "-p", "a", "-n", flags["max-tokens"]],
+    ...["-no-cnv", "--no-warmup", "--no-display-prompt"],
+  ];
+  const program = `${folder}/llama-completion`;
+  return { name: `llama.cpp ${type}`, group: kind, start: () => timed(args, { program }) };
 }
 
 const model = modelFolder();

@@ -1,26 +1,27 @@
 /**
- * Decoding and prefill of the Qwen2.5-0.5B shape on the cpu device, beside PyTorch where it is given.
+ * Decoding and prefill on the cpu device, beside PyTorch and llama.cpp where they are given.
  *
- *   deno run -A tests/bench/decode.ts [--streams 1,2,4,8] [--quantize none,q8,q4] [--block 32]
- *       [--cached 1000] [--rounds 3] [--threads 2] [--no-prefill]
- *       [--python PYTHON --torch bench_torch.py] [--llama FOLDER_WITH_node-llama-cpp]
+ *   deno run -A tests/bench/decode.ts [--shape qwen2.5-0.5b|smollm2-135m] [--streams 1,2,4,8]
+ *       [--quantize none,q8,q4] [--block 32] [--cached 1000] [--rounds 3] [--threads 2] [--no-prefill]
+ *       [--python PYTHON --torch bench_torch.py] [--llama FOLDER_OF_PROGRAMS]
  *
  * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
  * and ratios of medians. Weights are random and made on the fly. The others must fill the cache by
- * computing, which takes minutes for many streams: a smaller --cached helps there.
+ * computing, which takes minutes for many streams: a smaller --cached helps there. `llama_native.sh`
+ * prints the folder of llama.cpp; P streams are P sequences there, which all compute logits.
  */
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
-import { type GgufType, writeGguf } from "./gguf.ts";
-import { qwen05b, randomWeights } from "./random_model.ts";
+import { type GgufType, randomGguf } from "./gguf.ts";
+import { randomWeights, SHAPES } from "./random_model.ts";
 
 const STEPS = 16;
 const PREFILL = 512;
 
 const flags = parseArgs(Deno.args, {
   string: [
+    "shape",
     "streams",
     "quantize",
     "block",
@@ -34,6 +35,8 @@ const flags = parseArgs(Deno.args, {
   boolean: ["prefill"],
   negatable: ["prefill"],
   default: {
+    shape: "qwen2.5-0.5b",
+    cached: "1000",
     streams: "1,2,4,8",
     quantize: "none,q8,q4",
     block: "32",
@@ -44,6 +47,7 @@ const flags = parseArgs(Deno.args, {
 });
 const list = (text: string) => text.split(",");
 const CACHED = Number(flags.cached);
+const SHAPE = flags.shape as keyof typeof SHAPES;
 
 interface Runner {
   readonly name: string;
@@ -59,12 +63,12 @@ const median = (values: readonly number[]) =>
 
 /** Ours: one open model, timed again in every round. */
 function ours(streams: number, kind: string): Runner {
-  const config = qwen05b(streams);
+  const config = SHAPES[SHAPE](streams);
   const matrices = kind === "none"
     ? { kind: "f32" as const }
     : { kind: kind as "q8" | "q4", block: Number(flags.block) };
   const device = new CpuDevice({ threads: Number(flags.threads), matrices });
-  const engine = new Engine(device, config, randomWeights(config, "qwen2.5-0.5b"));
+  const engine = new Engine(device, config, randomWeights(config, SHAPE));
   const cache = engine.createCache(1, Math.max(PREFILL, CACHED + STEPS + 2));
   const step = (tokens: number[], start: number) =>
     engine.forward(cache, { ids: [tokens], start: [start], select: [tokens.length - 1] });
@@ -116,38 +120,35 @@ function torch(streams: number): Runner {
   };
 }
 
-/** llama.cpp in a process of its own, which times a few steps for every line it is sent. */
-async function llama(streams: number, kind: string): Promise<Runner> {
+/** llama.cpp's own benchmarks, a process per measurement. */
+function llama(streams: number, kind: string): Runner {
   const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
-  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${type}.gguf`;
-  try {
-    Deno.statSync(path);
-  } catch {
-    writeGguf(path, qwen05b(1), type);
-  }
-  const script = fileURLToPath(new URL("./llama.ts", import.meta.url));
-  const process = new Deno.Command(Deno.execPath(), {
-    args: [
-      ["run", "-A", "--no-lock", "--node-modules-dir=manual", script, flags.llama!, path],
-      [streams, flags.threads, CACHED, STEPS, PREFILL].map(String),
-    ].flat(),
-    cwd: flags.llama,
-    stdin: "piped",
-    stdout: "piped",
-  }).spawn();
-  const input = process.stdin.getWriter();
-  const lines = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  await lines.read(); // it says so when its prompt is in the cache
-  const ask = async (what: string) => {
-    await input.write(new TextEncoder().encode(`${what}\n`));
-    return JSON.parse((await lines.read()).value!);
+  const common = ["-m", randomGguf(SHAPE, type), "-t", flags.threads];
+  const run = async (program: string, args: readonly string[]) => {
+    const command = new Deno.Command(`${flags.llama}/${program}`, { args: [...common, ...args] });
+    const { stdout, success, stderr } = await command.output();
+    const text = new TextDecoder();
+    if (!success) throw new Error(text.decode(stderr));
+    return text.decode(stdout);
+  };
+  const rate = async (args: readonly string[]): Promise<number> =>
+    JSON.parse(await run("llama-bench", [...args, "-r", "1", "-o", "json"]))[0].avg_ts;
+  const decode = async () => {
+    if (streams === 1) {
+      return 1000 / await rate(["-p", "0", "-n", String(STEPS), "-d", String(CACHED)]);
+    }
+    const sizes = ["-c", String(streams * (CACHED + STEPS)), "-npp", String(CACHED)];
+    const counts = ["-ntg", String(STEPS), "-npl", String(streams), "--output-format", "jsonl"];
+    const text = await run("llama-batched-bench", [...sizes, ...counts]);
+    const line = text.split("\n").find((line) => line.startsWith("{"))!;
+    return 1000 * streams / JSON.parse(line).speed_tg;
   };
   return {
     name: `llama.cpp ${type}`,
-    decode: () => ask("decode"),
+    decode: async () => [await decode()],
     // Its sequences would each compute the prompt, so only one stream compares.
-    ...(streams === 1 ? { prefill: () => ask("prefill") } : {}),
-    close: () => process.kill(),
+    ...(streams === 1 && { prefill: () => rate(["-p", String(PREFILL), "-n", "0"]) }),
+    close() {},
   };
 }
 
@@ -155,7 +156,7 @@ console.log(`${flags.threads} threads, medians of ${flags.rounds} rounds`);
 for (const streams of list(flags.streams).map(Number)) {
   const kinds = list(flags.quantize);
   const runners = kinds.map((kind) => ours(streams, kind));
-  if (flags.llama) { for (const kind of kinds) runners.push(await llama(streams, kind)); }
+  if (flags.llama) { for (const kind of kinds) runners.push(llama(streams, kind)); }
   if (flags.torch && flags.python) runners.push(torch(streams));
   const decode = runners.map((): number[] => []);
   const prefill = runners.map((): number[] => []);

@@ -1,11 +1,12 @@
 /**
- * Writes a GGUF file of a Qwen2 shape with random weights, for timing llama.cpp beside us.
+ * Writes a GGUF file of a Qwen2 or Llama shape with random weights, for timing llama.cpp beside us.
  *
  * The vocabulary is made up: 256 bytes and numbered tokens. Only what llama.cpp insists on is written.
  */
 import { CODE_OF_BYTE } from "../../core/tokenizer/byte_alphabet.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount } from "../../core/graph/types.ts";
+import { isThere, SHAPES } from "./random_model.ts";
 
 /** Storage of matrices, as llama.cpp names it. */
 export type GgufType = "F32" | "Q8_0" | "Q4_0";
@@ -61,7 +62,7 @@ function tensorsOf(config: ModelConfig, type: GgufType): Tensor[] {
     vector(`blk.${i}.attn_norm.weight`, C);
     for (const [part, rows] of [["q", H * D], ["k", K * D], ["v", K * D]] as const) {
       matrix(`blk.${i}.attn_${part}.weight`, rows, C);
-      vector(`blk.${i}.attn_${part}.bias`, rows);
+      if (config.attentionBias) vector(`blk.${i}.attn_${part}.bias`, rows);
     }
     matrix(`blk.${i}.attn_output.weight`, C, H * D);
     vector(`blk.${i}.ffn_norm.weight`, C);
@@ -78,7 +79,8 @@ function metadata(config: ModelConfig): [count: number, bytes: Bytes] {
   const key = (name: string, type: number) => (count++, out.text(name).u32(type));
   const array = (name: string, type: number, length: number) =>
     key(name, ARRAY).u32(type).u64(length);
-  key("general.architecture", STRING).text("qwen2");
+  const architecture = config.family;
+  key("general.architecture", STRING).text(architecture);
   const sizes = {
     block_count: config.numHiddenLayers,
     context_length: config.maxPositionEmbeddings,
@@ -86,20 +88,22 @@ function metadata(config: ModelConfig): [count: number, bytes: Bytes] {
     feed_forward_length: config.intermediateSize,
     "attention.head_count": config.numAttentionHeads,
     "attention.head_count_kv": config.numKeyValueHeads,
+    "rope.dimension_count": config.headDim,
   };
-  for (const [name, value] of Object.entries(sizes)) key(`qwen2.${name}`, U32).u32(value);
+  for (const [name, value] of Object.entries(sizes)) key(`${architecture}.${name}`, U32).u32(value);
   const floats = {
     "attention.layer_norm_rms_epsilon": config.rmsNormEps,
     "rope.freq_base": config.ropeTheta,
   };
   for (const [name, value] of Object.entries(floats)) {
-    key(`qwen2.${name}`, F32).raw(new Uint8Array(new Float32Array([value]).buffer));
+    key(`${architecture}.${name}`, F32).raw(new Uint8Array(new Float32Array([value]).buffer));
   }
   key("tokenizer.ggml.model", STRING).text("gpt2");
   key("tokenizer.ggml.pre", STRING).text("qwen2");
   array("tokenizer.ggml.tokens", STRING, config.vocabSize);
   for (let id = 0; id < config.vocabSize; id++) {
-    out.text(id < 256 ? String.fromCharCode(CODE_OF_BYTE[id]!) : `token${id}`);
+    const numbered = id < config.vocabSize - 1 ? `token${id}` : "ab";
+    out.text(id < 256 ? String.fromCharCode(CODE_OF_BYTE[id]!) : numbered);
   }
   array("tokenizer.ggml.token_type", I32, config.vocabSize);
   out.raw(new Uint8Array(new Int32Array(config.vocabSize).fill(1).buffer));
@@ -125,8 +129,15 @@ function randomChunk(type: GgufType): Uint8Array {
   return bytes;
 }
 
+/** A file of a shape in the system's temporary folder, written once. */
+export function randomGguf(shape: keyof typeof SHAPES, type: GgufType): string {
+  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${shape}-${type}.gguf`;
+  if (!isThere(path)) writeGguf(path, SHAPES[shape](1), type);
+  return path;
+}
+
 /** Writes the file. */
-export function writeGguf(path: string, config: ModelConfig, type: GgufType): void {
+function writeGguf(path: string, config: ModelConfig, type: GgufType): void {
   const tensors = tensorsOf(config, type);
   const [count, meta] = metadata(config);
   const head = new Bytes().raw(encoder.encode("GGUF")).u32(3).u64(tensors.length).u64(count);

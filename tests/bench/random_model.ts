@@ -39,6 +39,26 @@ export function qwen05b(streams: number): ModelConfig {
   };
 }
 
+/** SmolLM2-135M with P streams and 48 prefix tokens. */
+export function smollm2(streams: number): ModelConfig {
+  return {
+    ...qwen05b(streams),
+    family: "llama",
+    vocabSize: 49152,
+    hiddenSize: 576,
+    intermediateSize: 1536,
+    numHiddenLayers: 30,
+    numAttentionHeads: 9,
+    numKeyValueHeads: 3,
+    ropeTheta: 1e5,
+    maxPositionEmbeddings: 8192,
+    attentionBias: false,
+  };
+}
+
+/** Shapes by name. */
+export const SHAPES = { "qwen2.5-0.5b": qwen05b, "smollm2-135m": smollm2 } as const;
+
 /** Random weights for a config; the file is `<temporary folder>/parscale-bench-<name>.safetensors`. */
 export function randomWeights(config: ModelConfig, name: string): Weights {
   const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}.safetensors`;

@@ -1,141 +1,119 @@
 /**
- * `parscale serve` beside llama.cpp: eight concurrent requests on the Qwen2.5-0.5B shape in 4 bits.
+ * `parscale serve` beside `llama-server`: eight concurrent requests over HTTP, streamed, in 4 or 8 bits.
  *
- *   deno run -A tests/bench/serve_llama.ts --llama FOLDER_WITH_node-llama-cpp [--streams 1,4] [--rounds 3]
+ *   deno run -A tests/bench/serve_llama.ts --llama FOLDER_OF_PROGRAMS [--model FILE.gguf] [--streams 1,4]
+ *       [--shape qwen2.5-0.5b|smollm2-135m] [--type Q4_0|Q8_0] [--rounds 3]
  *
- * Our side answers over HTTP, streamed. llama.cpp has eight sequences in one context and no HTTP; P streams
- * are P sequences there, see `llama_serve.ts`. Both stay open and take turns, round by round. Prints the
- * median time to the first token over requests and rounds, and the tokens per second after it. Weights
- * are random; files are made once, in the system's temporary folder.
+ * Both open the same GGUF file, made with random weights where none is given, and take turns, round by
+ * round; `llama_native.sh` prints the folder. Prints the median time to the first token over requests and
+ * rounds, the tokens per second after it, and the processor time per token. llama.cpp has one stream.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { runParscale } from "../cli/run.ts";
-import { CHAT_MODEL, TestServer } from "../cli/serve_testing.ts";
-import { writeGguf } from "./gguf.ts";
-import { isThere, qwen05b, randomFolder } from "./random_model.ts";
+import { TestServer } from "../cli/serve_testing.ts";
+import { type GgufType, randomGguf } from "./gguf.ts";
+import type { SHAPES } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
-  string: ["llama", "streams", "rounds", "prompt", "tokens"],
-  default: { streams: "1,4", rounds: "3", prompt: "64", tokens: "32" },
+  string: ["llama", "model", "shape", "type", "streams", "rounds", "prompt", "tokens"],
+  default: {
+    shape: "qwen2.5-0.5b",
+    type: "Q4_0",
+    streams: "1,4",
+    rounds: "3",
+    prompt: "64",
+    tokens: "32",
+  },
 });
-const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
-const RUN = ["run", "-A", "--no-lock", "--node-modules-dir=manual"];
+const MODEL = flags.model ??
+  randomGguf(flags.shape as keyof typeof SHAPES, flags.type as GgufType);
 const SEQUENCES = 8, PROMPT = Number(flags.prompt), TOKENS = Number(flags.tokens);
 
 /** What a round of eight requests took. */
 interface Round {
   readonly firstMs: readonly number[];
   readonly totalMs: number;
+  readonly cpuMs: number;
 }
 
 interface Engine extends AsyncDisposable {
   readonly name: string;
-  round(seed: number): Promise<Round>;
+  readonly url: string;
+  readonly pid: number;
+  /** In the requests: of our server the adapter with its streams. */
+  readonly model?: string;
 }
 
-/** The shape as a checkpoint in 4 bits, with random ParScale parameters for P > 1. */
-async function checkpoint(streams: number): Promise<string> {
-  const plain = `${TEMPORARY}/parscale-bench-serve`, out = `${plain}-p${streams}-q4`;
-  if (isThere(`${out}/config.json`)) return out;
-  const config = qwen05b(1);
-  randomFolder(config, "qwen2.5-0.5b", plain);
-  Deno.copyFileSync(`${CHAT_MODEL}/tokenizer_config.json`, `${plain}/tokenizer_config.json`);
-  Deno.writeTextFileSync(`${plain}/tokenizer.json`, wideTokenizer(config.vocabSize));
-  let source = plain;
-  if (streams > 1) {
-    source = `${plain}-p${streams}`;
-    await convert(["--model", plain, "--streams", String(streams), "--out", source, "--overwrite"]);
-  }
-  await convert(["--model", source, "--quantize", "q4", "--out", out]);
-  return out;
-}
-
-/** A small tokenizer with a text for every id, since a stream has no frame for a token without text. */
-function wideTokenizer(size: number): string {
-  const tokenizer = JSON.parse(Deno.readTextFileSync(`${CHAT_MODEL}/tokenizer.json`));
-  const { vocab } = tokenizer.model;
-  const used = new Set<unknown>(Object.values(vocab));
-  for (const { id } of tokenizer.added_tokens) used.add(id);
-  for (let id = 0; id < size; id++) if (!used.has(id)) vocab[`x${id}`] = id;
-  return JSON.stringify(tokenizer);
-}
-
-async function convert(args: readonly string[]): Promise<void> {
-  const { code, stderr } = await runParscale(["convert", ...args]);
-  if (code !== 0) throw new Error(stderr);
-}
-
-/** The server, on a port of its own. */
-async function ours(streams: number): Promise<Engine> {
-  const model = await checkpoint(streams);
-  const server = await TestServer.start([
-    ...["--model", model, "--max-batch", String(SEQUENCES)],
-    ...["--max-model-len", String(PROMPT + TOKENS + 8), "--prefix-cache", "0"],
-  ]);
-  const request = async (seed: number, index: number, started: number): Promise<number> => {
-    const prompt = Array.from(
-      { length: PROMPT },
-      (_, at) => 1 + (seed * 7919 + index * 31 + at * 17) % 400,
-    );
-    const body = { prompt, max_tokens: TOKENS, temperature: 0, ignore_eos: true, stream: true };
-    const response = await server.post("/v1/completions", body);
+/** Eight requests at once. */
+async function roundOf({ url, pid, model }: Engine, seed: number): Promise<Round> {
+  const started = performance.now(), cpu = cpuMs(pid);
+  const firstMs = await Promise.all(Array.from({ length: SEQUENCES }, async (_, index) => {
+    const at = (i: number) => 1 + (seed * 7919 + index * 31 + i * 17) % 400;
+    const prompt = Array.from({ length: PROMPT }, (_, i) => at(i));
+    const sampling = { max_tokens: TOKENS, temperature: 0, ignore_eos: true, stream: true };
+    const body = JSON.stringify({ model, prompt, ...sampling });
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(`${url}/v1/completions`, { method: "POST", headers, body });
     let first = 0;
     for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
       if (first === 0 && chunk.includes("data: {")) first = performance.now() - started;
     }
     return first;
-  };
+  }));
+  return { firstMs, totalMs: performance.now() - started, cpuMs: cpuMs(pid) - cpu };
+}
+
+/** Processor time of a process so far: fields 14 and 15 of `stat`, in ticks of 10 ms. */
+function cpuMs(pid: number): number {
+  const fields = Deno.readTextFileSync(`/proc/${pid}/stat`).split(") ")[1]!.split(" ");
+  return 10 * (Number(fields[11]) + Number(fields[12]));
+}
+
+async function ours(streams: number): Promise<Engine> {
+  let adapter: string[] = [];
+  if (streams > 1) {
+    const folder = await Deno.makeTempDir();
+    const args = ["--model", MODEL, "--streams", String(streams), "--prefix-init", "normal"];
+    const out = ["--introduced-only", "--out", `${folder}/adapter`];
+    const { code, stderr } = await runParscale(["convert", ...args, ...out]);
+    if (code !== 0) throw new Error(stderr);
+    adapter = ["--adapter", `streams=${folder}/adapter`];
+  }
+  const server = await TestServer.start([
+    ...["--model", MODEL, ...adapter, "--max-batch", String(SEQUENCES)],
+    ...["--max-model-len", String(PROMPT + TOKENS + 8), "--prefix-cache", "0"],
+  ]);
+  const { url, process: { pid } } = server;
   return {
     name: `parscale P=${streams}`,
-    async round(seed) {
-      const started = performance.now();
-      const requests = Array.from({ length: SEQUENCES }, (_, i) => request(seed, i, started));
-      const firstMs = await Promise.all(requests);
-      return { firstMs, totalMs: performance.now() - started };
-    },
+    url,
+    pid,
+    ...(streams > 1 && { model: "streams" }),
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
 }
 
-/** llama.cpp in a process that answers a line with a line. */
-function llama(folder: string, streams: number): Engine {
-  const path = `${TEMPORARY}/parscale-bench-Q4_0.gguf`;
-  if (!isThere(path)) writeGguf(path, qwen05b(1), "Q4_0");
-  const script = new URL("./llama_serve.ts", import.meta.url).pathname;
-  const numbers = [streams, SEQUENCES, PROMPT, TOKENS].map(String);
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...RUN, script, folder, path, ...numbers],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "inherit",
-    cwd: folder,
+async function llama(folder: string): Promise<Engine> {
+  const port = 20_000 + Math.floor(Math.random() * 20_000), url = `http://127.0.0.1:${port}`;
+  const child = new Deno.Command(`${folder}/llama-server`, {
+    args: [
+      ...["-m", MODEL, "-np", String(SEQUENCES), "-t", String(navigator.hardwareConcurrency)],
+      ...["-c", String(SEQUENCES * (PROMPT + TOKENS + 8)), "--port", String(port)],
+    ],
+    stdout: "null",
+    stderr: "null",
   }).spawn();
-  const writer = child.stdin.getWriter();
-  const lines = linesOf(child.stdout);
-  const ready = lines.next();
+  const isReady = () => fetch(`${url}/health`).then(({ ok }) => ok, () => false);
+  while (!await isReady()) await new Promise((resolve) => setTimeout(resolve, 200));
   return {
-    name: `llama.cpp P=${streams}`,
-    async round(seed) {
-      await ready;
-      await writer.write(new TextEncoder().encode(`${seed}\n`));
-      const { value, done } = await lines.next();
-      if (done) throw new Error("llama.cpp ended");
-      return JSON.parse(value);
-    },
+    name: "llama-server",
+    url,
+    pid: child.pid,
     async [Symbol.asyncDispose]() {
-      await writer.close().catch(() => {}); // it may have ended
+      child.kill();
       await child.status;
     },
   };
-}
-
-async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  let rest = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + chunk).split("\n");
-    rest = lines.pop()!;
-    yield* lines;
-  }
 }
 
 const median = (values: readonly number[]) =>
@@ -147,11 +125,11 @@ console.log(
 for (const streams of flags.streams.split(",").map(Number)) {
   await using stack = new AsyncDisposableStack();
   const engines = [stack.use(await ours(streams))];
-  if (flags.llama) engines.push(stack.use(llama(flags.llama, streams)));
+  if (flags.llama) engines.push(stack.use(await llama(flags.llama)));
   const rounds = engines.map((): Round[] => []);
   for (let round = 0; round <= Number(flags.rounds); round++) {
     for (const [i, engine] of engines.entries()) {
-      const result = await engine.round(round);
+      const result = await roundOf(engine, round);
       if (round > 0) rounds[i]!.push(result); // the first warms up
     }
   }
@@ -162,10 +140,11 @@ for (const streams of flags.streams.split(",").map(Number)) {
         SEQUENCES * (TOKENS - 1) / (totalMs - Math.max(...firstMs)) * 1000
       ),
     );
+    const cpu = median(rounds[i]!.map(({ cpuMs }) => cpuMs / (SEQUENCES * TOKENS)));
     console.log(
       `${name.padEnd(14)} first token ${(first / 1000).toFixed(2)} s, then ${
         rate.toFixed(1)
-      } tok/s`,
+      } tok/s, ${cpu.toFixed(1)} ms of processor time per token`,
     );
   }
 }
