@@ -36,7 +36,7 @@ import {
 } from "./output/signals.ts";
 import { VERSION } from "../core/base/version.ts";
 
-/** What the top-level catch must know before, and possibly without, a resolved command line. */
+/** State of the top-level catch before, and possibly without, a resolved command line. */
 interface Frame {
   readonly registry: readonly CommandEntry[];
   io: Io;

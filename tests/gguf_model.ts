@@ -3,7 +3,7 @@ import { parseConfig } from "../core/checkpoint/config.ts";
 import { openCheckpoint } from "../core/checkpoint/open.ts";
 import { readTensor } from "../core/checkpoint/read.ts";
 import { writeJson, writeWeights } from "../core/checkpoint/write.ts";
-import { narrow } from "../core/base/dtype.ts";
+import { fromF32 } from "../core/base/dtype.ts";
 import { RandomStream } from "../core/base/random.ts";
 import type { Family } from "../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../core/model/parameters.ts";
@@ -29,7 +29,7 @@ export interface GgufTensor {
   readonly data: Uint8Array;
 }
 
-/** What a file holds. */
+/** Content of a file. */
 export interface GgufContent {
   readonly metadata: Readonly<Record<string, Entry>>;
   readonly tensors: readonly GgufTensor[];
@@ -124,9 +124,9 @@ const extreme = (block: Float32Array) =>
 
 /** Types that are written: id and encoder. */
 const TYPES = {
-  F32: [0, (values: Float32Array<ArrayBuffer>) => narrow(values, "f32")],
-  F16: [1, (values: Float32Array<ArrayBuffer>) => narrow(values, "f16")],
-  BF16: [30, (values: Float32Array<ArrayBuffer>) => narrow(values, "bf16")],
+  F32: [0, (values: Float32Array<ArrayBuffer>) => fromF32(values, "f32")],
+  F16: [1, (values: Float32Array<ArrayBuffer>) => fromF32(values, "f16")],
+  BF16: [30, (values: Float32Array<ArrayBuffer>) => fromF32(values, "bf16")],
   Q8_0: [8, (values: Float32Array) =>
     blocks(values, 34, (block, out) => {
       const d = half(Math.abs(extreme(block)) / 127);
@@ -184,7 +184,7 @@ export async function writeTinyFolder(
     const values = new Float32Array(elementCount(shape));
     new RandomStream(1, name).fillNormal(values, name.includes("proj") ? 0.15 : 0.5);
     if (name.includes("norm")) values.forEach((value, i) => values[i] = 1 + value / 4);
-    const source = narrow(values, "f32");
+    const source = fromF32(values, "f32");
     return { name, dtype: "f32" as const, shape, byteLength: source.length, source };
   });
   await Deno.mkdir(folder);
@@ -219,11 +219,11 @@ function permuted(values: Float32Array<ArrayBuffer>, rows: number, D: number) {
   return out;
 }
 
-/** How a folder becomes a GGUF file. */
+/** Options of turning a folder into a GGUF file. */
 export interface GgufOptions {
   /** Type of a matrix by its GGUF name; vectors are F32. */
   readonly type?: WrittenType | ((name: string) => WrittenType);
-  /** Whether q and k of Llama are permuted, as they must be (default true). */
+  /** True if q and k of Llama are permuted, as they must be (default true). */
   readonly permutes?: boolean;
   readonly metadata?: Readonly<Record<string, Entry | undefined>>;
 }

@@ -15,7 +15,7 @@ function works(): boolean {
   }
 }
 
-/** Whether symbolic links can be made: Windows takes a right for it, and Wine makes none. */
+/** True if symbolic links can be made: Windows takes a right for it, and Wine makes none. */
 export const LINKS: boolean = works();
 
 /** Makes a file or folder appear at `path`: a link, or a copy where there are no links. */

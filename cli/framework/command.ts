@@ -1,5 +1,5 @@
 /**
- * What a command is: its text and flag table in one file, what it does in another.
+ * Definition of a command: its text and flag table in one file, its work in another.
  *
  * `flags.ts` of a command exports its definition, built by `defineCommand`; help and completions load
  * every one of them, so nothing heavy may be imported there. `run.ts` exports the functions of
@@ -31,7 +31,7 @@ export type CommandValues<F extends FlagTable> =
 export interface PlanText {
   /** For readers, a line each. */
   readonly lines: readonly string[];
-  /** What flags that were not given resolve to, by long name. */
+  /** Values of flags that were not given, by long name. */
   readonly values?: Readonly<Record<string, ConfigValue>>;
   /** The numbers among the lines, for programs. */
   readonly results?: Readonly<Record<string, unknown>>;
@@ -59,7 +59,7 @@ export interface CommandDefinition<F extends FlagTable> {
   readonly savesOnInterrupt?: boolean | ((values: CommandValues<F>) => boolean);
 }
 
-/** What a command does with the values `V` of its flags, by way of a plan `P` where it has one. */
+/** Work of a command with the values `V` of its flags, by way of a plan `P` where it has one. */
 export interface CommandBody<V, P = V> {
   /** Reads what must be known before the work begins, and checks it; writes nothing. */
   plan?(values: V, io: Io, invocation: Invocation): P | Promise<P>;

@@ -30,7 +30,7 @@ interface CommandWords {
   readonly flags: readonly FlagWords[];
   /** Words for the first positional argument. */
   readonly arguments: readonly string[];
-  /** Whether paths are arguments. */
+  /** True if paths are arguments. */
   readonly files: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Which flags go together: `requires`, `conflictsWith`, `onlyWith`, and `atLeastOneOf` of a command.
+ * Constraints between flags: `requires`, `conflictsWith`, `onlyWith`, and `atLeastOneOf` of a command.
  *
  * A flag counts as set when its value differs from its default. A variable of the environment that does
  * not fit the other flags is ignored, so that a variable set for one command breaks no other.
@@ -7,7 +7,7 @@
 import type { Problem } from "./misuse.ts";
 import { type ConfigValue, type FlagTable, formatFlag } from "./table.ts";
 
-/** What resolving knows of a flag. */
+/** Resolved setting of a flag. */
 export interface Setting {
   readonly value: ConfigValue;
   readonly origin: "flag" | "environment" | "config" | "preset" | "default";
@@ -19,7 +19,7 @@ export type Settings = ReadonlyMap<string, Setting>;
 /** Sets of names of which a command needs at least one. */
 export type Alternatives = readonly (readonly string[])[];
 
-/** Whether `name`, or `name=value`, is set. */
+/** Returns whether `name`, or `name=value`, is set. */
 function isSet(condition: string, settings: Settings, table: FlagTable): boolean {
   const [name, value] = split(condition);
   const setting = settings.get(name);
@@ -67,7 +67,7 @@ function pairs(table: FlagTable): [name: string, other: string][] {
   );
 }
 
-/** What is missing from, or too much in, a set of flags. */
+/** Refuses sets of flags of which one is missing or too many. */
 export function checkConstraints(
   command: string,
   settings: Settings,

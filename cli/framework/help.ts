@@ -19,7 +19,7 @@ import {
 } from "./table.ts";
 import { describeExpected, describeRange, formatValue } from "./values.ts";
 
-/** How to lay help out. */
+/** Layout of help. */
 export interface HelpOptions {
   readonly width: number;
   readonly paint: Palette;
@@ -56,7 +56,7 @@ function defaultNote(flag: Flag): string | undefined {
   return text === "" ? undefined : `default: ${text}`;
 }
 
-/** What the table says beyond words: range, unit, default, constraints, environment, repetition. */
+/** Returns the notes of a flag beside its text: range, unit, default, constraints, environment. */
 export function notes(name: string, flag: Flag): string {
   const numeric = "min" in flag || "max" in flag || "above" in flag || "below" in flag;
   const range = numeric && flag.type !== "count" ? describeRange(flag) : "";
@@ -184,7 +184,7 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
   ].join("\n\n") + "\n";
 }
 
-/** What help says of a flag's constraints: "requires --out". */
+/** Returns the notes on a flag's constraints: "requires --out". */
 export function constraintNotes(
   { requires = [], conflictsWith = [], onlyWith = [] }: {
     readonly requires?: readonly string[];

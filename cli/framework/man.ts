@@ -1,5 +1,5 @@
 /**
- * The manual page, one for all commands, in the `man` macros of roff.
+ * The manual page, one for all commands, in roff's `man` package.
  *
  * Takes the commands with their tables, and the tables of the help topics; returns text that `man
  * -l` shows. In roff a line that begins with a dot or a quote is a request, a backslash begins an

@@ -13,7 +13,7 @@ const CHILD_ARGUMENT = "--child";
 
 const ENTRY = new URL("../../mod.ts", import.meta.url);
 
-/** How long a child may take to save. */
+/** Longest time of a child to save. */
 const GRACE_MS = 5000;
 
 /** Runs a command to its end and returns what it printed; its stderr is ours. */

@@ -12,12 +12,12 @@ import { peerHint, renamedHint, suggestionHint } from "./suggest.ts";
 import { type Flag, type FlagTable, isList, isNegatable, takesValue } from "./table.ts";
 import { describeExpected } from "./values.ts";
 
-/** What was typed, not yet interpreted. */
+/** Arguments as typed, not yet interpreted. */
 export interface ParsedArgs {
   /** Texts by long name, in order; a scalar has one, the last that was given. */
   readonly given: ReadonlyMap<string, readonly string[]>;
   readonly positionals: readonly string[];
-  /** Which help was asked for: `-h` or `--help`. */
+  /** Help that was asked for: `-h` or `--help`. */
   readonly help: "short" | "full" | undefined;
   readonly problems: readonly Problem[];
 }

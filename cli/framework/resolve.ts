@@ -29,7 +29,7 @@ import {
 } from "./table.ts";
 import { BadValue, readValue } from "./values.ts";
 
-/** Where a value came from. */
+/** Origin of a value. */
 export type Origin = Setting["origin"];
 
 /** A named set of flag values. */
@@ -323,7 +323,7 @@ export async function resolve(
   return { values, config, origins, idle: idleFlags(settings, table) };
 }
 
-/** What every flag is set to, and which positional arguments are there. */
+/** Returns the setting of every flag, and the positional arguments that are there. */
 function settingsOf(
   { found }: Resolver,
   table: FlagTable,

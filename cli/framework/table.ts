@@ -10,7 +10,7 @@
 interface FlagBase {
   /** One line, sentence case, no final period. */
   readonly summary: string;
-  /** What the one line leaves out, in full sentences; shown by `--help`. */
+  /** Details in full sentences; shown by `--help`. */
   readonly details: string;
   /** Heading in `--help`; flags without one stand under "Flags". */
   readonly group?: string;
@@ -26,7 +26,7 @@ interface FlagBase {
   readonly formerly?: readonly string[];
   /** Absence is misuse. */
   readonly required?: true;
-  /** What an absent value means, for help: "all cores". */
+  /** Meaning of an absent value, for help: "all cores". */
   readonly defaultText?: string;
   /** Flags that must be set with this one: `name`, or `name=value`. */
   readonly requires?: readonly string[];
@@ -115,7 +115,7 @@ type Value<F> = F extends { type: "switch" } ? boolean
   : F extends { default: string | number } | { required: true } ? Scalar<F>
   : Scalar<F> | undefined;
 
-/** What a table resolves to: camelCase names, typed values. */
+/** Values of a table's flags: camelCase names, typed values. */
 export type Values<T extends FlagTable> = {
   readonly [
     K in keyof T as T[K] extends { type: "shorthand" } ? never : CamelCase<K & string>
@@ -150,17 +150,17 @@ export function environmentName(name: string, flag: Flag): string | undefined {
   return `PARSCALE_${name.replaceAll("-", "_").toUpperCase()}`;
 }
 
-/** Whether the flag consumes a value on the command line. */
+/** Returns whether the flag consumes a value on the command line. */
 export function takesValue(flag: Flag): boolean {
   return flag.type !== "switch" && flag.type !== "count" && flag.type !== "shorthand";
 }
 
-/** Whether `--no-<name>` exists. */
+/** Returns whether `--no-<name>` exists. */
 export function isNegatable(flag: Flag): boolean {
   return flag.type === "switch" && flag.default === true;
 }
 
-/** Whether several values are collected. */
+/** Returns whether several values are collected. */
 export function isList(flag: Flag): boolean {
   return "list" in flag && flag.list !== undefined;
 }
@@ -175,7 +175,7 @@ const PLACEHOLDERS = {
   share: "N%",
 } as const;
 
-/** Whether the choices are too many to stand in a usage line. */
+/** Returns whether the choices are too many to stand in a usage line. */
 export function hasManyChoices(flag: Flag): boolean {
   return flag.type === "choice" && flag.choices.join("|").length > 40;
 }

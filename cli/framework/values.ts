@@ -128,7 +128,7 @@ export function describeRange(flag: Flag & Range): string {
   return parts.join(" and ");
 }
 
-/** What a flag accepts, as it follows "must be". */
+/** Returns what a flag accepts, as it follows "must be". */
 export function describeExpected(flag: Flag): string {
   switch (flag.type) {
     case "string":

@@ -4,7 +4,7 @@
  * Positions are in characters as a reader counts them (grapheme clusters).
  */
 
-/** What a key makes of the line: it goes on, is complete, or the input has ended. */
+/** State of the line after a key: it continues, is complete, or the input has ended. */
 export type Outcome = "editing" | "submitted" | "ended";
 
 /** Control sequences after ESC, and the actions they stand for. */

@@ -9,10 +9,10 @@ import type { Io } from "../output/io.ts";
 import { type Progress, startProgress } from "../output/progress.ts";
 import { bytesText } from "../output/units.ts";
 
-/** Which files are opened. */
+/** Files to open. */
 export type NamePlan = Pick<ModelPlan, "model" | "adapter">;
 
-/** Which model is opened, and how. */
+/** Model to open, and its options. */
 export interface ModelPlan extends Omit<OpenOptions, "events" | "signal" | "lazyTokenizer"> {
   readonly model: string;
 }

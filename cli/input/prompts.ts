@@ -17,12 +17,12 @@ export interface Prompt {
   readonly adapter?: string;
 }
 
-/** Where prompts are. */
+/** Sources of prompts. */
 export interface PromptSource {
   /** Prompts of `--prompt`, or a file; `-` is stdin. */
   readonly from: readonly string[] | string;
   readonly format: "auto" | "text" | "jsonl";
-  /** Whether a text becomes a message for the chat template. */
+  /** True if a text becomes a message for the chat template. */
   readonly chat: boolean;
   /** Names that the field `adapter` of a row may have; with none it means nothing. */
   readonly adapters: readonly string[];
@@ -48,7 +48,7 @@ export async function promptSource(
 /** A prompt before it is encoded. */
 interface RawPrompt extends Omit<Prompt, "tokens"> {
   readonly prompt: string | readonly number[] | { readonly messages: unknown };
-  /** Where it stands, for messages that the template refuses. */
+  /** Place of the prompt, for messages that the template refuses. */
   readonly place?: string;
 }
 

@@ -3,7 +3,7 @@
  *
  * A line that is no JSON object, or lacks what every row needs, breaks the input and ends the command
  * (exit code 3, with its line number). A well-formed row that the model cannot take is that row's
- * failure only: it is recorded and the others go on.
+ * failure only: it is recorded and the others continue.
  */
 import { DataError } from "../../core/base/errors.ts";
 
@@ -76,7 +76,7 @@ function shorten(text: string): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** What is written in place of a result that could not be computed. */
+/** Returns what is written in place of a result that could not be computed. */
 export function failureOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -47,7 +47,7 @@ function partName(path: string, part: number): string {
   return `${stem}-${part}${extension}`;
 }
 
-/** Whether a unit of work, counted from 0, belongs to a part; all does where there are none. */
+/** Returns whether a unit of work, counted from 0, belongs to a part; all does where there are none. */
 export function isOfShard(shard: Shard | undefined, index: number): boolean {
   return shard === undefined || index % shard.of === shard.part - 1;
 }

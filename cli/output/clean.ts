@@ -13,7 +13,7 @@ const CONTROL = /[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 // deno-lint-ignore no-control-regex -- they are what is looked for
 const CONTROL_IN_LINES = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-/** What may reach a terminal besides text: our colours, and the removal of a line before it is redrawn. */
+/** Escapes that may reach a terminal: our colours, and the removal of a line before it is redrawn. */
 // deno-lint-ignore no-control-regex -- they are what is looked for
 const OURS = /\r?\x1b\[2K|\x1b\[[\d;]{0,20}m|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 

@@ -4,7 +4,7 @@
  * A palette without colour returns its text unchanged, so callers never ask whether colour is on.
  */
 
-/** What `--color` says. */
+/** Value of `--color`. */
 export type ColorMode = "auto" | "always" | "never";
 
 /** Paints text by meaning. */

@@ -18,14 +18,14 @@ export interface Invocation {
   /** Reading of `System.now` at the start. */
   readonly startedMs: number;
   readonly format: Format;
-  /** Where the result goes; undefined is stdout. Never set when the command has its own `--out`. */
+  /** File of the result; undefined is stdout. Never set when the command has its own `--out`. */
   readonly out: string | undefined;
   readonly overwrite: boolean;
   readonly config: Readonly<Record<string, ConfigValue>>;
   readonly origins: Readonly<Record<string, Origin>>;
 }
 
-/** What a document says besides its results. */
+/** Fields of a document besides its results. */
 export interface DocumentHead {
   /** Name and major version of the layout: `parscale.score/1`. */
   readonly schema: string;

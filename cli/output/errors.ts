@@ -16,7 +16,7 @@ import { type EndingSignal, SIGNALS } from "./signals.ts";
 
 /** A signal reached a command that saves; thrown once it has. */
 export class Interrupted extends Error {
-  /** `hints` tell how to go on, for instance the resume command. */
+  /** `hints` tell how to continue, for instance the resume command. */
   constructor(readonly signal: EndingSignal, readonly hints: readonly string[] = []) {
     super(SIGNALS[signal].word);
   }
@@ -96,7 +96,7 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
   };
 }
 
-/** What an exception means for the user. */
+/** Returns the report of an exception for the user. */
 export function reportOf(error: unknown): ErrorReport {
   const description = describe(error);
   return { code: exitCode(description.kind), ...description };

@@ -27,13 +27,13 @@ export interface System {
   now(): number;
 }
 
-/** What the common flags decide for all output. */
+/** Settings of all output, from the common flags. */
 export interface Settings {
   readonly color: ColorMode;
   readonly quiet: number;
   readonly verbose: number;
   readonly progress: boolean;
-  /** Whether rows go to stdout while they are computed. */
+  /** True if rows go to stdout while they are computed. */
   readonly streamsRows?: boolean;
 }
 
@@ -89,7 +89,7 @@ export class Io {
     return this.system.env(name);
   }
 
-  /** Whether a person looks at the stream. */
+  /** Returns whether a person looks at the stream. */
   isTerminal(stream: StreamName): boolean {
     return this.system.isTerminal(stream);
   }

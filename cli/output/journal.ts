@@ -1,6 +1,6 @@
 /**
  * Keeps the finished rows of a command with `-o FILE` in `FILE.partial`, so that a run that was
- * interrupted or killed goes on with `--resume`.
+ * interrupted or killed continues with `--resume`.
  *
  * The first line says what was asked, the others are `{"at", "input", "rows"}`: the position in the
  * input, a hash of what stood there, and the result rows. They are appended in the order in which rows
@@ -16,10 +16,10 @@ import { writeError } from "./write_error.ts";
 
 const SCHEMA = "parscale.partial/1";
 
-/** Which run a journal belongs to, and what to do with one that is there. */
+/** Run of a journal, and treatment of one that is there. */
 export interface JournalOptions {
   readonly out: string;
-  /** Must be the same when the run goes on. */
+  /** Must be the same when the run continues. */
   readonly identity: Readonly<Record<string, unknown>>;
   readonly resume: boolean;
   readonly overwrite: boolean;
@@ -31,7 +31,7 @@ interface Entry {
   readonly length: number;
 }
 
-/** Whether a command can keep rows: `-o` names a file, not stdout or a device. */
+/** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
 export function keepsRows(out: string | undefined): out is string {
   return out !== undefined && out !== "-" && !isDevice(out);
 }
@@ -45,7 +45,7 @@ export class Journal implements Disposable {
   #asked = 0;
 
   /**
-   * Begins a journal, or goes on with the one that is there.
+   * Begins a journal, or continues with the one that is there.
    * @throws {UsageError} for one that is there and neither resumed nor overwritten, or of other flags
    */
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
@@ -73,7 +73,7 @@ export class Journal implements Disposable {
   }
 
   /**
-   * Whether the row at a position of the input is finished.
+   * Returns whether the row at a position of the input is finished.
    * @throws {DataError} when another row stood there
    */
   has(at: number, input: unknown): boolean {

@@ -8,9 +8,9 @@
 import type { Io } from "./io.ts";
 import { formatNumber } from "./table.ts";
 
-/** What is counted. */
+/** Options of progress. */
 export interface ProgressOptions {
-  /** What is being done: `Scoring`. */
+  /** Name of the work: `Scoring`. */
   readonly label: string;
   /** Plural name of one item: `rows`. */
   readonly unit: string;
@@ -26,7 +26,7 @@ export interface ProgressOptions {
   readonly line?: (count: Count) => string;
 }
 
-/** What a line is composed of. */
+/** Parts of a line. */
 export interface Count {
   readonly done: number;
   readonly total: number | undefined;

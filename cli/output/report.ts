@@ -21,7 +21,7 @@ import {
 } from "./table.ts";
 import { displayWidth, wrap } from "./wrap.ts";
 
-/** What a command says about its result. */
+/** Options of reporting a result. */
 export interface ReportOptions extends DocumentHead {
   /** Columns of table, Markdown and CSV; the keys of the rows when absent. */
   readonly columns?: readonly Column[];

@@ -1,7 +1,7 @@
 /**
  * Writes the rows of `generate` and `score` in input order, each as soon as all before it are known,
  * or keeps them in a journal until all are there. Where they go to a file, an interruption keeps what
- * is done and says how to go on.
+ * is done and says how to continue.
  */
 import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "./document.ts";
@@ -17,7 +17,7 @@ const FREE = new Set([
   ...["model", "adapter", "device", "batch", "threads", "memory-limit"],
 ]);
 
-/** What a run must have in common with the one it goes on with, besides its flags. */
+/** Identity of a run besides its flags, which a resumed run must share. */
 export interface RunIdentity {
   readonly model: string;
   readonly device: string;
@@ -63,7 +63,7 @@ export class RowWriter implements Disposable {
     return this.#journal?.size ?? this.#written;
   }
 
-  /** Whether an interrupted run has finished the row at this position. */
+  /** Returns whether an interrupted run has finished the row at this position. */
   has(at: number, input: unknown): boolean {
     return this.#journal?.has(at, input) ?? false;
   }

@@ -4,7 +4,7 @@ import { exitCode, type ExitKind } from "./exit_codes.ts";
 
 export type { EndingSignal };
 
-/** How a signal is called in messages, and its exit code. */
+/** Name of a signal in messages, and its exit code. */
 export const SIGNALS: Readonly<Record<EndingSignal, { word: string; kind: ExitKind }>> = {
   SIGINT: { word: "Interrupted", kind: "interrupted" },
   SIGTERM: { word: "Terminated", kind: "terminated" },
@@ -22,7 +22,7 @@ export function saveBeforeEnding(): void {
   savesFirst = true;
 }
 
-/** Whether a second signal ends the program at once. */
+/** Returns whether a second signal ends the program at once. */
 export function endsAtSecondSignal(): boolean {
   return !savesFirst;
 }
@@ -67,7 +67,7 @@ export function respectNohup(): void {
   if (hangupIsIgnored()) Deno.addSignalListener("SIGHUP", () => {});
 }
 
-/** Whether the system ignores signals to this process that nothing listens to, as in a container. */
+/** Returns whether the system ignores signals to this process that nothing listens to, as in a container. */
 function isInit(): boolean {
   return Deno.pid === 1;
 }

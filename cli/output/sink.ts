@@ -1,5 +1,5 @@
 /**
- * Where a result goes: stdout, or a file that appears complete or not at all.
+ * Target of a result: stdout, or a file that appears complete or not at all.
  *
  * A file is written under a temporary name beside its target, synced, then renamed. Whether the
  * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
@@ -16,7 +16,7 @@ import { writeError } from "./write_error.ts";
 
 /** Takes text; nothing is final before `commit`. */
 export interface Sink {
-  /** Whether a person reads it on a terminal as it comes. */
+  /** True if a person reads it on a terminal as it comes. */
   readonly isTerminal: boolean;
   write(text: string): void;
   commit(): void;
@@ -37,7 +37,7 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
   return isDevice(path) ? openDevice(path) : openFileSink(path, overwrite);
 }
 
-/** Whether a path is something that exists and is neither file nor folder: a device or a pipe. */
+/** Returns whether a path is something that exists and is neither file nor folder: a device or a pipe. */
 export function isDevice(path: string): boolean {
   try {
     const { isFile, isDirectory } = Deno.statSync(path);

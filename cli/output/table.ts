@@ -21,7 +21,7 @@ export interface Column {
   readonly digits?: number;
   /** Key of the uncertainty, shown behind the value as `± 0.02`. */
   readonly error?: string;
-  /** Whether a terminal that is too narrow may show the beginning of a cell alone. */
+  /** True if a terminal that is too narrow may show the beginning of a cell alone. */
   readonly shortens?: boolean;
 }
 
@@ -132,9 +132,9 @@ export async function terminalTable(
 interface Fitted {
   readonly cells: Cells;
   readonly wide: readonly number[];
-  /** What all rows have in common. */
+  /** Cells that all rows have in common. */
   readonly above: string;
-  /** What is left out. */
+  /** Note on what is left out. */
   readonly below: string;
 }
 

@@ -22,7 +22,7 @@ export interface Axis {
 type Range = readonly [low: number, high: number];
 
 /** A range that holds more than one value. */
-function widened([low, high]: Range): Range {
+function extended([low, high]: Range): Range {
   if (low < high) return [low, high];
   const margin = Math.abs(low) * 0.1 || 1;
   return [low - margin, high + margin];
@@ -52,7 +52,7 @@ function multiples([low, high]: Range, step: number): number[] {
 
 /** An axis of equal distances; `rounded` ends at ticks, `exact` at the data. */
 export function linearAxis(range: Range, ticks: number, ends: "rounded" | "exact"): Axis {
-  let [low, high] = widened(range);
+  let [low, high] = extended(range);
   const step = roundStep((high - low) / ticks);
   if (ends === "rounded") {
     low = Math.floor(low / step + 1e-9) * step;

@@ -58,7 +58,7 @@ export function seriesScale(domain: readonly string[], range: readonly unknown[]
 /** Draws a specification as one SVG document that needs nothing from elsewhere. */
 export async function renderSvg(spec: object): Promise<string> {
   const [vega, { compile }] = await Promise.all([import("vega"), import("vega-lite")]);
-  // The type is a union of hundreds of shapes; TypeScript widens the strings of a variable.
+  // The type is a union of hundreds of shapes; TypeScript takes the strings of a variable for any string.
   const compiled = compile(spec as TopLevelSpec).spec;
   const view = new vega.View(vega.parse(compiled), { renderer: "none", logLevel: vega.Error });
   try {

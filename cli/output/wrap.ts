@@ -1,4 +1,4 @@
-/** How wide text is on a terminal, and how it is wrapped. */
+/** Width of text on a terminal, and wrapping. */
 
 /** Columns a text takes on screen: wide East Asian characters and emoji count twice. */
 export function displayWidth(text: string): number {

@@ -10,7 +10,7 @@ const REASONS: Readonly<Record<string, readonly [reason: string, hint: string]>>
   ENXIO: ["the device has gone", "check the disk or terminal behind it"],
 };
 
-/** Whether the operating system refused something; its errors have a code. */
+/** Returns whether the operating system refused something; its errors have a code. */
 export function isSystemError(error: unknown): error is Error & { code: string } {
   return error instanceof Error && /^E[A-Z0-9]+$/.test((error as { code?: string }).code ?? "");
 }

@@ -43,14 +43,14 @@ const SIGNALS: readonly (EndingSignal | undefined)[] = [undefined, "SIGINT", "SI
 /** Carrier of gradients; a single process has nothing to exchange. */
 type Transport = "solo" | "mpi" | "nccl";
 
-/** How processes train together, and on which devices. */
+/** Plan of how processes train together, and on which devices. */
 export interface RanksPlan {
   /** Folder of the run. */
   readonly folder: string;
   readonly transport: Transport | "auto";
   /** Seconds that a rank waits for the others. */
   readonly timeout: number;
-  /** Whether every rank updates a slice of the parameters alone. */
+  /** True if every rank updates a slice of the parameters alone. */
   readonly shards: boolean;
   /** Ranks of a run that is only planned; undefined for those of the launcher. */
   readonly planned: number | undefined;
@@ -103,7 +103,7 @@ function launchOf({ transport }: RanksPlan, io: Io): Launch | undefined {
 
 /** This process among the ranks of its run. */
 export class Ranks {
-  /** Whether this process writes files, stdout and progress. */
+  /** True if this process writes files, stdout and progress. */
   readonly isPrimary: boolean;
   /** The streams of this process; others than the primary one write nothing but errors. */
   readonly io: Io;
@@ -121,7 +121,7 @@ export class Ranks {
   }
 
   /**
-   * What carries gradients.
+   * Returns the transport of gradients.
    * @throws {EnvironmentError} when the launcher's ranks cannot train together on this device
    */
   transport(): Transport {

@@ -4,12 +4,12 @@
  */
 import { EnvironmentError } from "../../core/base/errors.ts";
 import type { WaitWatch } from "../../core/collective/data_parallel.ts";
-import type { PeerWatchOptions, Verdict } from "../../core/collective/peers.ts";
+import type { LostRanks, PeerWatchOptions } from "../../core/collective/peers.ts";
 
-/** How long other ranks let the primary one report first what may be an error of all. */
+/** Time for which other ranks let the primary one report first what may be an error of all. */
 export const PRECEDENCE_MS = 2000;
 
-/** How long a launcher may take to pass on what a rank wrote, before it ends the job. */
+/** Time of a launcher to pass on what a rank wrote, before it ends the job. */
 export const FORWARD_MS = 300;
 
 /** Resolves after a time. */
@@ -39,7 +39,7 @@ export interface WatchSettings extends PeerWatchOptions {
 }
 
 /** Answer of that thread, with the number of the wait. */
-export interface WatchAnswer extends Verdict {
+export interface WatchAnswer extends LostRanks {
   readonly wait: number;
 }
 
@@ -47,7 +47,7 @@ export interface WatchAnswer extends Verdict {
 export class RankLostError extends EnvironmentError {
   readonly reportsFirst: boolean;
 
-  constructor({ message, reportsFirst }: Verdict, hints: readonly string[]) {
+  constructor({ message, reportsFirst }: LostRanks, hints: readonly string[]) {
     super(message, { hints });
     this.reportsFirst = reportsFirst;
   }
@@ -66,7 +66,7 @@ export class RankWatch implements WaitWatch {
       type: "module",
       name: "rank watch",
     });
-    this.#worker.onerror = (event) => event.preventDefault(); // training goes on unwatched
+    this.#worker.onerror = (event) => event.preventDefault(); // training continues unwatched
     this.#worker.onmessage = ({ data }: MessageEvent<WatchAnswer>) => {
       const wait = Atomics.load(this.#words, SHARED.wait);
       if (data.wait !== wait || this.#giveUp === undefined) return;

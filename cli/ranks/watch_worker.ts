@@ -5,7 +5,7 @@
  */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { PeerWatch, type Verdict } from "../../core/collective/peers.ts";
+import { type LostRanks, PeerWatch } from "../../core/collective/peers.ts";
 import { exitNow } from "../../core/runtime/exit_now.ts";
 import { palette } from "../output/color.ts";
 import { renderError, reportOf } from "../output/errors.ts";
@@ -25,7 +25,7 @@ const TICK_MS = 250;
 /** Longest time that counts between two looks: in what goes beyond, the job was suspended. */
 const LONGEST_TICK_MS = 1000;
 
-/** How long the main thread may take to give up by itself. */
+/** Time of the main thread to give up by itself. */
 const HANDOVER_MS = 1000;
 
 self.onmessage = async ({ data }: MessageEvent<WatchSettings>) => {
@@ -40,21 +40,21 @@ self.onmessage = async ({ data }: MessageEvent<WatchSettings>) => {
     before = now;
     const phase = kind === 0 ? "none" : wait === last ? "same" : "new";
     last = wait;
-    const verdict = watch.pass(passed, phase, kind === 1);
-    if (verdict === undefined) continue;
-    self.postMessage({ ...verdict, wait } satisfies WatchAnswer);
-    await delay(HANDOVER_MS + (verdict.reportsFirst ? 0 : PRECEDENCE_MS));
+    const lost = watch.pass(passed, phase, kind === 1);
+    if (lost === undefined) continue;
+    self.postMessage({ ...lost, wait } satisfies WatchAnswer);
+    await delay(HANDOVER_MS + (lost.reportsFirst ? 0 : PRECEDENCE_MS));
     if (Atomics.load(words, SHARED.taken) === wait) return;
     if (Atomics.load(words, SHARED.wait) !== wait || Atomics.load(words, SHARED.kind) === 0) {
       continue;
     }
-    return await end(data, verdict);
+    return await end(data, lost);
   }
 };
 
-async function end(settings: WatchSettings, verdict: Verdict): Promise<void> {
+async function end(settings: WatchSettings, lost: LostRanks): Promise<void> {
   const { rank, colored, json, hints } = settings;
-  const error = new RankLostError(verdict, hints);
+  const error = new RankLostError(lost, hints);
   const text = renderError(error, { paint: palette(colored), json, trace: false });
   Deno.stderr.writeSync(new TextEncoder().encode(rankText(rank, text)));
   await delay(FORWARD_MS);

@@ -76,7 +76,7 @@ export function bumped(version: string, before: string, date: Date, files: Versi
   };
 }
 
-/** Whether one version comes after another; a pre-release comes before its release. */
+/** Returns whether one version comes after another; a pre-release comes before its release. */
 function isAbove(version: string, other: string): boolean {
   const [a, b] = [version, other].map((text) => VERSION.exec(text)!.slice(1, 4).map(Number));
   for (const i of [0, 1, 2]) if (a![i] !== b![i]) return a![i]! > b![i]!;

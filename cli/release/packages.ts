@@ -1,5 +1,5 @@
 /**
- * Which npm packages a release needs, and where they lie.
+ * Finds the npm packages that a release needs.
  *
  * In: the project's folder. Out: the packages that `deno.json` imports and what they depend on, less
  * dependencies that are known to be unused. Found by reading the installed `node_modules`, in the
@@ -20,7 +20,7 @@ export interface Package {
   readonly entry: string | undefined;
 }
 
-/** What is read of a `package.json`. */
+/** Fields that are read of a `package.json`. */
 interface About {
   readonly version: string;
   readonly license?: string;

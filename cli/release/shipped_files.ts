@@ -54,12 +54,12 @@ const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
  */
 const UNUSED_IMPORTS = /^(@tensorflow\/|dictionary-en$|nspell$)/;
 
-/** Whether a release needs a package that `deno.json` imports, by its name. */
+/** Returns whether a release needs a package that `deno.json` imports, by its name. */
 export function isImported(name: string): boolean {
   return !UNUSED_IMPORTS.test(name);
 }
 
-/** Whether a dependency is ever loaded. */
+/** Returns whether a dependency is ever loaded. */
 export function isUsed(name: string): boolean {
   return !name.startsWith("@types/") && !UNUSED_DEPENDENCIES.has(name);
 }
@@ -100,7 +100,7 @@ const CODE = /\.(js|mjs|cjs|json|wasm)$/;
 const NOISE =
   /(^|\/)(tests?|examples?|umd|bin)\/|(^|\/)(rollup\.config\.js|tsconfig\.json)$|\.min\.js$/;
 
-/** Whether a file of a package travels; `path` is below the package's folder. */
+/** Returns whether a file of a package travels; `path` is below the package's folder. */
 export function isShipped(name: string, path: string, engine: string): boolean {
   if (path === "package.json" || /^(licen[cs]e|notice)[^/]*$/i.test(path)) return true;
   if (path === `bin/napi-v6/${engine}`) return true;

@@ -20,7 +20,7 @@ export const DATE: Date = new Date(Date.UTC(2000, 0, 1));
 /** The project's folder. */
 export const ROOT: string = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What went into one part of the release. */
+/** Content of one part of the release. */
 export interface Part {
   readonly part: string;
   readonly files: number;
@@ -56,7 +56,7 @@ export function requireComplete(paths: readonly string[], platform: Platform): v
   const present = new Set(paths);
   const missing = UNSEEN.filter((path) => !present.has(path));
   const engines = paths.filter((path) => path.includes("/bin/napi-v6/"));
-  const strangers = paths.filter((path) =>
+  const unexpected = paths.filter((path) =>
     /^(tests|fixtures|cli\/release)\/|\.d\.[cm]?ts$|\.map$/.test(path)
   );
   const complain = (found: string, expected: string) => {
@@ -66,7 +66,7 @@ export function requireComplete(paths: readonly string[], platform: Platform): v
   if (engines.length !== 1 || !engines[0]!.endsWith(platform.engine)) {
     complain(`the engines ${engines.join(", ") || "(none)"}`, `${platform.engine} alone`);
   }
-  if (strangers.length > 0) complain(strangers.join(", "), "only what runs");
+  if (unexpected.length > 0) complain(unexpected.join(", "), "only what runs");
 }
 
 interface Copy {

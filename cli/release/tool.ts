@@ -1,5 +1,5 @@
 /**
- * What the release tools share: flags, help and errors are those of every other command.
+ * Frame of the release tools: flags, help and errors are those of every other command.
  *
  * They are no subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
  * runs them with a registry of one.

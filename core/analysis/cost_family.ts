@@ -134,11 +134,11 @@ export function memberOf(shape: CostShape): ModelSize | undefined {
   );
 }
 
-/** Widths above the base's that `widened` makes. */
+/** Widths above the base's that `widerSizes` makes. */
 const WIDTHS = Array.from({ length: 14 }, (_, i) => 1 + i / 10);
 
 /** Models like this one, up to 2.3 times as wide: over five times its parameters. */
-export function widened(base: CostShape): ModelSize[] {
+export function widerSizes(base: CostShape): ModelSize[] {
   const even = (size: number) => 2 * Math.round(size / 2);
   return WIDTHS.map((factor) => {
     const headDim = even(base.headDim * factor);

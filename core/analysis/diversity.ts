@@ -68,9 +68,9 @@ export function diversityOf(texts: readonly StreamPredictions[]): Diversity | un
 /** −log of the mean of probabilities, which may all be too small to be told from 0. */
 function mixtureLoss(logprobs: ArrayLike<number>): number {
   const all = Array.from(logprobs);
-  const peak = Math.max(...all);
-  return Math.log(all.length) - peak -
-    Math.log(all.reduce((sum, x) => sum + Math.exp(x - peak), 0));
+  const largest = Math.max(...all);
+  return Math.log(all.length) - largest -
+    Math.log(all.reduce((sum, x) => sum + Math.exp(x - largest), 0));
 }
 
 function meanOf(values: readonly number[]): number {

@@ -29,7 +29,7 @@ const START_GRID = {
   stream: [0.2, 0.4, 0.6, 0.8],
 } as const;
 
-/** Where β of the additive law starts. */
+/** Initial β of the additive law. */
 const START_BETA = 0.5;
 
 /** Its first value would be a logarithm of zero. */

@@ -36,7 +36,7 @@ export interface StreamStatistics {
   readonly locality: number;
 }
 
-/** The stream that weighs most; the first of several that weigh the same. */
+/** The stream with the largest weight; the first of several with the same weight. */
 export function winnerOf(weights: ArrayLike<number>): number {
   let winner = 0;
   for (let p = 1; p < weights.length; p++) if (weights[p]! > weights[winner]!) winner = p;

@@ -1,4 +1,4 @@
-/** Where what can be made again is kept between runs. */
+/** Finds the folder of what is kept between runs and can be made again. */
 import { EnvironmentError } from "./errors.ts";
 import { PLATFORM, type Platform } from "./platform/mod.ts";
 

@@ -12,7 +12,7 @@ export const COMPANION_FILES: readonly string[] = [
   "chat_template.jinja",
 ];
 
-/** Whether a path names a GGUF file, which holds weights and companions. */
+/** Returns whether a path names a GGUF file, which holds weights and companions. */
 export function isGgufName(path: string): boolean {
   return /\.gguf$/i.test(path);
 }

@@ -1,7 +1,7 @@
 /**
  * Stored element types to float32 and back.
  *
- * Weights are computed in float32 and stored in one of three types. Widening is exact; narrowing
+ * Weights are computed in float32 and stored in one of three types. Casts to f32 are exact; casts from it
  * rounds to nearest, ties to even. Both work on whole arrays in the machine's byte order, which is
  * little-endian, as the files are.
  */
@@ -25,18 +25,18 @@ export function weightType(dtype: string): WeightType | undefined {
 }
 
 /** Stored bytes as float32. `f32` is not copied when it is aligned. */
-export function widen(bytes: Uint8Array<ArrayBuffer>, type: WeightType): Float32Array<ArrayBuffer> {
+export function toF32(bytes: Uint8Array<ArrayBuffer>, type: WeightType): Float32Array<ArrayBuffer> {
   const count = bytes.length / ELEMENT_BYTES[type];
   if (type === "f32" && bytes.byteOffset % 4 === 0) {
     return new Float32Array(bytes.buffer, bytes.byteOffset, count);
   }
   const values = new Float32Array(count);
-  widenInto(values, bytes, type);
+  toF32Into(values, bytes, type);
   return values;
 }
 
 /** Fills `target` with the first elements of stored bytes. */
-export function widenInto(target: Float32Array, bytes: Uint8Array, type: WeightType): void {
+export function toF32Into(target: Float32Array, bytes: Uint8Array, type: WeightType): void {
   const size = ELEMENT_BYTES[type];
   const count = target.length;
   const aligned = bytes.byteOffset % size === 0 ? bytes : bytes.slice(0, count * size);
@@ -51,7 +51,7 @@ export function widenInto(target: Float32Array, bytes: Uint8Array, type: WeightT
 }
 
 /** Float32 values as stored bytes. */
-export function narrow(
+export function fromF32(
   values: Float32Array<ArrayBuffer>,
   type: WeightType,
 ): Uint8Array<ArrayBuffer> {
@@ -94,5 +94,5 @@ export function findNonFinite(bytes: Uint8Array<ArrayBuffer>, type: WeightType):
 }
 
 function findSlowly(bytes: Uint8Array<ArrayBuffer>, type: WeightType): number {
-  return widen(bytes, type).findIndex((value) => !Number.isFinite(value));
+  return toF32(bytes, type).findIndex((value) => !Number.isFinite(value));
 }

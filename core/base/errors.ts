@@ -7,12 +7,12 @@
  * maps `kind` to an exit code and prints message and hints; every other exception is a defect.
  */
 
-/** What went wrong, in the user's terms; one exit code each. */
+/** Kinds of errors, in the user's terms; one exit code each. */
 export type ErrorKind = "usage" | "data" | "environment" | "numerical";
 
 /** Base of all errors that are the user's to mend. Not thrown itself. */
 export abstract class ParscaleError extends Error {
-  /** Which exit code the command line answers with. */
+  /** Kind, which decides the exit code of the command line. */
   abstract readonly kind: ErrorKind;
   /** Remedies, most likely first; empty when none is known. */
   readonly hints: readonly string[];
@@ -72,7 +72,7 @@ export interface PlainError {
   readonly hints: readonly string[];
 }
 
-/** What another thread needs to throw the same error. */
+/** Returns what another thread needs to throw the same error. */
 export function plainError({ kind, message, hints }: ParscaleError): PlainError {
   return { kind, message, hints };
 }

@@ -45,7 +45,7 @@ const DENIED: Explanation = [
   "change its permissions or choose another folder",
 ];
 
-/** What the codes of the operating system mean to the user. */
+/** Meaning of the operating system's error codes to the user. */
 const SYSTEM_ERRORS: Readonly<Record<string, Explanation>> = {
   ENOENT: [DataError, (path) => `no such file or folder: "${path}"`, "check the path"],
   ENOTDIR: [DataError, because("part of the path is a file, not a folder"), "check the path"],
@@ -117,7 +117,7 @@ export function readError(path: string, error: unknown): Error {
   return new DataError(known.message, { hints: known.hints, cause: error });
 }
 
-/** What is at a path, or undefined when there is nothing; symbolic links are followed. */
+/** Returns what is at a path, or undefined when there is nothing; symbolic links are followed. */
 export async function statIfExists(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.stat(path);
@@ -175,7 +175,7 @@ function requireRegular(path: string, info: Deno.FileInfo, maxBytes: number): vo
   );
 }
 
-/** What stands in the way of reading something to its end. */
+/** Returns the kind of a file that cannot be read to its end. */
 function kindOf({ isFifo, isSocket, isCharDevice, isBlockDevice }: Deno.FileInfo): string {
   if (isFifo) return "a pipe";
   if (isSocket) return "a socket";

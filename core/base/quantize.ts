@@ -6,9 +6,9 @@
  * first. The last block of a row is padded with z, which stands for 0.
  */
 
-import { ELEMENT_BYTES, type WeightType, widenInto } from "./dtype.ts";
+import { ELEMENT_BYTES, toF32Into, type WeightType } from "./dtype.ts";
 
-/** How matrices of linear layers are stored. */
+/** Format of the matrices of linear layers. */
 export type MatrixFormat =
   | { readonly kind: "f32" }
   | { readonly kind: "q8" | "q4"; readonly block: number };
@@ -44,7 +44,7 @@ export interface Packing {
   readonly rowBytes: number;
 }
 
-/** How a matrix [rows, columns] is cut into blocks. */
+/** Returns the division of a matrix [rows, columns] into blocks. */
 export function packing(shape: readonly number[], format: MatrixFormat): Packing {
   const { kind, block } = quantizedFormat(format);
   const [rows, columns] = shape as [number, number];
@@ -53,12 +53,12 @@ export function packing(shape: readonly number[], format: MatrixFormat): Packing
   return { rows, columns, bits, blocks, rowBytes: blocks * block * bits / 8 };
 }
 
-/** Elements widened at a time while quantising. */
-const WIDENED_ELEMENTS = 1 << 20;
+/** Elements cast to f32 at a time while quantising. */
+const BATCH_ELEMENTS = 1 << 20;
 
 /**
  * Quantises a matrix from its stored bytes into given memory, a few rows at a time, so that the
- * widened matrix never exists as a whole.
+ * matrix in f32 never exists as a whole.
  */
 export function quantizeStored(
   bytes: Uint8Array,
@@ -68,12 +68,12 @@ export function quantizeStored(
   { codes, scales }: Quantized,
 ): void {
   const { rows, columns, bits, blocks, rowBytes } = packing(shape, format);
-  const step = Math.max(1, Math.floor(WIDENED_ELEMENTS / columns));
+  const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
   const buffer = new Float32Array(Math.min(step, rows) * columns);
   for (let row = 0; row < rows; row += step) {
     const count = Math.min(step, rows - row);
     const values = buffer.subarray(0, count * columns);
-    widenInto(values, bytes.subarray(row * columns * ELEMENT_BYTES[type]), type);
+    toF32Into(values, bytes.subarray(row * columns * ELEMENT_BYTES[type]), type);
     quantize(values, count, columns, bits, format.block, {
       codes: codes.subarray(row * rowBytes),
       scales: scales.subarray(row * blocks),
@@ -151,7 +151,7 @@ function quantizeBlocks(
   }
 }
 
-/** What the codes stand for: the inverse of `quantize` up to rounding. */
+/** Returns the values of codes: the inverse of `quantize` up to rounding. */
 export function dequantize(
   { codes, scales }: Quantized,
   rows: number,

@@ -8,7 +8,7 @@
 import { notFinite } from "./errors.ts";
 import type { RandomStream } from "./random.ts";
 
-/** How to choose; the defaults of a field mean "off". */
+/** Options of sampling; the defaults of a field mean "off". */
 export interface SamplingOptions {
   /** 0 is greedy: the most likely token, lowest id first. */
   readonly temperature: number;
@@ -141,7 +141,7 @@ function nucleusFloor(
   temperature: number,
   mass: number,
 ): number {
-  const [perUnit, units] = [16, 64]; // what lies 64 below the best weighs nothing
+  const [perUnit, units] = [16, 64]; // what lies 64 below the best has no weight
   const bins = new Float64Array(perUnit * units);
   for (let id = 0; id < logits.length; id++) {
     const below = (logits[best]! - logits[id]!) / temperature;

@@ -8,7 +8,7 @@ import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { readExactlySync } from "./files.ts";
 import { packing, type Quantized, type QuantizedFormat, quantizeStored } from "./quantize.ts";
 
-/** How elements are stored where they are not plain, in order. */
+/** Storage of elements that are not plain, in order. */
 export interface Encoding {
   readonly type: BlockType;
   /** Bytes in the file. */
@@ -71,7 +71,7 @@ function rowLength({ shape }: StoredWeight): number {
   return shape.length === 1 ? 1 : shape.at(-1)!;
 }
 
-/** Where elements `from` to `from + count` lie: ranges of stored elements, in order. */
+/** Yields the places of elements `from` to `from + count`: ranges of stored elements, in order. */
 function* spans(
   weight: StoredWeight,
   from: number,

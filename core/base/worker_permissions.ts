@@ -1,4 +1,4 @@
-/** What a worker thread that only computes may do: nothing but what its caller adds. */
+/** Permissions of a worker thread that only computes: nothing but what its caller adds. */
 export const NO_PERMISSIONS = {
   env: false,
   ffi: false,

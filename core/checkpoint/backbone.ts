@@ -1,5 +1,5 @@
 /**
- * Which backbone this is: a hash that a model, its conversion and the stripped conversion share.
+ * Identity of a backbone: a hash that a model, its conversion and the stripped conversion share.
  *
  * It is SHA-256 over the raw bytes of all backbone tensors in the order of `parameterSpecs`.
  * Sharding, header layout and introduced tensors do not enter. Hashing takes as long as copying, so a
@@ -83,7 +83,7 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
   };
 }
 
-/** What the worker answers: the hash, or an error in a form that survives the way. */
+/** Answer of the worker: the hash, or an error in a form that survives the way. */
 export type HashAnswer = { readonly digest: string } | PlainError;
 
 function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {

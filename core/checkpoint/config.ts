@@ -49,7 +49,7 @@ const LLAMA_SIZES = { vocab: 32000, intermediate: 11008, context: 2048 };
 /** In an adapter's config: the hash of the backbone it was made for. */
 export const BACKBONE_KEY = "parscale_backbone_sha256";
 
-/** What a conversion sets anew or leaves out. */
+/** Keys that a conversion sets anew or leaves out. */
 const CONVERSION_KEYS = [
   "auto_map",
   "parscale_n",
@@ -62,10 +62,10 @@ const CONVERSION_KEYS = [
   QUANTIZATION_KEY,
 ];
 
-/** Where transformers finds the official code when no copy lies in the folder. */
+/** Prefix by which transformers finds the official code when no copy lies in the folder. */
 const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
 
-/** What may tell streams apart; anything but prefixes is our extension, for ablations. */
+/** Input transformations of streams; anything but prefixes is our extension, for ablations. */
 const TRANSFORMS: readonly unknown[] = ["prefix", "lora", "bitfit"];
 
 /** Limits that keep a damaged file from asking for absurd work. */
@@ -119,7 +119,9 @@ function readModelType(fields: Fields): string {
   const modelType = fields.json.model_type;
   if (typeof modelType === "string" && Object.hasOwn(MODEL_TYPES, modelType)) return modelType;
   const hints = typeof modelType === "string" && modelType.includes("moe")
-    ? ["mixtures of experts are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model"]
+    ? [
+      "mixture-of-experts models are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model",
+    ]
     : ["Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2 have model_type llama"];
   throw fields.error("model_type", `one of ${Object.keys(MODEL_TYPES).join(", ")}`, hints);
 }
@@ -140,7 +142,7 @@ function refuseUnsupported(fields: Fields): void {
   }
   for (const key of ["num_experts", "num_local_experts"]) {
     if (json[key] !== undefined && json[key] !== null && json[key] !== 0) {
-      throw fields.refusal("mixtures of experts are not supported", key);
+      throw fields.refusal("mixture-of-experts models are not supported", key);
     }
   }
   if (isForeignQuantization(json)) {
@@ -200,7 +202,7 @@ function readStreams(
   };
 }
 
-/** How streams differ. The official format has no such field: several streams have prefixes. */
+/** Reads the input transformations. In the official format several streams have prefixes. */
 function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const usual = streams > 1 ? ["prefix"] : [];
   const value = fields.json.parscale_transforms ?? usual;
@@ -211,7 +213,7 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
 }
 
-/** How streams become one. The official format has no such field: it is always dynamic. */
+/** Returns the kind of aggregation. The official format has no such field: it is always dynamic. */
 function readAggregator(fields: Fields): Aggregator {
   const value = fields.json.parscale_aggregation ?? "dynamic";
   if (value === "dynamic" || value === "linear") return value;
@@ -277,7 +279,7 @@ export function configToJson(
   return json;
 }
 
-/** Whether the official code can run the model: Qwen2, prefixes alone, dynamic aggregation. */
+/** Returns whether the official code can run the model: Qwen2, prefixes alone, dynamic aggregation. */
 export function isOfficial(config: ModelConfig): boolean {
   const { family, streams, prefix, loraRank, bitfit } = config;
   return family === "qwen2" && streams > 1 && prefix && loraRank === 0 && !bitfit &&

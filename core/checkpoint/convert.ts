@@ -28,7 +28,7 @@ import {
   writeWeights,
 } from "./write.ts";
 
-/** What a conversion did. */
+/** Report of a conversion. */
 export interface ConversionReport {
   readonly introducedParams: number;
   readonly backboneSha256: string;

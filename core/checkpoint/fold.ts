@@ -7,7 +7,7 @@
  *
  * Sums are taken in double precision and rounded once, to the stored type of W.
  */
-import { ELEMENT_BYTES, narrow, type WeightType, widen } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, toF32, type WeightType } from "../base/dtype.ts";
 import { openRegularFile } from "../base/files.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import type { StoredTensor } from "./open.ts";
@@ -35,7 +35,7 @@ export function foldedMatrix(
       for (let k = 0; k < rank; k++) update += b[row * rank + k]! * a[k * width + column]!;
       values[i] = values[i]! + LORA_SCALE * update;
     }
-    return narrow(values, matrix.dtype);
+    return fromF32(values, matrix.dtype);
   };
 }
 
@@ -49,16 +49,16 @@ export function foldedBias(
   return (start, length) => {
     const added = valuesOf(own), present = bias && valuesOf(bias);
     const values = added.map((value, i) => value + (present?.[i] ?? 0));
-    return narrow(values.slice(start / size, (start + length) / size), dtype);
+    return fromF32(values.slice(start / size, (start + length) / size), dtype);
   };
 }
 
-/** Values of a stored tensor, or of some bytes of it, widened to f32. */
+/** Values of a stored tensor, or of some bytes of it, in f32. */
 function valuesOf(
   tensor: StoredTensor,
   start = 0,
   length = tensor.byteLength,
 ): Float32Array<ArrayBuffer> {
   using file = openRegularFile(tensor.path);
-  return widen(readPart(tensor, file, start, length), tensor.dtype);
+  return toF32(readPart(tensor, file, start, length), tensor.dtype);
 }

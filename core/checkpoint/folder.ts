@@ -12,7 +12,7 @@ import { rename } from "../base/platform/rename.ts";
 import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
 
-/** Which folder a new one may replace; none where undefined. */
+/** Kind of folder that a new one may replace; none where undefined. */
 export type Replaces = FolderKind | undefined;
 
 /**

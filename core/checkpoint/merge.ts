@@ -15,12 +15,12 @@ import { foldedBias, foldedMatrix } from "./fold.ts";
 import type { Checkpoint } from "./open.ts";
 import type { OutputTensor } from "./write.ts";
 
-/** What a merged folder holds. */
+/** Content of a merged folder. */
 export interface MergedModel {
   readonly config: ModelConfig;
   readonly configJson: JsonObject;
   readonly tensors: readonly OutputTensor[];
-  /** Whether weights of the backbone differ from those of the source. */
+  /** True if weights of the backbone differ from those of the source. */
   readonly folds: boolean;
 }
 
@@ -113,7 +113,7 @@ function mergedTensor({ name, shape }: ParameterSpec, source: Checkpoint): Outpu
   return { ...stored!, source: stored! };
 }
 
-/** Which code opens the merged folder besides parscale. */
+/** Returns the code that opens the merged folder besides parscale. */
 export function opensWith(config: ModelConfig): "transformers" | "authors" | undefined {
   if (!isParScale(config)) return "transformers";
   return isOfficial(config) ? "authors" : undefined;

@@ -10,7 +10,7 @@ import { countParameters } from "../model/parameters.ts";
 
 export const CARD_FILE = "README.md";
 
-/** What a card tells. */
+/** Content of a card. */
 export interface ModelCard {
   /** Folder that the card is for. */
   readonly folder: string;
@@ -19,12 +19,12 @@ export interface ModelCard {
   readonly source: string | undefined;
   /** Hash of the backbone's weights, where it is known. */
   readonly backboneSha256?: string | undefined;
-  /** Whether the folder has ParScale parameters alone. */
+  /** True if the folder has ParScale parameters alone. */
   readonly isAdapter?: boolean;
   readonly quantization?: QuantizedFormat;
-  /** Whether the authors' Python files are in the folder. */
+  /** True if the authors' Python files are in the folder. */
   readonly hasCode?: boolean;
-  /** How it was trained; a line each. */
+  /** Lines about its training. */
   readonly training?: readonly string[];
   /** Results; a line each. */
   readonly evaluation?: readonly string[];

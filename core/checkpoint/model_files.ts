@@ -14,7 +14,7 @@ export interface ModelFiles {
   json(name: string): Promise<JsonObject>;
 }
 
-/** Whether a path is a GGUF file. */
+/** Returns whether a path is a GGUF file. */
 export async function isGguf(path: string): Promise<boolean> {
   return isGgufName(path) && (await statIfExists(path))?.isFile === true;
 }
@@ -36,7 +36,7 @@ function filesOf(folder: string): Omit<ModelFiles, "json"> {
   };
 }
 
-/** Whether a model has a tokenizer. */
+/** Returns whether a model has a tokenizer. */
 export async function hasTokenizer(model: string): Promise<boolean> {
   const files = await openModelFiles(model);
   return await files.has("tokenizer.json") || await files.has("vocab.json");

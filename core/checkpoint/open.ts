@@ -33,7 +33,7 @@ import {
 
 export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "./weight_files.ts";
 
-/** Where the bytes of one parameter lie. */
+/** Place of one parameter's bytes. */
 export interface StoredTensor {
   readonly name: string;
   readonly dtype: WeightType;
@@ -44,7 +44,7 @@ export interface StoredTensor {
   readonly offset: number;
   /** Bytes of the elements, which `encoding` may store in fewer. */
   readonly byteLength: number;
-  /** How a GGUF file stores the tensor where that is not plain. */
+  /** Encoding of the tensor in a GGUF file where that is not plain. */
   readonly encoding?: Encoding;
 }
 
@@ -57,7 +57,7 @@ export interface Checkpoint {
   readonly configJson: JsonObject;
   /** Exactly the tensors of `parameterSpecs(config)`, in that order; less those with codes alone. */
   readonly tensors: ReadonlyMap<string, StoredTensor>;
-  /** How matrices are stored in 8 or 4 bits; undefined for a checkpoint in full precision. */
+  /** Format of matrices in 8 or 4 bits; undefined for a checkpoint in full precision. */
   readonly quantization?: QuantizedMatrices;
   /** Tensors in the files that the model has no use for. */
   readonly extraTensors: readonly string[];
@@ -65,13 +65,13 @@ export interface Checkpoint {
   readonly adapter?: { readonly directory: string; readonly backboneSha256: string | undefined };
 }
 
-/** How to open a folder. */
+/** Options of opening a folder. */
 export interface OpenOptions {
   /** Folder with introduced tensors to lay over the backbone. */
   readonly adapter?: string | undefined;
-  /** Whether weights may be in 8 or 4 bits, which only inference on some devices can use. */
+  /** True if weights may be in 8 or 4 bits, which only inference on some devices can use. */
   readonly quantized?: boolean;
-  /** What is to be done, for the message when weights are quantized; a command in backticks. */
+  /** Purpose, for the message when weights are quantized; a command in backticks. */
   readonly purpose?: string;
 }
 

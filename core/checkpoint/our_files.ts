@@ -13,7 +13,7 @@ import { COMPANION_FILES } from "../base/companions.ts";
 export type FolderKind = "checkpoint" | "run" | "evaluation" | "export";
 
 interface Layout {
-  /** How the kind is called in messages. */
+  /** Name of the kind in messages. */
   readonly name: string;
   /** At least one of the names of every group is there. */
   readonly marks: readonly RegExp[];
@@ -82,7 +82,7 @@ export async function requireOurs(path: string, kind: FolderKind): Promise<void>
   });
 }
 
-/** Whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
+/** Returns whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
 export async function holdsOnlyOurs(path: string): Promise<boolean> {
   return (await namesIn(path))
     .every((name) => CHECKPOINT_FILES.test(name) || EXPORT_FILES.test(name));

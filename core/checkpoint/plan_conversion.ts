@@ -14,7 +14,7 @@ import { type JsonObject, openRegularFile, statIfExists } from "../base/files.ts
 import { requireFreeTarget } from "./folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
-import { ELEMENT_BYTES, narrow, type WeightType, widen } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, toF32, type WeightType } from "../base/dtype.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
 import { readPart } from "./read.ts";
 import type { OutputTensor } from "./write.ts";
@@ -22,7 +22,7 @@ import type { OutputTensor } from "./write.ts";
 /** The official code, which is not ours to ship. */
 const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
 
-/** What to convert and how. */
+/** Options of a conversion. */
 export interface ConversionOptions {
   /** Folder or GGUF file to read. */
   readonly model: string;
@@ -32,7 +32,7 @@ export interface ConversionOptions {
   readonly streams?: number;
   /** M; 48 unless told. */
   readonly prefixTokens?: number;
-  /** How streams become one; dynamic unless told. */
+  /** Kind of aggregation; dynamic unless told. */
   readonly aggregation?: Aggregator;
   /** ε; 0.1 unless told, as the paper trains with. */
   readonly smoothing?: number;
@@ -68,7 +68,7 @@ export interface ConversionPlan {
   readonly introducedParams: number;
   /** Python files of the official implementation, by full path. */
   readonly codeFiles: readonly string[];
-  /** Whether weights of the backbone differ from those of the source. */
+  /** True if weights of the backbone differ from those of the source. */
   readonly folds: boolean;
 }
 
@@ -121,7 +121,7 @@ function convertedModel(options: ConversionOptions, source: Checkpoint): MergedM
   };
 }
 
-/** Whether there is nothing to strip or to merge, so that the result is a copy. */
+/** Returns whether there is nothing to strip or to merge, so that the result is a copy. */
 export function isPlainCopy({ options, source, folds }: ConversionPlan): boolean {
   if (options.merge) return !folds && source.adapter === undefined;
   if (folds || isGgufName(source.directory)) return false;
@@ -146,7 +146,7 @@ function outputTensor(
     shape: spec.shape,
     byteLength: elementCount(spec.shape) * size,
     source: (start, length) =>
-      narrow(introducedValues(spec, seed, start / size, length / size), dtype),
+      fromF32(introducedValues(spec, seed, start / size, length / size), dtype),
   };
 }
 
@@ -162,7 +162,7 @@ function castTensor(tensor: StoredTensor, dtype: WeightType): OutputTensor {
     source: (start, length) => {
       using file = openRegularFile(tensor.path);
       const part = readPart(tensor, file, start / to * from, length / to * from);
-      return narrow(widen(part, tensor.dtype), dtype);
+      return fromF32(toF32(part, tensor.dtype), dtype);
     },
   };
 }
@@ -175,7 +175,7 @@ export function withValues(
   const { dtype } = plan.config; // that of all introduced tensors
   const tensors = plan.tensors.map((tensor) => {
     const given = values.get(tensor.name);
-    return given ? { ...tensor, source: narrow(given, dtype) } : tensor;
+    return given ? { ...tensor, source: fromF32(given, dtype) } : tensor;
   });
   return { ...plan, tensors };
 }

@@ -22,7 +22,7 @@ const METHOD = "parscale";
 /** Changes whenever files of before could no longer be read as they are. */
 const VERSION = 1;
 
-/** What `config.json` says about quantized weights. */
+/** Entry of `config.json` about quantized weights. */
 export interface QuantizationScheme {
   readonly format: QuantizedFormat;
   /** Backbone hash of the checkpoint that was quantized, by which adapters know it. */
@@ -38,7 +38,7 @@ export interface StoredRange {
   readonly byteLength: number;
 }
 
-/** Where codes and scales of one matrix lie. */
+/** Place of the codes and scales of one matrix. */
 export interface QuantizedMatrix {
   readonly name: string;
   readonly shape: readonly number[];
@@ -54,7 +54,7 @@ export interface QuantizedMatrices extends QuantizationScheme {
   readonly names: ReadonlySet<string>;
 }
 
-/** Whether weights are quantized in another way than ours. */
+/** Returns whether weights are quantized in another way than ours. */
 export function isForeignQuantization(json: JsonObject): boolean {
   const value = json[QUANTIZATION_KEY];
   if (value === undefined || value === null) return false;
@@ -88,7 +88,7 @@ function sha256(fields: Fields, key: string): string {
   throw fields.error(key, "64 hexadecimal digits");
 }
 
-/** What `config.json` says about weights of this scheme. */
+/** Returns the entry of `config.json` about weights of this scheme. */
 export function quantizationJson(scheme: QuantizationScheme): JsonObject {
   const { format: { kind, block }, sourceSha256, weightsSha256 } = scheme;
   return {

@@ -7,7 +7,7 @@
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { type JsonObject, openRegularFile } from "../base/files.ts";
-import { ELEMENT_BYTES, narrow, widen } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, toF32 } from "../base/dtype.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { quantizeRows, readsFrom } from "../base/stored.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
@@ -29,7 +29,7 @@ import {
   writeWeights,
 } from "./write.ts";
 
-/** What to quantize and how. */
+/** Options of quantizing a checkpoint. */
 export interface QuantizationOptions {
   readonly model: string;
   readonly out: string;
@@ -158,7 +158,7 @@ function outputTensors(source: Checkpoint, format: QuantizedFormat): OutputTenso
   const table = tensors.get(EMBEDDING)!;
   return [
     ...matrices.flatMap(({ name }) => matrixTensors(tensors.get(name)!, format)),
-    ...[...tensors.values()].filter(({ name }) => !known.has(name)).map(widened),
+    ...[...tensors.values()].filter(({ name }) => !known.has(name)).map(asF32),
     { ...table, source: table },
   ];
 }
@@ -187,10 +187,10 @@ export function matrixTensors(tensor: StoredTensor, format: QuantizedFormat): Ou
   ];
 }
 
-function widened(tensor: StoredTensor): OutputTensor {
+function asF32(tensor: StoredTensor): OutputTensor {
   let bytes: Uint8Array<ArrayBuffer> | undefined;
   const source = (start: number, length: number) => {
-    bytes ??= narrow(widen(finitePart(tensor, 0, tensor.byteLength), tensor.dtype), "f32");
+    bytes ??= fromF32(toF32(finitePart(tensor, 0, tensor.byteLength), tensor.dtype), "f32");
     return bytes.subarray(start, start + length);
   };
   return { ...tensor, dtype: "f32", byteLength: elementCount(tensor.shape) * 4, source };

@@ -27,7 +27,7 @@ export function weightCacheFolder(): string {
   return `${cacheFolder((name) => Deno.env.get(name))}/weights`;
 }
 
-/** Where entries are kept, and how many bytes of them. */
+/** Folder and size limit of entries. */
 export interface QuantizedCache {
   readonly folder: string;
   /** Entries that were not used for longest are removed above this. */

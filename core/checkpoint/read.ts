@@ -1,5 +1,5 @@
 /**
- * Reads weights of an opened checkpoint: raw, widened to float32, or only scanned for NaN.
+ * Reads weights of an opened checkpoint: raw, in f32, or only scanned for NaN.
  *
  * Nothing is cached and no file stays open between calls.
  */
@@ -8,7 +8,7 @@ import { NumericalError } from "../base/errors.ts";
 import { openRegularFile, readExactly } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
 import { readsFrom, storedElements } from "../base/stored.ts";
-import { ELEMENT_BYTES, findNonFinite, widen } from "../base/dtype.ts";
+import { ELEMENT_BYTES, findNonFinite, toF32 } from "../base/dtype.ts";
 
 /** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */
 const CHUNK_BYTES = 1 << 18;
@@ -32,9 +32,9 @@ export function readPart(
   return storedElements(tensor, start, length, readsFrom(file, tensor.path));
 }
 
-/** The values of a tensor, widened to float32. */
+/** The values of a tensor in f32. */
 export async function readTensor(tensor: StoredTensor): Promise<Float32Array<ArrayBuffer>> {
-  return widen(await readTensorBytes(tensor), tensor.dtype);
+  return toF32(await readTensorBytes(tensor), tensor.dtype);
 }
 
 /** Throws a `NumericalError` that names the first weight that is NaN or infinite. */
@@ -58,7 +58,7 @@ export function requireFinite(
   const position = findNonFinite(chunk, tensor.dtype);
   if (position < 0) return;
   const size = ELEMENT_BYTES[tensor.dtype];
-  const value = widen(chunk.slice(position * size, (position + 1) * size), tensor.dtype)[0];
+  const value = toF32(chunk.slice(position * size, (position + 1) * size), tensor.dtype)[0];
   throw new NumericalError(
     `tensor ${tensor.name} in "${tensor.path}" is not finite: ${value} at index ${
       start / size + position

@@ -8,7 +8,7 @@ import { isObject, type JsonObject } from "../base/files.ts";
 import { type ModelConfig, type RopeScaling, yarnAttentionFactor } from "../model/config.ts";
 import { Fields } from "./fields.ts";
 
-/** What the rotary embedding decides of a model. */
+/** Fields of a model that the rotary embedding decides. */
 type RopeConfig = Pick<ModelConfig, "ropeTheta" | "ropeScaling" | "maxPositionEmbeddings">;
 
 /** Reads base, scaling and the context that goes with them; `context` is what the file states. */

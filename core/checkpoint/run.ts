@@ -1,5 +1,5 @@
 /**
- * Where a training run keeps its checkpoints, so that whatever takes a model also takes a run, or one
+ * Checkpoints of a training run, so that whatever takes a model also takes a run, or one
  * checkpoint of it.
  *
  * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
@@ -15,7 +15,7 @@ export const LAST_FILE = "last";
 
 const CHECKPOINT_NAME = /^checkpoint-\d+$/;
 
-/** What `--model` and `--adapter` stand for. */
+/** Paths that `--model` and `--adapter` stand for. */
 export interface ModelPaths {
   readonly model: string;
   readonly adapter: string | undefined;

@@ -57,7 +57,7 @@ export interface OutputTensor {
     | ByteGenerator;
 }
 
-/** What happens on the way. */
+/** Callbacks of writing. */
 export interface StreamOptions {
   /** Sees every piece, in order, before it is written. */
   inspect?(tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>): void;

@@ -29,7 +29,7 @@ export function sliceOf(count: number, world: number, rank: number): Slice {
 
 /** Watches waits from another thread, since large exchanges block this one. */
 export interface WaitWatch {
-  /** A wait begins; one without a limit may take any time. `giveUp` is called when it need not go on. */
+  /** A wait begins; one without a limit may take any time. `giveUp` is called when it need not continue. */
   enter(isLimited: boolean, giveUp: (error: Error) => void): void;
   /** The wait has ended. */
   leave(): void;
@@ -39,7 +39,7 @@ export interface WaitWatch {
 
 /** Choices of a run. */
 export interface DataParallelOptions {
-  /** Whether each rank updates a slice and keeps its moments alone; else every rank updates everything. */
+  /** True if each rank updates a slice and keeps its moments alone; else every rank updates everything. */
   readonly shards: boolean;
   /** Asks all ranks to stop. */
   readonly interruption?: AbortSignal;

@@ -8,7 +8,7 @@
  */
 import { EnvironmentError } from "../base/errors.ts";
 
-/** Who started the ranks. */
+/** Launcher of the ranks. */
 export type Launcher = "torchrun" | "Open MPI" | "PMI" | "Slurm";
 
 /** The place of this process in a job. */
@@ -18,7 +18,7 @@ export interface Launch {
   readonly world: number;
   readonly localRank: number;
   readonly localWorld: number;
-  /** Where rank 0 listens, for launchers without MPI. */
+  /** Address at which rank 0 listens, for launchers without MPI. */
   readonly address?: { readonly host: string; readonly port: number };
 }
 
@@ -135,7 +135,7 @@ function read(row: Row, env: Env): Launch {
   return row.launcher === "torchrun" ? { ...launch, ...addressOf(env) } : launch;
 }
 
-/** Where ranks meet: a port beside the one that the launcher's own agent may listen on. */
+/** Rendezvous address: a port beside the one that the launcher's own agent may listen on. */
 function addressOf(env: Env): Pick<Launch, "address"> {
   const host = env("MASTER_ADDR"), port = env("MASTER_PORT");
   if (!host || !port) return {};

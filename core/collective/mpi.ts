@@ -94,7 +94,7 @@ export function mpiVersion({ symbols }: MpiLibrary): string {
   return line.replace(/\0.*/, "").replace(/[,\s]+/g, " ").trim();
 }
 
-/** Whether this process has joined its ranks. */
+/** Returns whether this process has joined its ranks. */
 export function isInitialized({ symbols }: MpiLibrary): boolean {
   const flag = new Int32Array(1);
   check(symbols.MPI_Initialized(flag), "ask whether MPI is initialized");

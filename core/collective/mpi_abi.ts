@@ -1,5 +1,5 @@
 /**
- * What differs between MPI libraries: in Open MPI a handle is the address of a variable of the library, in
+ * Differences between MPI libraries: in Open MPI a handle is the address of a variable of the library, in
  * MPICH and its relatives (Intel MPI, Cray MPICH) it is a number that never changes.
  *
  * Both take 64-bit arguments here: callees of the second kind read the lower half of the register only.

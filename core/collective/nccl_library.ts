@@ -60,7 +60,7 @@ const TYPES = { f32: 7, f64: 8 } as const;
 const BYTES = { f32: 4, f64: 8 } as const;
 const SUM = 0;
 
-/** A call that goes on in the background. */
+/** A call that continues in the background. */
 const IN_PROGRESS = 7;
 
 /** Polls in a row before the event loop gets a turn. */
@@ -189,7 +189,7 @@ export class NcclCommunicator {
     this.#communicator = 0n;
   }
 
-  /** Where the slice of this rank begins. */
+  /** Address of this rank's slice. */
   #own({ address, count, type }: DeviceArray): bigint {
     return address + BigInt(BYTES[type] * this.#rank * count);
   }

@@ -16,7 +16,7 @@ export interface GroupOptions {
   readonly launch: Launch | undefined;
   /** Longest wait for the other ranks in a step. */
   readonly timeoutMs: number;
-  /** Whether NCCL may use no algorithm whose order of additions changes from run to run. */
+  /** True if NCCL may use no algorithm whose order of additions changes from run to run. */
   readonly deterministic: boolean;
 }
 

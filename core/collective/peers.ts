@@ -3,7 +3,7 @@
  *
  * A process on the same machine is looked at. One on another machine is seen by a file in the run folder
  * that changes every few seconds; contents are compared, since clocks of machines differ. A process that
- * has ended is reported at once; one that is stopped or silent may go on, and is named at the time limit.
+ * has ended is reported at once; one that is stopped or silent may continue, and is named at the time limit.
  */
 import { join } from "node:path";
 import { machineIdentity, type ProcessState, processState } from "../base/platform/mod.ts";
@@ -29,7 +29,7 @@ export interface Peer {
   readonly pid: number;
   /** Name of its machine. */
   readonly host: string;
-  /** Whether it runs on the machine of the rank that asks, so that its process can be looked at. */
+  /** True if it runs on the machine of the rank that asks, so that its process can be looked at. */
   readonly isLocal: boolean;
 }
 
@@ -52,7 +52,7 @@ export function markFailed(folder: string, rank: number): void {
   writeRankFile(folder, rank, `${Deno.pid} failed\n`);
 }
 
-/** Whether a rank recorded that. */
+/** Returns whether a rank recorded that. */
 export function hasFailed(folder: string, { rank, pid }: Pick<Peer, "rank" | "pid">): boolean {
   return readRankFile(folder, rank) === `${pid} failed\n`;
 }
@@ -80,7 +80,7 @@ function writeRankFile(folder: string, rank: number, text: string): void {
   try {
     Deno.writeTextFileSync(rankFile(folder, rank), text);
   } catch {
-    // The folder is not there yet, or full: training goes on without it.
+    // The folder is not there yet, or full: training continues without it.
   }
 }
 
@@ -104,9 +104,9 @@ export interface PeerWatchOptions {
 }
 
 /** Why this rank need not wait any longer. */
-export interface Verdict {
+export interface LostRanks {
   readonly message: string;
-  /** Whether this is the lowest rank that can report it; others give it a moment to do so. */
+  /** True if this is the lowest rank that can report it; others give it a moment to do so. */
   readonly reportsFirst: boolean;
 }
 
@@ -131,7 +131,7 @@ export class PeerWatch {
     this.#options = { stateOf: processState, ...options };
   }
 
-  /** Whether some rank runs on another machine, so that heartbeats are needed. */
+  /** True if some rank runs on another machine, so that heartbeats are needed. */
   get needsHeartbeats(): boolean {
     return this.#options.peers.some(({ isLocal }) => !isLocal);
   }
@@ -140,7 +140,7 @@ export class PeerWatch {
    * Takes note that time has passed in which this rank computed, began another wait, or went on with the
    * same one; says why it should give up, if it should.
    */
-  pass(ms: number, wait: "none" | "new" | "same", isLimited: boolean): Verdict | undefined {
+  pass(ms: number, wait: "none" | "new" | "same", isLimited: boolean): LostRanks | undefined {
     this.#now += ms;
     if (this.needsHeartbeats && this.#now - this.#lastBeat >= HEARTBEAT_MS) this.#beat();
     this.#waited = wait === "same" ? this.#waited + ms : 0;
@@ -149,9 +149,9 @@ export class PeerWatch {
     const gone = suspects.filter(({ isGone }) => isGone);
     const { folder, rank, peers, timeoutMs } = this.#options;
     if (gone.some(({ peer }) => hasFailed(folder, peer))) return undefined; // the launcher ends the job
-    if (gone.length > 0) return this.#verdict(gone);
+    if (gone.length > 0) return this.#report(gone);
     if (!isLimited || this.#waited < timeoutMs) return undefined;
-    if (suspects.length > 0) return this.#verdict(suspects);
+    if (suspects.length > 0) return this.#report(suspects);
     const seconds = Math.round(this.#waited / 1000);
     return {
       message: `rank ${rank} of ${peers.length} got no answer from the others for ${seconds} s`,
@@ -177,7 +177,7 @@ export class PeerWatch {
     });
   }
 
-  #verdict(suspects: readonly Suspect[]): Verdict {
+  #report(suspects: readonly Suspect[]): LostRanks {
     const { rank } = this.#options;
     const named = suspects.slice(0, MOST_NAMED).map(({ peer, why }) =>
       `rank ${peer.rank} (pid ${peer.pid} on host ${peer.host}) stopped answering: ${why}`

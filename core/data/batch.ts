@@ -8,7 +8,7 @@
 import { idOf } from "./encode.ts";
 import type { RowPlan } from "./pack.ts";
 
-/** Where a piece of a document lies in a batch. */
+/** Place of a piece of a document in a batch. */
 export interface BatchPiece {
   readonly row: number;
   /** First slot in the row. */

@@ -19,15 +19,15 @@ export { type Batch, type BatchPiece, describeRow } from "./batch.ts";
 export type { LongRows } from "./pack.ts";
 export type { BatchSource, RowOptions } from "./row_source.ts";
 
-/** What decides the batches. */
+/** Options that decide the batches. */
 export interface BatchOptions extends RowOptions {
   /** Rows of a batch. */
   readonly batch: number;
-  /** How often to go through the data; for ever if left out. */
+  /** Number of epochs; unlimited if left out. */
   readonly epochs?: number;
 }
 
-/** Where a stream stands; plain JSON. */
+/** Position in a stream of batches; plain JSON. */
 export interface BatchCursor {
   /** Of the stream it came from; another stream refuses it. */
   readonly fingerprint: string;
@@ -115,7 +115,7 @@ export class BatchStream {
     return true;
   }
 
-  /** Where the next batch begins. */
+  /** Position of the next batch. */
   get cursor(): BatchCursor {
     return {
       fingerprint: this.fingerprint,

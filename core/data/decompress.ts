@@ -9,7 +9,7 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { zstdFrames } from "./zstd_frames.ts";
 
-/** How a file is packed. */
+/** Compression of a file. */
 export type Compression = "gzip" | "zstd";
 
 /** Recognises packed data by its first bytes. */

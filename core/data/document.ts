@@ -9,7 +9,7 @@ import { isObject, type JsonObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { ChatMessage } from "../tokenizer/tokenizer.ts";
 
-/** What a row is made of, which decides what is trained and whether it may be cut. */
+/** Kind of a row, which decides what is trained and whether it may be cut. */
 export type DocumentKind = "text" | "tokens" | "completion" | "messages";
 
 /** One training document; `row` is its line in a text file, its row in a table, from 1. */
@@ -53,7 +53,7 @@ const KIND_OF_KEY: Readonly<Record<string, DocumentKind>> = {
 const KINDS_HINT =
   'a row is {"text": ...}, {"tokens": [...]}, {"prompt": ..., "completion": ...} or {"messages": [...]}';
 
-/** How a message names a place in a file. */
+/** Returns the name of a place in a file, for messages. */
 export function rowOf(file: string, row: number): string {
   return `row ${row} of "${file}"`;
 }

@@ -14,13 +14,13 @@ import { type Document, IGNORED_LABEL } from "./document.ts";
 /** A chat template writes out the tokens that frame a text. */
 const UNFRAMED = { frame: false } as const;
 
-/** How to encode. */
+/** Options of encoding. */
 export interface EncodeDocumentOptions {
   /** Ends texts and completions; left out, nothing is appended. */
   readonly endToken?: number;
   /** Rows of the model's embedding; ids from here on are refused. */
   readonly vocabSize?: number;
-  /** Where the document stands, for messages. */
+  /** Place of the document, for messages. */
   readonly at?: string;
 }
 
@@ -46,7 +46,7 @@ export function idOf(stored: number): number {
   return stored < 0 ? ~stored : stored;
 }
 
-/** How many predictions of a document are trained: the first token is never a target. */
+/** Counts the trained predictions of a document: the first token is never a target. */
 export function countTargets(ids: Int32Array): number {
   let count = 0;
   for (let i = 1; i < ids.length; i++) if (ids[i]! >= 0) count++;

@@ -10,22 +10,22 @@ import { type Document, rowOf } from "./document.ts";
 import { countTargets, encodeDocument } from "./encode.ts";
 import type { EncodedBatch } from "./token_writer.ts";
 
-/** What stays the same for all documents of a file. */
+/** Settings that all documents of a file share. */
 export interface EncodeSettings {
   /** The file's name in messages. */
   readonly file: string;
-  /** Where the tokenizer is; rows of tokens need none. */
+  /** Folder of the tokenizer; rows of tokens need none. */
   readonly tokenizerFolder?: string;
   readonly endToken?: number;
   readonly vocabSize?: number;
 }
 
-/** What a worker is asked: the settings first, then batch by batch. */
+/** Message to a worker: the settings first, then batch by batch. */
 export type EncodeRequest =
   | { readonly settings: EncodeSettings }
   | { readonly batch: number; readonly documents: readonly Document[] };
 
-/** What a worker answers to the batch of that number; answers may overtake each other. */
+/** Answer of a worker to the batch of that number; answers may overtake each other. */
 export type EncodeAnswer =
   & { readonly batch: number }
   & ({ readonly encoded: EncodedBatch } | PlainError);

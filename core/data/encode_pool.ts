@@ -19,7 +19,7 @@ import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 /** Batches that wait or are worked on, per worker: while one is encoded the next is on its way. */
 const BATCHES_PER_WORKER = 2;
 
-/** Where batches are encoded; dispose of it to end its threads. */
+/** Threads that encode batches; dispose of it to end them. */
 export class EncodePool implements Disposable {
   readonly #settings: EncodeSettings;
   readonly #threads: number;

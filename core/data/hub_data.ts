@@ -20,7 +20,7 @@ import { globToRegExp } from "./sources.ts";
 
 /** Files of one commit, as a run records them. */
 export interface HubData {
-  /** What the user wrote. */
+  /** Spec as the user wrote it. */
   readonly spec: string;
   readonly repository: string;
   readonly commit: string;

@@ -38,7 +38,7 @@ const UNIT_BYTES = 8 << 20;
 /** Files whose first unit is fetched while another file is tokenized. */
 const FILES_AHEAD = 2;
 
-/** How to tokenize files of the hub. */
+/** Options of tokenizing files of the hub. */
 export interface HubTokensOptions extends Omit<OpenTokensOptions, "stdin" | "onProgress"> {
   readonly selection: Selection;
   /** Row groups are taken together up to this many bytes; tests lower it. */
@@ -178,7 +178,7 @@ class FileTokenizer implements AsyncDisposable {
     return this.#opened ??= Table.open(this.#buffer, this.name);
   }
 
-  /** How the table is divided: as an earlier run did, or by its footer. */
+  /** Returns the division of the table: as an earlier run did, or by its footer. */
   #units(): Promise<Groups[]> {
     return this.#divided ??= this.#recordedUnits()
       .then(async (recorded) => recorded ?? await this.#recordUnits(await this.#table()));
@@ -267,7 +267,7 @@ class FileTokenizer implements AsyncDisposable {
     return join(this.options.cacheFolder, `${this.#key("units")}.json`);
   }
 
-  /** How an earlier run divided the table; without it the footer would be read again. */
+  /** Returns the division of the table by an earlier run; without it the footer would be read again. */
   async #recordedUnits(): Promise<Groups[] | undefined> {
     const record = await readJsonObject(this.#unitsFile()).catch(() => undefined);
     const units: unknown[] = Array.isArray(record?.units) ? record.units : [];

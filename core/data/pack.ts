@@ -8,19 +8,19 @@
  */
 import { DataError } from "../base/errors.ts";
 
-/** What happens to a document that neither fits into a row nor may be cut. */
+/** Treatment of a document that neither fits into a row nor may be cut. */
 export type LongRows = "error" | "drop" | "truncate";
 
-/** How to plan. */
+/** Options of planning. */
 export interface PlanOptions {
   /** Slots of a row. */
   readonly tokens: number;
   /** Several documents in a row, or one. */
   readonly pack: boolean;
-  /** Whether a document may be cut into several pieces. */
+  /** Returns whether a document may be cut into several pieces. */
   readonly splittable: (document: number) => boolean;
   readonly longRows?: LongRows;
-  /** Whether slots `start` to `end` of a document that was cut have a trained target; all by default. */
+  /** Returns (default: always) whether slots `start` to `end` of a document that was cut have a trained target. */
   readonly isTrained?: (document: number, start: number, end: number) => boolean;
   /** Names a document in messages. */
   readonly nameOf?: (document: number) => string;

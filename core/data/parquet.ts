@@ -74,7 +74,7 @@ export class Table {
       .reduce((sum, { num_rows }) => sum + Number(num_rows), 0);
   }
 
-  /** Where in the file the columns of a group are. */
+  /** Returns the ranges of the file that hold the columns of a group. */
   ranges(group: number, columns: readonly string[]): { start: number; end: number }[] {
     return this.metadata.row_groups[group]!.columns.flatMap(({ meta_data }) => {
       if (!meta_data || !columns.includes(meta_data.path_in_schema[0] ?? "")) return [];

@@ -21,7 +21,7 @@ import { readParquet } from "./parquet.ts";
 /** Stands for standard input where a path is expected. */
 export const STDIN = "-";
 
-/** What a file holds; anything unknown is plain text, one document per file. */
+/** Format of a file; anything unknown is plain text, one document per file. */
 export type Format = "jsonl" | "parquet" | "text";
 
 /** A format and how it is packed. */
@@ -30,9 +30,9 @@ export interface FileFormat {
   readonly compression?: Compression;
 }
 
-/** How to read. */
+/** Options of reading. */
 export interface ReadOptions {
-  /** What `-` reads. */
+  /** Stream that `-` reads. */
   readonly stdin?: ReadableStream<Uint8Array>;
   /** Gets every piece of the file as it is stored. */
   readonly onChunk?: (chunk: Uint8Array) => void;

@@ -15,22 +15,22 @@ import type { TokenSource } from "./token_store.ts";
 /** Documents to train on, and how much of the rows they make up. */
 export interface BatchSource {
   readonly stores: readonly TokenSource[];
-  /** Which documents, counted over all stores; all if left out. */
+  /** Documents to take, counted over all stores; all if left out. */
   readonly documents?: Uint32Array;
   /** Share among several sources, in any unit (default 1). */
   readonly weight?: number;
 }
 
-/** What decides the rows of a source. */
+/** Options that decide the rows of a source. */
 export interface RowOptions {
   /** Slots of a row. */
   readonly tokens: number;
   readonly seed: number;
-  /** Whether every epoch has an order of its own (default true). */
+  /** True if every epoch has an order of its own (default true). */
   readonly shuffle?: boolean;
-  /** Whether documents share rows (default true). */
+  /** True if documents share rows (default true). */
   readonly pack?: boolean;
-  /** What happens to documents that do not fit and may not be cut (default `error`). */
+  /** Treatment of documents that do not fit and may not be cut (default `error`). */
   readonly longRows?: LongRows;
 }
 
@@ -91,7 +91,7 @@ export class RowSource {
     return this.#planned.plan.lengths.reduce((longest, length) => Math.max(longest, length), 0);
   }
 
-  /** The next row: its plan and its number there. Goes on to the next epoch by itself. */
+  /** The next row: its plan and its number there. Continues to the next epoch by itself. */
   next(): { plan: RowPlan; row: number } {
     if (this.#planned.epoch !== this.epoch) this.#planned = this.#plan(this.epoch);
     const { plan, order } = this.#planned;

@@ -11,7 +11,7 @@ export interface Condition {
   readonly value: string;
 }
 
-/** Which rows are read, and what their text is. */
+/** Rows to read, and the column of their text. */
 export interface Selection {
   /** Column of the text; left out, rows have our keys. */
   readonly textColumn?: string;

@@ -13,7 +13,7 @@ import { STDIN } from "./read.ts";
 
 /** Files that are trained together. */
 export interface Source {
-  /** What the user wrote, without the weight; several specs are joined by a space. */
+  /** Spec as the user wrote it, without the weight; several specs are joined by a space. */
   readonly spec: string;
   /** Paths, `-` or data on the hub, in the order they are read. */
   readonly files: readonly string[];
@@ -21,7 +21,7 @@ export interface Source {
   readonly weight?: number;
 }
 
-/** What is taken out of a folder; a file named by itself or by a glob may end in anything. */
+/** Files that are taken out of a folder; a file named by itself or by a glob may end in anything. */
 const SUPPORTED = /\.(jsonl|ndjson|json|txt|md)(\.(gz|zst|zstd))?$|\.parquet$/i;
 
 const WEIGHTED = /^(.+)=(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)$/i;
@@ -103,7 +103,7 @@ function requireOnce(files: readonly string[]): void {
   }
 }
 
-/** Whether a spec names data on the hub. */
+/** Returns whether a spec names data on the hub. */
 export function isHubData(spec: string): boolean {
   return spec.startsWith("hf://");
 }

@@ -26,7 +26,7 @@ export function shardFile(index: number): string {
   return `shard-${String(index).padStart(5, "0")}.i32`;
 }
 
-/** What `meta.json` says. */
+/** Content of `meta.json`. */
 export interface StoreMeta {
   readonly schema: string;
   readonly kind: DocumentKind;

@@ -41,7 +41,7 @@ export interface EncodedBatch {
   readonly targets: Uint32Array;
 }
 
-/** What the writer cannot know of the store by itself. */
+/** Origin of a store, which the writer cannot know by itself. */
 export type StoreOrigin = Pick<StoreMeta, "source_sha256" | "tokenizer_sha256" | "end_token">;
 
 /** Writes one store; dispose of it in any case, which removes what was not finished. */

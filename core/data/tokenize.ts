@@ -17,7 +17,7 @@ import { type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.
 import { requireVocabulary, STORE_SCHEMA, TokenStore } from "./token_store.ts";
 import { type EncodedBatch, type StoreOrigin, TokenWriter } from "./token_writer.ts";
 
-/** How far tokenizing has come. */
+/** Progress of tokenizing. */
 export interface TokenizeProgress {
   readonly documents: number;
   readonly tokens: number;
@@ -27,7 +27,7 @@ export interface TokenizeProgress {
   readonly totalBytes?: number;
 }
 
-/** How to tokenize. */
+/** Options of tokenizing. */
 export interface OpenTokensOptions {
   /** Folder of the tokenizer; files with rows of tokens need none. */
   readonly tokenizerFolder?: string;
@@ -37,12 +37,12 @@ export interface OpenTokensOptions {
   readonly vocabSize?: number;
   /** Workers to tokenize with (default 1, which is the caller's own thread). */
   readonly threads?: number;
-  /** Where stores are kept. */
+  /** Folder of the stores. */
   readonly cacheFolder: string;
   readonly signal?: AbortSignal;
   /** Called after every batch; never when the store was in the cache. */
   readonly onProgress?: (progress: TokenizeProgress) => void;
-  /** What `-` reads. */
+  /** Stream that `-` reads. */
   readonly stdin?: ReadableStream<Uint8Array>;
 }
 

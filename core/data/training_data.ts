@@ -15,7 +15,7 @@ import { isHubData, resolveSources } from "./sources.ts";
 import type { TokenStore } from "./token_store.ts";
 import { openCachedTokens, openTokens, type OpenTokensOptions } from "./tokenize.ts";
 
-/** Which data a run reads, and in what rows. */
+/** Data that a run reads, and the rows it makes of them. */
 export interface DataPlan {
   /** Files, folders, globs, data on the hub, or `-`, with an optional `=WEIGHT`. */
   readonly train: readonly string[];
@@ -27,14 +27,14 @@ export interface DataPlan {
   readonly selection: Selection;
   /** Tokens per row; undefined for 2,048, or the model's context where that is shorter. */
   readonly seqLen: number | undefined;
-  /** Whether several documents share a row. */
+  /** True if several documents share a row. */
   readonly pack: boolean;
   readonly longRows: BatchOptions["longRows"];
   readonly shuffle: boolean;
   /** Passes over the data; undefined for as many as the run takes. */
   readonly epochs: number | undefined;
   readonly seed: number;
-  /** Whether files that cannot be read are left out. */
+  /** True if files that cannot be read are left out. */
   readonly skipBadFiles: boolean;
 }
 
@@ -44,7 +44,7 @@ export interface SkippedFiles {
   readonly bad: string[];
 }
 
-/** What the data must suit, and how it is read. */
+/** Model that the data must suit, and options of reading. */
 export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin"> {
   /** The model's context, in tokens. */
   readonly context: number;
@@ -67,7 +67,7 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly onCommit: (repository: string, commit: string) => void;
 }
 
-/** What the config of a run records of its data; not checked yet. */
+/** Record of the data in the config of a run; not checked yet. */
 export interface RecordedData {
   readonly keys: readonly string[] | undefined;
   readonly hubData: unknown;
@@ -87,10 +87,10 @@ export interface OpenedData extends Disposable {
   readonly evalFingerprint: string | undefined;
 }
 
-/** Whether a path, with its weight, is standard input. */
+/** Returns whether a path, with its weight, is standard input. */
 const isStdin = (spec: string) => /^-(=|$)/.test(spec);
 
-/** Whether a run reads standard input. */
+/** Returns whether a run reads standard input. */
 export function readsStdin(plan: DataPlan): boolean {
   return [...plan.train, ...plan.eval].some(isStdin);
 }

@@ -22,7 +22,7 @@ import {
   type Sequence,
 } from "./sequence.ts";
 
-/** Longest wait for the masks of some sequences while others can go on. */
+/** Longest wait for the masks of some sequences while others can continue. */
 const MASK_MS = 20;
 
 /** A step that is under way. */
@@ -111,7 +111,7 @@ export class Batch implements Disposable {
     }
   }
 
-  /** Whether the next step can be issued now: for the same rows, with tokens that only the device knows. */
+  /** Returns whether the next step can be issued now: for the same rows, by tokens on the device. */
   #goesOnAfter({ cache, rows }: InFlightStep): boolean {
     const { device } = this.#engine;
     return this.#isAsynchronous(rows) && cache === this.#cache && !this.#isSparse &&
@@ -154,7 +154,7 @@ export class Batch implements Disposable {
     return { cache, rows, choices: () => (b) => choose(config, outputs, b, rows[b]!) };
   }
 
-  /** Whether the device chooses the tokens of all these, and tokens are all that is asked for. */
+  /** Returns whether the device chooses the tokens of all these, and tokens are all that is asked for. */
   #isAsynchronous(rows: readonly (Sequence | undefined)[]): boolean {
     return this.#engine.device.traits.samplesTokens &&
       !rows.some((row) => row && (needsLogits(row.request) || row.request.streamWeights));
@@ -181,7 +181,7 @@ export class Batch implements Disposable {
     return this.#replace(old, old.rearranged(from, Math.max(slots, used), used));
   }
 
-  /** Whether free rows are half of all. */
+  /** True if free rows are half of all. */
   get #isSparse(): boolean {
     return this.occupied * 2 <= this.#rows.length;
   }
@@ -202,7 +202,7 @@ export class Batch implements Disposable {
   }
 }
 
-/** Waits for the masks of sequences: a moment, or for the first one where none can go on. */
+/** Waits for the masks of sequences: a moment, or for the first one where none can continue. */
 async function masksOf(sequences: readonly Sequence[]): Promise<void> {
   const pending = sequences.filter((sequence) => !isReady(sequence));
   if (pending.length === 0) return;

@@ -25,13 +25,13 @@ import {
   type TokenMask,
 } from "./logit_rules.ts";
 
-/** How to search. */
+/** Options of the search. */
 export interface BeamOptions extends LogitRules {
   readonly beams: number;
   readonly maxTokens: number;
   readonly lengthPenalty: number;
   /**
-   * What ends the search once `beams` sequences are finished. true: that alone. false, the default: the
+   * Condition to end the search once `beams` sequences are finished. true: alone. false, the default: the
    * best open one, by its present length, cannot beat the worst of them. "never": it cannot at its
    * greatest length, which a positive length penalty favours.
    */
@@ -136,7 +136,7 @@ export async function beamSearch(
   return finished;
 }
 
-/** What may come behind each hypothesis; undefined where nothing limits it. */
+/** Returns the masks of tokens behind each hypothesis; undefined where nothing limits it. */
 async function masksOf(
   constraint: TokenConstraint | undefined,
   open: readonly Hypothesis[],
@@ -182,12 +182,12 @@ function topCandidates(
 }
 
 function logSumExp(row: HostArray): number {
-  let peak = -Infinity;
-  for (const x of row) if (x > peak) peak = x;
+  let largest = -Infinity;
+  for (const x of row) if (x > largest) largest = x;
   let total = 0;
-  for (const x of row) total += Math.exp(x - peak);
+  for (const x of row) total += Math.exp(x - largest);
   if (!Number.isFinite(total)) {
     throw notFinite("rank tokens", "an infinite or NaN logit");
   }
-  return peak + Math.log(total);
+  return largest + Math.log(total);
 }

@@ -35,7 +35,7 @@ export interface ForwardInput {
 
 /** One step of a batch whose tokens the device samples. */
 export interface SampleInput {
-  /** What each sequence goes on with; absent: the tokens last sampled on this cache. */
+  /** Next tokens of each sequence; absent: the tokens last sampled on this cache. */
   readonly ids?: readonly number[];
   /** Tokens each sequence already has in the cache. */
   readonly start: readonly number[];
@@ -100,7 +100,7 @@ export class Engine {
   }
 
   /**
-   * Begins to load the weights for steps with this head while the caller goes on: on most devices one
+   * Begins to load the weights for steps with this head while the caller continues: on most devices one
    * program of any sizes loads them for all. What fails here fails again at the first step.
    */
   preload(options: ForwardOptions = { head: "logits" }): void {

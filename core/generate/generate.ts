@@ -2,7 +2,7 @@
  * Continues many prompts at once, by the scheduler that `serve` uses, too.
  *
  * Events come out as they happen: a token, or the end of a request. Requests may come slowly: those
- * under way go on meanwhile.
+ * under way continue meanwhile.
  */
 import { NumericalError } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
@@ -11,7 +11,7 @@ import { Scheduler } from "./scheduler.ts";
 
 export type { FinishReason, GenerationEvent, GenerationRequest } from "./request.ts";
 
-/** How to run requests. */
+/** Options of running requests. */
 export interface GenerateRunOptions {
   /** Sequences at a time. */
   readonly batch: number;
@@ -68,10 +68,10 @@ export async function* generate(
   }
 }
 
-/** How long decoding waits for a request that a slow source has not made yet. */
+/** Longest wait of decoding for a request that a slow source has not made yet. */
 const PATIENCE_MS = 5;
 
-/** Requests in order. A slow source does not keep those under way from going on. */
+/** Requests in order. A slow source does not keep those under way from continuing. */
 class Queue {
   exhausted = false;
   readonly #source: Iterator<GenerationRequest> | AsyncIterator<GenerationRequest>;

@@ -8,7 +8,7 @@
  */
 import type { SamplingOptions } from "../base/sampling.ts";
 
-/** What to change; the defaults of a field mean "off". */
+/** Changes of logits; the defaults of a field mean "off". */
 export type LogitRules = Pick<
   SamplingOptions,
   "repetitionPenalty" | "frequencyPenalty" | "presencePenalty" | "logitBias"
@@ -25,7 +25,7 @@ export interface TokenConstraint {
 /** Bit i % 32 of word i / 32 is set where token i may come next; tokens behind the end may not. */
 export type TokenMask = Int32Array;
 
-/** Whether any rule is on. */
+/** Returns whether any rule is on. */
 export function hasLogitRules(rules: LogitRules): boolean {
   const { repetitionPenalty = 1, frequencyPenalty = 0, presencePenalty = 0, logitBias } = rules;
   return repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0 ||

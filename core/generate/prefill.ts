@@ -54,7 +54,7 @@ export interface ChunkPlace {
   readonly target?: number;
 }
 
-/** How to run a chunk. */
+/** Options of running a chunk. */
 export interface ChunkOptions extends ForwardOptions {
   /** The length is rounded up to a multiple of this. */
   readonly step?: number;

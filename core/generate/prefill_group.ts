@@ -78,7 +78,7 @@ export class PrefillGroup implements Disposable {
     return this.#members.find((member) => member.sequence === sequence)?.done ?? 0;
   }
 
-  /** Whether a prompt had better wait for this group, which computes a beginning that it shares. */
+  /** Returns whether a prompt had better wait for this group, which computes a beginning that it shares. */
   shares(tokens: readonly number[], known: number): boolean {
     const least = Math.max(LEAST_SHARED, known + 1);
     return this.#members.some(({ sequence }) =>

@@ -46,13 +46,13 @@ export interface TokenEvent {
   readonly kind: "token";
   readonly index: number;
   readonly token: number;
-  /** Where the request asks for `topLogprobs`. */
+  /** Present where the request asks for `topLogprobs`. */
   readonly logprobs?: TokenLogprobs | undefined;
   /** Aggregation weights [P], where the request asks for them. */
   readonly weights?: Float32Array | undefined;
 }
 
-/** What happened to one request, by its position in the input. */
+/** Event of one request, by its position in the input. */
 export type GenerationEvent =
   | TokenEvent
   | { readonly kind: "done"; readonly index: number; readonly reason: FinishReason }
@@ -68,5 +68,5 @@ export interface PrefilledEvent {
   readonly logprobs?: readonly TokenLogprobs[] | undefined;
 }
 
-/** What a scheduler reports. */
+/** Event of a scheduler. */
 export type SchedulerEvent = GenerationEvent | PrefilledEvent;

@@ -19,7 +19,7 @@ import { append, finishReason, openSequence, type Sequence } from "./sequence.ts
 /** Groups of prompts that are prefilled in alternation. */
 export const PREFILL_GROUPS = 2;
 
-/** How long one chunk may take while other sequences wait for their next token. */
+/** Longest time of one chunk while other sequences wait for their next token. */
 const CHUNK_MS = 250;
 
 /** Smallest chunk. */
@@ -82,12 +82,12 @@ export class Scheduler implements Disposable {
     return this.#prefixes.bytes;
   }
 
-  /** Whether sequences are decoded now. */
+  /** True if sequences are decoded now. */
   get isDecoding(): boolean {
     return !this.#batch.isEmpty;
   }
 
-  /** Whether a prompt waits or is being prefilled. */
+  /** True if a prompt waits or is being prefilled. */
   get isPrefilling(): boolean {
     return this.#prefilling + this.waiting > 0;
   }

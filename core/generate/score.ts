@@ -21,13 +21,13 @@ export interface ScoreRequest {
   readonly from: number;
 }
 
-/** What the model makes of a sequence. */
+/** Score of a sequence. */
 export interface Score {
   /** log p(token | all before), natural logarithm, for tokens `from` and on. */
   readonly tokenLogprobs: Float32Array;
   /** Sum of `tokenLogprobs`. */
   readonly loglikelihood: number;
-  /** Whether greedy decoding would have produced exactly these tokens. */
+  /** True if greedy decoding would have produced exactly these tokens. */
   readonly isGreedy: boolean;
   /**
    * Aggregation weights [tokens][P]: row t mixed the streams at token t, to predict token t + 1. Only
@@ -45,11 +45,11 @@ export interface Piece extends ChunkRow {
   readonly wanted: readonly { readonly at: number; readonly next: number }[];
 }
 
-/** What the model says at one token. */
+/** Prediction at one token. */
 export interface Prediction {
   /** log p(next) */
   readonly logprob: number;
-  /** Whether `next` is the likeliest token. */
+  /** True if `next` is the likeliest token. */
   readonly isBest: boolean;
   /** Aggregation weights [P]; a view that is overwritten. */
   readonly weights: Float32Array | undefined;

@@ -34,7 +34,7 @@ const ROOT_LOSS = 0.5;
 /** Leaves are short, so their lengths are rounded up to a small multiple. */
 const LEAF_STEP = 8;
 
-/** How a set is read. */
+/** Order in which a set is read. */
 interface Plan {
   readonly index: number;
   readonly set: ScoreSet;

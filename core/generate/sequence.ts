@@ -24,9 +24,9 @@ export interface Sequence {
   used: number;
   /** New tokens so far. */
   readonly answer: number[];
-  /** Where rules need them. */
+  /** Present where rules need them. */
   readonly seen: SeenTokens | undefined;
-  /** What may come next, where that is limited; undefined while it is not known yet. */
+  /** Mask of the tokens that may come next, where they are limited; undefined while it is not known yet. */
   mask?: TokenMask | undefined;
   /** Resolves when the mask, or why there is none, is known. */
   maskReady?: Promise<void>;
@@ -52,7 +52,7 @@ export function openSequence(
   return { index, request, limit, used: 0, answer: [], seen, mask: request.constraint?.first };
 }
 
-/** Whether only the host can choose the token of a request, or has to look at logits. */
+/** Returns whether only the host can choose the token of a request, or has to look at logits. */
 export function needsLogits(request: GenerationRequest): boolean {
   const { sampling, constraint, topLogprobs } = request;
   return hasLogitRules(sampling) || constraint !== undefined || topLogprobs !== undefined;
@@ -71,7 +71,7 @@ export function append(sequence: Sequence, token: number): void {
   );
 }
 
-/** Whether the next token can be chosen as soon as its logits are there. */
+/** Returns whether the next token can be chosen as soon as its logits are there. */
 export function isReady({ request: { constraint }, mask, maskError }: Sequence): boolean {
   return !constraint || mask !== undefined || maskError !== undefined;
 }
@@ -89,7 +89,7 @@ export function headFor(device: Device, requests: readonly GenerationRequest[]):
   return { head: greedy && readbackIsCopy ? "greedy" : "logits" };
 }
 
-/** What tells a device how to choose the next token of a request; of a free row, anything. */
+/** Returns the numbers by which a device chooses the next token of a request; any for a free row. */
 export function numbersOf(request: GenerationRequest | undefined): number[] {
   const { sampling, random } = request ?? { sampling: GREEDY, random: { uniform: () => 0 } };
   return samplingNumbers(sampling, random);
@@ -135,12 +135,12 @@ export function checked(token: number): number {
   return token;
 }
 
-/** Whether a sequence may have another token behind the one that is under way. */
+/** Returns whether a sequence may have another token behind the one that is under way. */
 export function hasMore({ answer, limit }: Sequence): boolean {
   return answer.length + 1 < limit;
 }
 
-/** Why a sequence ends with its last token; undefined when it goes on. */
+/** Why a sequence ends with its last token; undefined when it continues. */
 export function finishReason({ request, answer, limit }: Sequence): FinishReason | undefined {
   const last = answer.at(-1)!;
   if (request.eosTokenIds.includes(last)) return "eos";

@@ -1,5 +1,5 @@
 /**
- * What each stream of a model would predict by itself, beside what they predict together.
+ * Predictions of each stream of a model by itself, beside those of all together.
  *
  * Takes sequences of tokens; returns per sequence the aggregation weights of every token, and the
  * log-probabilities of its tokens under the model and under each stream alone, all from one pass. A
@@ -10,7 +10,7 @@ import type { Engine } from "./engine.ts";
 import { checkTokens } from "./prefill.ts";
 import { feedPieces, type Piece, requireStreamWeights, slotsFor } from "./score.ts";
 
-/** What the streams make of a sequence of T tokens. */
+/** Scores of the streams for a sequence of T tokens. */
 export interface StreamScore {
   /** Aggregation weights [T][P]: row t mixed the streams at token t, to predict token t + 1. */
   readonly weights: readonly Float32Array[];

@@ -69,7 +69,7 @@ async function append(engine: Engine, cache: KvCache, start: number): Promise<vo
   await appendChunk(engine, cache, rows, rows.map((_, b) => ({ b, t: 0 })), headOf(engine));
 }
 
-/** Where reading logits is a copy, the device picks the tokens. */
+/** Returns the head: where reading logits is a copy, the device picks the tokens. */
 function headOf({ device }: Engine): ForwardOptions {
   return { head: device.traits.readbackIsCopy ? "greedy" : "logits" };
 }

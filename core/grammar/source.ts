@@ -1,5 +1,5 @@
 /**
- * What a text must match: JSON, a JSON Schema, or tool calls between other text.
+ * Constraint of a text: JSON, a JSON Schema, or tool calls between other text.
  *
  * The library ignores keywords that it does not know, so that an answer could break them: such schemas
  * are refused here, as are those that are too large to be honest.
@@ -7,7 +7,7 @@
 import { DataError } from "../base/errors.ts";
 import { isObject, jsonDepth, show } from "../base/files.ts";
 
-/** What a text must match. */
+/** Constraint of a text. */
 export type GrammarSource =
   | { readonly kind: "object" }
   | { readonly kind: "schema"; readonly schema: unknown }

@@ -13,7 +13,7 @@ import type { GrammarSource } from "./source.ts";
 /** Grammars and texts that are kept; others are compiled and read again when they are needed. */
 const MAX_GRAMMARS = 32, MAX_MATCHERS = 256;
 
-/** White space between elements of JSON, so that a model cannot go on with it for ever. */
+/** White space between elements of JSON, so that a model cannot continue with it for ever. */
 const MAX_WHITESPACE = 12;
 
 /** A text on its way through a grammar. */
@@ -40,7 +40,7 @@ class Matcher {
     return true;
   }
 
-  /** Which tokens may come next. */
+  /** Returns the mask of tokens that may come next. */
   async mask(): Promise<Int32Array<ArrayBuffer>> {
     return Int32Array.from(await this.#matcher.getNextTokenBitmask());
   }
@@ -50,7 +50,7 @@ class Matcher {
   }
 }
 
-/** What the library wrote: the reason, where it gives up. */
+/** Last output of the library: the reason, where it gives up. */
 let said = "";
 
 const opened = Promise.withResolvers<{ compiler: GrammarCompiler; stopTokenIds: number[] }>();
@@ -81,7 +81,7 @@ async function open({ directory, vocabSize, stopTokenIds }: Vocabulary): Promise
   opened.resolve({ compiler, stopTokenIds: [...stopTokenIds] });
 }
 
-/** What JSON never needs, and strings of limited length would let pass. */
+/** Control characters, which JSON never needs and strings of limited length would let pass. */
 // deno-lint-ignore no-control-regex
 const CONTROL = /[\x00-\x09\x0b-\x1f]/;
 
@@ -138,7 +138,7 @@ async function newMatcher(grammar: CompiledGrammar): Promise<Matcher> {
   return new Matcher(await GrammarMatcher.createGrammarMatcher(grammar, stopTokenIds));
 }
 
-/** What the library says before it gives up, without the place in its source. */
+/** Returns the library's last message without the place in its source. */
 function reason(error: unknown): string {
   const line = said.split("\n").find((line) => line.includes("[FATAL]")) ?? "";
   const text = line.replace(/^.*?\[FATAL\] \S+:\d+: /, "").replace(

@@ -25,13 +25,13 @@ export function gradientName(name: string): string {
   return `grad.${name}`;
 }
 
-/** What to differentiate. */
+/** Options of differentiation. */
 export interface DifferentiateOptions {
   /** Name of an output with one element. */
   readonly of: string;
   /** Names of parameters or inputs. */
   readonly by: readonly string[];
-  /** Whether to compute values between checkpoints again instead of keeping them. */
+  /** True to compute values between checkpoints again instead of keeping them. */
   readonly recompute?: boolean;
 }
 
@@ -94,7 +94,7 @@ export function differentiate(whole: Program, options: DifferentiateOptions): Pr
 export interface GradientAttributes extends Attributes {
   /** Attributes of the op itself. */
   readonly op: Attributes;
-  /** Which of its inputs gradients are wanted of; they are the outputs, in this order. */
+  /** Inputs whose gradients are wanted; they are the outputs, in this order. */
   readonly wanted: readonly number[];
 }
 
@@ -209,7 +209,7 @@ class ReverseMode {
     return gradients;
   }
 
-  /** Where the backward pass of a segment finds the values of the forward pass. */
+  /** Returns where the backward pass of a segment finds the values of the forward pass. */
   #kept(segment: number): (value: Value) => Value {
     const last = this.#segments.at(-1);
     if (!this.#recomputes || segment === last) return (value) => this.#forward.get(value)!;

@@ -16,10 +16,10 @@ import type { Value } from "./value.ts";
 /** Every offset is a multiple of this: a cache line, and enough for any vector load. */
 const ALIGNMENT = 64;
 
-/** Which arena a value lies in. Constants count as temporaries. */
+/** Arena of a value. Constants count as temporaries. */
 export type Section = "inputs" | "parameters" | "state" | "outputs" | "temporaries";
 
-/** Where one value lies. */
+/** Place of one value. */
 export interface Placement {
   readonly section: Section;
   /** Bytes from the start of the section. */
@@ -35,10 +35,10 @@ export interface MemoryPlan {
   readonly totalBytes: number;
 }
 
-/** How a device stores tensors. */
+/** Storage of tensors on a device. */
 export interface PlanOptions {
   readonly bytesOf?: (dtype: DType) => number;
-  /** Whether results may overwrite inputs where the op allows it. */
+  /** True if results may overwrite inputs where the op allows it. */
   readonly reuseInputs?: boolean;
 }
 

@@ -33,7 +33,7 @@ export type NodeOf<A extends Attributes = Attributes> = Node<A> & {
   readonly inputs: Operands<Value>;
 };
 
-/** Whether a node is one of this op, so that its attributes and the number of its inputs are known. */
+/** Returns whether a node is one of this op, so that attributes and the number of inputs are known. */
 export function isNode<A extends Attributes>(
   node: Node | undefined,
   op: Primitive<A>,

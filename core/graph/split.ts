@@ -10,20 +10,20 @@ import { Builder } from "./builder.ts";
 import type { Node, Program } from "./program.ts";
 import type { Value } from "./value.ts";
 
-/** How to split. */
+/** Options of a split. */
 export interface SplitOptions {
   /** Parts wanted. */
   readonly parts: number;
-  /** What a node costs to make ready; the parts share the sum. */
+  /** Cost of making a node ready; the parts share the sum. */
   readonly cost: (node: Node) => number;
   /** Values that may pass a cut; where more would, as in training, there is none. */
   readonly most?: number;
 }
 
-/** How the names of values begin that pass from one part to a later one. */
+/** Prefix of the names of values that pass from one part to a later one. */
 export const PASSING = "passing.";
 
-/** How far from its share of the costs a part may end, in shares. */
+/** Largest distance of a part's cost from its share, in shares. */
 const TOLERANCE = 0.25;
 
 /** Splits a program; fewer parts come back where there is no good place for a cut. */

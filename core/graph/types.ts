@@ -6,7 +6,7 @@ export type DType = "f32" | "bf16" | "f16" | "i32" | "bool";
 /** Sizes of a tensor, outermost first; `[]` is a scalar. */
 export type Shape = readonly number[];
 
-/** What is known about a tensor before it is computed. */
+/** Type of a tensor, known before it is computed. */
 export interface TensorType {
   readonly dtype: DType;
   readonly shape: Shape;
@@ -32,7 +32,7 @@ export interface Primitive<A extends Attributes = Attributes> {
   /** The shape rule. Throws `TypeError` with both shapes when inputs do not fit. */
   infer(inputs: readonly TensorType[], attributes: A): readonly TensorType[];
   /**
-   * How output 0 relates to the memory of input 0: a `view` has the same bytes in the same order, an
+   * Relation of output 0 to the memory of input 0: a `view` has the same bytes in the same order, an
    * `allowed` op may overwrite it. A `required` op must (state that is updated where it lies); if it
    * has several outputs, each lies where the input of its number does.
    */

@@ -1,4 +1,4 @@
-/** Who computes and who reads the values of a program: what fusions look at. */
+/** Makers and readers of the values of a program, for fusions. */
 import type { Node, Program } from "./program.ts";
 import type { Value } from "./value.ts";
 
@@ -29,7 +29,7 @@ export class Uses {
     return this.#readers.get(value) ?? [];
   }
 
-  /** Whether a value is an output or the new content of a state. */
+  /** Returns whether a value is an output or the new content of a state. */
   isResult(value: Value): boolean {
     return this.#results.has(value);
   }
@@ -39,7 +39,7 @@ export class Uses {
     return this.#order.get(node)!;
   }
 
-  /** Whether a node comes after another. */
+  /** Returns whether a node comes after another. */
   isAfter(node: Node, other: Node): boolean {
     return this.place(node) > this.place(other);
   }

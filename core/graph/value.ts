@@ -62,7 +62,7 @@ export class Value implements TensorType {
     return this.#apply(p.div, [this, this.#operand(other)], {});
   }
 
-  /** Whether this ≤ other, as bool. */
+  /** Returns whether this ≤ other, as bool. */
   lessEqual(other: Operand): Value {
     return this.#apply(p.lessEqual, [this, this.#operand(other)], {});
   }

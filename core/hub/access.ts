@@ -5,7 +5,7 @@ import { EnvironmentError } from "../base/errors.ts";
 import { readRegularText, statIfExists } from "../base/files.ts";
 import { homeFolder } from "../base/platform/mod.ts";
 
-/** Where the hub is, who asks, and where downloads are kept. */
+/** Address of the hub, token, and folder of downloads. */
 export interface HubAccess {
   /** `HF_ENDPOINT`, without a slash at its end. */
   readonly endpoint: string;
@@ -37,7 +37,7 @@ export async function hubAccess(
   };
 }
 
-/** Where huggingface_hub keeps what it has, which is below `~/.cache` on every system. */
+/** Returns the cache folder of huggingface_hub, which is below `~/.cache` on every system. */
 function hubFolder(env: Environment): string {
   const cache = env("XDG_CACHE_HOME") || `${homeFolder(env) ?? "."}/.cache`;
   return env("HF_HOME") || `${cache}/huggingface`;

@@ -12,7 +12,7 @@ import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
 import { contentHash, type HubFile, type Repository } from "./repository.ts";
 
-/** What a download tells while it goes on. */
+/** Progress events of a download. */
 export interface DownloadEvents {
   /** Bytes that are to come, before the first of them. */
   readonly onTotal?: (bytes: number) => void;

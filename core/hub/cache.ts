@@ -23,7 +23,7 @@ export class RepositoryCache {
     this.#folder = `${repository.kind}s--${repository.name.replace("/", "--")}`;
   }
 
-  /** Where a content is kept under its hash. */
+  /** Returns the path of a content under its hash. */
   blob(oid: string): string {
     return `${this.cache}/${this.#folder}/blobs/${oid}`;
   }
@@ -55,7 +55,7 @@ export class RepositoryCache {
     return `${this.cache}/${this.#folder}/refs/${revision}`;
   }
 
-  /** Whether a file of a commit is there, whole. */
+  /** Returns whether a file of a commit is there, whole. */
   async has(commit: string, { path, size }: HubFile): Promise<boolean> {
     return (await statIfExists(`${this.snapshot(commit)}/${path}`))?.size === size;
   }

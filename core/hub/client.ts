@@ -31,7 +31,7 @@ export class StatusError extends Error {
     /** `X-Error-Code`: which of the reasons for a 401, 403 or 404 it is. */
     readonly code: string | null,
     readonly url: string,
-    /** Whether another try may succeed. */
+    /** True if another try may succeed. */
     readonly isPassing: boolean,
     /** Milliseconds the server asks to wait. */
     readonly waitMs: number | undefined,
@@ -40,7 +40,7 @@ export class StatusError extends Error {
   }
 }
 
-/** No answer, a broken one, or none that goes on. */
+/** No answer, a broken one, or none that continues. */
 export class NetworkError extends Error {}
 
 /** An answer whose body is still to come. */

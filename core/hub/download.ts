@@ -18,7 +18,7 @@ const PARALLEL = 4;
 /** Files larger than this are fetched in parts. */
 const PARTED_BYTES = 64 << 20;
 
-/** Where files that are not in a repository of the hub come from and go to. */
+/** Source and target of files that are not in a repository of the hub. */
 export interface Place {
   readonly cache: RepositoryCache;
   readonly urlOf: (path: string) => string;

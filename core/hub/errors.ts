@@ -3,7 +3,7 @@ import { DataError, EnvironmentError, type ParscaleError } from "../base/errors.
 import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { Repository } from "./repository.ts";
 
-/** What was asked for when a request failed. */
+/** Subject of a request that failed. */
 export interface Asked {
   readonly repository: Repository;
   readonly revision: string;

@@ -23,14 +23,14 @@ import {
   type Repository,
 } from "./repository.ts";
 
-/** What a checkpoint has besides weights; all other files of a repository stay where they are. */
+/** Files of a checkpoint besides weights; all other files of a repository stay where they are. */
 const COMPANIONS = new Set(["config.json", "chat_template.json", ...COMPANION_FILES]);
 
 const CONFIG = "config.json", WEIGHTS = "model.safetensors";
 const INDEX = "model.safetensors.index.json", ADAPTER = "introduced.safetensors";
 const TOKENIZERS = ["tokenizer.json", "vocab.json"];
 
-/** How a model is found. */
+/** Options of finding a model. */
 export interface ResolveOptions {
   readonly events?: DownloadEvents | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -217,7 +217,7 @@ async function shardsOf(folder: string): Promise<string[]> {
   return names.filter((name) => typeof name === "string").sort();
 }
 
-/** What a snapshot lacks of a checkpoint. */
+/** Returns the files of a checkpoint that a snapshot lacks. */
 async function missingOf(
   folder: string,
   { gguf }: NamedModel,

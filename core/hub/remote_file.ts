@@ -51,7 +51,7 @@ export class RemoteFile {
     return bytes;
   }
 
-  /** What one request returns of a range; less than all of it where the connection breaks. */
+  /** Yields what one request returns of a range; less than all of it where the connection breaks. */
   async *#request(start: number, end: number): AsyncGenerator<Uint8Array> {
     const { size, path } = this.file;
     if (start >= end) return;

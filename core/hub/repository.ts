@@ -21,7 +21,7 @@ export interface HubFile {
   readonly size: number;
   /** Name of the content in the cache: SHA-256 of a large file, else the hash of git. */
   readonly oid: string;
-  /** How the content is checked; of some files only the size is known. */
+  /** Check of the content; of some files only the size is known. */
   readonly check: "sha256" | "git" | "size";
 }
 
@@ -56,7 +56,7 @@ function decode(text: string): string | undefined {
   }
 }
 
-/** Whether a revision names a commit, which never changes. */
+/** Returns whether a revision names a commit, which never changes. */
 export function isCommit(revision: string): boolean {
   return SHA1.test(revision);
 }

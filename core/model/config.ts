@@ -1,5 +1,5 @@
 /**
- * What a Qwen2, Qwen2.5, Qwen3, Llama or ParScale model is made of: its sizes and constants, nothing else.
+ * Sizes and constants of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale model.
  *
  * Comes in through `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5
  * is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
@@ -8,7 +8,7 @@
 import type { WeightType } from "../base/dtype.ts";
 
 /**
- * Which block the checkpoint uses: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k;
+ * Block type of a checkpoint: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k;
  * Llama, which SmolLM and SmolLM2 are too, has neither.
  */
 export type Family = "qwen2" | "qwen3" | "llama";
@@ -16,12 +16,12 @@ export type Family = "qwen2" | "qwen3" | "llama";
 export type { WeightType } from "../base/dtype.ts";
 
 /**
- * How P streams become one (appendix A of the paper): a sum with weights that an MLP computes at every
+ * Aggregation of P streams (appendix A of the paper): a sum with weights that an MLP computes at every
  * token, or a learned linear map of the concatenated streams, [P·C → C].
  */
 export type Aggregator = "dynamic" | "linear";
 
-/** How the rotary embedding reaches contexts longer than that of pre-training. */
+/** Scaling of the rotary embedding to contexts longer than that of pre-training. */
 export type RopeScaling =
   | {
     readonly kind: "llama3";
@@ -38,7 +38,7 @@ export type RopeScaling =
     readonly attentionFactor: number;
     readonly betaFast: number;
     readonly betaSlow: number;
-    /** Whether the blended range is widened to whole dimensions. */
+    /** True if the blended range is rounded out to whole dimensions. */
     readonly truncate: boolean;
     readonly originalContext: number;
   };
@@ -50,7 +50,7 @@ export function yarnAttentionFactor(factor: number, mscale: number): number {
 
 /** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
 export interface ModelConfig {
-  /** Which block it has. */
+  /** Type of its blocks. */
   readonly family: Family;
   /** V */
   readonly vocabSize: number;
@@ -74,7 +74,7 @@ export interface ModelConfig {
   readonly ropeScaling?: RopeScaling;
   /** Longest sequence, in tokens. */
   readonly maxPositionEmbeddings: number;
-  /** Whether the output matrix is the embedding table. */
+  /** True if the output matrix is the embedding table. */
   readonly tieWordEmbeddings: boolean;
   /** Bias on q, k and v projections (always in Qwen2, by `attention_bias` in Qwen3 and Llama). */
   readonly attentionBias: boolean;
@@ -89,13 +89,13 @@ export interface ModelConfig {
   /** P: streams; with 1 there is no aggregation. */
   readonly streams: number;
   /**
-   * Whether each stream has a prefix of its own: always so in the paper's models, which have more than
+   * True if each stream has a prefix of its own: always so in the paper's models, which have more than
    * one stream, and never in a plain model. The ablations of the paper's appendix differ.
    */
   readonly prefix: boolean;
   /** Rank of the low-rank update that each stream adds to every projection; 0 means none. */
   readonly loraRank: number;
-  /** Whether each stream adds a bias of its own to every projection. */
+  /** True if each stream adds a bias of its own to every projection. */
   readonly bitfit: boolean;
   /** M: prefix tokens per stream and layer. */
   readonly prefixTokens: number;
@@ -105,7 +105,7 @@ export interface ModelConfig {
   readonly aggregator: Aggregator;
 }
 
-/** What ParScale adds to a plain model: the fields that an adapter decides. */
+/** Additions of ParScale to a plain model: the fields that an adapter decides. */
 export type StreamConfig = Pick<
   ModelConfig,
   "streams" | "prefix" | "prefixTokens" | "loraRank" | "bitfit" | "smoothing" | "aggregator"
@@ -117,12 +117,12 @@ export function plainConfig(config: ModelConfig): ModelConfig {
   return { ...config, ...none, aggregator: "dynamic" };
 }
 
-/** Whether each token has a weight for every stream; a linear map has none. */
+/** Returns whether each token has a weight for every stream; a linear map has none. */
 export function hasStreamWeights({ streams, aggregator }: StreamConfig): boolean {
   return streams === 1 || aggregator === "dynamic";
 }
 
-/** Whether a model has any introduced tensors. */
+/** Returns whether a model has any introduced tensors. */
 export function isParScale({ streams, prefix, loraRank, bitfit }: StreamConfig): boolean {
   return streams > 1 || prefix || loraRank > 0 || bitfit;
 }

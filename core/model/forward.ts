@@ -28,7 +28,7 @@ export interface ForwardSizes {
   readonly selected: number;
 }
 
-/** What a forward program computes for the selected tokens. */
+/** Results of a forward program for the selected tokens. */
 export interface ForwardOptions {
   /**
    * `logits`: `logits` [N, V]. `score`: `logprobs` [N] of the input `targets` [N], and `argmax` [N].
@@ -37,11 +37,11 @@ export interface ForwardOptions {
    * `sample`: `tokens` [N], chosen as the input `sampling` [N, 6] says; see core/ops/sample.ts.
    */
   readonly head: "logits" | "score" | "greedy" | "streams" | "sample";
-  /** Whether `sample` returns the aggregation weights, as all other heads do. */
+  /** True if `sample` returns the aggregation weights, as all other heads do. */
   readonly weights?: boolean;
   /** Element type of the KV cache; f32 unless the device wants another. */
   readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
-  /** Whether attention finds slots through the input `table` [B, S]; see `Visible.table`. */
+  /** True if attention finds slots through the input `table` [B, S]; see `Visible.table`. */
   readonly table?: boolean;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;

@@ -15,7 +15,7 @@ export interface PaperShape {
   readonly intermediateSize: number;
 }
 
-/** What all six shapes share: a Qwen2.5 block with the vocabulary of Qwen2.5. */
+/** Constants of all six shapes: a Qwen2.5 block with the vocabulary of Qwen2.5. */
 export const PAPER_CONSTANTS = {
   numHiddenLayers: 36,
   numAttentionHeads: 16,

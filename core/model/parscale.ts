@@ -81,7 +81,7 @@ export function runLayers(
   return checkpoint(x);
 }
 
-/** What `mixAndProject` computes. */
+/** Results of `mixAndProject`. */
 export interface Head {
   /** [N, V] */
   readonly logits: Value;

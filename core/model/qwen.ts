@@ -14,23 +14,23 @@ import { rope, type RopeTables } from "../ops/rope.ts";
 import type { ModelConfig } from "./config.ts";
 import { project } from "./transforms.ts";
 
-/** What a block needs besides its input. */
+/** Operands of a block besides its input. */
 export interface BlockContext {
   readonly config: ModelConfig;
   /** Declares a parameter with its checkpoint name; absent biases give `undefined`. */
   readonly parameter: (name: string) => Value;
-  /** What each token may look at. */
+  /** Attention mask of each token. */
   readonly visible: Visible;
   /** Per row count, since layer 0 may have B rows and the others P·B. */
   readonly tables: (rows: number) => RopeTables;
   /**
-   * Where new keys and values [rows, T, K, D] go before they are attended to: into the KV cache when
+   * Stores new keys and values [rows, T, K, D] before they are attended to: in the KV cache when
    * generating, straight on when training. Returns [rows, K, S, D].
    */
   readonly keep: (kind: "keys" | "values", layer: number, update: Value) => Value;
 }
 
-/** How the rows of a block's input relate to the streams. */
+/** Relation of the rows of a block's input to the streams. */
 export interface BlockRows {
   /** Rows of x: B while the streams are still equal, else P·B. */
   readonly rows: number;

@@ -1,5 +1,5 @@
 /**
- * What a stream may change in the linear layers it runs through: the input transformations of the
+ * Changes of a stream to the linear layers: the input transformations of the
  * paper's ablation (appendix A), besides or instead of a prefix.
  *
  *   LoRA    y_p = W x_p + b + 2 B_p A_p x_p     A_p [r, in] normal, B_p [out, r] zero at the start
@@ -12,22 +12,22 @@ import type { Value } from "../graph/value.ts";
 import { linear } from "../ops/linear.ts";
 import type { ModelConfig } from "./config.ts";
 
-/** What the product of the low-rank factors is multiplied by. */
+/** Factor of the product of the low-rank matrices. */
 export const LORA_SCALE = 2;
 
-/** What a projection needs besides its input. */
+/** Operands of a projection besides its input. */
 export interface ProjectContext {
   readonly config: ModelConfig;
   readonly parameter: (name: string) => Value;
 }
 
-/** Whether linear layers differ from stream to stream. */
+/** Returns whether linear layers differ from stream to stream. */
 function transforms(config: ModelConfig): boolean {
   return config.loraRank > 0 || config.bitfit;
 }
 
 /**
- * Whether q, k and v of layer 0 are the same for all streams, which then part only at its attention;
+ * Returns whether q, k and v of layer 0 are the same for all streams, which then part only at its attention;
  * so it is unless something other than a prefix tells the streams apart.
  */
 export function sharesFirstLayer(config: ModelConfig): boolean {

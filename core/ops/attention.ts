@@ -42,7 +42,7 @@ export interface Visible {
   readonly table?: Value;
 }
 
-/** Which of the optional inputs behind `last` there are, before those of a prefix. */
+/** Presence of the optional inputs behind `last`, before those of a prefix. */
 export interface AttentionAttributes extends Attributes {
   /** `first` */
   readonly packed: boolean;
@@ -127,7 +127,7 @@ export class AttentionCall {
     return softmax({ x: this.scores() }).reshape([P, B, K, G * T, M + S]);
   }
 
-  /** What the weights are the softmax of: [P, B, K, G, T, M + S] */
+  /** Masked scores, whose softmax the weights are: [P, B, K, G, T, M + S] */
   scores(): Value {
     const { P, B, K, G, T, S, M, blocks, prefix } = this;
     const queries = this.byKeyHead(this.q, blocks);
@@ -143,7 +143,7 @@ export class AttentionCall {
   }
 }
 
-/** Which optional inputs a node has is an attribute, so this op names its inputs by `AttentionCall`. */
+/** The op; its optional inputs depend on an attribute, so `AttentionCall` names them. */
 export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose">> = {
   name: "attention",
   infer(inputs: readonly Value[], attributes) {
@@ -208,7 +208,7 @@ function visibleMask({ first, last }: Visible, S: number): Value {
   return first ? first.reshape(shape).lessEqual(slots).select(before, hidden) : before;
 }
 
-/** Where among the B · S cells of a block of rows each visible slot lies, another if not: [B, S] */
+/** Returns the cell of each visible slot among the B · S of a block of rows, any if hidden: [B, S] */
 function tableCells(
   { first, last, table }: Visible & { readonly table: Value },
   S: number,

@@ -24,7 +24,7 @@ export const tokenLogprobs = modelOp()({
 
 /** logits [N, V] → log Σ exp(logits) [N] */
 export function logSumExp(logits: Value): Value {
-  const peak = logits.max(-1);
-  const total = logits.sub(peak).exp().sum(-1);
-  return total.log().add(peak).reshape(logits.shape.slice(0, -1));
+  const largest = logits.max(-1);
+  const total = logits.sub(largest).exp().sum(-1);
+  return total.log().add(largest).reshape(logits.shape.slice(0, -1));
 }

@@ -1,5 +1,5 @@
 /**
- * What every device offers: plan a program, compile it, keep tensors, run.
+ * Interface of all devices: plan a program, compile it, keep tensors, run.
  *
  * Everything above `core/runtime` sees only this file. A device owns the memory of its tensors;
  * programs never allocate results, they write into the tensors bound to their output names.
@@ -25,7 +25,7 @@ export interface FileTensor extends TensorType {
   readonly path: string;
   /** Byte position of the first element. */
   readonly offset: number;
-  /** How the elements are stored where they do not lie densely; see `core/base/stored.ts`. */
+  /** Encoding of elements that are not stored densely; see `core/base/stored.ts`. */
   readonly encoding?: Encoding;
   /** Format of a matrix whose codes are kept as they are, where the device can. */
   readonly format?: QuantizedFormat;
@@ -82,10 +82,10 @@ export interface CopyRegion {
   readonly height: number;
 }
 
-/** How a program will be used. */
+/** Expected use of a program. */
 export interface CompileOptions {
   /**
-   * Whether the program will not be compiled for other sizes as well. A device may then make it for its
+   * True if the program will not be compiled for other sizes as well. A device may then make it for its
    * sizes alone, which takes less memory and time to run, in place of once for all sizes.
    */
   readonly fixedSizes?: boolean;

@@ -1,9 +1,9 @@
 /**
- * What devices share whose tensors lie in host memory.
+ * Base of devices whose tensors lie in host memory.
  */
 import type { CopyRegion, DeviceTensor, HostArray, HostTensor } from "./device.ts";
 
-/** What holds the elements of a tensor in host memory; 16-bit floats as their bits. */
+/** Array types of tensor elements in host memory; 16-bit floats as their bits. */
 export const HOST_ARRAYS = {
   f32: Float32Array,
   i32: Int32Array,

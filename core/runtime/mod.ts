@@ -9,18 +9,18 @@ import type { DeviceName } from "./traits.ts";
 export type { Device } from "./device.ts";
 export type { DeviceName } from "./traits.ts";
 
-/** What a user may ask for: a device, one of several GPUs, or the fastest that is known to work. */
+/** Device as a user names it: a device, one of several GPUs, or the fastest that is known to work. */
 export type DeviceChoice = DeviceName | `cuda:${number}` | "auto";
 
-/** What to compute in; auto is bf16 on cuda and f32 elsewhere. */
+/** Compute dtype; auto is bf16 on cuda and f32 elsewhere. */
 export type ElementChoice = "auto" | "f32" | "bf16" | "f16";
 
-/** How matrices of linear layers are kept: exact, or in 8 or 4 bits. */
+/** Format of the matrices of linear layers: exact, or in 8 or 4 bits. */
 export type MatrixKind = "f32" | "q8" | "q4";
 
-/** What a device may be told; each takes what concerns it. */
+/** Options of a device; each device takes those that concern it. */
 export interface DeviceOptions {
-  /** What to compute in; auto is bf16 on cuda and f32 elsewhere. */
+  /** Compute dtype; auto is bf16 on cuda and f32 elsewhere. */
   readonly dtype?: ElementChoice;
   /** Threads of the cpu device; default: the cores this process may use. */
   readonly threads?: number;
@@ -28,11 +28,11 @@ export interface DeviceOptions {
   readonly matrices?: MatrixKind;
   /** Columns that share one scale in q8 and q4. */
   readonly block?: number;
-  /** Whether to use a GPU that has not passed `parscale doctor --device cuda`. */
+  /** True to use a GPU that has not passed `parscale doctor --device cuda`. */
   readonly unverified?: boolean;
 }
 
-/** Whether a device can keep matrices in 8 or 4 bits; the others are always exact. */
+/** Returns whether a device can keep matrices in 8 or 4 bits; the others are always exact. */
 export function quantizes(device: DeviceChoice): boolean {
   return device === "auto" || device === "cpu" || device === "webgpu";
 }

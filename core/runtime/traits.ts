@@ -1,5 +1,5 @@
 /**
- * What each device can do and prefers. Every trait has one meaning; code above `core/runtime` asks for
+ * Capabilities of each device. Every trait has one meaning; code above `core/runtime` asks for
  * the trait that it depends on, never for a device by name.
  */
 

@@ -1,6 +1,6 @@
 /** Weights as float32 in host memory, wherever and however they are stored. */
 import { elementCount, tensorBytes, type TensorType } from "../graph/types.ts";
-import { type WeightType, widenInto } from "../base/dtype.ts";
+import { toF32Into, type WeightType } from "../base/dtype.ts";
 import {
   dequantize,
   type MatrixFormat,
@@ -33,7 +33,7 @@ export function weightValues(stored: Weight): Float32Array {
   if ("codes" in stored && !stored.stored) return codedValues(stored);
   const weight = fullPrecision(stored);
   const values = new Float32Array(elementCount(weight.shape));
-  widenInto(values, storedBytes(weight), storedType(weight));
+  toF32Into(values, storedBytes(weight), storedType(weight));
   return values;
 }
 
@@ -80,7 +80,7 @@ export function quantizeWeight(
   quantizeRows(storedWeight(weight), rows, format, target, readsFrom(file, weight.path));
 }
 
-/** How a device with this choice keeps a matrix: a weight of a format of its own keeps that. */
+/** Returns the format of a matrix on a device with this choice: a weight with its own format keeps it. */
 export function matrixFormatOf(weight: Weight | undefined, matrices: MatrixFormat): MatrixFormat {
   return weight && "format" in weight && weight.format ? weight.format : matrices;
 }

@@ -1,17 +1,17 @@
-/** Who may use the server: API key, Host and Origin. */
+/** Access to the server: API key, Host and Origin. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { ApiError } from "./errors.ts";
 
 export interface AccessRules {
   /** Undefined: no key is needed. */
   readonly apiKey: string | undefined;
-  /** Whether the server listens on a loopback address alone. */
+  /** True if the server listens on a loopback address alone. */
   readonly isLoopback: boolean;
   /** Origins of foreign pages that may send requests. */
   readonly origins: readonly string[];
 }
 
-/** Whether a host name is this machine's own. */
+/** Returns whether a host name is this machine's own. */
 export function isLoopbackHost(host: string): boolean {
   const name = host.replace(/^\[(.*)\]$/, "$1").toLowerCase();
   return name === "localhost" || name === "::1" || /^127(\.\d{1,3}){3}$/.test(name);

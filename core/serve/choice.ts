@@ -7,7 +7,7 @@ import type { ServeRequest } from "./request.ts";
 import type { ServedModel } from "./service.ts";
 import type { ToolCallDelta, ToolCallParser } from "./tool_calls.ts";
 
-/** What a choice has gained; the first token of a prompt has no log-probability. */
+/** Growth of a choice; the first token of a prompt has no log-probability. */
 export interface Delta extends Omit<CompletionDelta, "finishReason"> {
   readonly calls: readonly ToolCallDelta[];
   readonly finishReason: "stop" | "length" | "tool_calls" | null;
@@ -19,7 +19,7 @@ export interface EncodedPrompt {
   readonly tokens: readonly number[];
 }
 
-/** Which choice of a request it is. */
+/** Place of a choice in its request. */
 export interface ChoicePlace {
   /** Position in the response. */
   readonly index: number;
@@ -75,7 +75,7 @@ export class Choice {
     return this.#stream.tokens.length;
   }
 
-  /** What an event adds; undefined when nothing is to be sent yet. Failures are the caller's. */
+  /** Returns what an event adds; undefined when nothing is to be sent yet. Failures are the caller's. */
   accept(event: Exclude<SchedulerEvent, { kind: "failed" }>): Delta | undefined {
     if (event.kind === "prefilled") {
       this.cachedTokens = event.cached;

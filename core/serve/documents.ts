@@ -56,7 +56,7 @@ export class Documents {
     return this.#request.kind === "chat";
   }
 
-  /** Whether tokens are sent even before their text is certain. */
+  /** True if tokens are sent even before their text is certain. */
   get #showsTokens(): boolean {
     return this.#request.topLogprobs !== undefined || this.#request.weights;
   }

@@ -1,7 +1,7 @@
 /** Errors of the HTTP API: status, and the document that OpenAI clients read. */
 import { NumericalError, ParscaleError } from "../base/errors.ts";
 
-/** What kind of error it is, by status. */
+/** Error types by status. */
 const TYPES: Readonly<Record<number, string>> = {
   400: "invalid_request_error",
   401: "authentication_error",

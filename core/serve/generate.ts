@@ -20,7 +20,7 @@ import { type ToolFormat, toolFormatOf, toolGrammar } from "./tools.ts";
 /** Time between comments while nothing is generated yet. */
 const COMMENT_MS = 5000;
 
-/** How a response is sent. */
+/** Options of sending a response. */
 export interface SendOptions {
   /** Aborts when the client has gone. */
   readonly signal: AbortSignal;

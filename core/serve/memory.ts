@@ -4,7 +4,7 @@ import { bucketFor } from "../generate/kv_cache.ts";
 import { GROUP_SLOTS } from "../generate/prefill_group.ts";
 import { PREFILL_GROUPS } from "../generate/scheduler.ts";
 
-/** What is served at once. */
+/** Sizes of what is served at once. */
 export interface ServingSizes {
   readonly maxBatch: number;
   readonly maxLength: number;

@@ -1,4 +1,4 @@
-/** What a log says of one request. */
+/** Log record of one request. */
 import type { Choice } from "./choice.ts";
 import type { ServedModel } from "./service.ts";
 
@@ -18,7 +18,7 @@ export interface RequestRecord {
 
 /** Collects the record of a request, and hands it over once. */
 export class Recorder {
-  /** Set by a response that goes on after its head, and then ends the record itself. */
+  /** Set by a response that continues after its head, and then ends the record itself. */
   isStreaming = false;
   readonly #method: string;
   readonly #path: string;

@@ -32,7 +32,7 @@ export interface ServeRequest {
   readonly stop: readonly string[];
   /** Functions that an answer may call. */
   readonly tools: ToolRequest | undefined;
-  /** What the answer must match. */
+  /** Constraint of the answer. */
   readonly grammar: GrammarSource | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
@@ -43,7 +43,7 @@ export interface ServeRequest {
   readonly ignoreEos: boolean;
   /** Streams that the model is to have. */
   readonly streams: number | undefined;
-  /** Whether to return aggregation weights per token. */
+  /** True to return aggregation weights per token. */
   readonly weights: boolean;
 }
 

@@ -48,7 +48,7 @@ interface Hosted {
   scheduler: Scheduler;
 }
 
-/** How long other events may wait for a loop whose steps never wait. */
+/** Longest time that other events wait for a loop whose steps never wait. */
 const TURN_MS = 10;
 
 /** Seconds after which a refused client tries again. */
@@ -92,7 +92,7 @@ export class Service implements Disposable {
     this.#state = "ready";
   }
 
-  /** Refuses new requests; those that were accepted go on. */
+  /** Refuses new requests; those that were accepted continue. */
   drain(): void {
     this.#state = "draining";
   }

@@ -17,7 +17,7 @@ export interface ToolCallDelta {
   readonly arguments: string;
 }
 
-/** What a piece of an answer holds. */
+/** Content of a piece of an answer. */
 export interface ParsedText {
   readonly text: string;
   readonly calls: readonly ToolCallDelta[];
@@ -28,7 +28,7 @@ export class ToolCallParser {
   readonly #head: RegExp;
   /** Calls so far. */
   count = 0;
-  /** What is not decided yet. */
+  /** Text that is not decided yet. */
   #held = "";
   #isCall = false;
   /** The arguments of the call under way, once its name is known. */

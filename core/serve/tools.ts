@@ -16,7 +16,7 @@ interface Tool {
   readonly name: string;
   /** JSON Schema of its arguments. */
   readonly parameters: unknown;
-  /** Whether arguments must match the schema. */
+  /** True if arguments must match the schema. */
   readonly isStrict: boolean;
   /** As the client wrote it, for the template. */
   readonly given: unknown;
@@ -27,15 +27,15 @@ export interface ToolRequest {
   readonly tools: readonly Tool[];
   /** `auto`, `required`, or the one function that is to be called. */
   readonly choice: "auto" | "required" | { readonly name: string };
-  /** Whether an answer may have several calls. */
+  /** True if an answer may have several calls. */
   readonly isParallel: boolean;
 }
 
-/** How calls are written. */
+/** Format of tool calls. */
 export interface ToolFormat {
-  /** What a call begins with; "" where it is the beginning of the answer. */
+  /** Beginning of a call; "" where it is the beginning of the answer. */
   readonly trigger: string;
-  /** What ends a call behind its JSON. */
+  /** End of a call behind its JSON. */
   readonly end: string;
   /** Between the trigger and the JSON, and before the end. */
   readonly gap: string;
@@ -64,7 +64,7 @@ const LLAMA3: ToolFormat = {
 /** Most tools, and most characters of all together: templates write them into the prompt. */
 const MAX_TOOLS = 128, MAX_CHARACTERS = 128 << 10;
 
-/** How models with this chat template call tools; undefined for one that knows none. */
+/** Returns the format of tool calls of a chat template; undefined for one that knows none. */
 export function toolFormatOf(template: string | undefined): ToolFormat | undefined {
   if (!template || !/\btools\b/.test(template)) return undefined;
   if (template.includes(HERMES.trigger)) return HERMES;

@@ -6,7 +6,7 @@ import type { FinishReason } from "../generate/request.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 import { decodeCompletion } from "./stream.ts";
 
-/** How to search a prompt's continuations. */
+/** Request for a beam search over a prompt's continuations. */
 export interface BeamRequest extends Omit<BeamOptions, "shouldStop"> {
   readonly tokens: readonly number[];
   /** Strings that end a sequence and are not part of its text. */
@@ -42,7 +42,7 @@ export async function completeByBeams(
   });
 }
 
-/** Whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
+/** Returns whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
 function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
   const lengths = stops.map((stop) => tokenizer.encode(stop, { frame: false }).length);
   const longest = Math.max(...lengths) + 2;

@@ -8,13 +8,13 @@ import type { DownloadEvents } from "../hub/blob.ts";
 import { resolveModel } from "../hub/model.ts";
 import type { Quantization } from "./quantization.ts";
 
-/** What opening a model reports. */
+/** Progress events of opening a model. */
 export interface OpenEvents extends DownloadEvents {
   /** Quantized weights of so many bytes are being kept for the next start; `onBytes` follows. */
   readonly onQuantize?: (quantize: Quantization, bytes: number) => void;
 }
 
-/** How to find a model. */
+/** Options of finding a model. */
 export interface FindOptions {
   /** ParScale parameters to lay over a plain backbone: a folder or a run. */
   readonly adapter?: string | undefined;

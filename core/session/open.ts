@@ -11,7 +11,7 @@ import { findCheckpoint, type FindOptions } from "./find.ts";
 import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
 import { Session } from "./session.ts";
 
-/** How to open a model; an option is that of the command line with the same name. */
+/** Options of opening a model; an option is that of the command line with the same name. */
 export interface OpenOptions extends FindOptions, MatrixOptions {
   /** Allows a GPU that has not passed `parscale doctor --device cuda`. */
   readonly unverified?: boolean;
@@ -68,7 +68,7 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   }
 }
 
-/** How matrices are kept: in codes where all have the same number of bits. */
+/** Returns the format of matrices: in codes where all have the same number of bits. */
 function keptKind({ kind }: MatrixFormat, matrices: readonly Weight[]): MatrixKind {
   const kinds = new Set(matrices.map((weight) => matrixFormatOf(weight, { kind: "f32" }).kind));
   return kind === "f32" && kinds.size === 1 ? [...kinds][0]! : kind;

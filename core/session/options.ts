@@ -4,7 +4,7 @@ import { isObject } from "../base/files.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { LogitRules } from "../generate/logit_rules.ts";
 
-/** How to continue a prompt; greedy unless told. */
+/** Options of continuing a prompt; greedy unless told. */
 export interface GenerateOptions extends Partial<SamplingOptions> {
   /** At most this many new tokens; 128 unless told. */
   readonly maxTokens?: number;
@@ -18,7 +18,7 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
   readonly signal?: AbortSignal;
 }
 
-/** How to search for the likeliest continuations of a prompt. */
+/** Options of a beam search over the continuations of a prompt. */
 export interface BeamSearchOptions extends LogitRules {
   /** Sequences kept at every token; 4 unless told. */
   readonly numBeams?: number;
@@ -26,7 +26,7 @@ export interface BeamSearchOptions extends LogitRules {
   readonly maxTokens?: number;
   /** Scores are divided by length to the power of it; 1 unless told. */
   readonly lengthPenalty?: number;
-  /** What ends the search, as in transformers; false unless told. */
+  /** Condition that ends the search, as in transformers; false unless told. */
   readonly earlyStopping?: boolean | "never";
   /** Strings that end a sequence and are not part of its text. */
   readonly stop?: readonly string[];
@@ -36,13 +36,13 @@ export interface BeamSearchOptions extends LogitRules {
   readonly eosTokenIds?: readonly number[];
 }
 
-/** How to continue several prompts. */
+/** Options of continuing several prompts. */
 export interface BatchOptions extends GenerateOptions {
   /** Prompts computed together; 8 unless told. */
   readonly batch?: number;
 }
 
-/** How to choose tokens; greedy unless told. */
+/** Returns the sampling options; greedy unless told. */
 export function samplingOf(options: Partial<SamplingOptions>): SamplingOptions {
   const { temperature = 0, topK = 0, topP = 1, minP = 0 } = options;
   const { repetitionPenalty, frequencyPenalty, presencePenalty, logitBias } = options;
@@ -51,7 +51,7 @@ export function samplingOf(options: Partial<SamplingOptions>): SamplingOptions {
   return { temperature, topK, topP, minP, ...Object.fromEntries(given) };
 }
 
-/** What an option must be: the test and its words. */
+/** Rule of an option: the test and its words. */
 type Rule = readonly [holds: (value: unknown) => boolean, words: string];
 
 const number = (from: number, to: number, words: string): Rule => [

@@ -1,4 +1,4 @@
-/** How a device keeps the matrices of a model: exact, quantized at opening, or as they are stored. */
+/** Format of a model's matrices on a device: exact, quantized at opening, or as they are stored. */
 import { UsageError } from "../base/errors.ts";
 import { DEFAULT_BLOCK, type MatrixFormat } from "../base/quantize.ts";
 import type { Checkpoint } from "../checkpoint/open.ts";

@@ -47,7 +47,7 @@ export interface Completion {
   readonly finishReason: FinishReason;
 }
 
-/** How a session was opened. */
+/** Options with which a session was opened. */
 interface SessionOptions {
   readonly matrices: MatrixKind;
   readonly sharesBackbone?: boolean | undefined;
@@ -101,7 +101,7 @@ export class Session implements Disposable {
     return this.engine.device.name;
   }
 
-  /** How the device keeps matrices. */
+  /** Format of matrices on the device. */
   get matrices(): MatrixKind {
     return this.#options.matrices;
   }

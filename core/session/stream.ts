@@ -17,13 +17,13 @@ import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
 /** A new token of a completion. */
 export interface CompletionToken {
   readonly id: number;
-  /** Where they are asked for. */
+  /** Present where the request asks for them. */
   readonly logprobs?: TokenLogprobs | undefined;
   /** Aggregation weights [P], where they are asked for. */
   readonly weights?: Float32Array | undefined;
 }
 
-/** What an event adds to a completion. */
+/** Growth of a completion by one event. */
 export interface CompletionDelta {
   /** Text that can no longer change. */
   readonly text: string;
@@ -49,7 +49,7 @@ export class CompletionStream {
     return this.#text?.text ?? null;
   }
 
-  /** Whether the text ends at a stop string with this token; see `GenerationRequest`. */
+  /** Returns whether the text ends at a stop string with this token; see `GenerationRequest`. */
   readonly shouldStop = (token: number): boolean => this.#text?.push(token) ?? false;
 
   /** Takes the next event of the request; throws the error of one that failed. */
@@ -78,7 +78,7 @@ export interface CompletionRequest<T> extends Omit<GenerationRequest, "shouldSto
   readonly engine?: Engine;
 }
 
-/** What happened to a completion: it gained a token, ended, or failed. */
+/** Event of a completion: it gained a token, ended, or failed. */
 export interface CompletionEvent<T> extends CompletionDelta {
   readonly of: T;
   readonly stream: CompletionStream;

@@ -33,7 +33,7 @@ export async function textStart(
   return values;
 }
 
-/** Pieces of our own text from the first on; more streams than pieces go on inside them. */
+/** Pieces of our own text from the first on; more streams than pieces continue inside them. */
 function ownSegments(tokenizer: Tokenizer, count: number, length: number): number[][] {
   const pieces = TEXT.split(BORDER).map((piece) => tokenizer.encode(piece, { frame: false }));
   const starts = pieces.map((_, i) => pieces.slice(0, i).flat().length);

@@ -20,7 +20,7 @@ export interface BackgroundRequest {
   readonly directory: string;
   readonly text: string;
   readonly options: EncodeOptions;
-  /** Whether the ids are wanted as JSON: writing millions takes longer than finding them. */
+  /** True if the ids are wanted as JSON: writing millions takes longer than finding them. */
   readonly asJson: boolean;
 }
 

@@ -27,7 +27,7 @@ const LONG_WORD = 64;
 
 const UTF8 = new TextEncoder();
 
-/** What a tokenizer is built from. */
+/** Parts of a tokenizer. */
 export interface ByteLevelBpeParts {
   readonly vocabulary: Vocabulary;
   readonly merges: MergeTable;
@@ -52,7 +52,7 @@ export class ByteLevelBpe implements Tokenizer {
   readonly #addedIds: ReadonlyMap<string, number>;
   readonly #layout: ByteLevelLayout;
   readonly #splitter: WordSplitter;
-  /** Whether every byte has a token. */
+  /** True if every byte has a token. */
   readonly #isWhole: boolean;
   /** Finders for raw text with and without special tokens, then for normalised text likewise. */
   readonly #finders: Readonly<Record<"raw" | "normalized", readonly AddedTokenFinder[]>>;

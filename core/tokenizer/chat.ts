@@ -19,7 +19,7 @@ export interface ChatMessage {
   readonly [field: string]: unknown;
 }
 
-/** How to render. */
+/** Options of rendering. */
 export interface ChatOptions {
   /** Ends the prompt with the start of the assistant's answer (default true). */
   readonly addGenerationPrompt?: boolean;

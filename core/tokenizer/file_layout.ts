@@ -38,11 +38,11 @@ export function takeApart(source: Uint8Array, path: string): TokenizerFile {
 /** A layout that the encoder of this folder knows. */
 export interface ByteLevelLayout {
   readonly words: WordRules;
-  /** Whether texts are brought into Unicode's NFC. */
+  /** True if texts are brought into Unicode's NFC. */
   readonly isNfc: boolean;
-  /** Whether a word that is a token skips the merges. */
+  /** True if a word that is a token skips the merges. */
   readonly ignoresMerges: boolean;
-  /** Whether bytes without a token are left out; else they stand for an unknown token. */
+  /** True if bytes without a token are left out; else they stand for an unknown token. */
   readonly dropsUnknown: boolean;
   /** Ids before and after a text. */
   readonly frame: Frame;

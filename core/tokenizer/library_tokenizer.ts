@@ -24,7 +24,7 @@ const MODEL_TYPES: readonly string[] = ["BPE", "WordPiece", "Unigram"];
 
 const REPLACEMENT = "\ufffd";
 
-/** What a tokenizer is built from. */
+/** Parts of a tokenizer. */
 export interface LibraryTokenizerParts {
   /** `tokenizer.json`, complete. */
   readonly json: JsonObject;

@@ -9,7 +9,7 @@
 import { DataError } from "../base/errors.ts";
 import type { EncodeOptions, Tokenizer } from "./types.ts";
 
-/** What `encodePair` needs of a tokenizer. */
+/** Part of a tokenizer that `encodePair` needs. */
 interface Encoder {
   encode(text: string, options?: EncodeOptions): ArrayLike<number>;
 }

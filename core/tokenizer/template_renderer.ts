@@ -8,23 +8,23 @@
 import { DataError } from "../base/errors.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 
-/** What a template is rendered with. */
+/** Request to render a template. */
 export interface RenderRequest {
   readonly template: string;
   readonly variables: Readonly<Record<string, unknown>>;
 }
 
-/** What the worker gets: `looks[0]` counts how often it has checked its own limits. */
+/** Request to the worker: `looks[0]` counts how often it has checked its own limits. */
 export type CountedRequest = RenderRequest & { readonly looks: Int32Array<SharedArrayBuffer> };
 
 /** The text, or why there is none. */
 export type RenderResult = { readonly text: string } | { readonly error: string };
 
-/** What the worker says; one whose memory is full of garbage is not asked again. */
+/** Answer of the worker; one whose memory is full of garbage is not asked again. */
 export type RenderAnswer = RenderResult & { readonly isWornOut: boolean };
 
 /**
- * What a template may take: honest ones take a millisecond. The memory is that of the whole process, which
+ * Limits of a template: honest ones take a millisecond. The memory is that of the whole process, which
  * other threads fill too, so it counts only from the last time the worker checked its own.
  */
 const MAX_MS = 10_000, MAX_GROWTH_BYTES = 512 << 20;

@@ -2,7 +2,7 @@
  * A worker that renders chat templates: answers each request in turn. See `template_renderer.ts`.
  *
  * The interpreter is made to look at the clock and at the size of what it computes at every step: a
- * worker that the outside terminates may go on for long inside one large operation.
+ * worker that the outside terminates may continue for long inside one large operation.
  */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />

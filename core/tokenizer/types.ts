@@ -1,21 +1,21 @@
-/** What every tokenizer offers, whichever code does the work. */
+/** Interface of all tokenizers, whichever code does the work. */
 import { DataError } from "../base/errors.ts";
 
-/** How text becomes ids. */
+/** Options of encoding text. */
 export interface EncodeOptions {
   /**
-   * Whether special tokens written out in the text become one id each (default true). Without, they
+   * True if special tokens written out in the text become one id each (default true). Without, they
    * are plain text; added tokens that are not special are still found, and no frame is added.
    */
   readonly specialTokens?: boolean;
   /**
-   * Whether to add the tokens that the tokenizer puts around every text, such as the beginning-of-text
+   * True to add the tokens that the tokenizer puts around every text, such as the beginning-of-text
    * token of Llama 3; Qwen's has none. By default they are added unless the text begins with that token.
    */
   readonly frame?: boolean;
 }
 
-/** How ids become text. */
+/** Options of decoding ids. */
 export interface DecodeOptions {
   /** Leaves special tokens out of the text (default false). */
   readonly skipSpecial?: boolean;
@@ -29,7 +29,7 @@ export interface StreamDecoder {
   flush(): string;
 }
 
-/** Where a tokenizer comes from, and what its files say besides the vocabulary. */
+/** Origin of a tokenizer, and the content of its files besides the vocabulary. */
 export interface TokenizerInfo {
   /** The folder, for messages. */
   readonly directory: string;
@@ -68,7 +68,7 @@ export function requireId(id: number, limit: number): void {
   );
 }
 
-/** Whether a text is framed already. */
+/** Returns whether a text is framed already. */
 export function beginsWith({ namedTokens }: Pick<Tokenizer, "namedTokens">, text: string): boolean {
   const { bos_token: beginning } = namedTokens;
   return beginning !== undefined && text.startsWith(beginning);

@@ -76,7 +76,7 @@ export class Vocabulary {
     return bytes && spellBytes(bytes);
   }
 
-  /** Whether token `id` exists and its bytes are `source[from..to)`. */
+  /** Returns whether token `id` exists and its bytes are `source[from..to)`. */
   equals(id: number, source: Uint8Array, from: number, to: number): boolean {
     const place = this.#placeOfId[id] ?? 0;
     return place !== 0 && this.#equalsAt(place - 1, source, from, to);

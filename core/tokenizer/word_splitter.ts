@@ -20,7 +20,7 @@ export const GPT2_PATTERNS: readonly string[] = ["'s|'t|'re|'ve|'m|'ll|'d", "'(?
     `${contraction}| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`
   );
 
-/** What the words of a text are. */
+/** Rules that cut a text into words. */
 export type WordRules =
   /** Qwen's expression, with at most so many digits in a word. */
   | { readonly expression: "qwen"; readonly digits: number }
@@ -101,7 +101,7 @@ export class WordSplitter {
     return at < text.length && this.#kindAt(text, at) === NUMBER;
   }
 
-  /** Whether the code point at `at` has the property White_Space. */
+  /** Returns whether the code point at `at` has the property White_Space. */
   isBlank(text: string, at: number): boolean {
     const kind = this.#kindAt(text, at);
     return kind === BLANK || kind === NEWLINE;

@@ -16,7 +16,7 @@ import type { TrainingState } from "./training_state.ts";
 /** Share of the old value in the smoothed loss. */
 const EMA = 0.95;
 
-/** What decides a run. */
+/** Options of a run. */
 export interface LoopOptions {
   readonly schedule: ScheduleOptions;
   /** Peak learning rates. */
@@ -30,7 +30,7 @@ export interface LoopOptions {
   readonly evalFeed: (() => Feed<Batch>) | undefined;
 }
 
-/** What happened in one step. */
+/** Report of one step. */
 export interface StepReport {
   /** Counted from 1. */
   readonly step: number;
@@ -53,7 +53,7 @@ export interface StepReport {
   readonly evalLoss: number | undefined;
 }
 
-/** What the caller does along the way. */
+/** Callbacks of the loop. */
 export interface LoopHooks {
   /** Takes the mean loss over the validation data before the first step. */
   onStart(evalLoss: number): void;

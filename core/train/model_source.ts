@@ -22,7 +22,7 @@ import { reparameterized, reparameterSpecs, reparameterValues } from "../model/r
 import type { Substitute } from "../model/loss.ts";
 import { type Aggregation, aggregatorFor, isFixed, trainableSpecs } from "./trainable.ts";
 
-/** What may tell streams apart. */
+/** Input transformation that tells streams apart. */
 export type Transform = "prefix" | "lora" | "bitfit";
 
 /** The user's choices; undefined leaves a property as the checkpoint has it. */
@@ -56,7 +56,7 @@ export interface ModelChoices {
 export interface ModelSource {
   readonly config: ModelConfig;
   readonly configJson: JsonObject;
-  /** Where tokenizer and other companions lie; undefined where there are none. */
+  /** Folder of the tokenizer and other companions; undefined where there are none. */
   readonly directory: string | undefined;
   /** The checkpoint underneath, if there is one. */
   readonly checkpoint: Checkpoint | undefined;

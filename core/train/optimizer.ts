@@ -43,7 +43,7 @@ export interface OptimizerOptions extends AdamWConstants {
   readonly clip: number;
 }
 
-/** What one update did. */
+/** Report of one update. */
 export interface Update {
   /** Global L2 norm of the mean gradient, before clipping. */
   readonly gradNorm: number;
@@ -51,7 +51,7 @@ export interface Update {
   readonly clipScale: number;
 }
 
-/** What changes from step to step; see `adamw`. */
+/** Scalars that change from step to step; see `adamw`. */
 const SCALARS = ["scale", "decay", "step_size", "correction"];
 
 const scalar: TensorType = { dtype: "f32", shape: [] };

@@ -33,7 +33,7 @@ const CONFIG = "config.json", METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 
-/** What ranks of a run that did not end well left; see `core/collective/peers.ts`. */
+/** Files that ranks leave in a run that did not end well; see `core/collective/peers.ts`. */
 const RANK = /^\.rank-\d+$/;
 
 /** A run folder in use by this process. */
@@ -65,7 +65,7 @@ export class RunFolder implements Disposable {
   }
 
   /**
-   * Opens the folder of a run that is to go on.
+   * Opens the folder of a run that is to continue.
    * @throws {DataError} when there is none
    */
   static async open(path: string): Promise<RunFolder> {

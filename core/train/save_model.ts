@@ -2,7 +2,7 @@
  * Writes the trained model into a checkpoint folder: all of it, or the introduced tensors alone as an
  * adapter beside an untouched backbone.
  *
- * Tensors are rounded once to the stored type; training goes on in f32 (see `training_state.ts`).
+ * Tensors are rounded once to the stored type; training continues in f32 (see `training_state.ts`).
  */
 import { basename } from "node:path";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
@@ -20,11 +20,11 @@ import type { Program } from "../graph/program.ts";
 import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { buildFold } from "../model/reparameterize.ts";
 import type { HostArray, Weights } from "../runtime/device.ts";
-import { ELEMENT_BYTES, narrow } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32 } from "../base/dtype.ts";
 import type { ModelSource } from "./model_source.ts";
 import type { Trainer } from "./trainer.ts";
 
-/** What is written besides tensors. */
+/** Files written besides tensors. */
 export interface SaveOptions {
   /** Only prefixes, aggregator and other transformations. */
   readonly introducedOnly: boolean;
@@ -55,7 +55,7 @@ export async function saveModel(
         byteLength: elementCount(shape) * size,
         // Arrays of the f64 reference become f32 on the way.
         source: (start, length) =>
-          narrow(Float32Array.from(values.subarray(start / size, (start + length) / size)), dtype),
+          fromF32(Float32Array.from(values.subarray(start / size, (start + length) / size)), dtype),
       };
     });
   if (options.introducedOnly) {

@@ -10,7 +10,7 @@
 import { EnvironmentError } from "../base/errors.ts";
 import { writeAllSync } from "../base/write_all.ts";
 
-/** Where the time comes from. */
+/** Source of the time. */
 export interface EventWriterOptions {
   /** Milliseconds since 1970, as `Date.now`, which is the default. */
   readonly now?: () => number;

@@ -1,5 +1,5 @@
 /**
- * Which parameters learn, and which of them share a learning rate and weight decay.
+ * Selects the parameters that are trained, and groups them by learning rate and weight decay.
  *
  * The paper has one rate; at small scale one shared rate hides what streams do, so prefixes and
  * aggregator may have their own. Decay applies to tensors of two or more dimensions, prefixes
@@ -12,7 +12,7 @@ import { elementCount, type ParameterSpec, parameterSpecs } from "../model/param
 export type RateKind = "backbone" | "prefix" | "aggregator";
 
 /**
- * How streams become one: by an aggregator of the model, by one learned weight per stream for all tokens
+ * Aggregation of streams: by an aggregator of the model, by one learned weight per stream for all tokens
  * (static), or by their average. The last two are a dynamic aggregator with all tensors zero, of which
  * `static` trains the last bias, so that they are stored and run like any other ParScale model.
  */
@@ -23,7 +23,7 @@ export function aggregatorFor(aggregation: Aggregation): Aggregator {
   return aggregation === "linear" ? "linear" : "dynamic";
 }
 
-/** What decides on the trained set. */
+/** Options that decide on the trained set. */
 export interface TrainableOptions {
   /** Everything, or prefixes, other transformations and aggregator alone. */
   readonly params: "all" | "introduced";
@@ -54,7 +54,7 @@ export function trainableSpecs(config: ModelConfig, options: TrainableOptions): 
   );
 }
 
-/** Whether a parameter is held at zero by the way streams are weighted. */
+/** Returns whether a parameter is held at zero by the way streams are weighted. */
 export function isFixed(name: string, aggregation: Aggregation): boolean {
   if (aggregation === aggregatorFor(aggregation) || !name.startsWith("model.aggregate_layer.")) {
     return false;

@@ -35,7 +35,7 @@ export interface TrainingBatch {
   readonly predicted: number;
 }
 
-/** What a trainer is made of. */
+/** Parts of a trainer. */
 export interface TrainerOptions {
   readonly config: ModelConfig;
   /** Parameters that learn; everything else the loss reads is frozen. */
@@ -45,9 +45,9 @@ export interface TrainerOptions {
   /** Size of a micro-batch. */
   readonly sizes: LossSizes;
   readonly optimizer: OptimizerOptions;
-  /** Whether a step has several micro-batches, each of which adds to the gradients. */
+  /** True if a step has several micro-batches, each of which adds to the gradients. */
   readonly accumulates: boolean;
-  /** Whether to recompute the activations of a layer in the backward pass. */
+  /** True to recompute the activations of a layer in the backward pass. */
   readonly recompute: boolean;
   /** Computes some parameters from others, such as reparameterised prefixes. */
   readonly substitute?: Substitute | undefined;
@@ -87,7 +87,7 @@ export class Trainer {
     readonly device: Device,
     readonly collective: Collective,
     readonly groups: readonly GroupTensors[],
-    /** What does not learn, where the device keeps it in a type of its own; else among the tensors. */
+    /** Frozen parameters where the device keeps them in a type of their own; else among the tensors. */
     private readonly frozen: ReadonlyMap<string, HostTensor>,
     private readonly tensors: ReadonlyMap<string, DeviceTensor>,
     /** The tensors and the gradients of each. */
@@ -95,7 +95,7 @@ export class Trainer {
     private readonly optimizer: Optimizer,
     private readonly gradients: Executable,
     private readonly loss: Executable,
-    /** Whether the gradient program adds to the gradients instead of overwriting them. */
+    /** True if the gradient program adds to the gradients instead of overwriting them. */
     private readonly accumulates: boolean,
   ) {}
 
@@ -190,7 +190,7 @@ export class Trainer {
     return sums;
   }
 
-  /** Whether the loss reads a parameter of this name. */
+  /** Returns whether the loss reads a parameter of this name. */
   has(name: string): boolean {
     return this.frozen.has(name) || this.tensors.has(name);
   }

@@ -42,7 +42,7 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   return { parameters, gradients, moments, activations, runtime, total };
 }
 
-/** What will be constant weights where the device freezes them; types only. */
+/** Returns the types of the constant weights of a device that freezes them. */
 function frozenTypes(
   device: Device,
   program: Program,

@@ -1,5 +1,5 @@
 /**
- * What a checkpoint holds besides the model, so that training goes on as if it had never stopped.
+ * State of a checkpoint besides the model, so that training resumes as if it had never stopped.
  *
  *     training_state.safetensors   values (in f32), m and v of every trained tensor
  *     training_state.json          step, tokens, smoothed loss, place in the data
@@ -29,7 +29,7 @@ const KINDS = ["values", "m", "v"] as const;
 /** Elements that are read from the device at a time. */
 const CHUNK = 2 ** 20;
 
-/** Where a run stands. */
+/** Progress of a run. */
 export interface TrainingState {
   /** Steps taken. */
   step: number;
@@ -37,7 +37,7 @@ export interface TrainingState {
   tokens: number;
   /** Exponential moving average of the loss; undefined before the first step. */
   lossEma: number | undefined;
-  /** Where the next batch begins; see `core/data`. */
+  /** Position of the next batch; see `core/data`. */
   cursor: unknown;
 }
 

@@ -37,10 +37,10 @@ __device__ inline float blockMax(float x, float* scratch) {
   const float own = warpMax(x);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
   __syncthreads();
-  float peak = scratch[0];
-  for (int warp = 1; warp < blockDim.x / 32; warp++) peak = fmaxf(peak, scratch[warp]);
+  float largest = scratch[0];
+  for (int warp = 1; warp < blockDim.x / 32; warp++) largest = fmaxf(largest, scratch[warp]);
   __syncthreads();
-  return peak;
+  return largest;
 }
 
 // A number and its place in a row; of equal numbers the first is the best.

@@ -13,11 +13,11 @@ extern "C" __global__ void __launch_bounds__(128)
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;
   const Element* row = scores + (long long)n * P;  // (P)
-  float peak = -INFINITE, total = 0.0f;
-  for (int p = 0; p < P; p++) peak = fmaxf(peak, toFloat(row[p]));
-  for (int p = 0; p < P; p++) total += expf(toFloat(row[p]) - peak);
+  float rowMax = -INFINITE, rowSum = 0.0f;
+  for (int p = 0; p < P; p++) rowMax = fmaxf(rowMax, toFloat(row[p]));
+  for (int p = 0; p < P; p++) rowSum += expf(toFloat(row[p]) - rowMax);
   for (int p = 0; p < P; p++) {
-    const float share = expf(toFloat(row[p]) - peak) / total;
+    const float share = expf(toFloat(row[p]) - rowMax) / rowSum;
     weights[(long long)n * P + p] = share * (1.0f - smoothing) + smoothing / P;
   }
 }

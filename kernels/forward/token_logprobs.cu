@@ -19,25 +19,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __shared__ float scratch[THREADS / 32];
   const Element* row = logits + (long long)n * V;  // (V)
   const int step = packStep(V);
-  float peak = -INFINITE, total = 0.0f;  // of what this thread has seen: Σ exp(x − peak)
+  float rowMax = -INFINITE, rowSum = 0.0f;  // of what this thread has seen: Σ exp(x − rowMax)
   for (int v = threadIdx.x * step; v < V; v += THREADS * step) {
     const Pack a = load(row + v, step);
     float highest = a.v[0];
 #pragma unroll
     for (int i = 1; i < WIDTH; i++) highest = i < step ? fmaxf(highest, a.v[i]) : highest;
     if (highest == -INFINITE) continue;  // hidden tokens: nothing to add, and no NaN of −∞ − −∞
-    if (highest > peak) {
-      total *= expf(peak - highest);
-      peak = highest;
+    if (highest > rowMax) {
+      rowSum *= expf(rowMax - highest);
+      rowMax = highest;
     }
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) total += i < step ? expf(a.v[i] - peak) : 0.0f;
+    for (int i = 0; i < WIDTH; i++) rowSum += i < step ? expf(a.v[i] - rowMax) : 0.0f;
   }
-  const float summit = blockMax(peak, scratch);
-  const float share = peak == -INFINITE ? 0.0f : total * expf(peak - summit);
+  const float blockRowMax = blockMax(rowMax, scratch);
+  const float share = rowMax == -INFINITE ? 0.0f : rowSum * expf(rowMax - blockRowMax);
   const float sum = blockSum(share, scratch);
   if (threadIdx.x != 0) return;
-  const float all = summit + logf(sum);
+  const float all = blockRowMax + logf(sum);
   const int target = targets[n];
   const bool known = target >= 0 && target < V;
   logprobs[n] = known ? toFloat(row[known ? target : 0]) - all : __int_as_float(0x7fc00000);

@@ -8,7 +8,7 @@
  * Every row is a process of its own; they take turns, round by round, so that a busy machine slows them
  * alike. `run time` quantizes while it loads, `first start` keeps the weights it quantizes, `second start`
  * finds them, `folder` is what `convert --quantize` wrote, `before` is another tree of this project;
- * llama.cpp is `llama-completion` of `llama_native.sh`. Peaks include mapped pages of files. Files are made
+ * llama.cpp is `llama-completion` of `llama_native.sh`. Peak memory includes mapped pages of files. Files are made
  * once, in the system's temporary folder.
  */
 import { fileURLToPath } from "node:url";

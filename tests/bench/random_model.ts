@@ -145,7 +145,7 @@ export function randomFolder(config: ModelConfig, name: string, folder: string):
   Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
 }
 
-/** Whether there is a file of this name. */
+/** Returns whether there is a file of this name. */
 export function isThere(path: string): boolean {
   try {
     return Deno.statSync(path).isFile;

@@ -51,12 +51,12 @@ for (const workers of [1, 2]) {
     await using grader = await openGrader({ shell: "none", workers, cacheFolder });
     start = (performance.now() - begin) / 1000;
     const grade = async () => {
-      const verdicts = await Promise.all(
+      const results = await Promise.all(
         problems.map((problem) =>
           grader.grade(problem, problem.prompt + problem.canonicalSolution)
         ),
       );
-      if (!verdicts.every(({ base }) => base === "pass")) throw new Error("a solution fails");
+      if (!results.every(({ base }) => base === "pass")) throw new Error("a solution fails");
     };
     const taken = await seconds(grade);
     // The first round makes snapshot and expected results.

@@ -29,7 +29,7 @@ const MODEL = flags.model ??
   randomGguf(flags.shape as keyof typeof SHAPES, flags.type as GgufType);
 const SEQUENCES = 8, PROMPT = Number(flags.prompt), TOKENS = Number(flags.tokens);
 
-/** What a round of eight requests took. */
+/** Times of a round of eight requests. */
 interface Round {
   readonly firstMs: readonly number[];
   readonly totalMs: number;

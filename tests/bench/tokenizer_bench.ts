@@ -4,7 +4,7 @@
  */
 import { RandomStream } from "../../core/base/random.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { FIXTURE, openOracle, qwenJson } from "../unit/tokenizer/testing.ts";
+import { FIXTURE, openLibrary, qwenJson } from "../unit/tokenizer/testing.ts";
 
 const json = await qwenJson() ?? Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`);
 const folder = Deno.makeTempDirSync({ prefix: "parscale-bench-" });
@@ -12,7 +12,7 @@ globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive:
 Deno.writeTextFileSync(`${folder}/tokenizer.json`, json);
 
 const own = await openTokenizer(folder);
-const library = openOracle(json);
+const library = openLibrary(json);
 const text = sourceAndFormulas();
 
 /** This project's sources with numbered formulas between the lines: about 1 MB, words that vary. */
@@ -58,7 +58,7 @@ Deno.bench({
   baseline: true,
   n: 5,
   warmup: 1,
-  fn: () => void openOracle(json),
+  fn: () => void openLibrary(json),
 });
 
 Deno.bench({

@@ -139,19 +139,19 @@ Deno.test("compare: the same, faster, within and beyond the tolerance", async ()
     [10.6, ["--tolerance", "0.05"], 1, "slower"],
     [5, [], 0, "faster"],
   ];
-  for (const [ms, flags, code, verdict] of cases) {
-    const result = await compare(at(ms), before, ...flags, "--json");
-    assertEquals([result.code, result.stderr], [code, ""], `${ms} ${flags}`);
-    const { schema, results } = JSON.parse(result.stdout);
-    assertEquals(schema, "parscale.bench_compare/1");
+  for (const [ms, flags, code, result] of cases) {
+    const ended = await compare(at(ms), before, ...flags, "--json");
+    assertEquals([ended.code, ended.stderr], [code, ""], `${ms} ${flags}`);
+    const { schema, results } = JSON.parse(ended.stdout);
+    assertEquals(schema, "parscale.bench_compare/2");
     assertEquals(results[0], {
       ...timing(),
       against_ms: 10,
       median_ms: ms,
       ratio: ms / 10,
-      verdict,
+      result,
     });
-    assertEquals(results[1].verdict, "same");
+    assertEquals(results[1].result, "same");
   }
   const table = await compare(at(12), before);
   assertEquals(table.code, 1);
@@ -168,9 +168,9 @@ Deno.test("compare: noise within the recorded spread is no regression", async ()
     [noisy(12, 11, 1), noisy(10, 9, 1), "slower"],
     [noisy(10, 9, 1), noisy(12, 11, 1), "faster"],
   ];
-  for (const [now, before, verdict] of cases) {
+  for (const [now, before, result] of cases) {
     const [row] = parseLines((await compare(now, before, "--jsonl")).stdout);
-    assertEquals(row.verdict, verdict);
+    assertEquals(row.result, result);
   }
 });
 

@@ -125,7 +125,7 @@ Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", 
   });
 });
 
-/** What `parscale eval --json` prints of 0 and 1 as scores. */
+/** Returns the document of `parscale eval --json` for scores of 0 and 1. */
 function documentOf(
   values: readonly number[],
   { streams = 1, out = null as string | null, prompts = "abc" } = {},

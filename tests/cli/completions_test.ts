@@ -6,7 +6,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/framework/completions.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 
-/** What is typed, and what is offered for its last word. */
+/** Typed lines, and the words offered for their last one. */
 const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale comple", ["completions"]],
   ["parscale --ver", ["--version"]],

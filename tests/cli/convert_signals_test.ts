@@ -1,4 +1,4 @@
-/** What an interrupted `parscale convert` leaves behind. */
+/** Leftovers of an interrupted `parscale convert`. */
 import { assert, assertEquals } from "@std/assert";
 import { makeLargeModel } from "../unit/checkpoint/testing.ts";
 import { PLAIN_MODEL } from "./models.ts";

@@ -1,4 +1,4 @@
-/** What `parscale cost` refuses, how it says so, and a reader that leaves. */
+/** Misuse of `parscale cost`, and a reader that leaves. */
 import { fileURLToPath } from "node:url";
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL } from "./models.ts";

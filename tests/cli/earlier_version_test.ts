@@ -66,5 +66,5 @@ Deno.test("earlier timings compare", () =>
   withEarlier(async (_, run) => {
     const timings = ["--compare", "bench.jsonl", "--against", "bench.jsonl", "--jsonl"];
     const { code, stdout } = await run(["bench", ...timings]);
-    assertEquals([code, parseLines(stdout).map(({ verdict }) => verdict)], [0, ["same", "same"]]);
+    assertEquals([code, parseLines(stdout).map(({ result }) => result)], [0, ["same", "same"]]);
   }));

@@ -1,4 +1,4 @@
-/** What the tests of `parscale eval` share: model, data, and folders of evaluations. */
+/** Helpers of the tests of `parscale eval`: model, data, and folders of evaluations. */
 import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { parseLines } from "./models.ts";
@@ -30,7 +30,7 @@ export function sortedLines(path: string): any[] {
   return parseLines(Deno.readTextFileSync(path)).sort((a, b) => key(a) < key(b) ? -1 : 1);
 }
 
-/** What two evaluations of the same thing must agree in. */
+/** Returns the fields in which two evaluations of the same thing must agree. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 export function comparable(folder: string): any {
   const { results: { stats: _, ...results } } = JSON.parse(

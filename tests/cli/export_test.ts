@@ -102,7 +102,7 @@ for (const device of ["cpu", "webgpu"]) {
   });
 }
 
-Deno.test("the programs go on as the golden model does, and say what they take", async () => {
+Deno.test("the programs continue as the golden model does, and say what they take", async () => {
   await withScratch(async (cwd) => {
     const { code, stderr } = await runParscale([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], {
       cwd,

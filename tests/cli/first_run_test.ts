@@ -32,7 +32,7 @@ const REPOSITORIES: readonly StandInRepository[] = [
   },
 ];
 
-Deno.test("first-run reports every step, and goes on after one that fails", () =>
+Deno.test("first-run reports every step, and continues after one that fails", () =>
   withScratch(async (cwd) => {
     await using hub = startHub(REPOSITORIES);
     const { code, stdout } = await new Deno.Command(Deno.execPath(), {

@@ -190,7 +190,7 @@ async function interrupted(savesOnInterrupt: boolean, signal: EndingSignal) {
   return { code: (await child.status).code, stdout, stderr };
 }
 
-Deno.test("signals: 130 and 143; a command that saves does so first and tells how to go on", async () => {
+Deno.test("signals: 130 and 143; a command that saves does so first and tells how to continue", async () => {
   const cases = [
     ["SIGINT", 130, "Interrupted"],
     ["SIGTERM", 143, "Terminated"],
@@ -235,7 +235,7 @@ Deno.test("a missing permission is told with our remedy, not the runtime's", asy
   assertStringIncludes(stderr, "hint: run with `deno run -A mod.ts`");
 });
 
-/** What may be loaded at the start: tables and names without imports of their own. */
+/** Modules that may be loaded at the start: tables and names without imports of their own. */
 const LIGHT =
   /parse_args\.js$|core\/(base\/(errors|native_calls|version|write_all|platform\/\w+)|analysis\/devices|eval\/tasks\/names)\.ts$/;
 

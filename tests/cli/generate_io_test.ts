@@ -72,7 +72,7 @@ Deno.test("ids are echoed whatever they are, row numbers count rows", async () =
   assertEquals(rows.map(({ id }) => id), ["x", 1, [1, { b: 2 }]]);
 });
 
-Deno.test("a row the model cannot take gets an error, the others go on, exit 1", async () => {
+Deno.test("a row the model cannot take gets an error, the others continue, exit 1", async () => {
   const stdin = jsonLines({ id: "a", tokens: [512] }, { prompt: "a" }, { prompt: "" });
   for (const args of [[], ["--num-beams", "2"], ["--temperature", "1", "--num-return", "2"]]) {
     const { code, stdout, stderr } = await runParscale([...FEW, "--jsonl", ...args], { stdin });

@@ -20,7 +20,7 @@ const PLAIN = ["inspect", "--model", NAME];
 const INSPECT = [...PLAIN, "--json"];
 const TOKEN = "hf_secret";
 
-/** What the listing holds besides; none of it is a part of a checkpoint. */
+/** Other files of the listing; none of it is a part of a checkpoint. */
 const UNWANTED = ["README.md", "model.gguf", "pytorch_model.bin", "onnx/config.json"]
   .concat("other.safetensors", "old/model.safetensors");
 
@@ -74,7 +74,7 @@ const withHub = (
 
 const cacheOf = (cwd: string) => `${cwd}/home/hub/models--tiny--qwen`;
 
-/** What was resolved, by name of the file. */
+/** Requests for resolved files, by name. */
 const resolved = (log: readonly string[]) =>
   new Set(log.flatMap((line) => line.split("/resolve/")[1]?.split("/").slice(1) ?? []));
 

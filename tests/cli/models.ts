@@ -12,7 +12,7 @@ export const MODEL = `${FIXTURES}models/qwen2-p2-tied-f32`;
 /** A model with one. */
 export const PLAIN_MODEL = `${FIXTURES}models/qwen2-p1-tied-f32`;
 
-/** What the two-stream model was seen to do by an independent implementation. */
+/** Results of an independent implementation for the two-stream model. */
 export const EXPECTED = JSON.parse(
   Deno.readTextFileSync(`${FIXTURES}golden/qwen2-p2-tied-f32/expected.json`),
 );
@@ -58,7 +58,7 @@ export function assertRefused(result: RunResult, code: number, message: string):
   assertEquals([result.code, result.stdout, first], [code, "", `error: ${message}`]);
 }
 
-/** Whether `--device webgpu` works here; says why not. */
+/** Returns whether `--device webgpu` works here; says why not. */
 export async function hasWebGpu(): Promise<boolean> {
   const { stdout } = await runParscale(["doctor", "--jsonl"]);
   const { status, found } = parseLines(stdout).find(({ check }) => check === "device webgpu");

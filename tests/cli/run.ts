@@ -6,7 +6,7 @@
  */
 import { fileURLToPath } from "node:url";
 
-/** How to run it. */
+/** Options of a run. */
 export interface RunOptions {
   /** Text for stdin; without it stdin is empty, never a terminal. */
   readonly stdin?: string;
@@ -15,7 +15,7 @@ export interface RunOptions {
   readonly cwd?: string;
 }
 
-/** What a finished process leaves. */
+/** Result of a finished process. */
 export interface RunResult {
   readonly code: number;
   readonly stdout: string;

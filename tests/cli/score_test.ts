@@ -87,7 +87,7 @@ Deno.test("companions and batch size change nothing but the last bits", async ()
   });
 });
 
-Deno.test("a row the model cannot take gets an error, the others go on, exit 1", async () => {
+Deno.test("a row the model cannot take gets an error, the others continue, exit 1", async () => {
   const stdin = jsonLines(
     { id: "big", tokens: [600] },
     { tokens: [1, 2] },

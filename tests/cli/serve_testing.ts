@@ -8,7 +8,7 @@ const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 /** A model with one stream, a chat template and a tokenizer. */
 export const CHAT_MODEL = `${FIXTURES}models/tiny-qwen2`;
 
-/** What a server process said when it ended. */
+/** Result of a server process. */
 export interface Ended {
   readonly code: number;
   /** Without the lines of the log. */

@@ -7,7 +7,7 @@ export interface StandInRepository {
   readonly name: string;
   readonly commit: string;
   readonly files: ReadonlyMap<string, Uint8Array>;
-  /** Whether a file is kept apart from git; such files come from the storage. */
+  /** Returns whether a file is kept apart from git; such files come from the storage. */
   readonly isLarge: (path: string) => boolean;
 }
 

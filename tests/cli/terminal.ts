@@ -12,7 +12,7 @@ export interface TerminalOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** What is left when the program has ended. */
+/** Result of the program. */
 export interface TerminalResult {
   readonly code: number;
   /** Everything that was written, control sequences included. */
@@ -21,7 +21,7 @@ export interface TerminalResult {
   readonly screen: readonly string[];
 }
 
-/** Whether the machine has a `script` that takes a command and returns its exit code. */
+/** Returns whether the machine has a `script` that takes a command and returns its exit code. */
 export const HAS_TERMINALS = await (async () => {
   try {
     const { stdout } = await new Deno.Command("script", { args: ["--version"] }).output();

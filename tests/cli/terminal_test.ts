@@ -1,4 +1,4 @@
-/** What a person sees: charts, tables and progress on terminals of 40, 80 and 120 columns. */
+/** Output on terminals: charts, tables and progress on terminals of 40, 80 and 120 columns. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { jsonLines, PLAIN_MODEL } from "./models.ts";
 import { withScratch } from "./run.ts";
@@ -66,7 +66,7 @@ onTerminals("inspect fits its table", () => ["inspect", "--model", PLAIN_MODEL],
 });
 
 onTerminals(
-  "doctor ends with a verdict and keeps its rows comparable",
+  "doctor ends with a summary and keeps its rows comparable",
   () => ["doctor"],
   (result) => {
     const { screen } = result;

@@ -60,7 +60,7 @@ Deno.test("an adapter is saved, the backbone is not touched, and both ways to ru
     assert(both!.every((answer, i) => answer !== plain![i]), "training made a difference");
   }));
 
-Deno.test("an adapter over a ParScale model, and one that goes on from another", () =>
+Deno.test("an adapter over a ParScale model, and one that continues from another", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${INTRODUCED} ${ROWS} --steps 2 --out first`);
     const metrics = await place.trained(

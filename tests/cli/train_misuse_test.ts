@@ -1,4 +1,4 @@
-/** What `parscale train` refuses: found, expected, a hint, and nothing on the disk. */
+/** Misuse of `parscale train`: the error, a hint, and nothing on the disk. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { jsonLines } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";

@@ -1,4 +1,4 @@
-/** What `parscale train` prints where, and what it does not. */
+/** Output of `parscale train`. */
 import {
   assert,
   assertAlmostEquals,

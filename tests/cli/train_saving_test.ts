@@ -1,4 +1,4 @@
-/** What `parscale train` leaves on the disk when something goes wrong while it works. */
+/** Files of `parscale train` when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
@@ -123,13 +123,13 @@ Deno.test("two processes do not share a run folder", () =>
     await place.trained(`${line} --steps 1 --overwrite`);
   }));
 
-/** Whether a small file system of our own can be made: in a container it may not. */
+/** True if a small file system of our own can be made: in a container it may not. */
 const { code: cannotMount } = await runShell(
   "unshare --map-root-user --mount mount -t tmpfs none /mnt",
 );
 
 Deno.test({
-  name: "on a full disk the checkpoint before stays whole and the run can go on",
+  name: "on a full disk the checkpoint before stays whole and the run can continue",
   ignore: cannotMount !== 0,
   fn: () =>
     withWorkplace(async (place) => {
@@ -160,7 +160,7 @@ Deno.test({
         result.stderr,
         /^error: cannot write "[^"]+checkpoint-000004[^"]+": the disk is full\n\nhint: free some space or choose a folder on another disk\n$/,
       );
-      assertEquals(lines.at(-1), "0", "the copy on a larger disk goes on");
+      assertEquals(lines.at(-1), "0", "the copy on a larger disk continues");
       await place.trained(`--model p2 ${ROWS} --steps 4 --out whole`);
       assertEquals(await place.weights("kept"), await place.weights("whole"));
       assertEquals(place.steady("kept"), place.steady("whole"));
@@ -199,7 +199,7 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
       `${flags} --schedule wsd --steps 6 --decay-steps 2 --save-every 4 --out wsd`,
     );
     const late = await place.train("--resume --steps 9 --out wsd");
-    assertRefused(late, 2, '"wsd" cannot go on to step 9: its learning rate falls since step 4');
+    assertRefused(late, 2, '"wsd" cannot continue to step 9: its learning rate falls since step 4');
     place.write("wsd/last", "checkpoint-000004\n");
     await place.trained("--resume --steps 9 --out wsd");
     await place.trained(`${flags} --schedule wsd --steps 9 --decay-steps 2 --warmup 0 --out long`);
@@ -208,7 +208,7 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
     await place.trained(`${flags} --steps 2 --out cosine`);
     const fallen = await place.train("--resume --steps 4 --out cosine");
     const reason = "the cosine of 2 steps has lowered the learning rate of the steps done";
-    assertRefused(fallen, 2, `"cosine" cannot go on to step 4: ${reason}`);
+    assertRefused(fallen, 2, `"cosine" cannot continue to step 4: ${reason}`);
     assertStringIncludes(fallen.stderr, "--model cosine --steps 2 --out NEW");
   }));
 

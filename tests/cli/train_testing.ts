@@ -13,7 +13,7 @@ import { linkSync } from "../links.ts";
 
 const MODELS = fileURLToPath(new URL("../../fixtures/models/", import.meta.url));
 
-/** What the models are called in the scratch folder. */
+/** Names of the models in the scratch folder. */
 const LINKS = {
   p1: "qwen2-p1-tied-f32",
   p2: "qwen2-p2-tied-f32",
@@ -102,7 +102,7 @@ export class Workplace {
     return `${this.cwd}/${run}/${this.read(`${run}/last`).trim()}`;
   }
 
-  /** Tensors of the newest checkpoint, widened. */
+  /** Tensors of the newest checkpoint in f32. */
   async weights(run: string, file = "model.safetensors"): Promise<Map<string, Float32Array>> {
     const path = `${this.last(run)}/${file}`;
     const { entries } = await readHeader(path);

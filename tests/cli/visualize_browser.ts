@@ -137,7 +137,7 @@ export class BrowserPage implements AsyncDisposable {
     }
   }
 
-  /** What is seen, as a PNG. */
+  /** Returns a screenshot as a PNG. */
   async screenshot(): Promise<Uint8Array> {
     const { data } = await this.send("Page.captureScreenshot", { format: "png" });
     return Uint8Array.fromBase64(data as string);

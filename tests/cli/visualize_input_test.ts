@@ -1,5 +1,5 @@
 /**
- * What `parscale visualize` reads and what it refuses: rows, files, benchmarks, bad data, misuse.
+ * Input of `parscale visualize`: rows, files, benchmarks, bad data, misuse.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA } from "./eval_testing.ts";

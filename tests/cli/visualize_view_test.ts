@@ -1,4 +1,4 @@
-/** How tokens and streams look, without a model: odd characters, many streams, narrow lines. */
+/** Drawing of tokens and streams, without a model: odd characters, many streams, narrow lines. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { drawPage } from "../../cli/commands/visualize/html.ts";
 import { piecesOf } from "../../cli/commands/visualize/run.ts";

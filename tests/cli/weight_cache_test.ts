@@ -58,7 +58,7 @@ Deno.test("--quantize keeps weights for the next start, which gives the same tok
     assertEquals(JSON.parse(cleared.stdout).format, "q4, block size 32");
     assertEquals([...Deno.readDirSync(`${cache}/weights`)], []);
 
-    // Where the cache cannot be written, the command goes on without.
+    // Where the cache cannot be written, the command continues without.
     Deno.writeTextFileSync(`${folder}/file`, "");
     const without = await generate(q4, { PARSCALE_CACHE: `${folder}/file` });
     assertEquals(without.tokens, tokens);

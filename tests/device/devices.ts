@@ -9,13 +9,13 @@ import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { TfjsDevice } from "../../core/runtime/tfjs/device.ts";
 import { emulatedMachine, emulatorPresent } from "../emulator/mod.ts";
 
-/** What every device is measured against. */
+/** Reference against which every device is measured. */
 export const reference: Device = new ReferenceDevice("f64");
 
-/** Whether tests of the cuda device run on the first GPU of this machine; see `tests/gpu/run.ts`. */
+/** True if tests of the cuda device run on the first GPU of this machine; see `tests/gpu/run.ts`. */
 const onGpu = Deno.env.get("PARSCALE_TEST_GPU") === "1";
 
-/** Whether the emulated cuda device is under test, and no other: it takes as long as all of them. */
+/** True if the emulated cuda device is under test, and no other: it takes as long as all of them. */
 const onEmulator = Deno.env.get("PARSCALE_TEST_EMULATED") === "1" && emulatorPresent();
 
 /** Name of the cuda device in the names of tests; undefined where it is not under test. */

@@ -22,7 +22,7 @@ export const GOLDEN_NAMES = [
 /** Models that slow devices are tried on, all that is particular among them. */
 const FEW: readonly string[] = ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32", "qwen3-p2-untied-f32"];
 
-/** Whether a device is tried on a golden model: `PARSCALE_LONG_TESTS=1` tries all devices on all. */
+/** Returns whether a device is tried on a golden model: `PARSCALE_LONG_TESTS=1` tries all devices on all. */
 export function takesGolden(device: string, name: string): boolean {
   const slow = device.includes("emulated") || /^(tfjs|webgpu)/.test(device);
   return !slow || FEW.includes(name) || Deno.env.get("PARSCALE_LONG_TESTS") === "1";
@@ -109,12 +109,12 @@ export async function readExpected(name: string): Promise<Expected> {
   return JSON.parse(await Deno.readTextFile(`${FIXTURES}golden/${name}/expected.json`));
 }
 
-/** Expected tensors of a golden model, widened to float32. */
+/** Expected tensors of a golden model in f32. */
 export function readExpectedTensors(name: string): Promise<Map<string, Float32Array>> {
   return readTensors(name, "expected");
 }
 
-/** All tensors of a file of a golden model, widened to float32. */
+/** All tensors of a file of a golden model in f32. */
 export async function readTensors(name: string, file: string): Promise<Map<string, Float32Array>> {
   const path = `${FIXTURES}golden/${name}/${file}.safetensors`;
   const header = await readHeader(path);

@@ -59,7 +59,7 @@ export function compilerVersion(): string {
   return version;
 }
 
-/** What `-march=native` depends on. */
+/** Returns the processor, on which `-march=native` depends. */
 function processor(): string {
   try {
     return /^(flags|Features)\s*:.*$/m.exec(Deno.readTextFileSync("/proc/cpuinfo"))?.[0] ?? "";
@@ -153,15 +153,15 @@ export function compile(source: KernelSource, { architecture, defines }: Compile
     ["emulator/threads.hpp", threads],
     [main, text],
   ]);
-  const macros = Object.entries(defines).sort().map(([name, value]) => `-D${name}=${value}`);
+  const flags = Object.entries(defines).sort().map(([name, value]) => `-D${name}=${value}`);
   const capability = Number(/^sm_(\d+)/.exec(architecture)?.[1]);
   const arch = `-D__CUDA_ARCH__=${10 * capability}`;
-  const bytes = build(files, [main], [...KERNEL_OPTIONS, arch, ...macros]);
+  const bytes = build(files, [main], [...KERNEL_OPTIONS, arch, ...flags]);
   const log = kernels.map(({ name }) => formatUse(name, architecture)).join("");
   return { bytes, log };
 }
 
-/** What ptxas prints, with numbers that are made up. */
+/** Formats the output of ptxas, with numbers that are made up. */
 function formatUse(name: string, architecture: string): string {
   return `ptxas info    : Compiling entry function '${name}' for '${architecture}'\n` +
     `    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n` +

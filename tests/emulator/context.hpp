@@ -1,4 +1,4 @@
-// Stacks that wait, and how to go on with another one.
+// Stacks that wait, and how to continue with another one.
 //
 // A switch is a call that returns elsewhere: a few instructions on x86-64; on other processors what
 // POSIX has for it, which is slower by a system call. Nothing is unwound when a
@@ -7,7 +7,7 @@
 #include "emulator/machine.hpp"
 
 #if defined(__x86_64__)
-// Saves what a call has to keep on the stack, and the stack pointer in *from; goes on at `to`.
+// Saves what a call has to keep on the stack, and the stack pointer in *from; continues at `to`.
 extern "C" void emulatorSwitch(void** from, void* to);
 asm(R"(
 .text

@@ -42,7 +42,7 @@ const sizeOf = (type: number) => type === F32 ? 4n : 2n;
 /** Bytes from the first element to the last. */
 const extent = ({ rows, columns, ld, type }: Layout) => ((columns - 1n) * ld + rows) * sizeOf(type);
 
-/** Whether the shapes make a product, and one that is emulated. */
+/** Returns whether the shapes make a product, and one that is emulated. */
 function fits(product: Attributes, a: Layout, b: Layout, d: Layout): number {
   const [m, k] = product.get(DESC.transA) ? [a.columns, a.rows] : [a.rows, a.columns];
   const [inner, n] = product.get(DESC.transB) ? [b.columns, b.rows] : [b.rows, b.columns];

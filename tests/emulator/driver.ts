@@ -10,7 +10,7 @@ import { Modules } from "./kernels.ts";
 import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
 import { CODE, type Streams } from "./streams.ts";
 
-/** What tests compile for. */
+/** Architecture that tests compile for. */
 export const EMULATED_ARCHITECTURE = "sm_90";
 
 const VERSION = 13000;

@@ -3,7 +3,7 @@
 // in   a kernel as a function of its parameter array, a grid, a block
 // out  every block run to its end, one after the other; or what went wrong, in words
 //
-// Threads start in order. One that has to wait leaves its stack and another goes on, first those
+// Threads start in order. One that has to wait leaves its stack and another continues, first those
 // that may, then those that have not started; so a thread that never waits costs a call, and a
 // block without a wait uses one stack. __syncthreads waits for all threads
 // of a block, also for those that have returned, since CUDA promises nothing better; and nothing
@@ -34,7 +34,7 @@ inline Thread& nextReady() {
 
 inline void meetWhoIsLeft(Warp& warp);
 
-// What a stack does: one thread after the other, until another has to go on.
+// What a stack does: one thread after the other, until another has to continue.
 inline void work() {
   const int stack = block.newStack;
   do {
@@ -84,7 +84,7 @@ __attribute__((noinline)) void wait() {
   } else if (block.started < block.size) {
     switchContext(self.context, freshStack());
   } else {
-    switchContext(self.context, block.scheduler);  // no thread can go on
+    switchContext(self.context, block.scheduler);  // no thread can continue
   }
 }
 

@@ -15,7 +15,7 @@ constexpr unsigned char POISON = 0xff;
 
 struct Machine {
   char* stacks;           // one of STACK_STRIDE for each thread of a block
-  sigjmp_buf** fault;     // where this OS thread goes on after a memory fault, while it is not null
+  sigjmp_buf** fault;     // where this OS thread continues after a memory fault, while it is not null
   char message[1024];     // what went wrong in a launch
 };
 

@@ -7,7 +7,7 @@
 import type { DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { compileMachine } from "./compiler.ts";
 
-/** What the driver layer hands over where a function reads or fills host memory. */
+/** Buffer of the driver layer where a function reads or fills host memory. */
 export type HostBuffer = Parameters<DriverSymbols["cuDriverGetVersion"]>[0];
 
 /** The bytes of a buffer, whatever kind it is. */
@@ -18,7 +18,7 @@ export function viewOf(buffer: HostBuffer): DataView<ArrayBuffer> {
     : new DataView(buffer as ArrayBuffer);
 }
 
-/** Where a view lies in this process. */
+/** Returns the address of a view in this process. */
 export function addressOf(view: DataView<ArrayBuffer>): bigint {
   return Deno.UnsafePointer.value(Deno.UnsafePointer.of(view));
 }
@@ -98,12 +98,12 @@ export class Memory {
     return true;
   }
 
-  /** Whether all of it lies in one allocation that a kernel or a copy may use. */
+  /** Returns whether all of it lies in one allocation that a kernel or a copy may use. */
   holds(address: bigint, bytes: bigint): boolean {
     return this.#find(address, bytes) !== undefined;
   }
 
-  /** Whether all of it is pinned host memory. */
+  /** Returns whether all of it is pinned host memory. */
   isPinned(address: bigint, bytes: bigint): boolean {
     return this.#find(address, bytes)?.kind === "pinned";
   }
@@ -121,12 +121,12 @@ export class Memory {
     if (base === 0n) return;
     const bytes = this.#ranges.get(base)?.bytes;
     throw new EmulatorError(
-      `Cannot go on: found the guard damaged around the allocation of ${bytes} bytes at ` +
+      `Cannot continue: found the guard damaged around the allocation of ${bytes} bytes at ` +
         `0x${base.toString(16)} ${who}`,
     );
   }
 
-  /** What the last launch that failed has to say. */
+  /** Returns the message of the last launch that failed. */
   message(): string {
     return Deno.UnsafePointerView.getCString(this.library.machineMessage(this.machine)!);
   }

@@ -17,7 +17,7 @@ import { Streams } from "./streams.ts";
 export { EMULATED_ARCHITECTURE } from "./driver.ts";
 export { EmulatorError } from "./memory.ts";
 
-/** What a device is opened with in place of the libraries. */
+/** Stand-ins for the libraries with which a device is opened. */
 export interface EmulatedMachine {
   readonly driver: DriverSymbols;
   readonly products: CublasLtSymbols;
@@ -29,13 +29,13 @@ export interface EmulatedMachine {
   usedBytes(): number;
 }
 
-/** How a machine differs from the usual one. */
+/** Differences of a machine from the usual one. */
 export interface MachineOptions {
   /** Device memory; 4 GiB unless told. */
   readonly memoryBytes?: number;
 }
 
-/** Whether this computer can emulate: Linux with g++ on a known processor. */
+/** Returns whether this computer can emulate: Linux with g++ on a known processor. */
 export function emulatorPresent(): boolean {
   const known = Deno.build.arch === "x86_64" || Deno.build.arch === "aarch64";
   return Deno.build.os === "linux" && known && compilerVersion() !== "";

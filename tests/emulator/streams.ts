@@ -63,7 +63,7 @@ export class Streams {
   readonly #graphs = new Handles<readonly Work[]>();
   readonly #ready = new Handles<readonly Work[]>();
 
-  /** Whether a call that waits or allocates is forbidden now; it invalidates the captures under way. */
+  /** Returns whether a call that waits or allocates is forbidden now; it invalidates captures. */
   spoilCaptures(): boolean {
     const captures = [...this.#streams.values()].flatMap(({ capture }) => capture ?? []);
     for (const capture of captures) capture.invalid = true;

@@ -6,7 +6,7 @@
  * also checks the guards. Results are there only after `finish`.
  */
 import { assertEquals } from "@std/assert";
-import { narrow, widen } from "../../core/base/dtype.ts";
+import { fromF32, toF32 } from "../../core/base/dtype.ts";
 import { Driver } from "../../core/runtime/cuda/driver/driver.ts";
 import {
   type ArgumentType,
@@ -75,7 +75,7 @@ export class Bench {
   /** Numbers in device memory, as they are or rounded to bf16. */
   put(values: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>, type: Type = "f32"): bigint {
     const rounded = values instanceof Float32Array && type === "bf16";
-    const bytes = rounded ? narrow(values, "bf16") : values;
+    const bytes = rounded ? fromF32(values, "bf16") : values;
     const address = this.empty(bytes.byteLength);
     this.driver.upload(address, bytes, this.stream);
     return address;
@@ -85,7 +85,7 @@ export class Bench {
   get(address: bigint, count: number, type: Type = "f32"): Float32Array<ArrayBuffer> {
     const bytes = new Uint8Array(count * (type === "f32" ? 4 : 2));
     this.driver.download(bytes, address, this.stream);
-    return widen(bytes, type);
+    return toF32(bytes, type);
   }
 
   /** Frees everything. */

@@ -52,7 +52,7 @@ struct Warp {
   void* record[LANES];
 };
 
-// Lanes of a warp that may go on.
+// Lanes of a warp that may continue.
 struct Batch {
   int base;
   unsigned lanes;

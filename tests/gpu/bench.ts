@@ -13,7 +13,7 @@ import { planTraining } from "../../core/train/training_memory.ts";
 import type { Ceilings } from "../../core/runtime/cuda/ceilings.ts";
 import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
 
-/** What is timed. */
+/** Plan of what is timed. */
 export interface BenchPlan {
   readonly shape: string;
   readonly streams: readonly number[];

@@ -30,7 +30,7 @@ const LARGE = {
 };
 const SMALL = { vocab_size: 512, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2 };
 
-/** What a run recorded of a step. */
+/** Record of a step in a run. */
 interface Step {
   readonly loss: number;
   readonly step_s: number;

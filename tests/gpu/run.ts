@@ -119,7 +119,7 @@ async function conformance(suites: readonly string[], before: readonly string[] 
   }
 }
 
-/** What each tool looks for: wrong addresses, races, reads of nothing, barriers gone wrong. */
+/** Tools by what they look for: wrong addresses, races, reads of nothing, barriers gone wrong. */
 const TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
 async function sanitize(): Promise<void> {

@@ -84,7 +84,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a trained folder does, too, and goes on with the same tokens",
+  name: "a trained folder does, too, and continues with the same tokens",
   ignore: official,
   fn: () =>
     withScratch(async (cwd) => {

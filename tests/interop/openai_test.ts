@@ -91,8 +91,8 @@ for (const [version, OpenAI] of CLIENTS) {
         await assertRejects(() => create({ model: "none" }), OpenAI.NotFoundError);
         const error = await assertRejects(() => create({ top_p: 2 }), OpenAI.BadRequestError);
         assertEquals(error.param, "top_p");
-        const stranger = new OpenAI({ baseURL, apiKey: "wrong" });
-        await assertRejects(() => stranger.models.list(), OpenAI.AuthenticationError);
+        const unauthorized = new OpenAI({ baseURL, apiKey: "wrong" });
+        await assertRejects(() => unauthorized.models.list(), OpenAI.AuthenticationError);
       });
     });
   });

@@ -41,7 +41,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
 
 const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;
 
-/** What makes a command short enough, in this order. */
+/** Replacements that make a command short enough, in this order. */
 const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/^npx -y deno@2\.9\.6 run -A (fixtures\/\S+)/, `${DENO} '${ROOT}'$1`],
   [/--rows 30000/, "--rows 3000"],

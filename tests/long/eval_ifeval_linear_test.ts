@@ -24,7 +24,7 @@ function instructions(): Instruction[] {
   return [...byId.values()];
 }
 
-/** What is repeated, and what may end it. */
+/** Pieces that are repeated, and endings. */
 const PIECES = [
   "<<",
   "<",

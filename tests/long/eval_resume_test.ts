@@ -85,7 +85,7 @@ Deno.test("statistics add up over resumed runs, and a run with nothing to do kee
   });
 });
 
-Deno.test("SIGTERM: what is answered is kept, and the message says how to go on", async () => {
+Deno.test("SIGTERM: what is answered is kept, and the message says how to continue", async () => {
   await withScratch(async (cwd) => {
     const code = await killAfter(3, cwd, "SIGTERM");
     assertEquals(code, 143);

@@ -1,4 +1,4 @@
-/** A download that is killed goes on where it was. */
+/** A download that is killed continues where it was. */
 import { assert, assertEquals } from "@std/assert";
 import { PLAIN_MODEL } from "../cli/models.ts";
 import { parscale, runParscale, withScratch } from "../cli/run.ts";

@@ -48,7 +48,7 @@ export const MPIS: readonly Mpi[] = [
   },
 ];
 
-/** What Open MPI asks of root. */
+/** Variables that Open MPI wants of root. */
 export const AS_ROOT = { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" };
 
 /** The words that start `world` ranks of a command line of the program. */

@@ -1,4 +1,4 @@
-/** `generate` and `score` with -o keep finished rows and go on with --resume. */
+/** `generate` and `score` with -o keep finished rows and continue with --resume. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, MODEL, parseLines } from "../cli/models.ts";
 import { parscale, runParscale, withScratch } from "../cli/run.ts";

@@ -5,11 +5,11 @@ export interface Attack {
   readonly number: number;
   readonly name: string;
   readonly program: string;
-  /** What the detail of its failure must say. */
+  /** Pattern of the detail of its failure. */
   readonly detail?: RegExp;
 }
 
-/** Whether bubblewrap is installed and may make namespaces here. */
+/** Returns whether bubblewrap is installed and may make namespaces here. */
 export async function bubblewrapWorks(): Promise<boolean> {
   const args = ["--unshare-all", "--ro-bind", "/", "/", "true"];
   try {

@@ -58,7 +58,7 @@ function measure(pid: number): { files: number; memory: number } {
   return { files, memory: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) / 1024 };
 }
 
-/** How long a request took. */
+/** Time of a request. */
 interface Wait {
   readonly began: number;
   readonly ms: number;

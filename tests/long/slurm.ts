@@ -21,7 +21,7 @@ export function whyNoSlurm(): string | undefined {
   return missing.length === 0 ? undefined : `no ${missing.join(", ")}`;
 }
 
-/** Whether srun can start Open MPI: its plugin looks for the library by this name. */
+/** Returns whether srun can start Open MPI: its plugin looks for the library by this name. */
 export function hasPmix(): boolean {
   const libraries = `/usr/lib/${Deno.build.arch}-linux-gnu`;
   return ["/usr/lib64", "/usr/lib", libraries, `${libraries}/pmix2/lib`].some((folder) => {

@@ -12,7 +12,7 @@ const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const RUN = `--model p2 ${ROWS} --micro-batch 2`;
 const LONG = `${RUN} --steps 100000 --save-every 5 --keep 2 --out run -q`;
 
-/** How srun starts each kind of MPI. */
+/** Flags of srun for each kind of MPI. */
 const KINDS = MPIS.map((mpi) => ({
   ...mpi,
   plugin: mpi.name === "Open MPI" ? "pmix" : "pmi2",

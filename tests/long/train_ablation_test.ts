@@ -1,4 +1,4 @@
-/** What may tell streams apart and how they may be weighed: the paper's ablations. */
+/** Input transformations and aggregations of the paper's ablations. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
@@ -101,7 +101,7 @@ Deno.test("static weights are the same at every token, and are learned", () =>
     }
   }));
 
-Deno.test("linear aggregation trains from the average, is saved, opens and goes on", () =>
+Deno.test("linear aggregation trains from the average, is saved, opens and continues", () =>
   withWorkplace(async (place) => {
     const line = `--model p1 --streams 2 --aggregation linear ${BATCH} --eval-data rows.jsonl`;
     const metrics = await place.trained(`${line} --save-every 6 --out run`);

@@ -1,4 +1,4 @@
-/** A run of `parscale train` that is killed or interrupted goes on as if nothing had happened. */
+/** A run of `parscale train` that is killed or interrupted continues as if nothing had happened. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines } from "../cli/models.ts";
 import { ROWS, texts, withWorkplace, type Workplace } from "../cli/train_testing.ts";
@@ -63,7 +63,7 @@ Deno.test("twenty times killed at a random step, the result is the same bit for 
     assertEquals(place.names("killed").filter((name) => name.includes("partial")), []);
   }));
 
-Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to go on", () =>
+Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to continue", () =>
   withWorkplace(async (place) => {
     const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 120";
     const whole = place.trained(`${line} --out whole`);
@@ -112,7 +112,7 @@ Deno.test("the batch that is overfitted is the same after a break", () =>
     await assertSameResult(place, "run", "whole");
   }));
 
-Deno.test("a finished run has nothing left to do, a run never begun cannot go on", () =>
+Deno.test("a finished run has nothing left to do, a run never begun cannot continue", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 2 --out run`);
     const before = await Deno.readFile(`${place.last("run")}/training_state.safetensors`);

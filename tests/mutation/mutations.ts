@@ -23,8 +23,8 @@ core/generate/prefix_cache.ts by unit/generate/prefix_cache_test.ts
 
 core/serve/service.ts by device/serve/service_test.ts
   slots of a client that left stay taken: this.#service.release(this.#left); →
-  choices of a client that left go on: this.#service.cancel(index); →
-  a scheduler goes on after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
+  choices of a client that left continue: this.#service.cancel(index); →
+  a scheduler continues after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
 
 core/serve/documents.ts by unit/serve/documents_test.ts
   usage counts a prompt once per choice: sum([...prompts.keys()].map(({ tokens }) => tokens.length)) → sum(choices.map(({ prompt }) => prompt.tokens.length))

@@ -19,7 +19,7 @@ const MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea3737281
 /** Longest wait for a download of 93 MB. */
 const DOWNLOAD_MS = 10 * 60_000;
 
-/** What transformers computed from the model for a text. */
+/** Results of transformers for a text. */
 export interface Reference {
   readonly name: string;
   readonly text: string;

@@ -54,7 +54,7 @@ Deno.test("the program passes black-box tests cut off", async () => {
   });
 });
 
-/** What a compiled program does instead of starting a file of its own; nothing else comes here. */
+/** Stands in for what a compiled program does instead of starting a file of its own. */
 async function startsAsSandbox([first, ...rest]: readonly string[], tree: string): Promise<void> {
   if (base) return; // the real one does it when it evaluates code
   const child = new Deno.Command(first!, {

@@ -8,7 +8,7 @@
 import { platformOf } from "../../cli/release/platforms.ts";
 import { ROOT, stage } from "../../cli/release/stage.ts";
 
-/** What a finished process leaves. */
+/** Result of a finished process. */
 export interface Finished {
   readonly code: number;
   readonly stdout: string;
@@ -70,14 +70,14 @@ export async function bundledProgram(folder: string): Promise<string[]> {
   return [`${folder}/${unpacked!.name}/bin/parscale`];
 }
 
-/** What in front of a command line gives it an empty network: nothing, where that is not allowed. */
+/** Returns the words in front of a command line that give it an empty network; none where not allowed. */
 export async function emptyNetwork(): Promise<string[]> {
   const inside = 'ip link set lo up 2>/dev/null; exec "$@"';
   const prefix = ["unshare", "-rn", "sh", "-c", inside, "sh"];
   return await works([...prefix, "true"]) ? prefix : [];
 }
 
-/** What in front of a command line makes a folder read-only for it, or undefined. */
+/** Returns the words in front of a command line that make a folder read-only for it, or undefined. */
 export async function readOnly(folder: string): Promise<string[] | undefined> {
   const inside = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"';
   const prefix = ["unshare", "-rmn", "sh", "-c", inside, "sh", folder];

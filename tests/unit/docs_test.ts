@@ -1,4 +1,4 @@
-/** What documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
+/** Checks that what documents name exists: links, anchors, files, tasks, flags, commands, schemas. */
 import { assert, assertEquals } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
 import { loadAll } from "../../cli/framework/command.ts";

@@ -21,7 +21,7 @@ import type { ComparisonPlan } from "./plan.ts";
 /** Layout of timed rows. */
 export const SCHEMA = "parscale.bench/1";
 /** Layout of the pairs. */
-const COMPARISON_SCHEMA = "parscale.bench_compare/1";
+const COMPARISON_SCHEMA = "parscale.bench_compare/2";
 
 /** Fields that partners agree in. */
 const KEYS = [
@@ -50,7 +50,7 @@ const COLUMNS: readonly Column[] = [
   { key: "against_ms", title: "against ms", digits: 2 },
   { key: "median_ms", title: "ms", digits: 2 },
   { key: "ratio", digits: 3 },
-  { key: "verdict" },
+  { key: "result" },
 ];
 
 /** Compares two files; the number is the exit code. */
@@ -78,7 +78,7 @@ export async function compareTimings(
     columns: COLUMNS,
   });
   for (const row of rows) report.row(row);
-  const slower = paired.filter(({ verdict }) => verdict === "slower").length;
+  const slower = paired.filter(({ result }) => result === "slower").length;
   const isBusy = noise > tolerance;
   const allowed = isBusy ? Math.ceil(noise * 100) : Number((tolerance * 100).toPrecision(6));
   report.remark(
@@ -110,10 +110,10 @@ function rowOf(now: Timing | undefined, before: Timing | undefined, noise: numbe
   const { key } = (now ?? before)!;
   const against_ms = before?.medianMs ?? null, median_ms = now?.medianMs ?? null;
   const ratio = now && before ? now.medianMs / before.medianMs : null;
-  return { ...key, against_ms, median_ms, ratio, verdict: verdictOf(now, before, noise) };
+  return { ...key, against_ms, median_ms, ratio, result: resultOf(now, before, noise) };
 }
 
-function verdictOf(now: Timing | undefined, before: Timing | undefined, noise: number) {
+function resultOf(now: Timing | undefined, before: Timing | undefined, noise: number) {
   if (now === undefined) return "gone";
   if (before === undefined) return "new";
   if (isSlower(now, before, noise)) return "slower";

@@ -16,8 +16,8 @@ export const command = defineCommand({
   summary: SUMMARIES.chat,
   description:
     "Every line is a message; the model's chat template is used, and the conversation is kept.\n\n" +
-    "Lines that begin with / are commands: `/p 4` goes on with the model that has 4 streams, " +
-    "`/weights` shows under every token the stream that weighs most, or hides it, `/system`, " +
+    "Lines that begin with / are commands: `/p 4` continues with the model that has 4 streams, " +
+    "`/weights` shows under every token the stream with the largest weight, or hides it, `/system`, " +
     "`/temp`, `/retry`, `/save` and `/clear` do what they say, `/help` lists them, `/quit` ends. " +
     "Ctrl-C stops an answer; between answers it ends the program.\n\n" +
     "On a terminal a line is edited with the usual keys, and the arrow keys go through earlier " +
@@ -53,7 +53,7 @@ export const command = defineCommand({
       group: "Result",
       summary: "Begin with `/weights` on",
       details:
-        "On a terminal the letter of the stream that weighs most stands under every token; " +
+        "On a terminal the letter of the stream with the largest weight stands under every token; " +
         "elsewhere the weights of every token follow the answer.",
     },
     history: {

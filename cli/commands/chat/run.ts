@@ -1,4 +1,4 @@
-/** What `chat` does: reads lines, answers messages, obeys lines that begin with a slash. */
+/** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
 import type { ValuesOf } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
@@ -15,9 +15,9 @@ interface ChatPlan {
   readonly model: ModelPlan;
   readonly adapters: readonly NamedAdapter[];
   readonly system: string | undefined;
-  /** Whether the weights of every token are shown from the beginning. */
+  /** True if the weights of every token are shown from the beginning. */
   readonly streamWeights: boolean;
-  /** Whether messages are kept for the arrow keys of later conversations. */
+  /** True if messages are kept for the arrow keys of later conversations. */
   readonly history: boolean;
   readonly decoding: AnswerOptions;
 }
@@ -76,7 +76,7 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
   }
 }
 
-/** Where messages come from. */
+/** Source of messages. */
 interface Lines {
   next(): Promise<{ readonly text: string } | undefined>;
   /** Empties a line that is being typed; false when there is none. */

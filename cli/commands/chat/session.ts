@@ -9,7 +9,7 @@ import { type ChatMessage, encodeChat } from "../../../core/tokenizer/chat.ts";
 /** Memory per model for the conversation so far. */
 const PREFIX_CACHE_BYTES = 2 ** 28;
 
-/** How answers are sampled. */
+/** Options of sampling answers. */
 export interface AnswerOptions {
   readonly maxTokens: number;
   readonly temperature: number;
@@ -56,14 +56,14 @@ export class ChatSession implements Disposable {
     return this.#models.map(({ session }) => session.config.streams);
   }
 
-  /** Goes on with the model that has so many streams; false when none has. */
+  /** Continues with the model that has so many streams; false when none has. */
   useStreams(streams: number): boolean {
     const found = this.#models.find(({ session }) => session.config.streams === streams);
     if (found) this.#model = found;
     return found !== undefined;
   }
 
-  /** Forgets the conversation, and goes on with the system message. */
+  /** Forgets the conversation, and continues with the system message. */
   clear(): void {
     this.#messages = [];
   }
@@ -105,7 +105,7 @@ export class ChatSession implements Disposable {
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
     const { maxTokens, topP, seed } = this.#options;
-    const weighs = config.streams > 1 && hasStreamWeights(config);
+    const hasWeights = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
     scheduler.add(index, {
       tokens,
@@ -114,7 +114,7 @@ export class ChatSession implements Disposable {
       random: new RandomStream(seed, index),
       eosTokenIds: config.eosTokenIds,
       shouldStop: stream.shouldStop,
-      streamWeights: weighs,
+      streamWeights: hasWeights,
     });
     try {
       while (!scheduler.isIdle && !stop.aborted) {

@@ -8,7 +8,7 @@ import { PrefillProgress } from "../../output/prefill.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { LetteredText, meanWeightsText, PlainText, weightsText } from "./weights.ts";
 
-const HELP = `/p N          go on with the model that has N streams
+const HELP = `/p N          continue with the model that has N streams
 /weights      show the weights of the streams, or hide them
 /system TEXT  change the system message; without TEXT show it
 /temp X       change the sampling temperature; 0 is greedy
@@ -112,8 +112,8 @@ export class Talk {
     const io = this.#io;
     const { config } = this.#session.model.session;
     const colored = wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
-    const weighs = this.#showsWeights && config.streams > 1 && hasStreamWeights(config);
-    const shown = weighs && this.#isTerminal
+    const hasWeights = this.#showsWeights && config.streams > 1 && hasStreamWeights(config);
+    const shown = hasWeights && this.#isTerminal
       ? new LetteredText(config.streams, { width: io.width() - 1, colored })
       : new PlainText();
     const parts: AnswerPart[] = [];
@@ -134,7 +134,7 @@ export class Talk {
     } finally {
       this.#answering = undefined;
     }
-    if (!weighs) return;
+    if (!hasWeights) return;
     const text = this.#isTerminal ? meanWeightsText : weightsText;
     io.write(text(parts, config.streams));
   }

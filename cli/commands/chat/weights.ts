@@ -26,7 +26,7 @@ export function meanWeightsText(parts: readonly AnswerPart[], streams: number): 
   return `mean weights: ${means.join("  ")}\n`;
 }
 
-/** Text of an answer with, under each of its lines, the letter of the stream that weighs most. */
+/** Text of an answer with, under each of its lines, the letter of the stream with the largest weight. */
 export class LetteredText {
   readonly #streams: number;
   readonly #width: number;
@@ -41,7 +41,7 @@ export class LetteredText {
     this.#colored = colored;
   }
 
-  /** What is to be written for a part. */
+  /** Returns the text to write for a part. */
   add({ text, weights }: AnswerPart): string {
     let shown = "";
     for (const [i, line] of text.split("\n").entries()) {

@@ -23,7 +23,7 @@ const compareFlags = {
     group: "Model",
     conflictsWith: ["FOLDER"],
     summary: "A model with streams, or an adapter over --model; may be repeated",
-    details: "Checkpoints, run folders, and folders of introduced tensors.",
+    details: "Checkpoints, run folders, and folders of ParScale parameters.",
   },
   beams: {
     type: "int",

@@ -93,7 +93,7 @@ async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Met
     })),
   ];
   for (const [i, path] of parscale.entries()) {
-    // A folder of introduced tensors is an adapter of the model; anything else stands alone.
+    // A folder of ParScale parameters is an adapter of the model; anything else stands alone.
     const isAdapter = await statIfExists(join(path, ADAPTER_FILE)) !== undefined;
     const args = isAdapter ? [...single, "--adapter", path] : ["--model", path];
     methods.push({ name: `parscale-${i + 1}`, args });

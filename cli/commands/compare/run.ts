@@ -2,7 +2,7 @@
  * Carries out `parscale compare`: evaluations, their differences, and the table of the paper.
  *
  * Each evaluation is a run of `parscale eval` in a process of its own, so that its time and memory are
- * its own and an interrupted one goes on.
+ * its own and an interrupted one continues.
  */
 import { join } from "node:path";
 import { errorFrom, UsageError } from "../../../core/base/errors.ts";

@@ -161,7 +161,7 @@ export const command = defineCommand({
       group: "Conversion",
       requires: ["merge"],
       summary: "Adapter to fold into --model",
-      details: "A folder or run with introduced tensors. Needs --merge.",
+      details: "A folder or run with ParScale parameters. Needs --merge.",
     },
     quantize: {
       type: "choice",

@@ -72,7 +72,7 @@ export function describe({ work, out }: ConvertPlan): PlanText {
     lines: [
       ...(isPlainCopy(work) ? [`the model is ${stateOf(work)} already; nothing is changed`] : []),
       line,
-      `introduced parameters: ${introducedParams}`,
+      `ParScale parameters: ${introducedParams}`,
     ],
     results: { tensors, bytes, introduced_params: introducedParams },
   };

@@ -12,7 +12,7 @@ import {
   memberOf,
   type ModelSize,
   PAPER_FAMILY,
-  widened,
+  widerSizes,
 } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../../core/analysis/cost_train.ts";
@@ -234,7 +234,7 @@ function pointsOf(setting: Setting): Point[] {
     );
   }
   const compute = method === "paper" ? paperCost : exactCost;
-  const sizes = member === undefined ? widened(shape) : PAPER_FAMILY;
+  const sizes = member === undefined ? widerSizes(shape) : PAPER_FAMILY;
   const base: ModelSize = member ?? { ...sizes[0]!, name: name ?? "model" };
   const point = (way: Point["way"], size: ModelSize, streams: number): Point => {
     const works = workloadsOf({ ...setting, streams: [streams] });

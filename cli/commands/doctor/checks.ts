@@ -8,7 +8,7 @@ import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
 import { bytesText } from "../../output/units.ts";
 import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
 
-/** What one check found. */
+/** Result of one check. */
 export interface Finding {
   readonly ok: boolean;
   readonly found: string;
@@ -124,7 +124,7 @@ export const CHECKS: readonly Check[] = [
   },
 ];
 
-/** What was found, or why it cannot be used. */
+/** Returns what was found, or why it cannot be used. */
 async function attempt(about: () => Promise<string>): Promise<Finding> {
   try {
     return { ok: true, found: await about() };

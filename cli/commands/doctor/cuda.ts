@@ -37,12 +37,12 @@ import { Trainer } from "../../../core/train/trainer.ts";
 export interface StageResult {
   readonly stage: string;
   readonly ok: boolean;
-  /** What was found, or the call or the difference that failed. */
+  /** Result, or the call or the difference that failed. */
   readonly found: string;
   readonly seconds: number;
 }
 
-/** What is brought up. */
+/** Options of the bring-up. */
 export interface BringUpOptions {
   /** Opens the libraries. */
   readonly open: () => CudaMachine;
@@ -159,7 +159,7 @@ interface Stage {
   run(context: Context): string | Promise<string>;
 }
 
-/** What later stages need of earlier ones. */
+/** Results of earlier stages that later ones need. */
 interface Context extends BringUpOptions {
   machine?: CudaMachine;
   place?: CudaPlace;

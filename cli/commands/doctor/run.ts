@@ -33,7 +33,7 @@ export async function run(
     ],
   });
   let failed = false;
-  const devices: Verdict[] = [];
+  const devices: DeviceResult[] = [];
   const remedies = new Map<string, readonly string[]>();
   for (const check of CHECKS) {
     const { ok, found, remedy } = await check.run();
@@ -47,20 +47,20 @@ export async function run(
   for (const [remedy, names] of isShown ? remedies : []) {
     report.ending(`${names.join(", ")}: ${remedy}`);
   }
-  report.ending(`\n${verdictOf(devices)}`);
+  report.ending(`\n${summaryOf(devices)}`);
   await report.finish();
   return failed ? 4 : 0;
 }
 
 /** A device, and what its check found. */
-interface Verdict {
+interface DeviceResult {
   readonly device: string;
   readonly ok: boolean;
   readonly found: string;
 }
 
 /** `ready: cpu; cuda: no driver; tfjs: no package`. */
-export function verdictOf(devices: readonly Verdict[]): string {
+export function summaryOf(devices: readonly DeviceResult[]): string {
   const ready = devices.filter(({ ok }) => ok).map(({ device }) => device).join(", ");
   const others = devices.filter(({ ok }) => !ok).map(({ device, found }) => {
     const reason = /libcuda/.test(found)

@@ -98,12 +98,12 @@ export function identityOf(
     max_tokens: sampling.maxTokens ?? null,
     max_length: maxLength,
     seed: sampling.seed,
-    // Absent where weights are exact, so that folders from before there was a choice go on.
+    // Absent where weights are exact, so that folders from before there was a choice continue.
     ...(quantize === "f32" ? {} : { quantize, block_size: modelPlan?.blockSize ?? null }),
   };
 }
 
-/** What answering took, over all runs of an evaluation that was resumed. */
+/** Statistics of answering, over all runs of an evaluation that was resumed. */
 export interface AnsweringStats {
   readonly samples: number;
   readonly seconds: number;
@@ -215,10 +215,10 @@ class StatsClock implements Disposable {
 }
 
 function addUp(runs: readonly RunStats[]): { seconds: number; peak: number | null } {
-  const peaks = runs.map(({ peak_rss_bytes: peak }) => peak).filter((peak) => peak !== null);
+  const known = runs.map(({ peak_rss_bytes: peak }) => peak).filter((peak) => peak !== null);
   return {
     seconds: runs.reduce((sum, { seconds }) => sum + seconds, 0),
-    peak: peaks.length === 0 ? null : peaks.reduce((a, b) => Math.max(a, b)),
+    peak: known.length === 0 ? null : known.reduce((a, b) => Math.max(a, b)),
   };
 }
 

@@ -117,7 +117,7 @@ async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFil
   );
 }
 
-/** What the table says of a task. */
+/** Returns the entry of a task in the table. */
 function publishedData({ task, shots }: TaskPlan): PublishedData {
   const data = PUBLISHED[task];
   if (!data) {

@@ -26,7 +26,7 @@ const taskFlags = {
     summary: "Folder with one folder per benchmark, or a file for one task",
     details: "Without it the published files of each task are fetched once, at a pinned commit, " +
       "into the cache of the hub. For `eval fetch` the folder to copy them to. Files are named as their authors or the Hugging Face hub name them: .jsonl, .json, " +
-      ".parquet or .csv, packed or not. `parscale eval ls` tells which each task needs.",
+      ".parquet or .csv, compressed or not. `parscale eval ls` tells which each task needs.",
   },
   verify: {
     type: "switch",

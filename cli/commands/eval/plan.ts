@@ -13,7 +13,7 @@ import type { command } from "./flags.ts";
 /** Values of the flags. */
 type EvalValues = ValuesOf<typeof command>;
 
-/** How answers in free words are decoded; undefined leaves a number to the task. */
+/** Decoding of free-form answers; undefined leaves a number to the task. */
 export interface SamplingPlan {
   readonly nSamples: number;
   readonly temperature: number | undefined;
@@ -23,19 +23,19 @@ export interface SamplingPlan {
   readonly seed: number;
 }
 
-/** Where an evaluation is kept. */
+/** Folder of an evaluation. */
 export interface FolderPlan {
   readonly out: string | undefined;
   readonly overwrite: boolean;
-  /** Whether there must be an evaluation to go on with. */
+  /** True if there must be an evaluation to continue with. */
   readonly resume: boolean;
 }
 
-/** How samples become scores. */
+/** Scoring of samples. */
 export interface ScoringPlan extends FolderPlan {
   readonly allowCodeExecution: boolean;
   readonly sandbox: "auto" | "bwrap" | "pyodide";
-  /** Whether programs are reduced to what the solution needs. */
+  /** True if programs are reduced to what the solution needs. */
   readonly sanitize: boolean;
   readonly bounds: readonly Bound[];
   /** Preset whose tables of the paper are shown. */
@@ -78,7 +78,7 @@ export interface FetchPlan {
   readonly kind: "fetch";
   readonly tasks: RowsPlan["tasks"];
   readonly data: string | undefined;
-  /** Whether the hub is asked again for sizes and hashes. */
+  /** True if the hub is asked again for sizes and hashes. */
   readonly verify: boolean;
   readonly overwrite: boolean;
 }
@@ -99,7 +99,7 @@ export interface ListPlan {
   readonly data: string | undefined;
 }
 
-/** What `parscale eval` is to do. */
+/** Plan of `parscale eval`. */
 export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePlan | ListPlan;
 
 /** Rows shown by `eval show` where no number is asked for. */

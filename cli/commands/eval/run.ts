@@ -188,7 +188,7 @@ async function readSampleFile(
   );
 }
 
-/** What results say of every task besides its scores. */
+/** Returns what results say of every task besides its scores. */
 async function factsOf(
   prepared: readonly PreparedTask[],
   tools: Tools,

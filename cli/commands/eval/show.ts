@@ -339,12 +339,12 @@ export async function report(
     const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
     io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
   }
-  const code = verdict(shortfalls(bounds, results), io);
+  const code = exitCodeOf(shortfalls(bounds, results), io);
   return leftOut.length > 0 ? exitCode("negative") : code;
 }
 
 /** Says what fell short; the exit code follows. */
-function verdict(missed: readonly string[], io: Io): number {
+function exitCodeOf(missed: readonly string[], io: Io): number {
   for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
   return exitCode(missed.length > 0 ? "negative" : "done");
 }

@@ -1,4 +1,4 @@
-/** What `parscale export` writes: programs and weights, the tokenizer, what is in them, how to use them. */
+/** Writes the folder of `parscale export`: programs, weights, tokenizer, and a page on how to use them. */
 import { writeFolder } from "../../../core/checkpoint/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
@@ -9,7 +9,7 @@ import { matrixFormat, type Quantization } from "../../../core/session/quantizat
 import { VERSION } from "../../../core/base/version.ts";
 import guide from "./guide.md" with { type: "text" };
 
-/** What to export, for which target, in which sizes. */
+/** Programs to export, their target and sizes. */
 export interface ExportSettings {
   readonly model: string;
   readonly adapter: string | undefined;
@@ -58,7 +58,7 @@ export async function writeExport(
   });
 }
 
-/** What the page says of a target. */
+/** Text of the page about a target. */
 const PAGE = {
   cpu: { DEVICE: "the CPU", OPTIONS: "{ logSeverityLevel: 3 }" },
   webgpu: {

@@ -1,4 +1,4 @@
-/** What `parscale export` does: opens the checkpoint, checks the sizes, writes the folder. */
+/** Runs `parscale export`: opens the checkpoint, checks the sizes, writes the folder. */
 import { UsageError } from "../../../core/base/errors.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
@@ -12,7 +12,7 @@ import { openReport } from "../../output/report.ts";
 import type { command } from "./flags.ts";
 import { type ExportSettings, writeExport } from "./parts.ts";
 
-/** What is written: the flags, with sizes fitted to the model. */
+/** Plan of an export: the flags, with sizes fitted to the model. */
 interface ExportPlan extends ExportSettings {
   readonly streams: number;
 }

@@ -23,7 +23,7 @@ const lawFlags = {
     details:
       "log: E + (A / (N (k ln P + 1)))^alpha. theoretical: E + (A / N)^alpha ((P - 1) rho + 1) / P. " +
       "chinchilla: without P. additive: E + (A / N)^alpha + b P^-beta, which is not of the paper. both " +
-      "compares log with theoretical and goes on with the better one by its objective, all compares " +
+      "compares log with theoretical and continues with the better one by its objective, all compares " +
       "every law of P by AICc.",
   },
   parameters: {
@@ -33,7 +33,7 @@ const lawFlags = {
     group: "Law",
     summary: "Fit the parameters, or take those the paper prints",
     details:
-      "paper fits nothing: it judges the printed law by the observations and answers questions. " +
+      "paper fits nothing: it tests the printed law against the observations and answers questions. " +
       "--preset paper is the same.",
   },
 } as const satisfies FlagTable;

@@ -36,7 +36,7 @@ export interface FitPlan {
   /** Names the observations. */
   readonly name: string;
   readonly observations: readonly Observation[];
-  /** Kinds to fit, or printed laws to judge. */
+  /** Kinds to fit, or printed laws to test. */
   readonly laws: readonly (LawKind | Law)[];
   /** Refits; 0 for none. */
   readonly resamples: number;

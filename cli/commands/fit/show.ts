@@ -160,7 +160,7 @@ function showAnswer(query: string, value: number): string {
 const WIDTH = 560, HEIGHT = 400;
 /** Points per curve. */
 const STEPS = 60;
-/** The paper's range of N; losses outside it widen the axis. */
+/** The paper's range of N; losses outside it extend the axis. */
 const N_RANGE = [5e8, 5e9] as const;
 
 /** Marks that differ as the colours do. */

@@ -39,7 +39,7 @@ export interface Study extends FitPlan {
 }
 
 /**
- * Fits, judges, and refits the best.
+ * Fits, compares, and refits the best.
  * @throws {DataError} for a question about a loss of E or less, which no model reaches
  */
 export function studyLaws(plan: FitPlan): Study {
@@ -68,7 +68,7 @@ export function studyLaws(plan: FitPlan): Study {
   };
 }
 
-/** Whether laws have equally many parameters: the objective is smaller with every further one. */
+/** Returns whether laws have equally many parameters: the objective is smaller with every further one. */
 export function isFairByObjective(outcomes: readonly Outcome[]): boolean {
   return new Set(outcomes.map(({ law }) => namesOf(law).length)).size === 1;
 }

@@ -221,7 +221,7 @@ export const command = defineCommand({
       ...engineFlags.adapter,
       list: "repeat",
       placeholder: "[NAME=]PATH",
-      summary: "Introduced tensors to lay over a plain backbone; may be repeated",
+      summary: "ParScale parameters to lay over a plain backbone; may be repeated",
       details: engineFlags.adapter.details +
         " With several, rows choose one by `adapter`, its NAME or else PATH as given, and those " +
         "without run on the backbone, which is loaded once.",

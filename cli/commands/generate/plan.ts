@@ -12,7 +12,7 @@ import { type PromptSource, promptSource } from "../../input/prompts.ts";
 import { parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { command } from "./flags.ts";
 
-/** How every prompt is continued. */
+/** Decoding of every prompt. */
 export interface Decoding {
   /** New tokens per sequence at most. */
   readonly maxTokens: number;
@@ -22,9 +22,9 @@ export interface Decoding {
   readonly stop: readonly string[];
   /** Tokens that end a text; undefined for those of the checkpoint. */
   readonly eosTokenIds: readonly number[] | undefined;
-  /** What every text matches. */
+  /** Schema that every text matches. */
   readonly jsonSchema: object | undefined;
-  /** How tokens are sampled, unless beams are searched. */
+  /** Options of sampling, unless beams are searched. */
   readonly sampling: SamplingOptions;
   readonly beams: BeamSearchOptions | undefined;
   readonly seed: number;
@@ -40,7 +40,7 @@ export interface GeneratePlan {
   readonly decoding: Decoding;
   /** Sequences computed together. */
   readonly batch: number;
-  /** Whether rows of an interrupted run are kept. */
+  /** True if rows of an interrupted run are kept. */
   readonly resume: boolean;
 }
 

@@ -75,7 +75,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   return code;
 }
 
-/** Whether prompts are texts that no template is applied to. */
+/** Returns whether prompts are texts that no template is applied to. */
 function isRaw({ prompts: { from, chat } }: GeneratePlan): boolean {
   return !chat && typeof from !== "string";
 }

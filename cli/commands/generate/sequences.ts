@@ -15,7 +15,7 @@ export interface Sequence {
   readonly score?: number;
 }
 
-/** What happened to a prompt, by its position in the input. */
+/** Event of a prompt, by its position in the input. */
 export type SequenceEvent =
   & { readonly prompt: Prompt }
   & (
@@ -55,7 +55,7 @@ interface Open {
   readonly prompt: Prompt;
   /** Finished samples of the same prompt, in the order of their random streams. */
   readonly samples: Sequence[];
-  /** Which of them this is. */
+  /** Number of this one among them. */
   readonly place: number;
 }
 

@@ -1,4 +1,4 @@
-/** What `generate -v` says of its speed: loading, the first token, decoding, and peak memory. */
+/** Speed report of `generate -v`: loading, the first token, decoding, and peak memory. */
 import { peakMemory } from "../../../core/base/platform/mod.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, grouped } from "../../output/units.ts";

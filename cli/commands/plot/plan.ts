@@ -118,7 +118,7 @@ function pointsOf(
   });
 }
 
-/** Moves each run that goes on from another one behind it, in whatever order they are given. */
+/** Moves each run that continues from another one behind it, in whatever order they are given. */
 async function chained(runs: readonly RunLosses[]): Promise<RunLosses[]> {
   const parents = await Promise.all(runs.map((run) => parentOf(run, runs)));
   if (parents.every((parent) => parent === undefined)) {

@@ -34,10 +34,10 @@ interface ScorePlan {
   /** File of the rows; `-` is stdin. */
   readonly from: string;
   readonly batch: number;
-  /** Whether rows get the weights of the streams. */
+  /** True if rows get the weights of the streams. */
   readonly streamWeights: boolean;
   readonly shard: Shard | undefined;
-  /** Whether rows of an interrupted run are kept. */
+  /** True if rows of an interrupted run are kept. */
   readonly resume: boolean;
 }
 

@@ -4,7 +4,7 @@ import type { RequestRecord } from "../../../core/serve/record.ts";
 /** Paths that are asked for again and again by probes, and whose success is no news. */
 const PROBES = ["/health", "/metrics"];
 
-/** Whether a record is only of interest under -v. */
+/** Returns whether a record is only of interest under -v. */
 export function isProbe({ path, status }: RequestRecord): boolean {
   return PROBES.includes(path) && status === 200;
 }

@@ -16,7 +16,7 @@ export interface ServePlan {
   readonly maxModelLen: number | undefined;
   readonly address: { readonly host: string; readonly port: number };
   readonly access: { readonly isLoopback: boolean; readonly origins: readonly string[] };
-  /** Whether there is a chat page. */
+  /** True if there is a chat page. */
   readonly ui: boolean;
   readonly logFormat: "text" | "json";
   readonly limits: ServiceOptions;

@@ -1,4 +1,4 @@
-/** What `serve` does: opens the port, loads the models, answers until a signal, then drains. */
+/** Runs `serve`: opens the port, loads the models, answers until a signal, then drains. */
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";

@@ -4,14 +4,14 @@ import type { JsonObject } from "../../../core/base/files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 
-/** What of a run becomes longer; its phases are pinned, since their defaults follow its length. */
+/** Extension of a run; its phases are pinned, since their defaults follow its length. */
 export interface Extension {
   readonly steps: number;
   readonly warmup: number;
   readonly decaySteps: number;
 }
 
-/** What decides whether a run can become longer. */
+/** Phases, which decide whether a run can become longer. */
 interface Phases {
   readonly out: string;
   readonly schedule: ScheduleOptions["kind"];
@@ -42,7 +42,7 @@ export async function extensionOf(
   const reason = schedule === "cosine"
     ? `the cosine of ${before} steps has lowered the learning rate of the steps done`
     : `its learning rate falls since step ${stable}`;
-  throw new UsageError(`"${out}" cannot go on to step ${steps}: ${reason}`, {
+  throw new UsageError(`"${out}" cannot continue to step ${steps}: ${reason}`, {
     hints: [
       `train on with a schedule of its own: --model ${out} --steps ${steps - before} --out NEW`,
       ...(schedule === "wsd"

@@ -356,7 +356,7 @@ export const command = defineCommand({
         "--data corpus.jsonl.gz --tokens 20M --out run",
     },
     {
-      text: "Go on after an interruption",
+      text: "Continue after an interruption",
       line: "parscale train --resume --out run",
     },
     {

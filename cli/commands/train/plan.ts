@@ -34,7 +34,7 @@ export interface TrainPlan {
   readonly model: ModelChoices;
   /** First values of new prefixes; undefined is text where it can be. */
   readonly prefixInit: "text" | "normal" | undefined;
-  /** What makes a resumed run longer than it was begun. */
+  /** Extension that makes a resumed run longer than it was begun. */
   readonly extension: Extension | undefined;
   readonly data: DataPlan;
   /** Token at the end of a document; undefined for that of the tokenizer. */
@@ -43,7 +43,7 @@ export interface TrainPlan {
   readonly optimizer: OptimizerOptions;
   readonly rates: LoopOptions["rates"];
   readonly schedule: SchedulePlan;
-  /** Whether activations are recomputed in the backward pass. */
+  /** True if activations are recomputed in the backward pass. */
   readonly recompute: boolean;
   /** Steps between validations, between checkpoints, and between progress lines. */
   readonly evalEvery: number;
@@ -57,7 +57,7 @@ export interface TrainPlan {
   readonly memoryLimit: number | undefined;
 }
 
-/** How long a run is; the shortest of the lengths given ends it. */
+/** Length of a run; the shortest of the lengths given ends it. */
 export interface LengthPlan {
   readonly steps: number | undefined;
   readonly tokens: number | undefined;
@@ -65,7 +65,7 @@ export interface LengthPlan {
   readonly batch: number;
   /** Rows at a time; undefined for a rank's whole share of a step. */
   readonly microBatch: number | undefined;
-  /** Whether every step takes the batch of the first. */
+  /** True if every step takes the batch of the first. */
   readonly overfitOneBatch: boolean;
 }
 
@@ -76,7 +76,7 @@ export interface SchedulePlan extends Pick<ScheduleOptions, "kind" | "minFactor"
 }
 
 /**
- * The run that flags describe, or that `--resume` goes on with.
+ * The run that flags describe, or that `--resume` continues with.
  * @throws {UsageError} for flags that do not go together, or would change the result of a resumed run
  */
 export async function plan(

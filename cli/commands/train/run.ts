@@ -233,7 +233,7 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
 
 const SCHEMA = "parscale.run/1";
 
-/** What `config.json` of the run records. */
+/** Returns what `config.json` of the run records. */
 async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
   const { directory, checkpoint } = run.source;
   return {
@@ -316,7 +316,7 @@ function withFolder(error: unknown, folder: unknown): unknown {
   return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
 }
 
-/** What the run starts from must not lie in the folder that is about to be replaced. */
+/** Refuses to replace a folder that holds what the run starts from. */
 async function requireOutside(
   { source }: PreparedRun,
   { out, model: { configFrom } }: TrainPlan,
@@ -338,7 +338,7 @@ function realPath(path: string): Promise<string> {
   return Deno.realPath(path).catch(() => path);
 }
 
-/** What must be the same on all ranks: all of a plan that enters the result. */
+/** Returns what must be the same on all ranks: all of a plan that enters the result. */
 function sharedPlan({ memoryLimit: _limit, ranks, ...plan }: TrainPlan): unknown {
   const { threads: _threads, timeout: _timeout, ...shared } = ranks;
   return { ...plan, ranks: shared };

@@ -154,7 +154,7 @@ export function progressLine(
 
 /** Share of the floor at which a stream counts as dead. */
 const MARGIN = 1.25;
-/** Steps over which a stream's weight is averaged before it is judged. */
+/** Steps over which a stream's weight is averaged before it is tested. */
 const PATIENCE = 20;
 
 /** Warns when a stream is hardly used any more: its weight sits at the floor that ε leaves. */

@@ -56,7 +56,7 @@ export interface MemoryInfo {
   readonly available: number;
 }
 
-/** What Deno says of the machine. On Windows it leaves `available` at 0 and fills in `free`. */
+/** Memory of the machine as Deno reports it. On Windows it leaves `available` at 0 and fills in `free`. */
 export interface MachineMemory extends MemoryInfo {
   readonly free: number;
 }
@@ -81,7 +81,7 @@ export function peakMemory(): number | null {
   return PLATFORM.peakMemory(readIfAny);
 }
 
-/** Whether this process was started with SIGHUP ignored; false where the system does not say. */
+/** Returns whether this process was started with SIGHUP ignored; false where the system does not say. */
 export function ignoresHangup(): boolean {
   return PLATFORM.ignoresHangup(readIfAny);
 }
@@ -91,7 +91,7 @@ export function homeFolder(env: Environment = environment): string | undefined {
   return PLATFORM.home(env);
 }
 
-/** Whether a process of this id lives. */
+/** Returns whether a process of this id lives. */
 export function isAlive(pid: number): boolean {
   try {
     Deno.kill(pid, 0);
@@ -101,7 +101,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** What a process does, as far as the system says. */
+/** Returns the state of a process, as far as the system says. */
 export function processState(
   pid: number,
   { read = readIfAny, platform = PLATFORM }: { read?: ReadFile; platform?: Platform } = {},

@@ -10,7 +10,7 @@ import type { Platform } from "./types.ts";
 /** Milliseconds before each further attempt. */
 const WAITS = [10, 20, 40, 80, 160, 320, 640];
 
-/** How to rename and to wait; a test puts its own in place. */
+/** Functions to rename and to wait; a test puts its own in place. */
 export interface RenameHost {
   readonly platform: Platform;
   rename(from: string, to: string): Promise<void>;

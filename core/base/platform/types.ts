@@ -1,4 +1,4 @@
-/** What differs between operating systems, one implementation each. */
+/** Differences between operating systems, one implementation each. */
 
 /** Value of an environment variable. */
 export type Environment = (name: string) => string | undefined;
@@ -9,7 +9,7 @@ export type ReadFile = (path: string) => string | undefined;
 /** Signals upon which commands save. */
 export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP" | "SIGBREAK";
 
-/** What a control group leaves to this process; absent where it sets no limit. */
+/** Limits of the control group of this process; absent where it sets no limit. */
 export interface GroupLimits {
   /** Cores that the quota of processor time amounts to. */
   readonly cores?: number;
@@ -44,7 +44,7 @@ export interface Platform {
   readonly endingSignals: readonly EndingSignal[];
   /** Variables without which a child process does not find its cache or its system libraries. */
   readonly childVariables: readonly string[];
-  /** Whether files have permission bits. */
+  /** True if files have permission bits. */
   readonly hasModes: boolean;
   /** The user's home. */
   home(env: Environment): string | undefined;
@@ -58,13 +58,13 @@ export interface Platform {
   limits(read: ReadFile): GroupLimits;
   /** Most memory this process has held so far, in bytes; null where the system does not say. */
   peakMemory(read: ReadFile): number | null;
-  /** Whether this process was started with SIGHUP ignored, as by `nohup`. */
+  /** Returns whether this process was started with SIGHUP ignored, as by `nohup`. */
   ignoresHangup(read: ReadFile): boolean;
-  /** What a process that exists does; undefined where the system does not say. */
+  /** Returns the state of a process that exists; undefined where the system does not say. */
   processState(pid: number, read: ReadFile): ProcessState | undefined;
-  /** Whether a failed rename may succeed a moment later. */
+  /** Returns whether a failed rename may succeed a moment later. */
   isPassing(error: unknown): boolean;
-  /** Whether the rename of a folder failed since another has its name. */
+  /** Returns whether the rename of a folder failed since another has its name. */
   isTaken(error: unknown): boolean;
 }
 

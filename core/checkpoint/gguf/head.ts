@@ -300,7 +300,7 @@ class Reader {
   skip(length: number): number {
     const { position } = this;
     if (position + length > this.size) {
-      throw this.error(`is truncated: its head goes on after byte ${this.size}`, [
+      throw this.error(`is truncated: its head continues after byte ${this.size}`, [
         "copy or download the file again",
       ]);
     }

@@ -26,7 +26,7 @@ const [I32, STRING] = [5, 8];
 /** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
 export class Texts {
   readonly #bytes: Uint8Array<ArrayBuffer>;
-  /** Where each text ends. */
+  /** End of each text. */
   readonly #ends: Uint32Array;
 
   /** Takes a list as it lies in the file, each text after its length. */

@@ -7,7 +7,7 @@
  */
 import { DataError } from "../../base/errors.ts";
 import { type JsonObject, openRegularFile, show } from "../../base/files.ts";
-import { widen } from "../../base/dtype.ts";
+import { toF32 } from "../../base/dtype.ts";
 import { type Encoding, readsFrom } from "../../base/stored.ts";
 import { ropeFrequencies } from "../../model/rope_frequencies.ts";
 import type { FoundTensor } from "../weight_files.ts";
@@ -73,7 +73,7 @@ export function configOf({ metadata, tensors }: GgufHead): JsonObject {
     if (metadata.number(`${family}.${key}`, 0) === 0) continue;
     throw new DataError(
       `"${path}" has ${family}.${key}: ${
-        key === "expert_count" ? "mixtures of experts are" : "sliding-window attention is"
+        key === "expert_count" ? "mixture-of-experts models are" : "sliding-window attention is"
       } not supported`,
     );
   }
@@ -149,7 +149,7 @@ function factorsOf(
   const { path, offset, byteLength, type } = tensor;
   if (type === "F32" && byteLength === headDim * 2) {
     using file = openRegularFile(path);
-    const factors = widen(readsFrom(file, path)(offset, byteLength), "f32");
+    const factors = toF32(readsFrom(file, path)(offset, byteLength), "f32");
     if (factors.every((factor) => factor === 1)) return null;
     const plain = ropeFrequencies({ headDim, ropeTheta }).frequencies;
     for (const scaling of LLAMA3) {

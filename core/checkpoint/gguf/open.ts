@@ -6,7 +6,7 @@ import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
 
-/** What a folder would hold in `config.json` and in its weight files. */
+/** Content that a folder would have in `config.json` and in its weight files. */
 export interface GgufModel {
   readonly configJson: JsonObject;
   readonly found: ReadonlyMap<string, FoundTensor>;

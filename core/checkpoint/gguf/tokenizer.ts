@@ -11,12 +11,12 @@ import type { Metadata, Texts } from "./metadata.ts";
 /** Types of tokens. */
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED] = [1, 2, 3, 4];
 
-/** How a text is normalised and cut into words. */
+/** Normalization of a text, and its division into words. */
 interface Layout {
   readonly normalizer: JsonObject | null;
   readonly pre_tokenizer: JsonObject;
   readonly ignoreMerges: boolean;
-  /** Whether a beginning-of-text token frames texts where the file does not say. */
+  /** True if a beginning-of-text token frames texts where the file does not say. */
   readonly addsBos: boolean;
 }
 
@@ -93,7 +93,7 @@ const KEY = "tokenizer.ggml";
 
 const UTF8 = new TextEncoder();
 
-/** Whether the file has a tokenizer at all. */
+/** Returns whether the file has a tokenizer at all. */
 export function hasTokenizer(metadata: Metadata): boolean {
   return metadata.has(`${KEY}.model`);
 }
@@ -136,7 +136,7 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   return text.bytes();
 }
 
-/** Whether a byte stands for itself in the alphabet of byte-level vocabularies. */
+/** Returns whether a byte stands for itself in the alphabet of byte-level vocabularies. */
 function isPrintable(byte: number): boolean {
   return byte > 0x20 && byte < 0x7f;
 }

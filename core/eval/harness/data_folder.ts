@@ -40,7 +40,7 @@ export interface DataFile {
 export interface TaskData {
   /** Evaluated rows, in the order of the file. */
   readonly rows: readonly Row[];
-  /** What shots are drawn from; empty where there are none to draw. */
+  /** Rows from which shots are drawn; empty where there are none to draw. */
   readonly pool: readonly Row[];
   readonly files: readonly DataFile[];
 }

@@ -14,7 +14,7 @@ import type { Row } from "./row.ts";
 import { PythonRandom, SHOT_SEED } from "./sampler.ts";
 import { type ChoiceQuestion, isCode, type Question, type Shots, type Task } from "./task.ts";
 
-/** Which rows and shots. */
+/** Selection of rows and shots. */
 export interface DocumentOptions {
   /** Shots per prompt; the task's own number when absent. */
   readonly shots?: number | undefined;
@@ -52,7 +52,7 @@ export interface TextRequest {
   readonly maxTokens: number;
 }
 
-/** What a model is asked; several of a kind for one document with choices. */
+/** Request to a model; several of a kind for one document with choices. */
 export type Request = LikelihoodRequest | TextRequest;
 
 /** Renders a conversation, with the beginning of the answer. */

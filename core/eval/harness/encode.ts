@@ -9,7 +9,7 @@ import type { EncodeOptions } from "../../tokenizer/types.ts";
 import type { ScoreSet } from "../../generate/score_sets.ts";
 import type { LikelihoodRequest, TextRequest } from "./documents.ts";
 
-/** What must be known of a model to encode for it. */
+/** Properties of a model that encoding depends on. */
 export interface Encoding {
   readonly tokenizer: { encode(text: string, options?: EncodeOptions): ArrayLike<number> };
   /** Most tokens the model reads. */

@@ -8,7 +8,7 @@
  *     results.json    means with standard errors; there once all is scored
  *     .lock           held by the process at work
  *
- * Whatever ends a run, the lines written before stay, and the next run of the same evaluation goes on
+ * Whatever ends a run, the lines written before stay, and the next run of the same evaluation continues
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
@@ -39,7 +39,7 @@ export const CONFIG = "config.json",
   STATS = "stats.jsonl",
   RESULTS = "results.json";
 
-/** What one run of the evaluation took so far. */
+/** Time and tokens of one run of the evaluation so far. */
 export interface RunStats {
   /** When the run began, which tells it from others. */
   readonly run: string;
@@ -59,7 +59,7 @@ export class EvalFolder implements Disposable {
   }
 
   /**
-   * Begins the evaluation that `identity` describes, or goes on with it.
+   * Begins the evaluation that `identity` describes, or continues with it.
    * @throws {UsageError} for a folder of another evaluation or with other files, unless it may be
    *   overwritten, and for none where one is to be resumed
    */
@@ -103,7 +103,7 @@ export class EvalFolder implements Disposable {
     return parseScores(await this.#readWhole(SCORES));
   }
 
-  /** What earlier runs took: the last line of each. */
+  /** Returns the statistics of earlier runs: the last line of each. */
   async readStats(): Promise<RunStats[]> {
     const lines = (await this.#readWhole(STATS)).split("\n").filter((line) => line !== "");
     const runs = lines.map((line): RunStats => JSON.parse(line));

@@ -20,7 +20,7 @@ import type { PublishedData, PublishedFile, PublishedSource } from "../tasks/pub
 
 /** A published file on this machine. */
 export interface FetchedFile {
-  /** Where it lies. */
+  /** Path of the file. */
   readonly local: string;
   readonly repository: string;
   readonly revision: string;
@@ -28,7 +28,7 @@ export interface FetchedFile {
   readonly path: string;
   readonly bytes: number;
   readonly sha256: string;
-  /** Whether the table has its hash. */
+  /** True if the table has its hash. */
   readonly isPinned: boolean;
 }
 
@@ -50,11 +50,11 @@ export class PublishedFiles {
   constructor(
     readonly client: HubClient,
     readonly events: DownloadEvents = {},
-    /** Where releases are kept, laid out as the hub's cache. */
+    /** Folder of releases, laid out as the hub's cache. */
     readonly releases = `${cacheFolder((name) => Deno.env.get(name))}/releases`,
   ) {}
 
-  /** What of these data is not in the cache, by source. */
+  /** Returns the files of these data that are not in the cache, by source. */
   async missing(data: readonly PublishedData[]): Promise<MissingFiles[]> {
     const bySource = new Map<string, MissingFiles>();
     for (const { source, licence, rows, pool } of data) {

@@ -26,7 +26,7 @@ export interface PlannedDocument {
   readonly hash: string;
 }
 
-/** How to answer in free words. */
+/** Options of free-form answers. */
 export interface DecodingOptions {
   /** Sequences side by side. */
   readonly batch: number;
@@ -154,7 +154,7 @@ async function* searchAnswers(
   }
 }
 
-/** What both ways of decoding start from. */
+/** Makes what both ways of decoding start from. */
 function begin(model: Answerer, { requests }: PlannedDocument, options: DecodingOptions) {
   const [own] = requests as [TextRequest];
   const asked = { ...own, maxTokens: options.maxTokens ?? own.maxTokens };

@@ -14,7 +14,7 @@ export interface TaskPlan {
   readonly shots: number;
 }
 
-/** Which rows are asked, and how. */
+/** Selection and format of rows. */
 export interface RowsPlan {
   readonly tasks: readonly TaskPlan[];
   /** Folder of benchmarks, or a file for one task; undefined for the published files. */
@@ -25,9 +25,9 @@ export interface RowsPlan {
   readonly ids: readonly number[] | undefined;
   /** The share of the rows that one process asks, counted from 1. */
   readonly shard: { readonly part: number; readonly of: number } | undefined;
-  /** Whether a row is left out of its own shots. */
+  /** True if a row is left out of its own shots. */
   readonly excludeSelf: boolean;
-  /** Whether the rows become conversations. */
+  /** True if the rows become conversations. */
   readonly chat: boolean;
 }
 

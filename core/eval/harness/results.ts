@@ -32,7 +32,7 @@ export interface Mean {
   readonly n: number;
 }
 
-/** What a task came to. */
+/** Result of a task. */
 export interface TaskResult {
   readonly task: Task;
   /** Documents scored. */
@@ -83,7 +83,7 @@ export function choiceMetrics({ options, gold }: ChoiceQuestion, sample: Sample)
   return { acc: Number(argmax(values) === gold), acc_norm: Number(argmax(perCharacter) === gold) };
 }
 
-/** What the harness splits a text at to count its words. */
+/** White space at which the harness splits a text to count its words. */
 const WHITE_SPACE = new RegExp(`[${SPACE}]+`, "u");
 
 /** Totals of a text, from which perplexities are derived. */

@@ -54,7 +54,7 @@ export class Row {
     throw this.wrong(column, "a list of objects");
   }
 
-  /** Whether the row has a column with something in it. */
+  /** Returns whether the row has a column with something in it. */
   has(column: string): boolean {
     return this.fields[column] != null;
   }

@@ -1,5 +1,5 @@
 /**
- * What a model answered: one record per row and sample, and files of them.
+ * Answers of a model: one record per row and sample, and files of them.
  *
  *     {"task": "gsm8k", "doc_id": 0, "sample": 0, "request": "0f3c…", "temperature": 0,
  *      "text": " Janet sells …", "tokens": 57, "finish_reason": "stop"}
@@ -17,7 +17,7 @@ export interface Sample {
   readonly task: string;
   /** Row number from 0; or a name of its own that only the task can resolve, as EvalPlus has. */
   readonly doc_id: number | string;
-  /** Which of several answers: greedy ones are 0. */
+  /** Number among several answers: greedy ones are 0. */
   readonly sample: number;
   readonly request?: string | undefined;
   /** Of choices, in their order; of a whole text, one value. */

@@ -1,5 +1,5 @@
 /**
- * What a benchmark is: where its rows lie, how a row becomes a question, and how answers are scored.
+ * Definition of a benchmark: where its rows lie, how a row becomes a question, and how answers are scored.
  *
  * One file per benchmark under `tasks/` fills in one of these tables; everything else (which shots,
  * which prompt, running, means) is shared. The contract behind every rule is lm-evaluation-harness
@@ -8,7 +8,7 @@
 import type { Grader } from "../grading/code/mod.ts";
 import type { Row } from "./row.ts";
 
-/** What stands before an answer, and the answer as a solved example shows it. */
+/** Text before an answer, and the answer as a solved example shows it. */
 export interface Question {
   readonly text: string;
   readonly answer: string;
@@ -17,7 +17,7 @@ export interface Question {
 /** A question with given answers, of which the likeliest is taken. */
 export interface ChoiceQuestion extends Question {
   /**
-   * What is compared. The texts are all the same, but for WinoGrande, where they differ and the
+   * Answers that are compared. The texts are all the same, but for WinoGrande, where they differ and the
    * endings do not.
    */
   readonly options: readonly { readonly text: string; readonly ending: string }[];
@@ -26,7 +26,7 @@ export interface ChoiceQuestion extends Question {
 
 /** A question answered in the model's own words. */
 export interface OpenQuestion extends Question {
-  /** What the answer is compared with; what it is, only the task knows. */
+  /** Value with which the answer is compared; its type is known to the task alone. */
   readonly target: unknown;
 }
 
@@ -53,11 +53,11 @@ export interface Response {
   readonly solution?: string | undefined;
 }
 
-/** What scorers may ask for. */
+/** Tools of scorers. */
 export interface ScoringTools {
   /** Runs model-written code; throws `UsageError` unless the user allowed it. */
   grader(): Promise<Grader>;
-  /** Whether our own answers are reduced to what a solution needs before they run. */
+  /** True if our own answers are reduced to what a solution needs before they run. */
   readonly sanitize: boolean;
 }
 
@@ -71,7 +71,7 @@ interface TaskBase {
   readonly title: string;
   /** Raised when the same answers would score differently. */
   readonly version: number;
-  /** Where rows come from, for `eval ls`. */
+  /** Source of the rows, for `eval ls`. */
   readonly source: string;
   /** Folder of the benchmark below the data folder. */
   readonly folder: string;
@@ -96,7 +96,7 @@ interface TaskBase {
   derive?(means: Readonly<Record<string, number>>): Readonly<Record<string, number>>;
 }
 
-/** Which solved examples a prompt begins with. */
+/** Solved examples at the beginning of a prompt. */
 export type Shots =
   /** None, ever. */
   | { readonly count: 0 }
@@ -126,11 +126,11 @@ export interface GenerationTask extends TaskBase {
   /** Texts that end an answer. */
   readonly stops: readonly string[];
   readonly maxTokens: number;
-  /** Whether answers are programs: prompts are then never put into a chat template. */
+  /** True if answers are programs: prompts are then never put into a chat template. */
   readonly isCode?: boolean;
   /** The row's own name, by which other tools' samples refer to it. */
   nameOf?(question: OpenQuestion): string;
-  /** What turns the answers to one question into its metrics. */
+  /** Opens the scorer, which turns the answers to one question into its metrics. */
   openScorer(tools: ScoringTools): Promise<Scorer>;
 }
 
@@ -149,7 +149,7 @@ export interface PerplexityTask extends TaskBase {
 /** A benchmark. */
 export type Task = ChoiceTask | GenerationTask | PerplexityTask;
 
-/** Whether the answers to a task are programs. */
+/** Returns whether the answers to a task are programs. */
 export function isCode(task: Task): boolean {
   return task.kind === "generation" && task.isCode === true;
 }

@@ -5,7 +5,7 @@
  * A word character is any letter or number, but no combining mark.
  */
 
-/** What Python calls white space, as members of a class. */
+/** Python's white space, as members of a class. */
 export const SPACE = "\\p{White_Space}\\x1c-\\x1f";
 /** Parts of words, and digits, likewise. */
 const WORD = "\\p{L}\\p{N}_";

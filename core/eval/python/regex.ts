@@ -39,7 +39,7 @@ function unusable(pattern: string, reason: string, cause?: unknown): DataError {
   );
 }
 
-/** What precedes a quantifier decides whether it may stand there. */
+/** Element before a quantifier, which decides whether it may stand there. */
 type Before = "nothing" | "place" | "item" | "repeat";
 
 /** Flags that change with the group. */
@@ -219,7 +219,7 @@ class Translator {
     return `(?${sign}:${this.#body(inner)})`;
   }
 
-  /** What a backslash means outside a class. */
+  /** Translates an escape outside a class. */
   #escape(): string {
     const next = this.#next;
     if (next !== undefined && CLASSES[next] !== undefined) {

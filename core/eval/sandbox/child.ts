@@ -25,7 +25,7 @@ import {
   type WorkerRequest,
 } from "./protocol.ts";
 
-/** How often the clocks are looked at, in milliseconds. */
+/** Interval at which the clocks are checked, in milliseconds. */
 const TICK = 20;
 
 /** Runs this process as a sandbox child; `args` are the process's arguments. */
@@ -105,7 +105,7 @@ class Supervisor {
   readonly #shared = new Int32Array(new SharedArrayBuffer(4 * SHARED.length));
   #snapshot: Uint8Array<ArrayBuffer> | null;
   #worker!: Worker;
-  /** Whether the worker came up, and whether it waits for a job. */
+  /** True if the worker came up, and whether it waits for a job. */
   #ready = false;
   #resting = false;
   #running: Running | undefined;

@@ -10,7 +10,7 @@ import { EnvironmentError } from "../../base/errors.ts";
 import { PLATFORM } from "../../base/platform/mod.ts";
 import { SANDBOX_ARGUMENT } from "./argument.ts";
 
-/** What surrounds the child process. */
+/** Isolation of the child process. */
 export type Shell = "none" | "bwrap";
 
 /** WebAssembly memory of at most 512 MiB, and no code made from strings. */
@@ -31,7 +31,7 @@ const CODE = [".", "../../base/worker_permissions.ts"].map((name) =>
   fileURLToPath(new URL(name, ENTRY))
 );
 
-/** What a child may do beyond reading its own code. */
+/** Permissions of a child beyond reading its own code. */
 export interface ChildOptions {
   readonly shell: Shell;
   readonly read: readonly string[];
@@ -100,7 +100,7 @@ export function bubblewrapArguments(readable: readonly string[]): string[] {
 }
 
 /**
- * Whether bubblewrap works here, by a trial.
+ * Returns whether bubblewrap works here, by running it.
  * @throws {EnvironmentError} when it was asked for by name and does not
  */
 export async function chooseShell(wanted: "auto" | Shell): Promise<Shell> {
@@ -118,13 +118,13 @@ export async function chooseShell(wanted: "auto" | Shell): Promise<Shell> {
 
 async function tryBubblewrap(): Promise<string | undefined> {
   try {
-    const trial = new Deno.Command("bwrap", {
+    const probe = new Deno.Command("bwrap", {
       args: [...bubblewrapArguments([]), "/bin/sh", "-c", "exit 0"],
       stdin: "null",
       stdout: "null",
       stderr: "piped",
     });
-    const { success, stderr } = await trial.output();
+    const { success, stderr } = await probe.output();
     if (success) return undefined;
     const text = new TextDecoder().decode(stderr).trim().split("\n").at(-1);
     return text?.replace(/\p{Cc}/gu, " ").slice(0, 200) || "it does not start";

@@ -91,7 +91,7 @@ interface Interpreter {
   lock(): void;
   unlock(): void;
   readonly refused: string | undefined;
-  /** Whether nothing is left of a job but heap bytes, which `restore` sets back. */
+  /** Returns whether nothing is left of a job but heap bytes, which `restore` sets back. */
   isReusable(): boolean;
   restore(): void;
 }

@@ -11,21 +11,21 @@ export interface Job {
   readonly entryPoint: string;
   /** Argument lists as text. */
   readonly inputs: readonly string[];
-  /** How they are written: `encoded` as in `values.py`, else JSON to be rebuilt for that MBPP task. */
+  /** Format of the values: `encoded` as in `values.py`, else JSON to be rebuilt for that MBPP task. */
   readonly rule: string;
   /** Seconds each call may take. */
   readonly limits: readonly number[];
   /** Seconds all of it may take. */
   readonly totalLimit: number;
   /**
-   * What the limits count: by default the time that passes, or the processor time of the child, which
+   * Clock of the limits: by default the time that passes, or the processor time of the child, which
    * other load does not change; then at most five times the limits may pass.
    */
   readonly clock?: "wall" | "cpu";
 }
 
 /**
- * How a job ended: all calls made, the program did not load, a call failed (the last result says how),
+ * Outcome of a job: all calls made, the program did not load, a call failed (the last result says how),
  * stopped as asked, one call too slow, all too slow, too much memory, a call out of the sandbox refused,
  * or the interpreter died.
  */
@@ -46,14 +46,14 @@ export interface Results {
   readonly first: number;
   /** `=` and a value, `?` and a module that is missing, or `!` and another failure. */
   readonly texts: readonly string[];
-  /** What each call took. */
+  /** Time of each call. */
   readonly seconds: readonly number[];
 }
 
 /** The end of a job. */
 export interface End {
   readonly ending: Ending;
-  /** What the interpreter said, where it said something; the refused import where one was. */
+  /** Last message of the interpreter, if any; the refused import where one was. */
   readonly detail?: string;
 }
 

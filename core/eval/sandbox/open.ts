@@ -15,7 +15,7 @@ const RESIDENT_BYTES = 900e6;
 export interface SandboxOptions {
   /** Children that run solutions. */
   readonly workers: number;
-  /** Where memory snapshots are kept. */
+  /** Folder of memory snapshots. */
   readonly cacheFolder: string;
   /** `auto` takes bubblewrap where it works. */
   readonly shell: "auto" | Shell;

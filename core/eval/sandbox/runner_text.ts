@@ -1,5 +1,5 @@
 /**
- * The Python sources that every lane runs, as text, so that a compiled program carries them.
+ * The Python sources that every backend runs, as text, so that a compiled program carries them.
  */
 import check from "./python/check.py" with { type: "text" };
 import rebuild from "./python/rebuild.py" with { type: "text" };

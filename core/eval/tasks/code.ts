@@ -14,7 +14,7 @@ import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../grading/code/pr
 import { Row } from "../harness/row.ts";
 import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../harness/task.ts";
 
-/** What k of pass@k may be. */
+/** Values of k in pass@k. */
 const KS = [1, 10, 100];
 
 function codeTask(

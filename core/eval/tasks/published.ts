@@ -1,5 +1,5 @@
 /**
- * Where the rows of every benchmark are published: pinned commits, files and hashes.
+ * Sources of the rows of every benchmark: pinned commits, files and hashes.
  *
  * Fetched files are given to tasks by this table and not by patterns of names. A file without a hash is
  * known by its commit; `parscale eval fetch TASK --verify` prints what to add.
@@ -23,7 +23,7 @@ export interface PublishedSource {
   readonly release?: string;
 }
 
-/** What a task is evaluated on. */
+/** Data on which a task is evaluated. */
 export interface PublishedData {
   readonly source: PublishedSource;
   readonly licence: string;

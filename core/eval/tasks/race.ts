@@ -15,7 +15,7 @@ import { choiceQuestion, type ChoiceTask } from "../harness/task.ts";
 
 const LETTERS = ["A", "B", "C", "D"];
 
-/** How a question ends that is a sentence with a gap. */
+/** End of a question that is a sentence with a gap. */
 const GAP = "  _  .";
 
 interface Problem {

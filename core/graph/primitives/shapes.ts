@@ -1,4 +1,4 @@
-/** What the shape rules of primitives share. */
+/** Helpers of the shape rules of primitives. */
 import type { Attributes, Primitive, Shape, TensorType } from "../types.ts";
 
 /** A primitive whose name is known to the compiler. */

@@ -1,5 +1,5 @@
 /** The rates of a GPU that bound decoding and training, measured: memory bandwidth and bf16 products. */
-import { narrow } from "../../base/dtype.ts";
+import { fromF32 } from "../../base/dtype.ts";
 import type { CudaMachine } from "./device.ts";
 import { linearProduct, Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
 import { Driver } from "./driver/driver.ts";
@@ -55,7 +55,7 @@ export function measureCeilings(
     { length: N * N },
     (_, i) => (i * 2654435761 >>> 8) % 256 - 128,
   );
-  const bytes = narrow(numbers, "bf16");
+  const bytes = fromF32(numbers, "bf16");
   const a = memory.allocate(bytes.length).address, b = memory.allocate(bytes.length).address;
   const d = memory.allocate(bytes.length).address;
   for (const address of [a, b]) driver.upload(address, bytes, stream);

@@ -5,7 +5,7 @@
  * The program is fused as the device would fuse it, and computed node by node on the reference; each node
  * gets the reference's values as inputs. Nodes of equal op, attributes and types are run once.
  */
-import { narrow } from "../../base/dtype.ts";
+import { fromF32 } from "../../base/dtype.ts";
 import { Builder } from "../../graph/builder.ts";
 import type { Node, Program } from "../../graph/program.ts";
 import { formatType, type TensorType } from "../../graph/types.ts";
@@ -106,7 +106,7 @@ async function runNode(
 
 function encode(data: ArrayLike<number>, { dtype }: TensorType): ArrayLike<number> {
   if (dtype !== "bf16") return data;
-  return new Uint16Array(narrow(Float32Array.from(data), "bf16").slice().buffer);
+  return new Uint16Array(fromF32(Float32Array.from(data), "bf16").slice().buffer);
 }
 
 function decode(data: HostArray, { dtype }: TensorType): ArrayLike<number> {

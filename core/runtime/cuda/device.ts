@@ -3,7 +3,7 @@
  *
  * Takes the functions of the three libraries, real ones or those of the emulator that the tests use.
  */
-import { narrow } from "../../base/dtype.ts";
+import { fromF32 } from "../../base/dtype.ts";
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
 import {
@@ -271,7 +271,7 @@ export class CudaDevice implements Device {
       return made;
     }
     const values = weightValues(weight) as Float32Array<ArrayBuffer>;
-    this.#upload(made, dtype === "f32" ? values : narrow(values, "bf16"));
+    this.#upload(made, dtype === "f32" ? values : fromF32(values, "bf16"));
     return made;
   }
 }

@@ -79,7 +79,7 @@ export interface Lowered {
 export class Lowering {
   /** The compute dtype. */
   readonly dtype: ComputeType;
-  /** Who reads what in the program that is lowered, for rules that take several nodes at once. */
+  /** Readers of each value in the program that is lowered, for rules that take several nodes at once. */
   readonly uses: Uses;
   readonly #source: Program;
   readonly #g: Builder;
@@ -167,7 +167,7 @@ export class Lowering {
   }
 
   /**
-   * What is computed once for all rules that ask for it by the same name and values of the source: a
+   * Computes once what rules ask for by the same name and values of the source: a
    * statistic, such as the normalizer of attention, that the gradient of an op reads again.
    */
   shared(
@@ -197,7 +197,7 @@ export class Lowering {
     return assigned === value && !isReadLater && target.dtype === value.dtype ? target : undefined;
   }
 
-  /** Whether a lowered value was computed in the memory of another. */
+  /** Returns whether a lowered value was computed in the memory of another. */
   isIn(value: Value, other: Value): boolean {
     return this.#places.get(value) === other;
   }

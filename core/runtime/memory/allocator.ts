@@ -1,4 +1,4 @@
-/** How the allocator of the C library, which native libraries use, gives memory back. */
+/** Makes the allocator of the C library, which native libraries use, return memory to the system. */
 import { PLATFORM } from "../../base/platform/mod.ts";
 
 /** Matrices are larger. */

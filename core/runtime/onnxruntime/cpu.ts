@@ -3,7 +3,7 @@
  *
  * Tensors are JavaScript arrays that ONNX Runtime reads and writes in place: nothing is copied on the
  * way in or out, KV caches are updated where they lie, and runs happen on other threads while the
- * event loop goes on. One session serves all sizes of a model (see `lower.ts`).
+ * event loop continues. One session serves all sizes of a model (see `lower.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
@@ -36,7 +36,7 @@ import { TRAITS, type Traits } from "../traits.ts";
 export interface CpuOptions {
   /** Threads for one run; default: the cores this process may use. */
   readonly threads?: number;
-  /** How matrices are kept in memory; default f32. */
+  /** Format of matrices in memory; default f32. */
   readonly matrices?: MatrixFormat;
   /** Elements of matrices that are worth a session of their own; tests take fewer. */
   readonly splitAbove?: number;
@@ -155,7 +155,7 @@ export class CpuDevice extends HostDevice implements Device {
 }
 
 /**
- * What stays in memory of a weight. Matrices are packed: of quantized ones there are then a copy of the
+ * Bytes of a weight that stay in memory. Matrices are packed: of quantized ones there are then a copy of the
  * codes and, as measured, two of the scales, beside what was packed. That stays too, but for codes in a
  * file. Of a table in a file only the rows that are read come into memory.
  */

@@ -19,7 +19,7 @@ import { weightBytes } from "./session/session.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { WeightContents } from "./session/weight_contents.ts";
 
-/** What a program takes or gives. */
+/** Input or output of a program. */
 export interface ExportedTensor {
   readonly name: string;
   readonly dtype: string;
@@ -35,7 +35,7 @@ export interface ExportedProgram {
   readonly outputs: readonly ExportedTensor[];
 }
 
-/** Where the weights lie, beside the programs. */
+/** File of the weights, beside the programs. */
 export const WEIGHTS_FILE = "weights.bin";
 
 /** Weights begin at multiples of this, so that they can be mapped. */
@@ -51,7 +51,7 @@ export async function exportPrograms(
   weights: Weights,
   { matrices, target = CPU_TARGET, onProgress = () => {} }: {
     matrices: MatrixFormat;
-    /** What the files are to run on; default: the processor. */
+    /** Execution provider of the files; default: the processor. */
     target?: Target;
     onProgress?: (written: number, total: number) => void;
   },

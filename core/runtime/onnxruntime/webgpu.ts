@@ -37,7 +37,7 @@ import { TRAITS } from "../traits.ts";
 export interface WebGpuOptions {
   /** Element type of matrices and KV caches; default f32. */
   readonly elements?: Elements;
-  /** How matrices are kept in memory; default: exact. */
+  /** Format of matrices in memory; default: exact. */
   readonly matrices?: MatrixFormat;
 }
 

@@ -229,7 +229,7 @@ const sample: Evaluate = (out, [logits, sampling]) => {
 
 type Six = [number, number, number, number, number, number];
 
-/** How each primitive is computed; the compiler checks that none is missing. */
+/** Evaluation of each primitive; the compiler checks that none is missing. */
 const PRIMITIVES: { readonly [N in PrimitiveName]: EvaluateOf<N> } = {
   add: elementwise((a, b) => a + b),
   sub: elementwise((a, b) => a - b),

@@ -1,5 +1,5 @@
 /**
- * How TensorFlow computes every primitive: one of its ops each, or a few where it has no such op.
+ * TensorFlow's ops for every primitive: one each, or a few where it has no such op.
  *
  * Each rule returns a new tensor of the node's shape. TensorFlow.js broadcasts the leading axes of
  * a matrix product wrongly on some of its backends, and TensorFlow does not promise which of

@@ -16,7 +16,7 @@ const PACKAGES = ["@tensorflow/tfjs-node-gpu", "@tensorflow/tfjs-node"] as const
 /** The version whose ops the device is tested with. */
 const VERSION = "4.22.0";
 
-/** What the library reads when it is loaded, unless the user says otherwise. */
+/** Environment variables that the library reads when it is loaded, unless the user has set them. */
 const SETTINGS = {
   TF_CPP_MIN_LOG_LEVEL: "1", // its warnings, not its notes
   NVIDIA_TF32_OVERRIDE: "0", // else products on newer GPUs are rounded to 10 bits
@@ -66,7 +66,7 @@ export function findBinding(): Binding {
   );
 }
 
-/** What a binding and its library expect to find. */
+/** Prepares the process for the binding and its library. */
 function prepareProcess(): void {
   const old = util as { isNullOrUndefined?: (x: unknown) => boolean }; // has left Node since
   old.isNullOrUndefined ??= (x) => x === null || x === undefined;

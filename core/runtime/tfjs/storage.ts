@@ -20,12 +20,12 @@ export type TensorFlow = typeof tfjs;
 /** A tensor of TensorFlow. */
 export type Tensor = tfjs.Tensor;
 
-/** Where the tensor of an allocation is kept, apart from it so that it can be freed after it. */
+/** Holder of an allocation's tensor, apart from it so that it can be freed after it. */
 export interface Slot {
   tensor: Tensor | undefined;
 }
 
-/** What TensorFlow calls our element types. */
+/** Returns TensorFlow's name of an element type. */
 export function tensorType(dtype: DType): "float32" | "int32" | "bool" {
   if (dtype === "f32") return "float32";
   if (dtype === "i32") return "int32";

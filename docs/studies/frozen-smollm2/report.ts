@@ -13,7 +13,7 @@ import { ARMS, type Outcome } from "./study.ts";
 const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 const RESAMPLES = 10_000;
 
-/** What is compared with what, on which held-out documents; the first decides. */
+/** Compared arms and their held-out documents; the first comparison decides. */
 export const COMPARISONS: readonly (readonly [arm: string, control: string, file: string])[] = [
   ["p4", "p1-307", "python"],
   ["p4", "p1", "python"],

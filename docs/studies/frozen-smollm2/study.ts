@@ -16,14 +16,14 @@ const DATA = { seqLen: 512, batch: 4, tokens: 150_000, rateTokens: 50_000 };
 /** Held-out data of the corpus; validation only chooses rates. */
 const HELD_OUT = ["validation", "python", "english"] as const;
 
-/** What is trained over the frozen model. */
+/** Parameters trained over the frozen model. */
 export interface Arm {
   readonly label: string;
   /** Flags of `train` beside those that all arms share; undefined for the untouched model. */
   readonly flags?: Readonly<Record<string, string | number>>;
   /** Rates to choose from, for what the arm adds; one is taken as it is. */
   readonly rates: readonly number[];
-  /** How many times the tokens. */
+  /** Factor of the number of tokens. */
   readonly repeats?: number;
   readonly seeds: number;
 }
@@ -96,7 +96,7 @@ export interface Outcome {
   >;
 }
 
-/** Where things lie. */
+/** Paths. */
 interface Folders {
   readonly corpus: string;
   readonly runs: string;
@@ -149,7 +149,7 @@ async function parscale(args: readonly string[]): Promise<void> {
   if (code !== 0) throw new Error(`parscale ${args.join(" ")} ended with ${code}`);
 }
 
-/** Trains a run, or goes on with it. */
+/** Trains a run, or continues with it. */
 async function train(run: Run, folders: Folders): Promise<void> {
   if (await exists(`${run.out}.done`)) return;
   const resumes = await exists(`${run.out}/last`);

@@ -24,7 +24,7 @@ export interface Arm {
   /** 0 for the model as it is. */
   readonly streams: number;
   readonly prefixTokens: number;
-  /** How often the steps of the others. */
+  /** Factor of the number of steps. */
   readonly steps: number;
 }
 
@@ -39,7 +39,7 @@ export const ARMS: readonly Arm[] = [
   { label: "P=1, compute of P=4", streams: 1, prefixTokens: PREFIX, steps: 4 },
 ];
 
-/** Where things lie, and how much is done. */
+/** Paths and sizes. */
 export interface StudyOptions {
   readonly model: string;
   /** Folder written by `write.ts`. */

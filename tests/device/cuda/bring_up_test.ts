@@ -72,7 +72,7 @@ function withCall<K extends keyof EmulatedMachine["driver"]>(
 function withKernel(
   name: string,
   change: (text: string) => string,
-  macros: Record<string, number>,
+  defines: Record<string, number>,
 ) {
   return () => {
     const machine = emulatedMachine();
@@ -83,7 +83,7 @@ function withKernel(
         version,
         compile(source, target) {
           const hits = source.name === name &&
-            Object.entries(macros).every(([key, value]) => target.defines[key] === value);
+            Object.entries(defines).every(([key, value]) => target.defines[key] === value);
           if (!hits) return compile(source, target);
           const text = change(source.text);
           assert(text !== source.text);

@@ -1,4 +1,4 @@
-/** What tests of single kernels share: inputs that bf16 has, launches of a program, distances. */
+/** Helpers of the tests of single kernels: inputs that bf16 has, launches of a program, distances. */
 import { assert } from "@std/assert";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
@@ -6,12 +6,12 @@ import type { HostArray } from "../../../core/runtime/device.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { lower } from "../../../core/runtime/cuda/lower.ts";
 import type { KernelLaunch, Step } from "../../../core/runtime/cuda/lowering.ts";
-import { narrow, widen } from "../../../core/base/dtype.ts";
+import { fromF32, toF32 } from "../../../core/base/dtype.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
 export function drawNarrow(random: RandomStream, count: number, size: number): number[] {
   const exact = Float32Array.from({ length: count }, () => random.normal() * size);
-  return Array.from(widen(narrow(exact, "bf16"), "bf16"));
+  return Array.from(toF32(fromF32(exact, "bf16"), "bf16"));
 }
 
 /** Launches of kernels that a program is made of. */

@@ -1,4 +1,4 @@
-/** What is particular to the cuda device: bf16 on whatever runs it; memory, graphs and errors emulated. */
+/** Tests of the cuda device alone: bf16 on whatever runs it; memory, graphs and errors emulated. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";

@@ -168,7 +168,7 @@ test("wrong calls get the codes of a real driver", (bench) => {
   const kernel = bench.kernel(COUNT, "count");
   const x = bench.empty(4);
   const step: Argument = ["i32", 1];
-  const launch = (geometry: LaunchConfig) => () => bench.launch(kernel, geometry, [x, step]);
+  const launch = (config: LaunchConfig) => () => bench.launch(kernel, config, [x, step]);
   assertThrows(launch(block(129)), CudaError, "INVALID_VALUE");
   assertThrows(launch(block(1, 1, 65536)), CudaError, "INVALID_VALUE");
   assertThrows(launch(block(0)), CudaError, "INVALID_VALUE");

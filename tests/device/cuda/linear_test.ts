@@ -32,7 +32,7 @@ interface Sizes {
   readonly K: number;
 }
 
-/** How far results may be off. */
+/** Tolerance of results. */
 const tolerance = (elements: ComputeType, form: Form) =>
   elements === "bf16" && form === "cast" ? 2 ** -7 : 1e-5;
 

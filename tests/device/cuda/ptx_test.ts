@@ -3,7 +3,7 @@
  * instructions"), written from the manual: lanes and elements are named as there.
  */
 import { assertEquals } from "@std/assert";
-import { narrow, widen } from "../../../core/base/dtype.ts";
+import { fromF32, toF32 } from "../../../core/base/dtype.ts";
 import { test, values } from "../../emulator/testing.ts";
 
 const ONE_WARP = { grid: [1, 1, 1], block: [32, 1, 1] } as const;
@@ -16,7 +16,7 @@ const inGroup = (lane: number) => lane % 4;
 
 /** Registers of all lanes, `each` 16-bit elements a lane, as whole 32-bit words in f32 memory. */
 function packed(elements: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
-  return new Float32Array(narrow(elements, "bf16").slice().buffer);
+  return new Float32Array(fromF32(elements, "bf16").slice().buffer);
 }
 
 /*
@@ -112,7 +112,7 @@ for (const transposed of [false, true]) {
     const x = Float32Array.from({ length: 256 }, (_, i) => i);
     const out = bench.empty(4 * 128);
     bench.launch(kernel, ONE_WARP, [out, bench.put(packed(x))]);
-    const found = widen(new Uint8Array(bench.get(out, 128).buffer), "bf16");
+    const found = toF32(new Uint8Array(bench.get(out, 128).buffer), "bf16");
     for (let lane = 0; lane < 32; lane++) {
       for (let i = 0; i < 8; i++) {
         const matrix = i >> 1, major = groupOf(lane), minor = inGroup(lane) * 2 + (i & 1);

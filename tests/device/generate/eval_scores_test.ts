@@ -100,13 +100,13 @@ for (const name of ["gsm8k", "gsm8k_cot", "minerva_math", "ifeval", "gsm8k_chat"
   });
 }
 
-/** Sets like those of benchmarks: a shared trunk or none, one leaf or several, all lengths. */
+/** Sets like those of benchmarks: a shared prefix or none, one leaf or several, all lengths. */
 function madeSets(): ScoreRequest[][] {
   const random = new RandomStream(7, "sets");
   const text = (length: number) => Array.from({ length }, () => random.integer(500));
-  const trunks = [text(0), text(40), text(150), text(300)];
+  const prefixes = [text(0), text(40), text(150), text(300)];
   const sets = Array.from({ length: 17 }, (_, i): ScoreRequest[] => {
-    const stem = [...trunks[i % 4]!, ...text(1 + i * 5)];
+    const stem = [...prefixes[i % 4]!, ...text(1 + i * 5)];
     const from = stem.length;
     if (i % 5 === 0) return [1, 2, 3].map((last) => ({ tokens: [...stem, last], from }));
     if (i % 5 === 1) return [{ tokens: [...stem, ...text(9)], from }];

@@ -1,5 +1,5 @@
 /**
- * What every device must get right: ops, gradients and golden models, as tests to be registered for one
+ * Conformance of devices: ops, gradients and golden models, as tests to be registered for one
  * device or another.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -27,7 +27,7 @@ import { OP_CASES, randomInputs, runOn } from "./cases.ts";
 /** Results are sums of a few dozen products of numbers around 1. */
 const OP_TOLERANCE = 1e-5;
 
-/** How a device is called, and opened. */
+/** Name of a device, and how to open it. */
 export type Opener = readonly [label: string, open: () => Device];
 
 /** Every op on a device, against the reference in f64. */

@@ -79,7 +79,7 @@ Deno.test({
   fn: telemetryIsOff,
 });
 
-Deno.test("timers go on while a long run is under way, and two runs go on at once", async () => {
+Deno.test("timers continue while a long run is under way, and two runs continue at once", async () => {
   const device = new CpuDevice({ threads: 1 });
   const shape = [900, 900];
   const g = new Builder("long");

@@ -137,7 +137,7 @@ Deno.test("a reader that takes nothing is cut, and its rows are freed", async ()
   });
 });
 
-Deno.test("after a failure of the engine nothing of its requests goes on, and the next is right", async () => {
+Deno.test("after a failure of the engine nothing of its requests continues, and the next is right", async () => {
   const body = { prompt: [5, 6, 7], max_tokens: 4, temperature: 0, ignore_eos: true };
   let expected: unknown;
   await withService(tensors, async ({ post }) => {

@@ -21,7 +21,7 @@ export function batchOf(rows: readonly number[][]): TrainingBatch {
   };
 }
 
-/** What a trainer of a golden model is opened with. */
+/** Options of a trainer of a golden model. */
 export interface TrainerOptions {
   readonly mode?: "full" | "peft";
   readonly rows: number;

@@ -165,7 +165,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a tensor that is too large is an error that says what to do, and the device goes on",
+  name: "a tensor that is too large is an error that says what to do, and the device continues",
   ignore,
   fn() {
     const gpu = new WebGpuDevice();

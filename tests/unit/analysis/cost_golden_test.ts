@@ -19,7 +19,7 @@ const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
 /** 16 bits for everything. */
 const HALF_PRECISION = { weight: 2, activation: 2, cache: 2 };
-/** What the script always uses. */
+/** Rates that the script always uses. */
 const RATES = ratesOf(findDevice(DEFAULT_DEVICE)!, { flops: 0.7, memory: 0.9 }, 16);
 const HEADLINE = findSize("1.6B")!;
 

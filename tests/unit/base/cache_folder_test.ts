@@ -1,4 +1,4 @@
-/** Where caches lie, with and without a home. */
+/** Cache folders, with and without a home. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";

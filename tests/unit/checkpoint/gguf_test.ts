@@ -287,7 +287,7 @@ Deno.test("what is not supported is refused by name", () =>
         '"gemma3", expected llama, qwen2 or qwen3',
       ],
       [{ "general.type": ["string", "adapter"] }, 'general.type is "adapter"'],
-      [{ "llama.expert_count": ["u32", 8] }, "mixtures of experts"],
+      [{ "llama.expert_count": ["u32", 8] }, "mixture-of-experts models"],
       [{ "llama.attention.sliding_window": ["u32", 64] }, "sliding-window"],
       [{ "llama.attention.value_length": ["u32", 8] }, "the head size, 16"],
       [{ "llama.rope.dimension_count": ["u32", 8] }, "rope.dimension_count"],

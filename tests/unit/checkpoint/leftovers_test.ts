@@ -1,4 +1,4 @@
-/** What hidden folders become after a kill, and that a checkpoint loses its name before its files. */
+/** Hidden folders after a kill; a checkpoint loses its name before its files. */
 import { assertEquals } from "@std/assert";
 import { clearLeftovers, holdFolder } from "../../../core/checkpoint/leftovers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";

@@ -4,7 +4,7 @@ import { configToJson, parseConfig } from "../../../core/checkpoint/config.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { checkFinite, readTensor } from "../../../core/checkpoint/read.ts";
 import { writeWeights } from "../../../core/checkpoint/write.ts";
-import { findNonFinite, narrow, widen } from "../../../core/base/dtype.ts";
+import { findNonFinite, fromF32, toF32 } from "../../../core/base/dtype.ts";
 import { countParameters, parameterSpecs } from "../../../core/model/parameters.ts";
 import {
   copyModel,
@@ -370,19 +370,19 @@ Deno.test("the first weight that is not finite is named with its index", () =>
     assertStringIncludes(error.message, "is not finite: NaN at index 7 ");
   }));
 
-Deno.test("element types widen exactly and narrow to nearest, ties to even", () => {
+Deno.test("casts to f32 are exact, and casts from it round to nearest, ties to even", () => {
   const values = new Float32Array([0, -0, 1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, 65504, 3e38, -2.5]);
   const bf16 = [0, -0, 1, 1, 1 + 2 ** -6, 65536, 3.0040553e38, -2.5];
-  assertEquals([...widen(narrow(values, "bf16"), "bf16")], bf16.map(Math.fround));
-  assertEquals(widen(narrow(values, "f16"), "f16")[5], 65504);
-  assertEquals(widen(narrow(values, "f32"), "f32"), values);
+  assertEquals([...toF32(fromF32(values, "bf16"), "bf16")], bf16.map(Math.fround));
+  assertEquals(toF32(fromF32(values, "f16"), "f16")[5], 65504);
+  assertEquals(toF32(fromF32(values, "f32"), "f32"), values);
   for (const type of ["f32", "bf16", "f16"] as const) {
     for (const bad of [NaN, Infinity, -Infinity]) {
       for (const at of [0, 4, 6]) {
         const some = new Float32Array(7).map((_, i) => i === at ? bad : 1000 * i);
-        assertEquals(findNonFinite(narrow(some, type), type), at);
+        assertEquals(findNonFinite(fromF32(some, type), type), at);
       }
     }
-    assertEquals(findNonFinite(narrow(new Float32Array([-60000, 1e-8, 3]), type), type), -1);
+    assertEquals(findNonFinite(fromF32(new Float32Array([-60000, 1e-8, 3]), type), type), -1);
   }
 });

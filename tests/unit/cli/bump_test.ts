@@ -1,4 +1,4 @@
-/** What a new version changes in the files that carry it. */
+/** Changes of a new version in the files that carry it. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { bumped } from "../../../cli/release/bump.ts";
 import { pieces } from "../../../cli/release/release.ts";

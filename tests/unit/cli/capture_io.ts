@@ -5,7 +5,7 @@
  */
 import { DEFAULT_SETTINGS, Io, type Settings, type StreamName } from "../../../cli/output/io.ts";
 
-/** What the pretended process has. */
+/** Options of the pretended process. */
 export interface CaptureOptions {
   readonly stdin?: string | Uint8Array;
   readonly terminals?: readonly StreamName[];

@@ -1,4 +1,4 @@
-/** Which flags go together: what is missing, what excludes each other, what has no effect. */
+/** Constraints between flags: what is missing, what excludes each other, what has no effect. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";

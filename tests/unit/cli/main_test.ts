@@ -25,7 +25,7 @@ const failures: Record<string, () => unknown> = {
       cause: new Error("inner", { cause: new Error("innermost") }),
     }),
   environment: () => new EnvironmentError("Cannot find a device"),
-  numerical: () => new NumericalError("Cannot go on: found NaN"),
+  numerical: () => new NumericalError("Cannot continue: found NaN"),
   defect: () => new TypeError("x is\n undefined"),
   text: () => "just text",
   permission: () => new Deno.errors.NotCapable('Requires read access to "x", run again with -R'),

@@ -7,7 +7,7 @@ import {
 } from "../../../core/collective/process_group.ts";
 import type { Device, HostArray } from "../../../core/runtime/device.ts";
 
-/** Where all ranks bring a value and take away everyone's. */
+/** Exchange of one value per rank. */
 class Meeting {
   readonly #world: number;
   #round = this.#begin();

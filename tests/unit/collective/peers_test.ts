@@ -1,4 +1,4 @@
-/** Which ranks are found to have stopped answering, on this machine and on others. */
+/** Detection of ranks that stopped answering, on this machine and on others. */
 import { assert, assertEquals } from "@std/assert";
 import type { ProcessState } from "../../../core/base/platform/mod.ts";
 import {
@@ -44,15 +44,15 @@ function watchOf(
 ) {
   const stateOf = (pid: number) => states[pid - 100] ?? "running";
   const watch = new PeerWatch({ rank, peers: peersOf(count, remote), timeoutMs, folder, stateOf });
-  /** Waits in steps of a second until there is a verdict. */
+  /** Waits in steps of a second until there is a lost. */
   const wait = (seconds: number, isLimited = true) => {
-    let verdict = watch.pass(250, "new", isLimited);
+    let lost = watch.pass(250, "new", isLimited);
     let waited = 0;
-    while (!verdict && waited < seconds) {
-      verdict = watch.pass(1000, "same", isLimited);
+    while (!lost && waited < seconds) {
+      lost = watch.pass(1000, "same", isLimited);
       waited++;
     }
-    return verdict && { ...verdict, waited };
+    return lost && { ...lost, waited };
   };
   return { watch, wait };
 }
@@ -119,13 +119,13 @@ Deno.test("a rank that fails by itself and reports it is not reported by others"
 Deno.test("a rank on another machine is named when its file no longer changes", () =>
   withFolder((folder) => {
     const { watch, wait } = watchOf({ folder, remote: [1], timeoutMs: 40_000 });
-    let verdict = watch.pass(250, "new", true);
-    for (let second = 0, count = 0; !verdict && second < 60; second++) {
+    let lost = watch.pass(250, "new", true);
+    for (let second = 0, count = 0; !lost && second < 60; second++) {
       if (second < 20) writeHeartbeat(folder, 1, count++);
-      verdict = watch.pass(1000, "same", true);
+      lost = watch.pass(1000, "same", true);
     }
-    const why = /no heartbeat for (\d+) s$/.exec(verdict!.message);
-    assert(Number(why?.[1]) >= 15 && Number(why?.[1]) <= 25, verdict!.message);
+    const why = /no heartbeat for (\d+) s$/.exec(lost!.message);
+    assert(Number(why?.[1]) >= 15 && Number(why?.[1]) <= 25, lost!.message);
     writeHeartbeat(folder, 1, 1000);
     const alive = wait(60)!; // a wait of its own, with one heartbeat at its beginning
     assertEquals(alive.waited, 40);

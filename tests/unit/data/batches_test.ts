@@ -1,4 +1,4 @@
-/** Protects batches: targets, masks, epochs, mixtures, and that a run may stop and go on anywhere. */
+/** Protects batches: targets, masks, epochs, shares, and that a run may stop and continue anywhere. */
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import {
   type Batch,
@@ -136,7 +136,7 @@ Deno.test("a long document's pieces are not trained in a row", () => {
   assertNotEquals(starts, starts.toSorted((a, b) => a - b));
 });
 
-Deno.test("a run stopped anywhere goes on as if it had not been", () => {
+Deno.test("a run stopped anywhere continues as if it had not been", () => {
   const sources = [
     sourceOf(uniqueDocuments(40, 1, 1), { weight: 3 }),
     sourceOf(uniqueDocuments(15, 5000, 2), { weight: 1 }),
@@ -174,7 +174,7 @@ Deno.test("a cursor of other data or of other options is refused", async () => {
   const documents = uniqueDocuments(20), source = sourceOf(documents);
   const stream = new BatchStream([source], OPTIONS), { cursor } = stream;
   const other = (key: string) => ({ stores: [{ ...source.stores[0]!, key }] });
-  const strangers = [
+  const others = [
     new BatchStream([other("changed")], OPTIONS),
     new BatchStream(
       [{ ...source, documents: Uint32Array.from({ length: 19 }, (_, i) => i) }],
@@ -191,12 +191,12 @@ Deno.test("a cursor of other data or of other options is refused", async () => {
     ]
       .map((more) => new BatchStream([source], { ...OPTIONS, ...more })),
   ];
-  for (const stranger of strangers) {
-    const error = await userError(() => stranger.seek(cursor));
+  for (const other of others) {
+    const error = await userError(() => other.seek(cursor));
     assert(error instanceof DataError);
     assertStringIncludes(error.message, `expected "${cursor.fingerprint.slice(0, 12)}"`);
   }
-  assertEquals(new Set(strangers.map(({ fingerprint }) => fingerprint)).size, strangers.length);
+  assertEquals(new Set(others.map(({ fingerprint }) => fingerprint)).size, others.length);
   // Batch size and number of epochs may change.
   new BatchStream([source], { ...OPTIONS, batch: 5, epochs: 2 }).seek(cursor);
   const damaged = [

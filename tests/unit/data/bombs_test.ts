@@ -27,7 +27,7 @@ function bomb(text: string, pack: (bytes: Uint8Array) => Uint8Array): Uint8Array
   return bytes;
 }
 
-/** What another process says of reading a file, and the most memory it took, in MB. */
+/** Reads a file in another process; returns its output and peak memory in MB. */
 async function readIn(path: string, viaStdin: boolean): Promise<{ text: string; peak: number }> {
   const at = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
   const program = `

@@ -237,6 +237,6 @@ Deno.test("a run that has enough tokens leaves no request behind", () =>
       const { store } of openHubTokens(client, data, { ...options, selection: { where: [] } })
     ) {
       store.close();
-      break; // the test runner fails on requests and workers that go on
+      break; // the test runner fails on requests and workers that continue
     }
   }));

@@ -43,7 +43,7 @@ function texts(count: number, seed = 1): { text: string }[] {
   });
 }
 
-/** What a file of rows should become. */
+/** Returns the tokens expected of a file of rows. */
 async function expected(rows: readonly unknown[]): Promise<number[][]> {
   const tokenizer = await openTokenizer(TOKENIZER);
   const encoded = rows.map((row, i) =>
@@ -237,7 +237,7 @@ Deno.test("workers give what inline gives, in order", () =>
     using other = await openTokens(path, inline);
     assertEquals(store.key, other.key);
     assertEquals(contentOf(store), contentOf(other));
-    // Standard input starts inline and goes on with workers.
+    // Standard input starts inline and continues with workers.
     const stdin = streamOf(Deno.readFileSync(path), 1 << 16);
     const third = { ...counted, stdin, cacheFolder: join(folder, "stdin") };
     using piped = await openTokens("-", third);

@@ -108,8 +108,8 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
 });
 
 Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
-  const verdict = (base: "pass" | "fail", plus: "pass" | "fail" | null) => ({ base, plus });
-  const pass = verdict("pass", "fail"), fail = verdict("fail", "fail");
+  const result = (base: "pass" | "fail", plus: "pass" | "fail" | null) => ({ base, plus });
+  const pass = result("pass", "fail"), fail = result("fail", "fail");
   const responses = [0, ...new Array(10).fill(0.8)].map((temperature) => ({
     text: "",
     temperature,

@@ -1,4 +1,4 @@
-/** Which samples are scored: those that answer the prompts of the run. */
+/** Selection of scored samples: those that answer the prompts of the run. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Document } from "../../../core/eval/harness/documents.ts";

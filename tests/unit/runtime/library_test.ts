@@ -1,4 +1,4 @@
-/** Where the engine of each platform lies, and what is said where there is none. */
+/** Path of the engine on each platform, and the error where there is none. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { LIBRARY, onnxRuntimePath } from "../../../core/runtime/onnxruntime/capi/library.ts";

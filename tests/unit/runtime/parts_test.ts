@@ -1,4 +1,4 @@
-/** Which models open on several sessions, and what is planned for them. */
+/** Models on several sessions, and their memory plans. */
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../core/graph/differentiate.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";

@@ -10,7 +10,7 @@ function pieces(texts: readonly string[], rest = ""): StreamDecoder {
   return { push: (token) => texts[token]!, flush: () => rest };
 }
 
-/** What a reader of the stream sees: the text after each token, where it stopped, the whole. */
+/** Reads a stream: the text after each token, where it stopped, the whole. */
 function read(texts: readonly string[], stops: readonly string[], rest = "") {
   const stream = new TextStream(pieces(texts, rest), stops);
   const taken: string[] = [];

@@ -4,7 +4,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { toNfc } from "../../../core/tokenizer/nfc.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "../checkpoint/testing.ts";
-import { FIXTURE, fixtureJson, mixedText, openOracle, qwenJson, writeFiles } from "./testing.ts";
+import { FIXTURE, fixtureJson, mixedText, openLibrary, qwenJson, writeFiles } from "./testing.ts";
 
 interface Golden {
   readonly encode: readonly {
@@ -74,7 +74,7 @@ Deno.test("streaming holds back an incomplete character and nothing else", async
 
 /** Encodes and decodes `count` mixed texts with both and compares. */
 async function compareWithLibrary(json: string, count: number): Promise<void> {
-  const oracle = openOracle(json);
+  const library = openLibrary(json);
   await withScratch(async (folder) => {
     writeFiles(folder, { "tokenizer.json": json });
     const tokenizer = await openTokenizer(folder);
@@ -82,10 +82,10 @@ async function compareWithLibrary(json: string, count: number): Promise<void> {
     for (let seed = 0; seed < count; seed++) {
       const text = mixedText(seed);
       const ids = tokenizer.encode(text);
-      assertEquals(ids, oracle.encode(text), JSON.stringify(text));
+      assertEquals(ids, library.encode(text), JSON.stringify(text));
       const decoded = tokenizer.decode(ids);
       assertEquals(decoded, text.normalize("NFC"));
-      if (seed % 10 === 0) assertEquals(oracle.decode(ids), decoded);
+      if (seed % 10 === 0) assertEquals(library.decode(ids), decoded);
     }
   });
 }
@@ -121,12 +121,12 @@ function longTexts(length: number): [string, string][] {
 
 /** Encodes long texts with both and compares. */
 async function compareLongTexts(json: string): Promise<void> {
-  const oracle = openOracle(json);
+  const library = openLibrary(json);
   await withScratch(async (folder) => {
     writeFiles(folder, { "tokenizer.json": json });
     const tokenizer = await openTokenizer(folder);
     for (const [name, text] of longTexts(12_000)) {
-      assertEquals(tokenizer.encode(text), oracle.encode(text), name);
+      assertEquals(tokenizer.encode(text), library.encode(text), name);
     }
   });
 }

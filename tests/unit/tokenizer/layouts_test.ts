@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
 import { withScratch } from "../checkpoint/testing.ts";
-import { fixtureJson, mixedText, openOracle, writeFiles } from "./testing.ts";
+import { fixtureJson, mixedText, openLibrary, writeFiles } from "./testing.ts";
 
 type Json = ReturnType<typeof fixtureJson>;
 
@@ -59,13 +59,13 @@ async function withTokenizer(
 
 for (const [name, [layout, ofLibrary]] of Object.entries(LAYOUTS)) {
   Deno.test(`1,000 mixed texts encode as with the library, ${name}`, async () => {
-    const oracle = openOracle(JSON.stringify(jsonWith(ofLibrary)));
+    const library = openLibrary(JSON.stringify(jsonWith(ofLibrary)));
     await withTokenizer(jsonWith(layout), (tokenizer) => {
       assertEquals(tokenizer.kind, "byte-level-bpe");
       for (let seed = 0; seed < 1000; seed++) {
         const text = mixedText(seed);
         const ids = tokenizer.encode(text);
-        assertEquals(ids, oracle.encode(text), JSON.stringify(text));
+        assertEquals(ids, library.encode(text), JSON.stringify(text));
         assertEquals(tokenizer.decode(ids), text);
       }
     });

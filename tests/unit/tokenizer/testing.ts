@@ -1,4 +1,4 @@
-/** Shared by the tokenizer tests and bench: fixture, real tokenizer, oracle, texts. */
+/** Shared by the tokenizer tests and bench: fixture, real tokenizer, library, texts. */
 import { fileURLToPath } from "node:url";
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { RandomStream } from "../../../core/base/random.ts";
@@ -35,7 +35,7 @@ export function writeFiles(folder: string, files: Record<string, unknown>): void
 }
 
 /** The library on the same file, with ids only. */
-export function openOracle(text: string) {
+export function openLibrary(text: string) {
   const library = new Library(JSON.parse(text), { clean_up_tokenization_spaces: false });
   return {
     encode: (text: string): number[] => library.encode(text).ids,

@@ -1,4 +1,4 @@
-/** What the folder of a run may hold besides the run itself. */
+/** Files in the folder of a run besides the run itself. */
 import { assertEquals } from "@std/assert";
 import { requireOurs } from "../../../core/checkpoint/our_files.ts";
 import { markFailed } from "../../../core/collective/peers.ts";

@@ -1,4 +1,4 @@
-/** Which parameters learn, at which rate, and which of them decay. */
+/** Trained parameters, their rates and weight decay. */
 import { assertEquals } from "@std/assert";
 import { groupTensors, isFixed } from "../../../core/train/trainable.ts";
 

@@ -16,7 +16,7 @@ interface Numbers {
   readonly data: readonly Complex[];
 }
 
-/** Whether every element is within `atol + 1e-7 |expected|`. */
+/** Returns whether every element is within `atol + 1e-7 |expected|`. */
 export function allclose(actual: Value, expected: Value, atol: number): boolean {
   const [a, b] = [toNumbers(actual), toNumbers(expected)];
   if (!a || !b) return false;

@@ -1,5 +1,5 @@
 /**
- * Whether a result is right, by the rules of EvalPlus (evalplus/eval/__init__.py).
+ * Decides whether a result is right, by the rules of EvalPlus (evalplus/eval/__init__.py).
  *
  * Most results equal the expected text and end there. Once an expected value was a float, the tolerance
  * of 1e-6 that it brings stays for the task's later inputs, whatever their type. One exception to
@@ -14,10 +14,10 @@ import { equal, keyOf, parseValue, toNumber, type Value } from "./values.ts";
 /** Tolerance of a task that has none, from its first expected float on. */
 const FLOAT_ATOL = 1e-6;
 
-/** Whether the result of the input at `index` is right; results come in order. */
+/** Returns whether the result of the input at `index` is right; results come in order. */
 export type Comparison = (index: number, result: string) => boolean;
 
-/** What results are compared with. */
+/** Expected result. */
 export interface Expectation {
   readonly entryPoint: string;
   /** Absolute tolerance; 0 for none. */
@@ -74,7 +74,7 @@ interface Question {
   readonly tolerance: number;
 }
 
-/** Whether a result counts as equal, by entry point. */
+/** Returns whether a result counts as equal, by entry point. */
 type Rule = (question: Question) => boolean;
 
 const either = (accepts: Rule): Rule => (question) =>
@@ -137,7 +137,7 @@ function roundHalfEven(value: number): number {
   return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
 }
 
-/** What Python's `set(value)` holds, as keys; undefined where it raises. */
+/** Returns the elements of Python's `set(value)`, as keys; undefined where it raises. */
 function elements(value: Value): Set<string> | undefined {
   if (value.kind === "named") return elements(value.value);
   if (value.kind === "str") {

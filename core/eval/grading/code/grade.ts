@@ -18,7 +18,7 @@ import { missingModule, reasonOf } from "./reasons.ts";
 import { patiently, type Reference, referenceProgram, References, slice } from "./reference.ts";
 import { Slots } from "./slots.ts";
 
-/** How a set of tests went; only `pass` counts. */
+/** Result of a set of tests; only `pass` counts. */
 export type Status = "pass" | "fail" | "timeout" | "unavailable";
 
 /** The grade of one solution. */
@@ -43,7 +43,7 @@ export interface Grader extends AsyncDisposable {
   grade(problem: CodeProblem, solution: string): Promise<CodeResult>;
 }
 
-/** How to open a grader. */
+/** Options of opening a grader. */
 export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "shell"> {
   /** Programs run at once; by default one for each usable core, at most eight. */
   readonly workers?: number;
@@ -216,7 +216,7 @@ class SandboxGrader implements Grader {
   }
 }
 
-/** Whether a comparison holds; a text that the encoder does not write is wrong. */
+/** Returns whether a comparison holds; a text that the encoder does not write is wrong. */
 function holds(isRight: ReturnType<typeof compareWith>, index: number, text: string): boolean {
   try {
     return isRight(index, text);
@@ -230,7 +230,7 @@ interface Graded {
   readonly detail?: string;
 }
 
-/** What an unfinished run counts as: only one that was ended as a whole is a timeout. */
+/** Returns the result of an unfinished run: only one that was ended as a whole is a timeout. */
 function graded(run: Outcome): Graded {
   const detail = reasonOf(run);
   if (run.ending === "killed") return { status: "timeout", detail };

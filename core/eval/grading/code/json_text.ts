@@ -43,7 +43,7 @@ function pieces(text: string, open: string, close: string): string[] | undefined
   return depth === 0 ? parts : undefined;
 }
 
-/** Where the string that starts at `at` ends. */
+/** Returns the end of the string that starts at `at`. */
 function stringEnd(text: string, at: number): number {
   for (at++; at < text.length && text[at] !== '"'; at++) {
     if (text[at] === "\\") at++;

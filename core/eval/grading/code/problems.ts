@@ -18,7 +18,7 @@ import { arrayTexts, objectTexts } from "./json_text.ts";
 /** The benchmarks whose answers are programs. */
 export type Benchmark = "humaneval" | "mbpp";
 
-/** How a solution is tested. */
+/** Tests of a solution. */
 export type CodeTests =
   | {
     readonly kind: "inputs";
@@ -46,7 +46,7 @@ export interface CodeProblem {
   readonly entryPoint: string;
   /** Follows the prompt. */
   readonly canonicalSolution: string;
-  /** What it takes to pass. */
+  /** Tests to pass. */
   readonly tests: CodeTests;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a model is asked for a problem, and where its answer is cut: direct completion as in EvalPlus.
+ * Prompts of problems, and the stop strings of answers: direct completion as in EvalPlus.
  */
 import { strip } from "../../python/text.ts";
 import type { Benchmark, CodeProblem } from "./problems.ts";
@@ -21,7 +21,7 @@ const OWN_STOPS: Readonly<Record<Benchmark, readonly string[]>> = {
 /** Most new tokens of an answer. */
 export const CODE_TOKENS = 768;
 
-/** What a model is given to complete, without a chat template. */
+/** Returns the text that a model is to complete, without a chat template. */
 export function codePrompt({ prompt }: CodeProblem): string {
   return `${strip(prompt)}\n`;
 }

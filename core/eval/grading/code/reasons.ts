@@ -27,7 +27,7 @@ export function missingModule(outcome: Outcome): string | undefined {
   return text?.startsWith("?") ? text.slice(1, LONGEST) : undefined;
 }
 
-/** What the runner answered last. */
+/** Returns the last answer of the runner. */
 function said({ ending, detail, texts }: Outcome): string | undefined {
   return ending === "call" ? texts.at(-1) : detail;
 }

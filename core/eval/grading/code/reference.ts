@@ -30,12 +30,12 @@ const LIMIT = { least: 4, factor: 4, most: 60 };
 /** Results longer than this together are read again each time rather than held in memory. */
 const HELD_CHARACTERS = 4 << 20;
 
-/** What solutions of a problem are compared with. */
+/** Reference results with which solutions of a problem are compared. */
 export interface Reference {
   /** Argument lists in the form of `rule`; base inputs, then plus inputs. */
   readonly inputs: readonly string[];
   readonly rule: string;
-  /** How many of them are base inputs. */
+  /** Number of base inputs among them. */
   readonly base: number;
   /** Results as the sandbox gives them. */
   readonly expected: readonly string[];
@@ -47,11 +47,11 @@ export interface Reference {
 
 /** A problem that this sandbox cannot test. */
 export interface Unavailable {
-  /** What is missing or went wrong. */
+  /** Reason why there is none. */
   readonly unavailable: string;
 }
 
-/** What is kept: the calls a check makes (else none), the results and their times. */
+/** Stored record: the calls a check makes (else none), the results and their times. */
 interface Kept {
   readonly calls: readonly string[] | null;
   readonly texts: readonly string[];
@@ -145,7 +145,7 @@ export function referenceProgram({ prompt, canonicalSolution }: CodeProblem): st
   return prompt + canonicalSolution;
 }
 
-/** How the inputs of a problem become arguments: the task number for MBPP. */
+/** Returns the rule that turns inputs of a problem into arguments: the task number for MBPP. */
 function ruleOf({ benchmark, taskId }: CodeProblem): string {
   return benchmark === "mbpp" ? taskId.slice(taskId.indexOf("/") + 1) : "";
 }
@@ -185,7 +185,7 @@ async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | U
     : { unavailable: "the reference gave no complete answer" };
 }
 
-/** Whether every input has its result and its time. */
+/** Returns whether every input has its result and its time. */
 function isComplete({ calls, texts, seconds }: Kept, problem: CodeProblem): boolean {
   const count = inputsOf(problem, calls).length;
   return (calls !== null) === (problem.tests.kind === "check") &&

@@ -129,7 +129,7 @@ export function toNumber(value: Value): number | undefined {
   return undefined;
 }
 
-/** Whether Python's `==` holds. */
+/** Returns whether Python's `==` holds. */
 export function equal(a: Value, b: Value): boolean {
   return keyOf(a) === keyOf(b);
 }

@@ -1,5 +1,5 @@
 /**
- * What a checker of one instruction is, and how its arguments are validated.
+ * Definition of a checker of one instruction, and validation of its arguments.
  *
  * A checker declares the arguments it takes and gets them typed. An argument that is null, zero or
  * empty counts as missing, as in the reference, which would then make one up; here the row is
@@ -9,7 +9,7 @@ import { DataError } from "../../../base/errors.ts";
 import { pythonRegex } from "../../python/text.ts";
 import type { LanguageTools } from "./language_tools.ts";
 
-/** How a count is compared with its threshold. */
+/** Comparison of a count with its threshold. */
 export type Relation = "less than" | "at least";
 
 /** Kinds of arguments and what they hold. */
@@ -26,10 +26,10 @@ interface Values {
 /** Arguments of a checker by name. */
 type Takes = Readonly<Record<string, keyof Values>>;
 
-/** What a checker may look at besides the response. */
+/** Input of a checker besides the response. */
 export interface Context {
   readonly tools: LanguageTools;
-  /** What the response answers, where known. */
+  /** Prompt of the response, where known. */
   readonly prompt: string | undefined;
 }
 
@@ -58,12 +58,12 @@ export function checker<T extends Takes>(
   return { takes, check: check as Checker["check"] };
 }
 
-/** Whether a count keeps the relation. */
+/** Returns whether a count keeps the relation. */
 export function holds(count: number, relation: Relation, threshold: number): boolean {
   return relation === "less than" ? count < threshold : count >= threshold;
 }
 
-/** How often a pattern of Python's matches, without overlaps. */
+/** Counts the matches of a Python pattern, without overlaps. */
 export function countMatches(response: string, pattern: string, flags = ""): number {
   return response.match(pythonRegex(pattern, `g${flags}`))?.length ?? 0;
 }

@@ -71,7 +71,7 @@ const STRING_OR_WORD = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/gs;
 const MOST_DIGITS = 4300;
 
 /**
- * Whether Python's `json.loads` accepts a text: what JSON.parse takes, and `NaN`, `Infinity` and
+ * Returns whether Python's `json.loads` accepts a text: what JSON.parse takes, and `NaN`, `Infinity` and
  * `-Infinity` where a value may stand. Integers of more than 4300 digits are refused, a limit of
  * Python's own.
  */

@@ -9,7 +9,7 @@
 import { RandomStream } from "../../../base/random.ts";
 import { type Classes, gramsOf } from "./grams.ts";
 
-/** What is known about all languages. */
+/** Profiles of all languages. */
 export interface LanguageProfiles {
   readonly languages: readonly string[];
   /**
@@ -24,12 +24,12 @@ const TRIALS = 7;
 const ALPHA = 0.5, ALPHA_SPREAD = 0.05, BASE_FREQUENCY = 10_000;
 /** A trial ends when a language is this sure, or after so many draws. */
 const CONVERGED = 0.99999, MOST_DRAWS = 1000;
-/** How often that is looked at. */
+/** Iterations between two checks of that. */
 const CHECK_EVERY = 5;
 /** Languages less likely are not named. */
 const LEAST_PROBABILITY = 0.1;
 
-/** What the reference answers when no language is likely enough. */
+/** Answer of the reference when no language is likely enough. */
 const UNKNOWN = "unknown";
 
 /** The most probable language, or undefined when there is nothing to go by. */

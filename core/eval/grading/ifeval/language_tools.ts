@@ -9,7 +9,7 @@ import { EnvironmentError } from "../../../base/errors.ts";
 import type { LanguageProfiles } from "./language.ts";
 import type { PunktParameters } from "./punkt.ts";
 
-/** What checkers need loaded. */
+/** Tools that checkers need loaded. */
 export interface LanguageTools {
   readonly punkt: PunktParameters;
   readonly profiles: LanguageProfiles;
@@ -36,7 +36,7 @@ export interface PackedProfiles {
    * For each gram the languages that know it: a sum of powers of two, in hexadecimal, with tabs.
    */
   readonly known: string;
-  /** How often, for each gram and language in order, joined by blanks. */
+  /** Counts of each gram and language in order, joined by blanks. */
   readonly counts: string;
   /** Characters that stand for each other; the first of a class represents it. */
   readonly kanji: readonly string[];

@@ -11,7 +11,7 @@ import { splitSentences } from "./punkt.ts";
 const DIVIDER = pythonRegex("\\s?\\*\\*\\*\\s?");
 const BLANKS = new RegExp(`[${SPACE}]+`, "u");
 
-/** What ends the first word of a paragraph. */
+/** Characters that end the first word of a paragraph. */
 const WORD_END = /[.,?!'"]/;
 
 /** `length_constraints:*`. */

@@ -26,7 +26,7 @@ export interface Instruction {
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
 
-/** Whether each instruction was followed, in the order of the row. */
+/** Outcome of each instruction, in the order of the row. */
 export interface CheckResults {
   readonly strict: readonly boolean[];
   readonly loose: readonly boolean[];
@@ -58,7 +58,7 @@ export const CHECKERS: ReadonlyMap<string, Checker> = new Map(
 );
 
 /**
- * Judges a response. `prompt` is what must be repeated where an instruction does not say.
+ * Grades a response. `prompt` is what must be repeated where an instruction does not say.
  * @throws {DataError} when an instruction is unknown or lacks an argument
  */
 export function checkResponse(

@@ -9,7 +9,7 @@
  */
 import { isLower, isUpper, rstrip, SPACE } from "../../python/text.ts";
 
-/** What was learned about a language. */
+/** Parameters learned for a language. */
 export interface PunktParameters {
   /** Words that end in a period of their own, without it, in lower case. */
   readonly abbreviations: ReadonlySet<string>;
@@ -17,7 +17,7 @@ export interface PunktParameters {
   readonly collocations: ReadonlySet<string>;
   /** Words that often begin a sentence. */
   readonly starters: ReadonlySet<string>;
-  /** How a word was seen: a sum of the flags below. */
+  /** Contexts in which a word was seen: a sum of the flags below. */
   readonly writing: ReadonlyMap<string, number>;
 }
 
@@ -30,7 +30,7 @@ const LOWER = LOWER_BEGIN | LOWER_MIDDLE | LOWER_UNKNOWN;
 
 const NUMBER = "##number##";
 
-/** Characters no word goes on with. */
+/** Characters no word continues with. */
 const CLOSING = `[\\)";\\}\\]*:@'\\(\\{\\[?!]`;
 /** Dashes and ellipses, spaced ones too. */
 const RUN = `(?:-{2,}|\\.{2,}|(?:\\.[${SPACE}]){2,}\\.)`;
@@ -82,7 +82,7 @@ interface Candidate {
   readonly mark: number;
   /** Its word, itself and what follows. */
   readonly context: string;
-  /** Where the next word begins, if blanks come first. */
+  /** Start of the next word, if blanks come first. */
   readonly next: number | undefined;
 }
 
@@ -130,7 +130,7 @@ function endsSentence(context: string, parameters: PunktParameters): boolean {
   return tokens.slice(0, -1).some((token) => token.endsSentence);
 }
 
-/** What can be said of a token alone. */
+/** Classifies a token by itself. */
 function tokenOf(text: string, { abbreviations }: PunktParameters): Token {
   const lower = text.toLowerCase();
   const token: Token = {
@@ -151,7 +151,7 @@ function tokenOf(text: string, { abbreviations }: PunktParameters): Token {
   return token;
 }
 
-/** What the next token changes. */
+/** Revises a token by the next one. */
 function decide(token: Token, next: Token | undefined, parameters: PunktParameters): void {
   if (next === undefined || !token.text.endsWith(".")) return;
   const { collocations, starters, writing } = parameters;
@@ -179,7 +179,7 @@ function decide(token: Token, next: Token | undefined, parameters: PunktParamete
 }
 
 /**
- * Whether a word begins a sentence, going by its first letter; undefined when that does not tell.
+ * Returns whether a word begins a sentence, going by its first letter; undefined when that does not tell.
  */
 function begins(token: Token, type: string, { writing }: PunktParameters): boolean | undefined {
   if (token.text.length === 1 && ";:,.!?".includes(token.text)) return false;

@@ -1,5 +1,5 @@
 /**
- * Whether two final answers in LaTeX are the same number or formula.
+ * Compares two final answers in LaTeX: whether they are the same number or formula.
  *
  * Two normalised answers come in, a boolean goes out, for any text in bounded time. Both are read
  * as formulas and compared at points drawn at random: in exact fractions if possible, otherwise in
@@ -24,7 +24,7 @@ const POINTS = 3;
 /** Relative difference allowed in floating point. */
 const TOLERANCE = 1e-11;
 
-/** Whether the answers are equal. */
+/** Returns whether the answers are equal. */
 export function isEquivalent(a: string, b: string): boolean {
   if (a === b) return a !== "";
   try {

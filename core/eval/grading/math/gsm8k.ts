@@ -7,7 +7,7 @@
  */
 import { strip } from "../../python/text.ts";
 
-/** What a filter finds in a response without an answer. */
+/** Result of a filter for a response without an answer. */
 export const INVALID = "[invalid]";
 
 /** The number where the shots have taught to write it; the first such place. */
@@ -31,7 +31,7 @@ export function flexibleExtract(response: string): string {
   return last === undefined ? INVALID : strip(last);
 }
 
-/** Whether two answers agree but for commas, dollars, case, a final period and what led to them. */
+/** Returns whether two answers agree but for commas, dollars, case, a final period and what led to them. */
 export function exactMatch(prediction: string, gold: string): boolean {
   return plain(prediction) === plain(gold);
 }

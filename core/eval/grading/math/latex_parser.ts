@@ -39,7 +39,7 @@ export function parseLatex(text: string): Formula[] {
 class Parser {
   #at = 0;
   #depth = 0;
-  /** Whether a bar closes an absolute value. */
+  /** True if a bar closes an absolute value. */
   #inBars = false;
 
   constructor(readonly tokens: readonly Token[]) {}
@@ -56,7 +56,7 @@ class Parser {
     return this.tokens[this.#at]?.text;
   }
 
-  /** Whether the base of a number comes next, `_8` in `7_8`: there SymPy's reader stops. */
+  /** True if the base of a number comes next, `_8` in `7_8`: there SymPy's reader stops. */
   get #isAtBase(): boolean {
     return this.#next === "_" && this.tokens[this.#at - 1]?.kind === "digit";
   }

@@ -11,7 +11,7 @@ export interface Token {
   readonly text: string;
 }
 
-/** What a formula that is beyond this reader throws; never leaves this folder. */
+/** Error for a formula beyond this reader; never leaves this folder. */
 export class UnreadableFormula extends Error {}
 
 /** Commands that only move things. */

@@ -8,12 +8,12 @@
 import { DataError } from "../../../base/errors.ts";
 import { pythonRegex, strip } from "../../python/text.ts";
 
-/** What an output without an answer yields. */
+/** Result for an output without an answer. */
 export const INVALID = "[invalidanswer]";
 
 const FIRST_WORDS = "Final Answer: The final answer is";
 const LAST_SENTENCE = "I hope it is correct.";
-/** What follows the first words; the periods stand for any character, as in the reference. */
+/** Pattern of what follows the first words; the periods stand for any character, as in the reference. */
 const ANSWER = pythonRegex("^(.*?). I hope it is correct.");
 
 /** Longer texts are no answers, and some patterns below take time that grows with the square. */
@@ -51,7 +51,7 @@ export function lastBoxed(solution: string): string | undefined {
   return undefined;
 }
 
-/** What stands in a box; undefined for a form the reference does not accept. */
+/** Returns the content of a box; undefined for a form the reference does not accept. */
 export function unboxed(span: string): string | undefined {
   if (span.includes("\\boxed ")) {
     return span.startsWith("\\boxed ") ? span.slice("\\boxed ".length) : undefined;

@@ -18,7 +18,7 @@ export interface ProductShape {
   readonly transposeB: boolean;
   readonly input: ComputeType;
   readonly output: ComputeType;
-  /** Whether a vector of m elements is added to every column. */
+  /** True if a vector of m elements is added to every column. */
   readonly bias: boolean;
 }
 

@@ -195,7 +195,7 @@ export class Driver {
     checkDriver(this.#cu.cuEventRecord(event, stream), "record an event");
   }
 
-  /** Whether everything before an event is done; never blocks. */
+  /** Returns whether everything before an event is done; never blocks. */
   isDone(event: bigint): boolean {
     const code = this.#cu.cuEventQuery(event);
     if (code !== NOT_READY) checkDriver(code, "query an event");

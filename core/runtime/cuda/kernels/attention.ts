@@ -1,8 +1,8 @@
 /**
  * Attention and its gradient as launches, chosen by sizes alone, so that a captured launch stays valid:
  *
- *   mma               more than 16 queries of a key head, in bf16 with heads of a multiple of 16
- *   split + combine   fewer, as in decoding, all in f32, and all that read through a table
+ *   mma              more than 16 queries of a key head, in bf16 with heads of a multiple of 16
+ *   split-KV, reduce fewer, as in decoding, all in f32, and all that read through a table
  */
 import backwardText from "../../../../kernels/backward/attention.cu" with { type: "text" };
 import backwardMmaText from "../../../../kernels/backward/attention_mma.cu" with { type: "text" };
@@ -122,9 +122,9 @@ function attentionArguments(
     defines: { HEAD_DIM: D },
     /** Query heads of all tokens of all rows. */
     heads: P * B * T * K * G,
-    /** Whether the kernels on tensor cores can compute it. */
+    /** True if the kernels on tensor cores can compute it. */
     fitsTensorCores: l.dtype === "bf16" && D % 16 === 0,
-    /** Whether computing takes longer than reading the slots; only `attention_split` knows tables. */
+    /** True if computing takes longer than reading the slots; only `attention_split` knows tables. */
     hasManyQueries: G * T > FEW_QUERIES && !table,
   };
 }

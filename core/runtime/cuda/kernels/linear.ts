@@ -40,7 +40,7 @@ const fewRows = kernel(
   ({ N0, N1, N2 }) => grid(128, blocks(N0!, SPAN) + blocks(N1!, SPAN) + blocks(N2!, SPAN)),
 );
 
-/** Whether the results of a layer, such as logits, are read as f32. */
+/** Returns whether the results of a layer, such as logits, are read as f32. */
 function isReadAsF32({ uses }: Lowering, { outputs: [output] }: Node): boolean {
   return uses.isResult(output!) || uses.readers(output!).some(({ op }) => op === sampleOp);
 }

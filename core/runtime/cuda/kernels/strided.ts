@@ -31,7 +31,7 @@ export const writeSlots = kernel(
   ({ R, T, K, D }) => each(R! * T! * K! * D!),
 );
 
-/** What the elementwise kernel computes, by its number; in f32 where no other type is named. */
+/** Ops of the elementwise kernel, by number; in f32 where no other type is named. */
 const OPS = [
   ...["add", "sub", "mul", "div", "add i32", "sub i32", "mul i32", "div i32", "add bf16"] as const,
   ...["less_equal", "less_equal i32", "select", "exp", "log", "sqrt", "sin", "cos"] as const,
@@ -42,7 +42,7 @@ const OPS = [
 /** An op of the elementwise kernel. */
 export type ElementwiseOp = typeof OPS[number];
 
-/** Whether the elementwise kernel has an op of this name. */
+/** Returns whether the elementwise kernel has an op of this name. */
 export function isElementwise(name: string): name is ElementwiseOp {
   return (OPS as readonly string[]).includes(name);
 }

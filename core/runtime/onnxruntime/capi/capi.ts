@@ -121,7 +121,7 @@ export class OnnxApi {
     return this.#create("CreateMemoryInfo", cString(name), deviceAllocator, device, defaultMemory);
   }
 
-  /** What allocates a provider's memory, by a session that runs on it. */
+  /** Creates the allocator of a provider's memory, by a session that runs on it. */
   allocator(session: Handle, memory: Handle): Handle {
     return this.#create("CreateAllocator", session, memory);
   }
@@ -155,7 +155,7 @@ export class OnnxApi {
     );
   }
 
-  /** The same on another thread, which packs the weights while the caller goes on. */
+  /** The same on another thread, which packs the weights while the caller continues. */
   async sessionLater(model: Uint8Array<ArrayBuffer>, options: Handle): Promise<Handle> {
     const out = new BigUint64Array(1);
     const [environment, size] = [this.#environment, BigInt(model.length)];
@@ -205,7 +205,7 @@ export class OnnxApi {
     this.#check("BindOutput", binding, name, value);
   }
 
-  /** Runs on another thread, so timers and signals go on. */
+  /** Runs on another thread, so timers and signals continue. */
   async run(session: Handle, binding: Handle): Promise<void> {
     const { RunWithBinding } = this.#table.callAsync;
     this.#throwIfSet(

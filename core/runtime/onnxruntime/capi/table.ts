@@ -12,7 +12,7 @@ const API_VERSION = 23;
 /** An address owned by ONNX Runtime. */
 export type Handle = Deno.PointerObject;
 
-/** What calls take. Arrays must be reachable until the call is over. */
+/** Arguments of calls. Arrays must be reachable until the call is over. */
 export type Argument = Deno.PointerValue | BufferSource | number | bigint;
 
 /** Calls return a status, null for success. */

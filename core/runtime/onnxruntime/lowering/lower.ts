@@ -18,7 +18,7 @@ import { type FilePlace, OnnxModel } from "./model.ts";
 import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.ts";
 
 /**
- * How a weight is given to a session. `stored`: the bytes of the checkpoint; `f32`: widened; `matrix`:
+ * Form of a weight in a session. `stored`: the bytes of the checkpoint; `f32`: cast; `matrix`:
  * f32 that the session packs and never reads again; `blocks` and `scales`: quantised; `table` and
  * `table scales`: the same in the shapes of an embedding table.
  */
@@ -58,20 +58,20 @@ export type PrimitiveRules = { readonly [N in PrimitiveName]: RuleOf<N> };
 export interface Target {
   /** Rules by op name. */
   readonly rules: RulesByName<Rule>;
-  /** Whether an elementwise result may lie in the memory of an operand. */
+  /** True if an elementwise result may lie in the memory of an operand. */
   readonly writesOverOperands: boolean;
 }
 
-/** What lowering needs to know about weights. */
+/** Properties of weights that lowering depends on. */
 export interface LoweringOptions {
   /** Stored element type of a parameter; undefined when it is free, that is, an input. */
   readonly storedType: (parameter: string) => OnnxType | undefined;
-  /** How the matrix of a parameter is kept. */
+  /** Returns the format of a parameter's matrix. */
   readonly formatOf: (parameter: string) => MatrixFormat;
   /** Format of a table whose rows are read from codes; undefined for one in full precision. */
   readonly tableFormatOf?: (parameter: string) => QuantizedFormat | undefined;
   readonly target: Target;
-  /** Where the library finds a weight in a file; undefined when it is given in memory. */
+  /** Returns the place of a weight in a file; undefined when it is given in memory. */
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
   /** Makes the model for the sizes of this program alone, with nothing to be bound besides. */
   readonly fixedSizes?: boolean;
@@ -92,7 +92,7 @@ export interface SizeInput {
   readonly data: readonly number[];
 }
 
-/** What depends on sizes, as the library takes it. */
+/** Arrays of size inputs, as the library takes them. */
 export const SIZE_ARRAYS = {
   i64: (data: readonly number[]) => BigInt64Array.from(data, BigInt),
   i32: (data: readonly number[]) => Int32Array.from(data),
@@ -110,7 +110,7 @@ export interface Lowered {
   readonly sizes: ReadonlyMap<string, SizeInput>;
 }
 
-/** Whether a target's lowering knows an op; others are expanded first. */
+/** Returns whether a target's lowering knows an op; others are expanded first. */
 export function lowers(op: Op, { rules }: Target): boolean {
   return op.name in rules;
 }
@@ -211,7 +211,7 @@ export class Lowering {
     return result && this.#nameOf(result);
   }
 
-  /** Whether a value is a fixed weight, whose form a rule may choose. */
+  /** Returns whether a value is a constant weight, whose form a rule may choose. */
   isParameter(value: Value): boolean {
     return this.#parameters.has(value);
   }
@@ -221,7 +221,7 @@ export class Lowering {
     return this.options.storedType(this.#parameters.get(value)!)!;
   }
 
-  /** How the matrix of a parameter is kept. */
+  /** Returns the format of a parameter's matrix. */
   formatOf(value: Value): MatrixFormat {
     return this.options.formatOf(this.#parameters.get(value)!);
   }

@@ -19,7 +19,7 @@ const OPSETS = [["", 24], [CONTRIB, 1]] as const;
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
 
-/** Where the bytes of a weight lie: the keys are those of the format. */
+/** Place of a weight's bytes: the keys are those of the format. */
 export interface FilePlace {
   /** File beside the model. */
   readonly location: string;

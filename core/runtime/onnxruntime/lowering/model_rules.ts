@@ -48,13 +48,13 @@ export function linearRule(type: "f32" | "f16"): Rule {
         : l.as("f16", l.get(value));
     };
     const biases = bias ? [operand(bias)] : [];
-    const widened = half ? {} : { output };
+    const outcome = half ? {} : { output };
     let result: string;
     if (isWeight && l.formatOf(weight).kind !== "f32") {
-      result = quantized(l, { x: operand(x), weight, biases, type }, widened.output);
+      result = quantized(l, { x: operand(x), weight, biases, type }, outcome.output);
     } else {
       const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
-      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, widened);
+      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, outcome);
     }
     if (half) l.model.node("Cast", [result], { to: 1 }, { output });
   });
@@ -83,7 +83,7 @@ function quantized(
 }
 
 /**
- * The rows of a table that are read, widened; `keep` says how the table itself is kept, in which type
+ * The rows of a table that are read, in f32; `keep` says how the table itself is kept, in which type
  * and form.
  */
 export function embeddingRule(
@@ -161,9 +161,9 @@ const SWIGLU = modelRule(swiglu, (l, { gate, up }, _, output) => {
  * log Σ exp x from the softmax of x: the largest share is exp(max x) / Σ exp x.
  */
 function logSumExpOf(l: Lowering, logits: Value, shares: string): string {
-  const peak = l.model.node("ReduceMax", [l.get(logits), l.longs(-1)], { keepdims: 0 });
+  const largestLogit = l.model.node("ReduceMax", [l.get(logits), l.longs(-1)], { keepdims: 0 });
   const largest = l.model.node("ReduceMax", [shares, l.longs(-1)], { keepdims: 0 });
-  return l.model.node("Sub", [peak, l.model.node("Log", [largest])]);
+  return l.model.node("Sub", [largestLogit, l.model.node("Log", [largest])]);
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Which ONNX operators compute each primitive: almost one each. */
+/** ONNX operators of each primitive: almost one each. */
 import type { Shape } from "../../../graph/types.ts";
 import { ONNX_TYPE } from "../element_types.ts";
 import type { PrimitiveRules, Rule, RuleOf, Target } from "./lower.ts";

@@ -1,4 +1,4 @@
-/** Where new contents of state tensors may be computed, and the order that this needs. */
+/** Finds state tensors that may be updated in place, and checks the order that this needs. */
 import { assign } from "../../../graph/primitives.ts";
 import { isNode, type Node, type Program } from "../../../graph/program.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -30,7 +30,7 @@ function readersOf(nodes: readonly Node[], values: Iterable<Value>): ReadonlyMap
   return readers;
 }
 
-/** Whether a node makes a value, or the term that a value assigns: no search is needed for these. */
+/** Returns whether a node makes a value, or the term that a value assigns: no search is needed for these. */
 function leadsTo(node: Node, value: Value, writers: ReadonlyMap<Value, Node>): boolean {
   const writer = writers.get(value);
   return node === writer || writer?.inputs.some((input) => writers.get(input) === node) === true;

@@ -1,5 +1,5 @@
 /**
- * Where the operators of the WebGPU provider differ from those of the processor.
+ * Lowering rules of the WebGPU provider that differ from those of the processor.
  *
  * With f16, matrices, their products and the KV cache are f16, and everything else stays f32: half the
  * memory for what is large, and no sum of squares that overflows.
@@ -50,7 +50,7 @@ export function webGpuTarget(elements: Elements): Target {
     ...CPU_TARGET.rules,
     ...PRIMITIVES,
     linear: linearRule(elements),
-    // bf16 is no type of the provider, so the table is widened, or narrowed, when it is loaded.
+    // bf16 is no type of the provider, so the table is cast when it is loaded.
     embedding: embeddingRule(() => ({ form: "matrix", type: elements })),
     token_logprobs: tokenLogprobsRule({ hasLogSumExp: false }),
   };

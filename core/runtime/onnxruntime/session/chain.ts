@@ -54,7 +54,7 @@ export async function openChain(
 }
 
 /**
- * What a program in parts needs: each session keeps its own weights, all share memory for temporaries, and
+ * Memory plan of a program in parts: each session keeps its own weights, all share temporaries, and
  * what passes from one part to the next is kept besides. The plan has sizes of sections only.
  */
 export function planOfParts(program: Program, plans: readonly MemoryPlan[]): MemoryPlan {

@@ -34,7 +34,7 @@ export class OnnxExecutable implements Executable {
   readonly #weights: Weights;
   readonly #session: Session;
   readonly #binding: Handle;
-  /** What is bound now; also keeps the memory alive. */
+  /** Tensors bound now; also keeps their memory alive. */
   readonly #bound = new Map<string, unknown>();
   readonly #names = new Map<string, Uint8Array<ArrayBuffer>>();
 

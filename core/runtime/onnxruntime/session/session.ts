@@ -19,10 +19,10 @@ export interface Initializers {
   close(): void;
 }
 
-/** What a session is made of. */
+/** Parts of a session. */
 export interface SessionSource {
   readonly lowered: Pick<Lowered, "bytes" | "weights">;
-  /** What is not read from files. */
+  /** Weights that are not read from files. */
   readonly weights: Initializers;
   /** Folder of weights that are read from files. */
   readonly folder?: string | undefined;

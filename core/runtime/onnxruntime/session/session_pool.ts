@@ -28,19 +28,19 @@ export interface Ready {
   readonly program: Program;
   readonly lowered: Lowered;
   readonly weights: Weights;
-  /** Whether it is one of several that run one after the other; see `chain.ts`. */
+  /** True if it is one of several that run one after the other; see `chain.ts`. */
   readonly isPart?: boolean;
-  /** Whether it is for its sizes alone. */
+  /** True if it is for its sizes alone. */
   readonly fixedSizes?: boolean;
 }
 
-/** What the sessions of a pool have in common. */
+/** Options of all sessions of a pool. */
 export interface PoolOptions extends Pick<LoweringOptions, "target"> {
-  /** How matrices are kept that have no format of their own. */
+  /** Format of matrices that have none of their own. */
   readonly matrices: MatrixFormat;
-  /** Whether the library reads weights from files where it can. */
+  /** True if the library reads weights from files where it can. */
   readonly readsFiles?: boolean;
-  /** What stays in memory of a weight, in a file or given; its bytes unless told. */
+  /** Returns the bytes of a weight that stay in memory, in a file or given; all unless told. */
   readonly heldBytes?: (use: WeightUse, isInFile: boolean) => number;
 }
 

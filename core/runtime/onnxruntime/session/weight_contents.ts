@@ -2,7 +2,7 @@
  * The bytes of weights in the forms that lowered programs want, to be written into a
  * file, or onto a GPU.
  */
-import { narrow } from "../../../base/dtype.ts";
+import { fromF32 } from "../../../base/dtype.ts";
 import type { QuantizedTensor, Weights } from "../../device.ts";
 import {
   fullPrecision,
@@ -61,5 +61,5 @@ function storedPart(weight: QuantizedTensor, { form, type }: WeightUse): Uint8Ar
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {
   if (type !== "f32" && type !== "f16") throw new TypeError(`cannot store weights as ${type}`);
-  return narrow(values as Float32Array<ArrayBuffer>, type);
+  return fromF32(values as Float32Array<ArrayBuffer>, type);
 }

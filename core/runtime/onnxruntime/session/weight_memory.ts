@@ -2,13 +2,13 @@
  * The memory behind the weights of one session on the processor.
  *
  * Weights are handed over by address. f32 matrices are packed while the session is made and not read
- * again, so a widened copy is returned to the system right after; whatever lies in the checkpoint in a
+ * again, so a copy in f32 is returned to the system right after; whatever lies in the checkpoint in a
  * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
 import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../device.ts";
 import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory/memory_map.ts";
-import { widenInto } from "../../../base/dtype.ts";
+import { toF32Into } from "../../../base/dtype.ts";
 import {
   elementsOf,
   fullPrecision,
@@ -44,7 +44,7 @@ export class WeightMemory implements Initializers {
   readonly #matrices: MatrixFormat;
   readonly #files = new Map<string, MemoryMap>();
   readonly #kept: MemoryMap[] = [];
-  /** Widened matrices, needed only until they are packed. */
+  /** Matrices cast to f32, needed only until they are packed. */
   readonly #packed: MemoryMap[] = [];
   readonly #arrays: ArrayBufferView[] = [];
   readonly #values: Handle[] = [];
@@ -93,7 +93,7 @@ export class WeightMemory implements Initializers {
     const map = MemoryMap.allocate(weightBytes(use));
     (use.form === "matrix" ? this.#packed : this.#kept).push(map);
     const target = new Float32Array(map.buffer(0, weightBytes(use)));
-    widenInto(target, this.#bytes(weight), storedType(weight));
+    toF32Into(target, this.#bytes(weight), storedType(weight));
     this.#forget(weight);
     return map.address;
   }

@@ -27,7 +27,7 @@ export class WeightPlaces {
     this.placeholder = basename(this.#realPath(first));
   }
 
-  /** Where the library reads a weight in this form; undefined when it must be given. */
+  /** Returns where the library reads a weight in this form; undefined when it must be given. */
   readonly find = (use: WeightUse): WeightPlace | undefined => {
     const weight = this.#weights.get(use.parameter);
     const range = weight && rangeOf(weight, use);

@@ -49,7 +49,7 @@ export class Moves {
     this.#gpu.run(this.#session("copy", target, copyModel), inputs, this.#rows(target, run));
     target.changed();
 
-    /** Where each run of the rectangle lies, in runs. */
+    /** Returns the start of each run of the rectangle, in runs. */
     function startsOf(offset: number, stride: number): number[] {
       const perRow = width / run;
       return Array.from(

@@ -15,7 +15,7 @@ import type { GpuTensor } from "./tensor.ts";
 
 /** A program in two parts. */
 export interface Split {
-  /** What stays on the processor; its outputs are inputs of `rest`. */
+  /** Part that stays on the processor; its outputs are inputs of `rest`. */
   readonly host: Program | undefined;
   readonly rest: Program;
 }

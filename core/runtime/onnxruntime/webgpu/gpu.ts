@@ -15,7 +15,7 @@ import { OnnxModel } from "../lowering/model.ts";
 import { Session } from "../session/session.ts";
 import { quietly } from "../capi/quiet.ts";
 
-/** What the provider calls itself, and its memory. */
+/** Names of the provider and of its memory. */
 const [PROVIDER, MEMORY] = ["WebGPU", "WebGPU_Buf"];
 
 const HINTS = [
@@ -145,7 +145,7 @@ export class Gpu {
   }
 }
 
-/** What the library says when a tensor is larger than the GPU takes, or memory is short. */
+/** Messages of the library for a tensor larger than the GPU takes, or for lack of memory. */
 const NO_ROOM = /maxStorageBuffer|narrowing_error|out of memory|allocat|device (was |is )?lost/i;
 
 /** An error of the library as one that says what to do, where it is about memory; else as it is. */

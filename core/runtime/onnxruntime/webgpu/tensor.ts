@@ -26,7 +26,7 @@ export class GpuTensor implements OnnxValue {
   #copy: HostArray | undefined;
   #isCopyCurrent = false;
 
-  /** What is in it is undefined. */
+  /** Leaves the content undefined. */
   constructor(gpu: Gpu, { dtype, shape }: TensorType) {
     if (dtype === "bf16" || dtype === "bool") {
       throw new TypeError(`cannot keep ${dtype} on webgpu, expected f32, f16 or i32`);

@@ -1,7 +1,7 @@
 /**
  * Weights in the GPU's memory, each once in every form that programs want, for all sessions.
  *
- * One weight at a time is widened, narrowed or quantised in host memory and copied over.
+ * One weight at a time is cast or quantized in host memory and copied over.
  */
 import type { Weights } from "../../device.ts";
 import type { Handle } from "../capi/table.ts";
@@ -38,7 +38,7 @@ export class GpuWeights implements Initializers {
 
   loaded(): void {}
 
-  /** A session is closed; others may go on. */
+  /** A session is closed; others may continue. */
   close(): void {}
 
   /** Frees the memory, once no session uses it. */

@@ -1,4 +1,4 @@
-/** What differs between operating systems: the logic of each, on any of them. */
+/** Differences between operating systems: the logic of each, on any of them. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
   homeFolder,

@@ -1,4 +1,4 @@
-/** What a process does, as far as the system says. */
+/** States of processes, as far as the system says. */
 import { assertEquals } from "@std/assert";
 import { PLATFORM, platformFor, processState } from "../../../../core/base/platform/mod.ts";
 

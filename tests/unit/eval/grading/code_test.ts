@@ -1,4 +1,4 @@
-/** Python problems: reading, asking, cutting, sanitising and judging, against the goldens. */
+/** Python problems: reading, asking, cutting, sanitising and grading, against the goldens. */
 import {
   assert,
   assertEquals,

@@ -30,19 +30,19 @@ function rows(path: string) {
   return text.trim().split("\n").map((line) => JSON.parse(line));
 }
 
-/** Verdicts on one instruction: strict, loose. */
-function judge(response: string, id: string, kwargs: Record<string, unknown> = {}) {
+/** Results of one instruction: strict, loose. */
+function gradeOf(response: string, id: string, kwargs: Record<string, unknown> = {}) {
   const instructions = requireInstructions([id], [kwargs], "a test");
   const { strict, loose } = checkResponse(response, instructions, tools);
   return [strict[0], loose[0]];
 }
 
-Deno.test("every golden verdict of a checker", () => {
+Deno.test("every golden result of a checker", () => {
   const cases = rows("golden/eval/cases_ifeval_checkers.jsonl");
   assertEquals(cases.length, 82);
   for (const { instruction_id, kwargs, response, strict, loose } of cases) {
     const place = `${instruction_id} ${JSON.stringify(kwargs)} ${JSON.stringify(response)}`;
-    assertEquals(judge(response, instruction_id, kwargs), [strict, loose], place);
+    assertEquals(gradeOf(response, instruction_id, kwargs), [strict, loose], place);
   }
 });
 
@@ -58,9 +58,9 @@ Deno.test("every golden document and the four means", async () => {
   for (const [doc_id, golden] of cases.entries()) {
     const row = data.get(golden.key)!;
     const instructions = requireInstructions(row.instruction_id_list, row.kwargs, "a row");
-    const verdict = checkResponse(golden.response, instructions, tools, row.prompt);
-    assertEquals(verdict.strict, golden.inst_level_strict_acc, `${golden.key} strict`);
-    assertEquals(verdict.loose, golden.inst_level_loose_acc, `${golden.key} loose`);
+    const result = checkResponse(golden.response, instructions, tools, row.prompt);
+    assertEquals(result.strict, golden.inst_level_strict_acc, `${golden.key} strict`);
+    assertEquals(result.loose, golden.inst_level_loose_acc, `${golden.key} loose`);
     const question = ifeval.read(new Row(row, "a row"));
     const metrics = await score(question, [{ text: golden.response }]);
     scores.push({ task: "ifeval", doc_id, group: "", request: "", samples: "", metrics });
@@ -89,9 +89,9 @@ Deno.test("every golden sentence and word", () => {
     assertEquals(split.length, num_sentences);
     assertEquals(split.flatMap(splitWords), word_tokenize);
     const words = { num_words, relation: "at least" };
-    assertEquals(judge(text, "length_constraints:number_words", words), [true, true]);
+    assertEquals(gradeOf(text, "length_constraints:number_words", words), [true, true]);
     words.num_words++;
-    assertEquals(judge(text, "length_constraints:number_words", words), [false, false]);
+    assertEquals(gradeOf(text, "length_constraints:number_words", words), [false, false]);
   }
 });
 
@@ -121,15 +121,15 @@ Deno.test("all instructions of the data set are known and complete", () => {
 
 Deno.test("a blank response follows nothing, whatever its blanks", () => {
   for (const blank of ["", " \n", "\x85\x1c", "\u2003"]) {
-    assertEquals(judge(blank, "punctuation:no_comma"), [false, false]);
+    assertEquals(gradeOf(blank, "punctuation:no_comma"), [false, false]);
   }
-  assertEquals(judge("\ufeff", "punctuation:no_comma"), [true, true], "no white space to Python");
-  assertEquals(judge("***", "punctuation:no_comma"), [true, true]);
+  assertEquals(gradeOf("\ufeff", "punctuation:no_comma"), [true, true], "no white space to Python");
+  assertEquals(gradeOf("***", "punctuation:no_comma"), [true, true]);
 });
 
 Deno.test("loose forgives the first line, the last line and asterisks", () => {
   const ends = (response: string) =>
-    judge(response, "startend:end_checker", { end_phrase: "Bye." });
+    gradeOf(response, "startend:end_checker", { end_phrase: "Bye." });
   assertEquals(ends("Bye."), [true, true]);
   assertEquals(ends("Bye.\nHope this helps!"), [false, true]);
   assertEquals(ends("*Bye.*"), [false, true]);
@@ -139,18 +139,18 @@ Deno.test("loose forgives the first line, the last line and asterisks", () => {
 
 Deno.test("keywords are regular expressions, and words only where forbidden", () => {
   const has = (keyword: string, response: string) =>
-    judge(response, "keywords:existence", { keywords: [keyword] })[0];
+    gradeOf(response, "keywords:existence", { keywords: [keyword] })[0];
   assert(has("it\\'s", "IT'S") && has("a.c", "xABCx") && !has("a\\.c", "abc"));
   assert(has("é", "É") && !has("e\\b", "e\u0301x".normalize("NFC")));
   const forbidden = { forbidden_words: ["cat"] };
-  assertEquals(judge("concatenate", "keywords:forbidden_words", forbidden)[0], true);
-  assertEquals(judge("a Cat.", "keywords:forbidden_words", forbidden)[0], false);
+  assertEquals(gradeOf("concatenate", "keywords:forbidden_words", forbidden)[0], true);
+  assertEquals(gradeOf("a Cat.", "keywords:forbidden_words", forbidden)[0], false);
 });
 
 Deno.test("characters special to replacements and patterns stay what they are", () => {
   const repeated = { prompt_to_repeat: "Pay $& or $1 (now)?" };
   const response = "pay $& or $1 (NOW)? Fine.";
-  assertEquals(judge(response, "combination:repeat_prompt", repeated), [true, true]);
+  assertEquals(gradeOf(response, "combination:repeat_prompt", repeated), [true, true]);
   assertEquals(splitWords("It cost $$1 and $& more."), [
     ...["It", "cost", "$", "$", "1", "and", "$", "&", "more", "."],
   ]);
@@ -165,8 +165,8 @@ Deno.test("a prompt is repeated whole where no part of it is named", () => {
 Deno.test("the two rows that count no letter are counted by their character", () => {
   assertEquals(UNDEFINED_KEYS, [1122, 1129]);
   const hashes = { letter: "#", let_frequency: 2, let_relation: "at least" };
-  assertEquals(judge("#a #b", "keywords:letter_frequency", hashes), [true, true]);
-  assertEquals(judge("#a", "keywords:letter_frequency", hashes), [false, false]);
+  assertEquals(gradeOf("#a #b", "keywords:letter_frequency", hashes), [true, true]);
+  assertEquals(gradeOf("#a", "keywords:letter_frequency", hashes), [false, false]);
 });
 
 Deno.test("JSON is what Python accepts", () => {
@@ -184,14 +184,17 @@ Deno.test("bullets and placeholders are counted in little time in odd responses"
   const start = performance.now();
   const bullets = { num_bullets: 2 };
   const blank = `* a${"\n \n".repeat(50_000)}- b`;
-  assertEquals(judge(blank, "detectable_format:number_bullet_lists", bullets)[0], true);
-  assertEquals(judge("*\n\n\n\n* b", "detectable_format:number_bullet_lists", bullets)[0], true);
-  assertEquals(judge("*\n* b", "detectable_format:number_bullet_lists", bullets)[0], false);
+  assertEquals(gradeOf(blank, "detectable_format:number_bullet_lists", bullets)[0], true);
+  assertEquals(gradeOf("*\n\n\n\n* b", "detectable_format:number_bullet_lists", bullets)[0], true);
+  assertEquals(gradeOf("*\n* b", "detectable_format:number_bullet_lists", bullets)[0], false);
   const open = "[".repeat(100_000);
   const placeholders = { num_placeholders: 1 };
-  assertEquals(judge(open, "detectable_content:number_placeholders", placeholders)[0], false);
-  assertEquals(judge(`${open}]`, "detectable_content:number_placeholders", placeholders)[0], true);
-  assertEquals(judge("[a\n]", "detectable_content:number_placeholders", placeholders)[0], false);
+  assertEquals(gradeOf(open, "detectable_content:number_placeholders", placeholders)[0], false);
+  assertEquals(
+    gradeOf(`${open}]`, "detectable_content:number_placeholders", placeholders)[0],
+    true,
+  );
+  assertEquals(gradeOf("[a\n]", "detectable_content:number_placeholders", placeholders)[0], false);
   assert(performance.now() - start < 5000);
 });
 
@@ -262,10 +265,10 @@ Deno.test("rows that make no sense are refused by name", () => {
   assertThrows(() => checkResponse("a", [one], tools), DataError);
 });
 
-Deno.test("50,000 `<<` are judged in a second, and titles are those of the pattern", () => {
+Deno.test("50,000 `<<` are graded in a second, and titles are those of the pattern", () => {
   for (const end of ["", "\n", ">", "> >", ">>"]) {
     const began = performance.now();
-    assertEquals(judge("<<".repeat(50_000) + end, "detectable_format:title"), [false, false]);
+    assertEquals(gradeOf("<<".repeat(50_000) + end, "detectable_format:title"), [false, false]);
     assert(performance.now() - began < 1000, `${end}: ${performance.now() - began} ms`);
   }
   // What `<<[^\n]+>>` matches, in short texts of these marks.
@@ -274,6 +277,6 @@ Deno.test("50,000 `<<` are judged in a second, and titles are those of the patte
     const text = Array.from({ length: 7 }, (_, i) => marks[code >> (2 * i) & 3]).join("");
     const matches = text.match(/<<[^\n]+>>/g) ?? [];
     const expected = matches.some((match) => match.replace(/^<+/, "").replace(/>+$/, "") !== "");
-    assertEquals(judge(text, "detectable_format:title")[0], expected, JSON.stringify(text));
+    assertEquals(gradeOf(text, "detectable_format:title")[0], expected, JSON.stringify(text));
   }
 });

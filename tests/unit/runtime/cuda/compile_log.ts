@@ -6,7 +6,7 @@
  * slower than written.
  */
 
-/** What the compiler made of one kernel. */
+/** Resources of one kernel in the compiler's log. */
 export interface KernelUse {
   readonly name: string;
   readonly registers: number;

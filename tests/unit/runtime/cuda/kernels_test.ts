@@ -53,7 +53,7 @@ Deno.test("blocks have the threads that the kernel was compiled for", () => {
   }
 });
 
-Deno.test("every size a launch config needs is an argument, a macro or named here", () => {
+Deno.test("every size a launch config needs is an argument, a define or named here", () => {
   /** Attention rows P·B in the forward pass, streams and batches: implied by the tensors. */
   const implied = ["rows", "P", "batch"];
   for (const kernel of KERNELS) {

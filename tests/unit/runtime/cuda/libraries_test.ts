@@ -1,4 +1,4 @@
-/** Where the CUDA libraries are looked for, what was compiled before, and what logs say. No GPU. */
+/** Search paths of the CUDA libraries, cached kernels, and compiler logs. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseCompileLog } from "./compile_log.ts";
 import { cubinKey, withCache } from "../../../../core/runtime/cuda/kernel_loader.ts";

@@ -8,7 +8,7 @@ export interface Call {
   readonly args: readonly unknown[];
 }
 
-/** What the stand-in was asked, and the codes it is to answer with. */
+/** Stand-in for the driver: its calls, and the codes it returns. */
 export interface FakeDriver {
   readonly symbols: DriverSymbols;
   readonly calls: Call[];
