@@ -28,30 +28,69 @@ export const DASHES: readonly (readonly number[])[] = [
   [1, 3],
 ];
 
-/** Background, margins and fonts of every figure. */
+/** Colours of text and lines on a light ground. */
+const INK = "#1a1a1a", FAINT = "#5c5c5c", GRID = "#dddddd";
+
+/** Colours on a dark ground, by those on a light one. */
+const DARK: Readonly<Record<string, string>> = {
+  [INK]: "#ececec",
+  [FAINT]: "#a8a8a8",
+  [GRID]: "#3d3d3d",
+  "#0072B2": "#3D9BDC",
+  "#000000": "#BBBBBB",
+};
+
+/** Style of a figure: it takes the width that there is, and the colours of its reader. */
+const STYLE = ".marks { max-width: 100%; height: auto }\n@media (prefers-color-scheme: dark) {\n" +
+  Object.entries(DARK).map(([light, dark]) =>
+    `.marks [fill="${light}"] { fill: ${dark} }\n.marks [stroke="${light}"] { stroke: ${dark} }\n`
+  ).join("") + "}";
+
+/** Margins, fonts and colours of every figure, on the ground of the page that shows it. */
 export const FRAME = {
   $schema: "https://vega.github.io/schema/vega-lite/v6.json",
-  background: "white",
+  background: null,
   padding: 12,
   config: {
     font: "sans-serif",
-    axis: { gridColor: "#e5e5e5", labelFontSize: 12, titleFontSize: 13, titleFontWeight: "normal" },
-    title: { anchor: "start", fontSize: 14, fontWeight: "normal" },
-    legend: { labelFontSize: 12, labelLimit: 400 },
+    axis: {
+      domainColor: FAINT,
+      gridColor: GRID,
+      labelColor: INK,
+      labelFontSize: 12,
+      tickColor: FAINT,
+      titleColor: INK,
+      titleFontSize: 13,
+      titleFontWeight: "normal",
+    },
+    title: {
+      anchor: "start",
+      color: INK,
+      fontSize: 14,
+      fontWeight: "normal",
+      subtitleColor: FAINT,
+      subtitleFontSize: 12,
+    },
+    legend: { labelColor: INK, labelFontSize: 12, labelLimit: 560 },
+    text: { color: INK, fontSize: 12 },
     view: { stroke: null },
   },
 } as const;
 
-/** A legend beside the plot, where it covers no data. */
-export const LEGEND = { title: null, orient: "right" } as const;
+/** A legend below a plot of so many pixels, where it covers no data and makes no figure wide. */
+export function legendOf(labels: readonly string[], width: number) {
+  const widest = 70 + 7 * Math.max(...labels.map((label) => label.length), 0);
+  const columns = Math.max(1, Math.min(labels.length, Math.floor(width / widest)));
+  return { title: null, orient: "bottom", columns, columnPadding: 20 } as const;
+}
 
 /** Colour, dash or mark of the series; Vega makes one legend where several say the same. */
-export function seriesScale(domain: readonly string[], range: readonly unknown[]) {
+export function seriesScale(domain: readonly string[], range: readonly unknown[], width: number) {
   return {
     field: "series",
     type: "nominal" as const,
     scale: { domain, range: domain.map((_, i) => range[i % range.length]) },
-    legend: LEGEND,
+    legend: legendOf(domain, width),
   };
 }
 
@@ -62,7 +101,8 @@ export async function renderSvg(spec: object): Promise<string> {
   const compiled = compile(spec as TopLevelSpec).spec;
   const view = new vega.View(vega.parse(compiled), { renderer: "none", logLevel: vega.Error });
   try {
-    return await view.toSVG();
+    const svg = await view.toSVG();
+    return svg.replace(/(?<=^<svg[^>]*>)/, `<style>\n${STYLE}\n</style>`);
   } finally {
     view.finalize();
   }
@@ -130,9 +170,10 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions) {
     ...seriesScale(
       domain,
       series.map(({ style }, i) => range[(style?.[kind] ?? i) % range.length]),
+      width,
     ),
     sort: null,
-    legend: { ...LEGEND, symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
+    legend: { ...legendOf(domain, width), symbolType: "stroke", symbolSize: 900, symbolOpacity: 1 },
   });
   return {
     ...FRAME,

@@ -54,7 +54,7 @@ await withScratch(async (folder) => {
       "an answer",
     );
   }
-  await page.hover(".token:nth-of-type(9)");
+  await page.hover(".tokens span:nth-of-type(9)");
   const { data } = await page.send("Page.captureScreenshot", { format: "png" });
   const out = Deno.args[0] ?? `${ROOT}docs/images/chat.png`;
   await Deno.writeFile(out, Uint8Array.from(atob(data as string), (c) => c.charCodeAt(0)));

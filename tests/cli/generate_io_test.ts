@@ -1,7 +1,8 @@
 /** `parscale generate` as a black box: input, errors, streams, files and signals. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, copyFolder, jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
 import { parscale, runParscale, runShell, withScratch } from "./run.ts";
+import { HANG_MS } from "../hang.ts";
 
 const GENERATE = ["generate", "--model", MODEL];
 const FEW = [...GENERATE, "--max-tokens", "4"];
@@ -226,25 +227,24 @@ Deno.test("--jsonl answers early rows while stdin is open, in input order", asyn
   assertEquals([code, await run.child.stderr.text()], [0, ""]);
 });
 
-Deno.test("the first of many rows is out long before the last is computed", async () => {
+Deno.test("the first of many rows is out long before the last is computed", {
+  timeout: HANG_MS,
+}, async () => {
   const run = start([
     ...GENERATE,
     "--jsonl",
     "--batch",
     "2",
     "--max-tokens",
-    "200",
+    "2000",
     "--ignore-eos",
   ]);
-  await run.write(jsonLines(...Array.from({ length: 24 }, (_, i) => ({ tokens: [i + 1] }))));
+  // All rows take many minutes.
+  await run.write(jsonLines(...Array.from({ length: 500 }, (_, i) => ({ tokens: [i + 1] }))));
   await run.closeStdin();
-  const started = performance.now();
   assertEquals(JSON.parse(await run.line()).id, 0);
-  const first = performance.now() - started;
-  for (let i = 1; i < 24; i++) assertEquals(JSON.parse(await run.line()).id, i);
-  const last = performance.now() - started;
-  assertEquals((await run.child.status).code, 0);
-  assert(first < last / 2, `first after ${first} ms, last after ${last} ms`);
+  run.child.kill("SIGKILL");
+  await run.child.status;
   await run.child.stderr.cancel();
 });
 

@@ -1,6 +1,7 @@
 /** `parscale plot` as a black box: figure, table, rows, SVG, chained runs, misuse, bad data, pipes. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines } from "./models.ts";
+import { assertFigure } from "./figures.ts";
 import { runParscale, runShell, withScratch } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
@@ -33,7 +34,7 @@ Deno.test("a chart with letters, and a table of where each curve ends", () =>
     const { code, stdout, stderr } = await runParscale(["plot", "a", "b", "--ema", "0"], { cwd });
     assertEquals([code, stderr], [0, ""]);
     const lines = stdout.split("\n");
-    assertEquals(lines[0], "loss");
+    assertEquals(lines[0], "loss (nats per token)");
     assertStringIncludes(
       stdout,
       "A a, training  B a, validation  C b, training  D b, validation\n",
@@ -91,12 +92,17 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     const first = await runParscale([...args, "--label", "P=1,P=1"], { cwd });
     assertEquals([first.code, first.stderr], [0, "wrote loss.svg\n"]);
     const svg = Deno.readTextFileSync(`${cwd}/loss.svg`);
-    assert(svg.startsWith("<svg") && svg.endsWith("</svg>") && !/NaN|undefined/.test(svg));
-    for (
-      const text of [">Two runs<", ">tokens<", ">P=1, validation<", 'roledescription="area mark"']
-    ) {
+    const axes = ["training (tokens)", "loss (nats per token)"];
+    assertFigure(svg, "Two runs", axes);
+    for (const text of [">P=1, validation<", 'roledescription="area mark"']) {
       assertStringIncludes(svg, text);
     }
+    await Deno.writeTextFile(`${cwd}/one.jsonl`, jsonLines({ step: 1, tokens: 9, loss: 2 }));
+    const one = await runParscale(["plot", "one.jsonl", "--svg", "one.svg"], { cwd });
+    assertEquals([one.code, one.stderr], [0, "wrote one.svg\n"]);
+    const point = Deno.readTextFileSync(`${cwd}/one.svg`);
+    assertFigure(point, "Loss over tokens", axes);
+    assertEquals(point.match(/aria-roledescription="(point|circle)"/g)?.length, 1);
     const again = await runParscale(args, { cwd });
     assertEquals([again.code, again.stdout], [2, ""]);
     assertStringIncludes(again.stderr, "hint: pass --overwrite");

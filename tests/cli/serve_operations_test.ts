@@ -172,45 +172,37 @@ Deno.test("SIGTERM: what is not finished in time ends with an error frame, and c
   assertEquals((await server.ended).code, 143);
 });
 
-Deno.test("short answers beside a long prompt: no gap of more than a chunk and a step", async () => {
+Deno.test("short answers beside a long prompt: a token between every two chunks", async () => {
   await using server = await TestServer.start(["--model", MODEL, "--max-batch", "8"]);
-  const stamps: number[][] = [];
-  const streams = Array.from({ length: 4 }, async (_, i) => {
-    const response = await server.post("/v1/completions", {
-      ...LONG,
-      max_tokens: 500,
-      stream: true,
-    });
-    const own: number[] = stamps[i] = [];
-    for await (const _ of response.body!) own.push(performance.now());
+  const received = [0, 0, 0, 0];
+  const streams = received.map(async (_, i) => {
+    const response = await server.post("/v1/completions", { ...LONG, stream: true });
+    for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
+      received[i]! += text.split("data: ").length - 1;
+    }
   });
-  await until(() => Promise.resolve(stamps.every((own) => own?.length > 20)), "they run");
-  const began = performance.now();
+  await until(() => Promise.resolve(received.every((tokens) => tokens > 20)), "they run");
+  const before = [...received];
   const long = await server.complete({ prompt: new Array(2000).fill(9), max_tokens: 1 });
-  const whole = performance.now() - began;
+  const meanwhile = received.map((tokens, i) => tokens - before[i]!);
   assertEquals(long.usage.prompt_tokens, 2000);
-  await Promise.all(streams);
-  // The prompt takes eight chunks; frames may arrive in pairs.
-  const gaps = stamps.flatMap((own) => own.slice(1).map((at, i) => at - own[i]!));
-  assert(Math.max(...gaps) < Math.max(whole / 2, 250), `${Math.max(...gaps)} of ${whole} ms`);
+  // The prompt takes eight chunks or more; the last frames may still be on their way.
+  assert(Math.min(...meanwhile) >= 6, `${meanwhile} tokens while the prompt was read`);
+  server.process.kill("SIGKILL");
+  await Promise.allSettled(streams);
 });
 
-Deno.test("/health answers at once while a long prompt is prefilled", async () => {
+Deno.test("/health answers while a long prompt is prefilled", async () => {
   await using server = await TestServer.start(["--model", CHAT_MODEL]);
   const { data } = await (await server.get("/v1/models")).json();
   const length = data[0].max_model_len - 2;
   const prompt = new Array(Math.min(length, 6000)).fill(9);
-  const long = server.complete({ prompt, max_tokens: 1 });
-  const times: number[] = [];
-  for (let i = 0; i < 20; i++) {
-    const began = performance.now();
-    await (await server.get("/health")).body?.cancel();
-    times.push(performance.now() - began);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  await long;
-  times.sort((a, b) => a - b);
-  assert(times[10]! < 50, `median ${times[10]} ms`);
+  let isRead = false, answers = 0;
+  const long = server.complete({ prompt, max_tokens: 1 }).finally(() => isRead = true);
+  for (; !isRead; answers++) await (await server.get("/health")).body?.cancel();
+  assertEquals((await long).usage.prompt_tokens, prompt.length);
+  // Two dozen chunks: a server that only answers between them would come to about as many.
+  assert(answers > 100, `${answers} answers before the prompt was read`);
 });
 
 Deno.test("a ParScale model serves beside adapters of its backbone", async () => {

@@ -1,5 +1,5 @@
 /** The chat page of `parscale serve` in a real browser: tokens, letters, weights, the switch of P, stop. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { withScratch } from "./run.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
 import { BrowserPage, CHROMIUM } from "./visualize_browser.ts";
@@ -30,21 +30,38 @@ Deno.test({
           document.getElementById("form").requestSubmit();
         }`);
       await until(async () => await count("#model option") === 3, "the models are listed");
+      const legend = () => page.evaluate(`document.getElementById("legend").textContent`);
+      const choose = (model: string) =>
+        page.evaluate(`{
+          document.getElementById("model").value = ${JSON.stringify(model)};
+          document.getElementById("model").dispatchEvent(new Event("change"));
+        }`);
+      await choose("p4");
+      assertEquals(await legend(), "ABCD", "the letters are explained before any answer");
+      await choose("p2");
+      assertEquals(await legend(), "AB");
+      const controls = await page.evaluate(
+        `[...document.querySelectorAll("button, input, select, textarea")].filter((control) =>
+          !["none", "textfield"].includes(getComputedStyle(control).appearance)).length`,
+      );
+      assertEquals(controls, 0, "no control looks as the browser has it");
 
       await ask("Tell <b>me</b> of the fox", "p4", 20);
-      await until(async () => await count(".token") > 3 && await isIdle(), "an answer is shown");
+      await until(
+        async () => await count(".tokens span") > 3 && await isIdle(),
+        "an answer is shown",
+      );
       assertEquals(await count(".user b b"), 0, "text is never markup");
       const letters = await page.evaluate(
-        `[...document.querySelectorAll(".token")].map((token) =>
-          [token.className, token.querySelector("sub").textContent])`,
+        `[...document.querySelectorAll(".tokens span")].map((token) =>
+          [token.className, getComputedStyle(token, "::before").content])`,
       );
       for (const [name, letter] of letters) {
-        assertEquals(name, `token s${"ABCD".indexOf(letter)}`);
+        assertMatch(name, new RegExp(`^s${"ABCD".indexOf(letter[1])} w\\d( narrow)?$`));
       }
-      await page.hover(".token");
-      const legend = () => page.evaluate(`document.getElementById("legend").textContent`);
-      assert(/^A 0\.\d{4} {3}B 0\.\d{4} {3}C 0\.\d{4} {3}D 0\.\d{4}$/.test(await legend()));
-      await page.evaluate(`document.querySelectorAll(".token")[1].focus()`);
+      await page.hover(".tokens span");
+      assertMatch(await legend(), /^A 0\.\d{4}B 0\.\d{4}C 0\.\d{4}D 0\.\d{4}$/);
+      await page.evaluate(`document.querySelectorAll(".tokens span")[1].focus()`);
       assert((await legend()).startsWith("A 0."));
       const speed = await page.evaluate(`document.getElementById("speed").textContent`);
       assert(/^\d+\.\d tok\/s$/.test(speed), speed);

@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { parscale, runParscale } from "./run.ts";
+import { HANG_MS } from "../hang.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
@@ -142,7 +143,7 @@ export function parseMetrics(text: string): Map<string, number> {
 export async function until(
   condition: () => Promise<boolean>,
   what: string,
-  timeoutMs = 10_000,
+  timeoutMs = HANG_MS,
 ): Promise<void> {
   const end = performance.now() + timeoutMs;
   while (!await condition()) {

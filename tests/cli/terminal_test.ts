@@ -48,7 +48,7 @@ onTerminals("plot draws its curves with their colours and spaces", (cwd) => {
   }
   return ["plot", "first", "second"];
 }, ({ screen }, columns) => {
-  assertEquals(screen[0], "loss");
+  assertEquals(screen[0], "loss (nats per token)");
   const curve = screen.filter((line) => /[┤│]/.test(line));
   assertEquals(curve.length, 16);
   assert(

@@ -126,7 +126,7 @@ Deno.test("an existing page is only replaced when told", () =>
     assertStringIncludes(page, "default-src 'none'");
     assert(!page.includes(MODEL4), "the page does not tell where the model lies");
     const rows = await rowsOf([...SHOW, "--text", "<b>cat</b> & co"], { cwd });
-    assertEquals(page.match(/<span class="s\d">/g)!.length, rows.length);
+    assertEquals(page.match(/<span class="s\d w\d/g)!.length, rows.length);
     const again = await runParscale([...SHOW, "--text", "a", "--html", "p.html"], { cwd });
     assertRefused(again, 2, '"p.html" already exists');
     assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);

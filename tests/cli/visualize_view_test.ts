@@ -1,5 +1,5 @@
 /** Drawing of tokens and streams, without a model: odd characters, many streams, narrow lines. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { drawPage } from "../../cli/commands/visualize/html.ts";
 import { piecesOf } from "../../cli/commands/visualize/run.ts";
 import {
@@ -9,7 +9,7 @@ import {
   textView,
   visibleText,
 } from "../../cli/commands/visualize/show.ts";
-import { colorOf, labelsOf } from "../../cli/output/stream_look.ts";
+import { colorOf, labelsOf } from "../../core/base/stream_look.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
 
@@ -85,13 +85,36 @@ Deno.test("a character of two tokens is drawn once, with the letters of both", (
   const text = wonInTurn(["caf", "", "é", "!"], 3);
   assertEquals(textView(text, labelsOf(3), view), "café !\nA  BCA\n");
   const page = drawPage(studyTexts("m", labelsOf(3), [text]));
-  assertStringIncludes(page, '<span class="s1 part"></span><span class="s2">é</span>');
+  assertMatch(page, /<span class="s1 w\d part"><\/span><span class="s2 w\d narrow">é<\/span>/);
+});
+
+Deno.test("a line end with an indent breaks the line of the page", () => {
+  const text = wonInTurn(["if x:", "\n    ", "y", "\n\n", "↵"], 2);
+  const page = drawPage(studyTexts("m", labelsOf(2), [text]));
+  const shown = [...page.matchAll(/<span class="s[^>]*>([^<]*)<\/span>/g)].map(([, text]) => text);
+  assertEquals(shown, ["if x:", "↵\n    ", "y", "↵\n↵\n", "↵"]);
+});
+
+Deno.test("the colour of a token is the stronger the larger the weight of its stream", () => {
+  const weights = [[0.25, 0.25, 0.25, 0.25], [0.5, 0.25, 0.25, 0], [1, 0, 0, 0]];
+  const text = {
+    ...wonInTurn(["a", "b", "c"], 4),
+    weights: weights.map((row) => Float32Array.from(row)),
+  };
+  const page = drawPage(studyTexts("m", labelsOf(4), [text]));
+  assertEquals([...page.matchAll(/class="s0 (w\d)/g)].map(([, strength]) => strength), [
+    "w0",
+    "w3",
+    "w9",
+  ]);
+  assertStringIncludes(page, "@media (prefers-color-scheme: dark)");
+  assert(!/background(-color)?: (white|#fff)/.test(page), "no fixed white ground");
 });
 
 Deno.test("thirty streams: the page has all of them", () => {
   const study = studyTexts("m", labelsOf(30), [wonInTurn(new Array(40).fill("a "), 30)]);
   const page = drawPage(study);
-  assertStringIncludes(page, `.tokens .s29::before { content: "30"; }`);
+  assertStringIncludes(page, `.tokens .s29::before {\n  content: "30";\n}`);
 });
 
 Deno.test("a block of the page ends where a line ends, or after 512 tokens", () => {

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, TINY } from "../cli/eval_testing.ts";
 import { parscale, withScratch } from "../cli/run.ts";
+import { until } from "../cli/serve_testing.ts";
 
 /** Process ids of the children of a process. */
 function childrenOf(pid: number): number[] {
@@ -19,13 +20,6 @@ function isAlive(pid: number): boolean {
     return !/^State:\s+Z/m.test(Deno.readTextFileSync(`/proc/${pid}/status`));
   } catch {
     return false;
-  }
-}
-
-async function until(condition: () => boolean, seconds: number, what: string): Promise<void> {
-  for (let waited = 0; !condition(); waited += 20) {
-    assert(waited < seconds * 1000, what);
-    await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
@@ -54,12 +48,14 @@ async function endedBy(signal: Deno.Signal) {
       new Response(child.stderr).text(),
       new Response(child.stdout).text(),
     ]);
-    await until(() => exists(`${cwd}/table/p1/samples.jsonl`), 60, "the evaluation begins");
+    const begun = () => Promise.resolve(exists(`${cwd}/table/p1/samples.jsonl`));
+    await until(begun, "the evaluation begins");
     const children = childrenOf(child.pid);
     assert(children.length > 0, "an evaluation runs in a child");
     child.kill(signal);
     const { code } = await child.status;
-    await until(() => !children.some(isAlive), 2, `a child outlives ${signal}`);
+    await until(() => Promise.resolve(!children.some(isAlive)), "children end");
+    assert(!exists(`${cwd}/table/p1/results.json`), `a child outlives ${signal}`);
     return { code, stderr: (await output)[0] };
   });
 }

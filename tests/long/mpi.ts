@@ -1,12 +1,10 @@
 /** MPI launchers of this machine, for tests that start several ranks of the program. */
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { environment, programLine, runCommand, type RunResult } from "../cli/run.ts";
 import { ROWS, type Workplace } from "../cli/train_testing.ts";
+import { HANG_MS } from "../hang.ts";
 
 const LINE = `--model p2 ${ROWS} --micro-batch 2 --steps 100000 --save-every 5 --keep 2 --out run`;
-
-/** Longest time that a rank may live after another was killed. */
-const SURVIVAL_MS = 15_000;
 
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -110,16 +108,13 @@ export async function startAndSave(
   more = "",
 ): Promise<Deno.ChildProcess> {
   const child = startRanks(mpi, 2, place, `${LINE}${more} -q`);
-  for (let i = 0; i < 600 && !place.exists("run/last"); i++) await delay(100);
+  for (let i = 0; i < HANG_MS / 100 && !place.exists("run/last"); i++) await delay(100);
   assert(place.exists("run/last"), "the run never saved");
   return child;
 }
 
 /** Waits until no rank is left. */
 export async function assertAllEnd(mpi: Mpi, place: Workplace): Promise<void> {
-  const began = performance.now();
-  while (ranksIn(mpi, place).size > 0) {
-    assert(performance.now() - began < SURVIVAL_MS, "a rank is still alive");
-    await delay(100);
-  }
+  for (let i = 0; i < HANG_MS / 100 && ranksIn(mpi, place).size > 0; i++) await delay(100);
+  assertEquals(ranksIn(mpi, place).size, 0, "a rank is still alive");
 }

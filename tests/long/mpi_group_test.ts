@@ -1,8 +1,9 @@
 /** Collectives over MPI: their results, in one call and in chunks, and a wait that ends. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { runCommand } from "../cli/run.ts";
 import { parseLines } from "../cli/models.ts";
 import { AS_ROOT, type Mpi, MPIS } from "./mpi.ts";
+import { HANG_MS } from "../hang.ts";
 
 const CHILD = new URL("mpi_group_child.ts", import.meta.url).pathname;
 
@@ -40,12 +41,11 @@ for (const mpi of MPIS) {
   Deno.test({
     name: `${mpi.name}: a sum that a rank never joins ends after the timeout${missing}`,
     ignore,
+    timeout: HANG_MS,
     async fn() {
-      const began = performance.now();
       const { code, stderr } = await run(mpi, 2, [`${2 ** 28}`, "alone"]);
       assertEquals(code, 4, stderr);
       assertStringIncludes(stderr, "rank 0 of 2 got no answer from the others for 1 s");
-      assert(performance.now() - began < 30_000);
     },
   });
 }

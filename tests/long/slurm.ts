@@ -1,5 +1,6 @@
 /** A Slurm cluster of one machine in a temporary folder, for tests that run as root. */
 import { environment } from "../cli/run.ts";
+import { HANG_MS } from "../hang.ts";
 
 const PROGRAMS = ["slurmctld", "slurmd", "srun", "sbatch", "scancel", "squeue", "munged"];
 
@@ -91,7 +92,7 @@ export class Slurm implements AsyncDisposable {
     slurm.#daemon("munged", ["--force", "--foreground", ...munge]);
     slurm.#daemon("slurmctld", ["-D", "-c"]);
     slurm.#daemon("slurmd", ["-D", "-N", host]);
-    for (let i = 0; i < 100; i++) {
+    for (let i = 0; i < HANG_MS / 200; i++) {
       const { stdout } = await slurm.run(["sinfo", "--noheader", "--format=%T"]);
       if (stdout.trim() === "idle") return slurm;
       await new Promise((resolve) => setTimeout(resolve, 200));

@@ -5,6 +5,7 @@ import { jsonLines } from "../cli/models.ts";
 import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 import { MPIS, ranksIn } from "./mpi.ts";
 import { hasPmix, Slurm, whyNoSlurm } from "./slurm.ts";
+import { HANG_MS } from "../hang.ts";
 
 const reason = whyNoSlurm();
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -42,7 +43,7 @@ function test(
 }
 
 async function waitFor(condition: () => boolean, what: string): Promise<void> {
-  for (let i = 0; i < 600; i++) {
+  for (let i = 0; i < HANG_MS / 100; i++) {
     if (condition()) return;
     await delay(100);
   }
@@ -81,15 +82,13 @@ for (const kind of KINDS) {
   });
 
   test(
-    `no rank of ${kind.name} lives long after a kill under srun -K1`,
+    `no rank of ${kind.name} outlives a kill under srun -K1`,
     missing,
     async (slurm, place) => {
       const child = slurm.command(srun(place, LONG, "-K1"), place.cwd, place.env).spawn();
       await waitFor(() => place.exists("run/last"), "a checkpoint");
       Deno.kill(ranksIn(kind, place).get(1)!, "SIGKILL");
-      const began = performance.now();
       await waitFor(() => ranksIn(kind, place).size === 0, "the end of all ranks");
-      assert(performance.now() - began < 15_000);
       const { code } = await child.output();
       assert(code !== 0);
       assert(place.exists(`run/${place.read("run/last").trim()}/training_state.json`));

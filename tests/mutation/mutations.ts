@@ -76,6 +76,16 @@ core/tokenizer/added_tokens.ts by unit/tokenizer/added_tokens_test.ts
   the shorter of two tokens wins: b.length - a.length → a.length - b.length
   blanks on the left stay: if (token.lstrip) → if (false)
 
+core/tokenizer/nfc.ts by unit/tokenizer/nfc_test.ts
+  long runs of marks are left to the runtime: LONG_RUN.test(text) ? sortMarks(text) : text → text
+
+core/eval/python/text.ts by unit/eval/python_text_test.ts
+  blanks at the end by a pattern:   const set = new Set(chars);\n  const isStripped →   if (chars === undefined) return text.replace(/\s+$/, "");\n  const set = new Set(chars);\n  const isStripped
+
+core/eval/grading/ifeval/format.ts by unit/eval/grading/ifeval_test.ts
+  titles by a pattern: return response.split( → return response.match(/<<[^\r\n]+>>/g) ?? response.split(
+  bullets behind many blank lines by a pattern: response.replace(MANY_BLANK_LINES,  → response.replace(/^$/,
+
 core/graph/derivatives.ts by device/ops/gradients_test.ts
   at a tie of max each gets all: dy.div(ones.sum(axis)) → dy
   the derivative of a quotient: [da, da.mul(y).mul(-1)] → [da, da.mul(y)]
@@ -178,6 +188,7 @@ core/base/sampling.ts by unit/base/sampling_test.ts
   equal logits rank by the highest id: || a - b);\n  if (topK → || b - a);\n  if (topK
   greedy takes the last of equal maxima: if (x > logits[best]!) best = i → if (x >= logits[best]!) best = i
   temperature multiplies: / options.temperature) → * options.temperature)
+  the whole vocabulary is sorted: const floor = topK > 0 → const floor = topK >= 0 ? -Infinity : topK > 0
 
 core/generate/logit_rules.ts by unit/generate/logit_rules_test.ts
   the repetition penalty divides negative scores: score < 0 ? score * repetitionPenalty → score < 0 ? score / repetitionPenalty

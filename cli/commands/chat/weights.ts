@@ -1,7 +1,8 @@
 /** Aggregation weights of an answer: a letter under every token on a terminal, numbers elsewhere. */
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
-import { labelsOf, paintStream } from "../../output/stream_look.ts";
+import { labelsOf } from "../../../core/base/stream_look.ts";
+import { paintStream } from "../../output/paint_stream.ts";
 import { displayWidth } from "../../output/wrap.ts";
 import type { AnswerPart } from "./session.ts";
 

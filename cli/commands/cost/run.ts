@@ -214,7 +214,8 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   const points = pointsOf(setting);
   const tokens = new Set(lengths.map(({ input, output }) => `${input}+${output}`));
   const means = `mean over batch ${batch.join(", ")} and ${[...tokens].join(", ")} tokens`;
-  figure!.write(await renderSvg(figureSpec(points, headline(setting), means)));
+  const [title, ...more] = headline(setting).split(": ");
+  figure!.write(await renderSvg(figureSpec(points, title!, [...more, means])));
   const { show, ...view } = viewOf(setting, invocation, FIGURE_COLUMNS);
   using report = openReport(io, invocation, { schema: "parscale.cost-figure/2", ...view });
   report.remark(`${headline(setting)}\n${means}`);

@@ -8,7 +8,7 @@
 import { peakTflops } from "../../../core/analysis/devices.ts";
 import type { Invocation } from "../../output/document.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
-import { COLORS, FRAME, LEGEND } from "../../output/vega.ts";
+import { COLORS, FRAME, legendOf } from "../../output/vega.ts";
 import type { Setting } from "./plan.ts";
 
 /** Rows as an invocation shows them. */
@@ -106,7 +106,7 @@ export interface Point {
   readonly latencyS: number;
 }
 
-const WIDTH = 360, HEIGHT = 300;
+const WIDTH = 560, HEIGHT = 280;
 /** The ways also differ by dash and mark. */
 const STYLES: Readonly<Record<Point["way"], readonly [color: string, dash: number[]]>> = {
   "more parameters": [COLORS[1], [6, 3]],
@@ -120,17 +120,20 @@ interface Axis {
 }
 
 const PANELS: readonly Axis[] = [
-  { title: "memory, GiB", of: ({ memoryBytes }) => memoryBytes / 2 ** 30 },
-  { title: "latency, seconds", of: ({ latencyS }) => latencyS },
+  { title: "memory (GiB)", of: ({ memoryBytes }) => memoryBytes / 2 ** 30 },
+  { title: "latency (s)", of: ({ latencyS }) => latencyS },
 ];
 
 /** The specification of the figure. */
-export function figureSpec(points: readonly Point[], title: string, subtitle: string): object {
+export function figureSpec(
+  points: readonly Point[],
+  title: string,
+  subtitle: readonly string[],
+): object {
   return {
     ...FRAME,
-    title: { text: title, subtitle },
-    hconcat: PANELS.map((axis) => panel(points, axis)),
-    resolve: { legend: { color: "independent", strokeDash: "independent" } },
+    title: { text: `Loss over memory and latency: ${title}`, subtitle },
+    vconcat: PANELS.map((axis) => panel(points, axis)),
   };
 }
 
@@ -151,7 +154,7 @@ function panel(points: readonly Point[], axis: Axis) {
     field: "way",
     type: "nominal",
     scale: { domain: ways, range },
-    legend: { ...LEGEND, symbolType: "stroke", symbolSize: 900 },
+    legend: { ...legendOf(ways, WIDTH), symbolType: "stroke", symbolSize: 900 },
   });
   const color = scale(styles.map(([ink]) => ink));
   return {
@@ -160,7 +163,12 @@ function panel(points: readonly Point[], axis: Axis) {
     data: { values: rows },
     encoding: {
       x: { field: "x", type: "quantitative", title: axis.title, scale: { domain: x, nice: false } },
-      y: { field: "loss", type: "quantitative", scale: { domain: y, nice: false } },
+      y: {
+        field: "loss",
+        type: "quantitative",
+        title: "loss (nats per token)",
+        scale: { domain: y, nice: false },
+      },
       color,
     },
     layer: [
@@ -170,8 +178,8 @@ function panel(points: readonly Point[], axis: Axis) {
       },
       { mark: { type: "point", filled: true, size: 45, opacity: 1 } },
       // Names stand on the free side of their line.
-      named("more parameters", { align: "left", dx: 7 }),
-      named("more streams", { align: "right", dx: -9 }),
+      named("more parameters", { align: "left", dx: 7, dy: -7 }),
+      named("more streams", { align: "right", dx: -14, dy: 0 }),
       {
         data: { values: heads },
         mark: { type: "point", shape: "triangle-up", filled: true, size: 170, opacity: 1 },
@@ -187,10 +195,10 @@ function nameOf({ way, model, streams }: Point): string {
   return streams > 1 ? `P=${streams}` : "";
 }
 
-function named(way: Point["way"], place: { readonly align: string; readonly dx: number }) {
+function named(way: Point["way"], place: Readonly<Record<"align" | "dx" | "dy", unknown>>) {
   return {
     transform: [{ filter: { field: "way", equal: way } }],
-    mark: { type: "text", dy: -7, ...place },
+    mark: { type: "text", baseline: "middle", ...place },
     encoding: { text: { field: "name" } },
   };
 }

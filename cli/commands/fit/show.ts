@@ -157,7 +157,7 @@ function showAnswer(query: string, value: number): string {
   return query.startsWith("streams") && value < 1e6 ? value.toFixed(2) : value.toExponential(4);
 }
 
-const WIDTH = 560, HEIGHT = 400;
+const WIDTH = 560, HEIGHT = 360;
 /** Points per curve. */
 const STEPS = 60;
 /** The paper's range of N; losses outside it extend the axis. */
@@ -179,18 +179,23 @@ export function drawCurves(study: Study): Promise<string> {
   const curves = streams.flatMap((P) =>
     spread(range).map((n) => ({ n, loss: predictLoss(law, n, P), series: label(P) }))
   );
-  const bySeries = (range: readonly unknown[]) => seriesScale(streams.map(label), range);
+  const bySeries = (range: readonly unknown[]) => seriesScale(streams.map(label), range, WIDTH);
   return renderSvg({
     ...frameOf(study),
     encoding: {
       x: {
         field: "n",
         type: "quantitative",
-        title: "parameters N",
+        title: "parameters N (without embeddings)",
         scale: { type: "log", domain: range, nice: false },
         axis: { values: parameterTicks(range), labelExpr: PARAMETER_LABEL },
       },
-      y: { field: "loss", type: "quantitative", title: "loss", scale: { zero: false } },
+      y: {
+        field: "loss",
+        type: "quantitative",
+        title: "loss (nats per token)",
+        scale: { zero: false },
+      },
       color: bySeries(COLORS),
     },
     layer: [
@@ -229,8 +234,6 @@ function frameOf({ name, best: { law, r2 } }: Study) {
     title: {
       text: `${name}, ${law.kind} law`,
       subtitle: [...parameters, `R² = ${r2.toFixed(4)}`].join(", "),
-      anchor: "start",
-      fontSize: 15,
     },
     width: WIDTH,
     height: HEIGHT,

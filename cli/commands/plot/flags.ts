@@ -58,7 +58,7 @@ const plotFlags = {
   title: {
     type: "string",
     group: "Figure",
-    defaultText: "none",
+    defaultText: "the measure",
     summary: "Title of the SVG figure",
     details: "Stands above the curves.",
   },

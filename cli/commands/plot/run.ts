@@ -14,7 +14,7 @@ export { plan } from "./plan.ts";
 
 /** More points than pixels only make the file large. */
 const MOST_SVG_POINTS = 1500;
-const SVG_WIDTH = 640, SVG_HEIGHT = 400;
+const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 
 /** Runs the command. */
 export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promise<void> {
@@ -72,7 +72,7 @@ function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {
 }
 
 function axesOf({ x, logX, logY }: PlotPlan) {
-  return { xLabel: x, yLabel: "loss", logX, logY };
+  return { xLabel: x, yLabel: "loss (nats per token)", logX, logY };
 }
 
 async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<string> {
@@ -83,9 +83,10 @@ async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<str
   }));
   return await renderSvgChart(seriesOf(drawn), {
     ...axesOf(plan),
+    xLabel: `training (${plan.x})`,
     width: SVG_WIDTH,
     height: SVG_HEIGHT,
-    title: plan.title ?? "",
+    title: plan.title ?? `Loss over ${plan.x}`,
   });
 }
 

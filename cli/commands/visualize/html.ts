@@ -1,5 +1,5 @@
 /**
- * A page that shows which stream wins every token, with the numbers under the pointer.
+ * A page that shows the stream with the largest weight at every token, with the numbers under the pointer.
  *
  * Takes a study; returns one HTML document that needs nothing from elsewhere, and says so to the
  * browser in its content security policy. Without scripts it still has text, letters and
@@ -8,7 +8,7 @@
  * of tokens end where a line ends, or after 512 tokens, which may break a line of the text.
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
-import { colorOf } from "../../output/stream_look.ts";
+import { PAGE_STYLE, streamStyle, strengthClass } from "../../../core/base/stream_look.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import style from "./page.css" with { type: "text" };
@@ -61,17 +61,17 @@ export function drawPage(study: Study): string {
     `<meta name="generator" content="parscale ${VERSION}">`,
     `<title>${title}</title>`,
     '<link rel="icon" href="data:,">',
-    `<style>\n${style}${streamStyles(study.labels)}</style>`,
+    `<style>\n${PAGE_STYLE}${style}${labelStyle(study.labels)}</style>`,
     "</head>",
     "<body>",
     `<h1>${title}</h1>`,
     "<p>Each token is marked with the stream that weighed most when the model predicted what " +
-    "comes next. Point at a token, or move from token to token with the arrow keys, to see all " +
-    "weights.</p>",
+    "comes next, the stronger the larger its weight. Point at a token, or move from token to token " +
+    "with the arrow keys, to see all weights.</p>",
     "<noscript><p>Weights of single tokens are shown by a script, which does not run " +
     "here.</p></noscript>",
     legend(study),
-    '<p><label><input type="checkbox" id="letters" checked> Letters above tokens</label></p>',
+    '<p><label><input type="checkbox" id="letters" checked> Letters below tokens</label></p>',
     ...texts,
     ...summaryTables(study).map(tableSection),
     '<div id="tip" role="status" aria-live="polite" hidden></div>',
@@ -83,12 +83,9 @@ export function drawPage(study: Study): string {
 }
 
 /** Colour and letter of every stream. */
-function streamStyles(labels: readonly string[]): string {
-  return labels.map((label, p) => {
-    const { background, ink } = colorOf(p);
-    return `.s${p} { background: ${background}; color: ${ink}; }\n` +
-      `.tokens .s${p}::before { content: "${label}"; }\n`;
-  }).join("");
+function labelStyle(labels: readonly string[]): string {
+  const letters = labels.map((label, p) => `.tokens .s${p}::before {\n  content: "${label}";\n}\n`);
+  return streamStyle(labels.length) + letters.join("");
 }
 
 function legend({ labels, overall }: Study): string {
@@ -99,16 +96,25 @@ function legend({ labels, overall }: Study): string {
   return `<ul class="legend" aria-label="Streams">${entries.join("")}</ul>`;
 }
 
+/** The text of a token, which continues in a new line behind each of its line ends. */
+function brokenLines(piece: string | undefined, token: number): string {
+  const lines = piece?.split("\n") ?? [piece];
+  return lines.map((line) => visibleText(line, token)).join("↵\n");
+}
+
 function textSection(text: MeasuredText, number: number, from: number, study: Study): string {
-  const { id, tokens, pieces, weights } = text;
+  const { id, tokens, pieces, weights } = text, P = study.labels.length;
   const parts: string[] = [];
   let inBlock = 0;
   tokens.forEach((token, t) => {
     if (inBlock === 0) parts.push(`<div data-from="${from + t}">`);
-    const shown = escapeMarkup(visibleText(pieces[t], token)) + (endsLine(pieces[t]) ? "\n" : "");
-    // The first bytes of a character that a later token completes.
-    const part = pieces[t] === "" ? " part" : "";
-    parts.push(`<span class="s${winnerOf(weights[t]!)}${part}">${shown}</span>`);
+    const shown = brokenLines(pieces[t], token);
+    const winner = winnerOf(weights[t]!), strength = strengthClass(weights[t]![winner]!, P);
+    // An empty piece is the first bytes of a character that a later token completes.
+    const width = pieces[t] === "" ? " part" : [...shown].length === 1 ? " narrow" : "";
+    parts.push(
+      `<span class="s${winner} ${strength}${width}">${escapeMarkup(shown)}</span>`,
+    );
     inBlock++;
     const ends = inBlock >= MOST_IN_BLOCK || inBlock >= BLOCK && endsLine(pieces[t]);
     if (!ends && t < tokens.length - 1) return;

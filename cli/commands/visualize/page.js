@@ -67,7 +67,7 @@
       element(
         "div",
         "token",
-        token.textContent.replace(/\n$/, "").replaceAll(" ", "␣") || "part of a character",
+        token.textContent.replaceAll("↵\n", "↵").replaceAll(" ", "␣") || "part of a character",
       ),
       element("div", "", `position ${position}, id ${tokens[at]}, ${chance}`),
       element("div", "", `stream ${labels[winner]} wins, entropy ${entropy.toFixed(4)} nats`),
@@ -81,7 +81,9 @@
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
     const fits = bottom + 8 + height < innerHeight;
-    tip.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+    tip.style.left = `${
+      Math.max(8, Math.min(left, document.documentElement.clientWidth - width - 8))
+    }px`;
     tip.style.top = `${fits ? bottom + 8 : Math.max(8, top - height - 8)}px`;
   }
 

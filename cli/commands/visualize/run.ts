@@ -15,7 +15,7 @@ import type { Io } from "../../output/io.ts";
 import { startProgress } from "../../output/progress.ts";
 import { openReport } from "../../output/report.ts";
 import { openFigure, openSink } from "../../output/sink.ts";
-import { labelsOf } from "../../output/stream_look.ts";
+import { labelsOf } from "../../../core/base/stream_look.ts";
 import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
 import { drawPage } from "./html.ts";
 import { type RawText, readTexts, type VisualizePlan } from "./plan.ts";

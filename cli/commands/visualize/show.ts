@@ -20,7 +20,7 @@ import {
   winnerOf,
 } from "../../../core/analysis/streams.ts";
 import { snakeKeys } from "../../output/document.ts";
-import { paintStream } from "../../output/stream_look.ts";
+import { paintStream } from "../../output/paint_stream.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";
 import { displayWidth } from "../../output/wrap.ts";

@@ -18,12 +18,12 @@
     const key = at("key").value;
     return key === "" ? {} : { authorization: `Bearer ${key}` };
   };
-  /** A for stream 1, B for stream 2. */
-  const letter = (p) => p < 26 ? String.fromCharCode(65 + p) : String(p + 1);
+  /** Names of streams, as in every output. */
+  const labelOf = (p, streams) => streams <= 26 ? String.fromCharCode(65 + p) : String(p + 1);
 
   function addMessage(role, text) {
     const element = document.createElement("div");
-    element.className = `message ${role}`;
+    element.className = role === "assistant" ? "message assistant tokens" : `message ${role}`;
     const name = document.createElement("b");
     name.textContent = role === "assistant" ? model.value : role;
     element.append(name, text);
@@ -32,27 +32,38 @@
     return element;
   }
 
-  function showWeights(weights) {
-    legend.hidden = false;
-    legend.textContent = weights.map((w, p) => `${letter(p)} ${w.toFixed(4)}`).join("   ");
+  /** Letters and colours of the streams, with the weights of one token. */
+  function showLegend(streams, weights) {
+    legend.hidden = streams < 2;
+    legend.replaceChildren(
+      ...Array.from({ length: streams }, (_, p) => {
+        const entry = document.createElement("li"), name = document.createElement("b");
+        name.className = `s${p % 8}`;
+        name.textContent = labelOf(p, streams);
+        entry.append(name, weights ? ` ${weights[p].toFixed(4)}` : "");
+        return entry;
+      }),
+    );
   }
 
-  /** Text of one step under the letter and colour of the stream that weighs most. */
+  const showModel = () => showLegend(Number(model.selectedOptions[0].dataset.legend));
+
+  /** Text of one step over the letter of the stream that weighs most, in its colour. */
   function addToken(target, text, tokens, streams) {
     if (text === "") return;
     const weights = tokens.at(-1)?.weights;
     if (!weights || streams < 2) return target.append(text);
-    const winner = weights.indexOf(Math.max(...weights));
+    const most = Math.max(...weights), winner = weights.indexOf(most);
+    const strength = Math.round(9 * Math.max(0, (most * streams - 1) / (streams - 1)));
     const token = document.createElement("span");
-    token.className = `token s${winner % 8}`;
+    const width = [...text.replace(/\n+$/, "")].length === 1 ? " narrow" : "";
+    token.className = `s${winner % 8} w${strength}${width}`;
     token.tabIndex = 0;
-    token.title = weights.map((w, p) => `${letter(p)} ${w.toFixed(4)}`).join("\n");
-    token.setAttribute("aria-label", `${text}, stream ${letter(winner)}`);
-    const mark = document.createElement("sub");
-    mark.textContent = letter(winner);
-    token.append(text, mark);
-    token.addEventListener("mouseenter", () => showWeights(weights));
-    token.addEventListener("focus", () => showWeights(weights));
+    token.dataset.stream = labelOf(winner, streams);
+    token.setAttribute("aria-label", `${text}, stream ${token.dataset.stream}`);
+    token.append(text);
+    token.addEventListener("mouseenter", () => showLegend(streams, weights));
+    token.addEventListener("focus", () => showLegend(streams, weights));
     target.append(token);
   }
 
@@ -139,7 +150,7 @@
     running?.abort();
     messages.length = 0;
     log.replaceChildren();
-    legend.hidden = true;
+    showModel();
   });
 
   /** Lists the models; asks for a key where the server wants one, and again while it loads. */
@@ -154,9 +165,12 @@
       option.value = id;
       option.textContent = `${id} (P = ${parscale.streams})`;
       option.dataset.weights = String(parscale.weights);
+      option.dataset.legend = parscale.weights ? parscale.streams : 1;
       return option;
     }));
+    showModel();
   }
   at("key").addEventListener("change", list);
+  model.addEventListener("change", showModel);
   list();
 })();

@@ -4,6 +4,7 @@ import { type PlanOptions, planRows, type RowPlan } from "../../../core/data/pac
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { userError } from "../checkpoint/testing.ts";
+import { HANG_MS } from "../../hang.ts";
 
 const OPTIONS: PlanOptions = { tokens: 10, pack: true, splittable: () => true };
 
@@ -115,8 +116,10 @@ Deno.test("rows are nearly full", () => {
   assert(fill(randomLengths(5000, 10, 400), 2048) > 0.99);
 });
 
-Deno.test("a million documents are planned in seconds", () => {
-  const lengths = randomLengths(1e6, 2, 3000), started = performance.now();
-  plan(lengths, { tokens: 2048 });
-  assert(performance.now() - started < 10e3); // about half a second
-});
+Deno.test(
+  "a million documents are planned without a look at every row",
+  { timeout: HANG_MS },
+  () => {
+    assert(plan(randomLengths(1e6, 2, 3000), { tokens: 2048 }).rows > 5e5);
+  },
+);

@@ -11,6 +11,7 @@ import {
   rstrip,
   strip,
 } from "../../../core/eval/python/text.ts";
+import { HANG_MS } from "../../hang.ts";
 
 /** All matches of a pattern. */
 function find(pattern: string, text: string, flags = ""): string[] {
@@ -40,11 +41,9 @@ Deno.test("strip removes any of the given characters, pairs of surrogates as one
   assertEquals(rstrip("baa", "a"), "b");
 });
 
-Deno.test("stripping a long run of blanks inside a text takes no time", () => {
+Deno.test("stripping passes a long run of blanks inside a text once", { timeout: HANG_MS }, () => {
   const text = `a${" ".repeat(1_000_000)}b`;
-  const start = performance.now();
   assertEquals(strip(text), text);
-  assert(performance.now() - start < 2000);
 });
 
 Deno.test("capitalize gives title case to the first and lower case to all others", () => {

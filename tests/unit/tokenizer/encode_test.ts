@@ -5,6 +5,7 @@ import { toNfc } from "../../../core/tokenizer/nfc.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "../checkpoint/testing.ts";
 import { FIXTURE, fixtureJson, mixedText, openLibrary, qwenJson, writeFiles } from "./testing.ts";
+import { HANG_MS } from "../../hang.ts";
 
 interface Golden {
   readonly encode: readonly {
@@ -153,23 +154,18 @@ Deno.test("a token longer than a window's overlap encodes as with the library", 
   await compareLongTexts(JSON.stringify(json));
 });
 
-Deno.test("encoding time is not quadratic: 16 times the text takes less than 100 times as long", async () => {
-  const tokenizer = await openTokenizer(FIXTURE);
-  const time = (text: string) => {
-    const times = [1, 2, 3].map(() => {
-      const began = performance.now();
-      assertEquals(tokenizer.decode(tokenizer.encode(text)), toNfc(text));
-      return performance.now() - began;
-    });
-    return Math.min(...times);
-  };
-  const short = longTexts(25_000), long = longTexts(400_000);
-  for (const [i, [name, text]] of short.entries()) {
-    // Quadratic time would be 256 times as long; the rest is for a machine with other work.
-    const once = Math.max(5, time(text)), more = time(long[i]![1]);
-    assert(more < 100 * once, `${name}: ${once} ms, then ${more} ms`);
-  }
-});
+for (const [name, text] of longTexts(1_500_000)) {
+  // The guard cannot stop the runtime, which sorts marks in quadratic time; nfc_test.ts has these.
+  if (name === "marks of two classes") continue;
+  Deno.test(
+    `a text of 1.5 million characters is encoded: ${name}`,
+    { timeout: HANG_MS },
+    async () => {
+      const tokenizer = await openTokenizer(FIXTURE);
+      assert(tokenizer.decode(tokenizer.encode(text)) === toNfc(text));
+    },
+  );
+}
 
 Deno.test("500 texts of random code units round-trip, lone surrogates as U+FFFD", async () => {
   const tokenizer = await openTokenizer(FIXTURE);

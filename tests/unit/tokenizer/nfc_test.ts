@@ -34,3 +34,18 @@ Deno.test("long runs of combining marks are sorted as the runtime sorts short on
     assertEquals(toNfc(text), text.normalize("NFC"));
   }
 });
+
+Deno.test("the runtime, which sorts marks in quadratic time, gets long runs sorted", () => {
+  const { normalize } = String.prototype, given: string[] = [];
+  String.prototype.normalize = function (form) {
+    given.push(`${this}`);
+    return normalize.call(this, form);
+  };
+  try {
+    toNfc("a" + "\u0301\u0323".repeat(10_000));
+  } finally {
+    String.prototype.normalize = normalize;
+  }
+  const longest = given.reduce((most, text) => text.length > most.length ? text : most);
+  assertEquals(longest, "a" + "\u0323".repeat(10_000) + "\u0301".repeat(10_000));
+});

@@ -21,6 +21,7 @@ import {
 import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
 import { isPythonJson } from "../../../../core/eval/grading/ifeval/format.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
+import { HANG_MS } from "../../../hang.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 const tools = await loadLanguageTools();
@@ -180,14 +181,13 @@ Deno.test("JSON is what Python accepts", () => {
   assert(isPythonJson("1".repeat(4300)) && isPythonJson("1.".padEnd(5000, "0")));
 });
 
-Deno.test("bullets and placeholders are counted in little time in odd responses", () => {
-  const start = performance.now();
+Deno.test("bullets and placeholders are counted in odd responses", { timeout: HANG_MS }, () => {
   const bullets = { num_bullets: 2 };
-  const blank = `* a${"\n \n".repeat(50_000)}- b`;
+  const blank = `* a${"\n \n".repeat(500_000)}- b`;
   assertEquals(gradeOf(blank, "detectable_format:number_bullet_lists", bullets)[0], true);
   assertEquals(gradeOf("*\n\n\n\n* b", "detectable_format:number_bullet_lists", bullets)[0], true);
   assertEquals(gradeOf("*\n* b", "detectable_format:number_bullet_lists", bullets)[0], false);
-  const open = "[".repeat(100_000);
+  const open = "[".repeat(1_000_000);
   const placeholders = { num_placeholders: 1 };
   assertEquals(gradeOf(open, "detectable_content:number_placeholders", placeholders)[0], false);
   assertEquals(
@@ -195,7 +195,6 @@ Deno.test("bullets and placeholders are counted in little time in odd responses"
     true,
   );
   assertEquals(gradeOf("[a\n]", "detectable_content:number_placeholders", placeholders)[0], false);
-  assert(performance.now() - start < 5000);
 });
 
 Deno.test("grams leave out addresses, foreign Latin and all but the first of capitals", () => {
@@ -265,11 +264,11 @@ Deno.test("rows that make no sense are refused by name", () => {
   assertThrows(() => checkResponse("a", [one], tools), DataError);
 });
 
-Deno.test("50,000 `<<` are graded in a second, and titles are those of the pattern", () => {
+Deno.test("half a million `<<` are graded, and titles are those of the pattern", {
+  timeout: HANG_MS,
+}, () => {
   for (const end of ["", "\n", ">", "> >", ">>"]) {
-    const began = performance.now();
-    assertEquals(gradeOf("<<".repeat(50_000) + end, "detectable_format:title"), [false, false]);
-    assert(performance.now() - began < 1000, `${end}: ${performance.now() - began} ms`);
+    assertEquals(gradeOf("<<".repeat(500_000) + end, "detectable_format:title"), [false, false]);
   }
   // What `<<[^\n]+>>` matches, in short texts of these marks.
   const marks = ["<", ">", "a", "\n"];

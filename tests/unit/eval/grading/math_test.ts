@@ -15,6 +15,7 @@ import {
   normalizeAnswer,
   unboxed,
 } from "../../../../core/eval/grading/math/minerva.ts";
+import { HANG_MS } from "../../../hang.ts";
 
 const GOLDEN = fileURLToPath(new URL("../../../../fixtures/golden/eval/", import.meta.url));
 
@@ -177,7 +178,7 @@ Deno.test("formulas that differ, or are none, are unequal", () => {
   assert(isEquivalent("(1,2)", "(1,2)") && !isEquivalent("", ""));
 });
 
-Deno.test("no answer takes long", () => {
+Deno.test("no answer takes long", { timeout: HANG_MS }, () => {
   const endless = [
     ...["9^{9^{9^{9}}}", "10^{1000000000000}", "2!!!!!!", "1000000!", "\\binom{10^{50}}{5000}"],
     ...["(".repeat(400), "|".repeat(400), "{".repeat(400), "-".repeat(490), "\\sin".repeat(120)],
@@ -187,7 +188,6 @@ Deno.test("no answer takes long", () => {
     `${"\\sqrt{".repeat(50)}2${"}".repeat(50)}`,
     "x".repeat(1_000_000),
   ];
-  const start = performance.now();
   for (const text of endless) isEquivalent(text, `${text}+0`);
   for (const piece of ["$x", "\\text{", "\\boxed{", "sqrt[", "frac", "{}", "\\ldots"]) {
     normalizeAnswer(piece.repeat(100_000));
@@ -195,5 +195,4 @@ Deno.test("no answer takes long", () => {
   }
   extractAnswer("Final Answer: The final answer is".repeat(20_000));
   flexibleExtract("-1".repeat(100_000));
-  assert(performance.now() - start < 10_000, "a worst case of seconds, not minutes");
 });
