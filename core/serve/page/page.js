@@ -1,17 +1,20 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const [log, form, input, model, speed, legend] = [
+  const [log, form, input, model, streams, speed, legend] = [
     "log",
     "form",
     "input",
     "model",
+    "streams",
     "speed",
     "legend",
   ]
     .map(at);
   /** The conversation; a switch of the model keeps it. */
   const messages = [];
+  /** As the server lists them. */
+  let models = [];
   let running;
 
   const headers = () => {
@@ -37,11 +40,21 @@
     legend.textContent = weights.map((w, p) => `${letter(p)} ${w.toFixed(4)}`).join("   ");
   }
 
+  /** Streams that are asked for, and the weights of those that have some. */
+  function wanted() {
+    if (streams.value === "auto") {
+      return { streams: "auto", weights: models.some(({ parscale }) => parscale.weights) };
+    }
+    const count = Number(streams.value);
+    const fitting = models.filter(({ parscale }) => parscale.streams === count);
+    return { streams: count, weights: fitting.every(({ parscale }) => parscale.weights) };
+  }
+
   /** Text of one step under the letter and colour of the stream that weighs most. */
-  function addToken(target, text, tokens, streams) {
+  function addToken(target, text, tokens) {
     if (text === "") return;
     const weights = tokens.at(-1)?.weights;
-    if (!weights || streams < 2) return target.append(text);
+    if (!weights || weights.length < 2) return target.append(text);
     const winner = weights.indexOf(Math.max(...weights));
     const token = document.createElement("span");
     token.className = `token s${winner % 8}`;
@@ -73,7 +86,7 @@
   }
 
   async function ask() {
-    const element = addMessage("assistant", "");
+    const element = addMessage("assistant", ""), name = element.firstChild;
     running = new AbortController();
     at("send").disabled = true;
     at("stop").disabled = false;
@@ -89,18 +102,19 @@
           stream: true,
           temperature: Number(at("temperature").value),
           max_tokens: Number(at("tokens").value),
-          parscale: { weights: model.selectedOptions[0].dataset.weights === "true" },
+          parscale: wanted(),
         }),
       });
       if (!response.ok) throw new Error((await response.json()).error.message);
       for await (const frame of frames(response)) {
         if (frame.error) throw new Error(frame.error.message);
+        if (frame.parscale) name.textContent = `${frame.model}, P = ${frame.parscale.streams}`;
         const [choice] = frame.choices;
         if (!choice) continue;
         const text = choice.delta.content ?? "";
         const tokens = choice.parscale?.tokens ?? [];
         answer += text;
-        addToken(element, text, tokens, choice.parscale?.streams ?? 1);
+        addToken(element, text, tokens);
         log.scrollTop = log.scrollHeight;
         if (text === "") continue;
         if (count++ === 0) began = performance.now();
@@ -148,15 +162,29 @@
     if (response.status === 401) at("key-label").hidden = false;
     if (response.status === 503) setTimeout(list, 1000);
     if (!response.ok) return;
-    const { data } = await response.json();
-    model.replaceChildren(...data.map(({ id, parscale }) => {
-      const option = document.createElement("option");
-      option.value = id;
-      option.textContent = `${id} (P = ${parscale.streams})`;
-      option.dataset.weights = String(parscale.weights);
-      return option;
-    }));
+    models = (await response.json()).data;
+    const option = (value, text) => {
+      const element = document.createElement("option");
+      element.value = value;
+      element.textContent = text;
+      return element;
+    };
+    model.replaceChildren(
+      ...models.map(({ id, parscale }) => option(id, `${id} (P = ${parscale.streams})`)),
+    );
+    const counts = [...new Set(models.map(({ parscale }) => parscale.streams))];
+    counts.sort((a, b) => a - b);
+    const choices = counts.length > 1 ? [...counts, "auto"] : counts;
+    streams.replaceChildren(...choices.map((one) => option(one, one)));
+    at("streams-label").hidden = counts.length < 2;
+    useDefault();
   }
+  /** A model has a number of streams, and the backbone what the server says. */
+  function useDefault() {
+    const { parscale } = models.find(({ id }) => id === model.value);
+    streams.value = parscale.default_streams;
+  }
+  model.addEventListener("change", useDefault);
   at("key").addEventListener("change", list);
   list();
 })();
