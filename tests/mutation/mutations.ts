@@ -25,7 +25,6 @@ core/serve/service.ts by device/serve/service_test.ts
   slots of a client that left stay taken: this.#service.release(this.#left); →
   choices of a client that left go on: this.#service.cancel(index); →
   a scheduler goes on after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
-
   a slow step has no debt: hosted.debtMs = this.byLoad.stepMs(streams, batch); →
 
 core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
