@@ -67,14 +67,24 @@ export class StreamsByLoad {
   /** Takes the time of a decode step. */
   observe(streams: number, batch: number, ms: number): void {
     const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
-    this.#steps.set(streams, entries);
-    entries.set(batch, this.#averaged(entries.get(batch), ms));
+    this.#steps.set(streams, entries.set(batch, this.#averaged(entries.get(batch), ms)));
   }
 
   /** Takes the time of a prefill chunk of so many tokens. */
   observePrefill(streams: number, tokens: number, ms: number): void {
     const entry = this.#averaged(this.#prefills.get(streams), ms / Math.max(1, tokens));
     this.#prefills.set(streams, entry);
+  }
+
+  /** Takes a step time from before the first request, of which the shortest counts. */
+  seed(streams: number, batch: number, ms: number): void {
+    const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
+    this.#steps.set(streams, entries.set(batch, seeded(entries.get(batch), ms)));
+  }
+
+  /** The same of a prefill chunk. */
+  seedPrefill(streams: number, tokens: number, ms: number): void {
+    this.#prefills.set(streams, seeded(this.#prefills.get(streams), ms / tokens));
   }
 
   /** Counts a request, and how many sequences it found running or waiting. */
@@ -157,4 +167,9 @@ export class StreamsByLoad {
   #current({ ms, slowness }: Entry): number {
     return ms * this.#slowness / slowness;
   }
+}
+
+function seeded(entry: Entry | undefined, ms: number): Entry {
+  const least = Math.min(ms, entry?.ms ?? Infinity);
+  return { ms: least, slowness: 1, base: least };
 }

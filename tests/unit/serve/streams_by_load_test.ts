@@ -136,6 +136,15 @@ Deno.test("the first step of a size, which prepares its program, is no measure f
   assertEquals(policy.choose(AVAILABLE, ONE, new Map()), 8);
 });
 
+Deno.test("before the first request the shortest step of a size counts", () => {
+  const policy = new StreamsByLoad({ targets: { tpotMs: 60, ttftMs: 1000 }, maxBatch: 8 });
+  for (const ms of [900, 50, 120]) policy.seed(8, 1, ms);
+  for (const ms of [900, 400]) policy.seedPrefill(8, 10, ms);
+  assertEquals(policy.stepMs(8, 1), 50);
+  assertEquals(policy.choose(AVAILABLE, { sequences: 1, promptTokens: 10 }, new Map()), 8);
+  assertEquals(policy.choose([1, 8], { sequences: 1, promptTokens: 25 }, new Map()), 1);
+});
+
 Deno.test("sizes that were never measured are predicted from their neighbours", () => {
   const policy = new StreamsByLoad({ targets: { tpotMs: 60, ttftMs: 1000 }, maxBatch: 8 });
   for (const [batch, ms] of [[2, 20], [2, 20], [4, 30], [4, 30]]) policy.observe(1, batch!, ms!);
