@@ -47,6 +47,7 @@ export class Scheduler implements Disposable {
   readonly #cancelled = new Set<Sequence>();
   /** Requests that failed or ended before they began. */
   readonly #refused: SchedulerEvent[] = [];
+  #prefilledTokens = 0;
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
   #msPerToken: number | undefined;
 
@@ -82,9 +83,23 @@ export class Scheduler implements Disposable {
     return this.#prefixes.bytes;
   }
 
-  /** True if sequences are decoded now. */
-  get isDecoding(): boolean {
-    return !this.#batch.isEmpty;
+  /** Sequences that are decoded now. */
+  get decoding(): number {
+    return this.#batch.occupied;
+  }
+
+  /** Prompt tokens prefilled so far. */
+  get prefilledTokens(): number {
+    return this.#prefilledTokens;
+  }
+
+  /** Prompt tokens of all requests that are still to be prefilled, or to be found in the prefix cache. */
+  get promptTokens(): number {
+    const open = this.#groups.flatMap((group) =>
+      group.sequences.map((one) => one.request.tokens.length - group.progressOf(one))
+    );
+    const waiting = this.#waiting.map(({ request }) => request.tokens.length);
+    return [...open, ...waiting].reduce((sum, tokens) => sum + tokens, 0);
   }
 
   /** True if a prompt waits or is being prefilled. */
@@ -163,6 +178,7 @@ export class Scheduler implements Disposable {
       (sum, one, b) => sum + group.progressOf(one) - before[b]!,
       0,
     );
+    this.#prefilledTokens += fed;
     this.#measure(performance.now() - began, fed);
     const events = finished.flatMap((one) => this.#begin(group, one));
     if (finished.length > 0 && group.sequences.every((one) => this.#isFed(group, one))) {
@@ -180,7 +196,7 @@ export class Scheduler implements Disposable {
   #chunk(): number {
     const { prefillChunk } = this.#engine.device.traits;
     const isFree = !this.#options.adaptsChunks || this.#msPerToken === undefined ||
-      !this.isDecoding;
+      this.#batch.isEmpty;
     if (isFree) return prefillChunk;
     const fitting = 2 ** Math.floor(Math.log2(Math.max(1, CHUNK_MS / this.#msPerToken!)));
     return Math.min(prefillChunk, Math.max(MIN_CHUNK, fitting));

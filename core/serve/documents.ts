@@ -8,14 +8,16 @@ import type { ServeRequest } from "./request.ts";
 export class Documents {
   readonly #request: ServeRequest;
   readonly #model: string;
+  readonly #streams: number;
   readonly #id: string;
   readonly #created = Math.floor(Date.now() / 1000);
   readonly #logprobs = new Map<Choice, CompletionLogprobs>();
   readonly #greeted = new Set<Choice>();
 
-  constructor(request: ServeRequest, model: string) {
+  constructor(request: ServeRequest, model: string, streams: number) {
     this.#request = request;
     this.#model = model;
+    this.#streams = streams;
     const prefix = request.kind === "chat" ? "chatcmpl" : "cmpl";
     this.#id = `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`;
   }
@@ -29,7 +31,12 @@ export class Documents {
         : this.#choice(choice, delta, { text: delta.text });
     });
     const object = this.#isChat ? "chat.completion" : "text_completion";
-    return { ...this.#head(object), choices: documents, usage: usageOf(choices) };
+    return {
+      ...this.#head(object),
+      choices: documents,
+      usage: usageOf(choices),
+      parscale: this.#parscale,
+    };
   }
 
   /** A chunk of a streamed response; undefined when there is nothing to say. */
@@ -44,12 +51,18 @@ export class Documents {
     const fields = this.#isChat
       ? { delta: { ...role, ...content, ...calls } }
       : { text: gained.text };
-    return this.#chunkOf([this.#choice(choice, gained, fields)], null);
+    const chunk = this.#chunkOf([this.#choice(choice, gained, fields)], null);
+    return gained.finishReason === null ? chunk : { ...chunk, parscale: this.#parscale };
   }
 
   /** The last chunk of a stream that is to have its usage. */
   usageChunk(choices: readonly Choice[]) {
-    return this.#chunkOf([], usageOf(choices));
+    return { ...this.#chunkOf([], usageOf(choices)), parscale: this.#parscale };
+  }
+
+  /** Streams of the answer, and its weights where asked for. */
+  get #parscale() {
+    return { streams: this.#streams };
   }
 
   get #isChat(): boolean {
@@ -77,14 +90,14 @@ export class Documents {
   }
 
   #choice(choice: Choice, { tokens, finishReason }: Delta, fields: object) {
-    const { tokenizer, config } = choice.model.session;
+    const { tokenizer } = choice.model.session;
     return {
       index: choice.index,
       ...fields,
       logprobs: this.#logprobsOf(choice, tokens),
       finish_reason: finishReason,
       ...(this.#request.weights
-        ? { parscale: streamWeights(tokenizer, config.streams, tokens) }
+        ? { parscale: streamWeights(tokenizer, this.#streams, tokens) }
         : {}),
     };
   }

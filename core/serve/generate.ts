@@ -37,19 +37,25 @@ export async function answer(
   request: ServeRequest,
   options: SendOptions,
 ): Promise<Response> {
-  const model = service.find(request.model, request.streams);
-  if (request.weights && !hasStreamWeights(model.session.config)) {
+  const candidates = service.candidates(request);
+  // They share tokenizer, vocabulary and context.
+  const [any] = candidates;
+  if (!any || request.weights && !hasStreamWeights(any.session.config)) {
     throw badField("parscale.weights", "linear aggregation has no stream weights");
   }
-  requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], model);
+  requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], any);
   const prompts = request.kind === "chat" ? 1 : request.prompts.length;
   // The queue is counted before any text is encoded.
   const job = service.accept(prompts * request.n);
   let isSent = false;
   try {
-    const format = request.tools && formatOf(model.session.tokenizer);
-    const encoded = await encodePrompts(model, request);
-    const constraints = await constraintsOf(model, request, format, encoded.length * request.n);
+    const format = request.tools && formatOf(any.session.tokenizer);
+    const encoded = await encodePrompts(any, request);
+    const sequences = encoded.length * request.n;
+    const constraints = await constraintsOf(any, request, format, sequences);
+    const promptTokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    // From here to the start of its choices nothing is awaited: the next request finds them.
+    const model = service.choose(candidates, { sequences, promptTokens });
     const seed = request.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const choices = encoded.flatMap((prompt, p) =>
       Array.from({ length: request.n }, (_, sample) => {
@@ -60,11 +66,10 @@ export async function answer(
       })
     );
     const counts = { model: model.name };
-    const tokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
-    service.metrics.count("prompt_tokens_total", counts, tokens);
-    service.metrics.count("prefix_cache_queries_total", counts, tokens * request.n);
+    service.metrics.count("prompt_tokens_total", counts, promptTokens);
+    service.metrics.count("prefix_cache_queries_total", counts, promptTokens * request.n);
     options.recorder.start(model, choices);
-    const documents = new Documents(request, model.name);
+    const documents = new Documents(request, model.name, model.session.config.streams);
     const response = request.stream
       ? answerStream(job, model, choices, documents, request, options)
       : await answerWhole(job, model, choices, documents, options);

@@ -150,20 +150,22 @@ function healthOf(service: Service): Response {
   return Response.json({ status: state }, { status: 503, headers: { "retry-after": "1" } });
 }
 
-function modelDocument(
-  { name, parent, maxLength, session: { config } }: ServedModel,
-  { created }: Service,
-  device: string,
-) {
+function modelDocument(model: ServedModel, service: Service, device: string) {
+  const { name, parent, maxLength, session: { config } } = model;
   return {
     id: name,
     object: "model",
-    created,
+    created: service.created,
     owned_by: "parscale",
     max_model_len: maxLength,
     root: parent ?? name,
     parent,
-    parscale: { streams: config.streams, weights: hasStreamWeights(config), device },
+    parscale: {
+      streams: config.streams,
+      default_streams: service.defaultStreams(model),
+      weights: hasStreamWeights(config),
+      device,
+    },
   };
 }
 

@@ -36,6 +36,7 @@ const COUNTERS = {
   prompt_tokens_total: "Prompt tokens read.",
   generation_tokens_total: "Tokens generated.",
   request_success_total: "Choices that ended, by finish reason.",
+  streams_total: "Choices begun, by their number of streams.",
   request_failure_total: "Requests that failed, by status code.",
 } as const;
 
@@ -43,6 +44,7 @@ const GAUGES = {
   num_requests_running: "Choices being prefilled or decoded.",
   num_requests_waiting: "Choices in the queue.",
   kv_cache_usage_perc: "Share of the planned KV cache rows in use, 0 to 1.",
+  auto_streams: "Streams that `auto` would give to a request now.",
   stream_weight_mean:
     "Mean aggregation weight of a stream over tokens whose weights were asked for.",
 } as const;

@@ -41,8 +41,8 @@ export interface ServeRequest {
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly ignoreEos: boolean;
-  /** Streams that the model is to have. */
-  readonly streams: number | undefined;
+  /** Streams that the model is to have; `auto` takes as many as the load allows. */
+  readonly streams: number | "auto" | undefined;
   /** True to return aggregation weights per token. */
   readonly weights: boolean;
 }
@@ -158,9 +158,19 @@ export function readRequest(
     includeUsage: fields.object("stream_options", ["include_usage", "continuous_usage_stats"])
       .boolean("include_usage"),
     ignoreEos: fields.boolean("ignore_eos"),
-    streams: own.integer("streams", { min: 1, max: 1024 }),
+    streams: readStreams(own),
     weights: own.boolean("weights"),
   };
+}
+
+function readStreams(fields: Fields): ServeRequest["streams"] {
+  const value = fields.get("streams");
+  if (value === undefined || value === "auto") return value;
+  if (Number.isInteger(value) && (value as number) >= 1) return value as number;
+  const message = `\`parscale.streams\` needs a number of at least 1, or "auto", not ${
+    show(value)
+  }`;
+  throw badField("parscale.streams", message);
 }
 
 /** Biases from −100 to 100 by token id; ids are checked against the vocabulary where it is known. */

@@ -2,15 +2,18 @@
  * The models of a server, the queue in front of them, and the loop that computes.
  *
  * All models share one backbone and one device, so their batches take turns: a round is one decode step
- * of every model, then at most one prefill chunk of one of them.
+ * of every model, then at most one prefill chunk of one of them. A step longer than the target of a token
+ * is made up for by rounds without one.
  */
 import { setImmediate } from "node:timers";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
 import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
+import { hasStreamWeights } from "../model/config.ts";
 import type { Session } from "../session/session.ts";
 import { show } from "../base/files.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
 import { ChoiceMetrics, Metrics } from "./metrics.ts";
+import { type Load, StreamsByLoad, type Targets } from "./streams_by_load.ts";
 
 /** A model by the name that requests use. */
 export interface ServedModel {
@@ -31,6 +34,18 @@ export interface ServiceOptions {
   /** Choices that may wait. */
   readonly maxQueue: number;
   readonly prefixCacheBytes: number;
+  /** Times that `auto` keeps. */
+  readonly targets: Targets;
+  /** Streams of requests that name neither a number nor an adapter; by default the backbone's. */
+  readonly streams?: number | "auto" | undefined;
+}
+
+/** Choice of a model in a request. */
+export interface Wanted {
+  readonly model: string | undefined;
+  readonly streams: number | "auto" | undefined;
+  /** True if aggregation weights are asked for. */
+  readonly weights: boolean;
 }
 
 /** Hears of every event of a choice; must not throw. */
@@ -46,6 +61,13 @@ interface Running {
 interface Hosted {
   readonly model: ServedModel;
   scheduler: Scheduler;
+  /** Milliseconds of the last decode step that are not made up for. */
+  debtMs: number;
+}
+
+/** Returns the number of streams of a model. */
+export function streamsOf({ session }: ServedModel): number {
+  return session.config.streams;
 }
 
 /** Longest time that other events wait for a loop whose steps never wait. */
@@ -57,6 +79,7 @@ const RETRY_S = 1, DRAINING_RETRY_S = 10;
 export class Service implements Disposable {
   readonly metrics = new Metrics();
   readonly created = Math.floor(Date.now() / 1000);
+  readonly byLoad: StreamsByLoad;
   readonly #options: ServiceOptions;
   readonly #models = new Map<string, Hosted>();
   readonly #running = new Map<number, Running>();
@@ -69,6 +92,7 @@ export class Service implements Disposable {
 
   constructor(options: ServiceOptions) {
     this.#options = options;
+    this.byLoad = new StreamsByLoad(options);
   }
 
   get state(): "loading" | "ready" | "draining" {
@@ -87,7 +111,7 @@ export class Service implements Disposable {
   /** Serves these models from now on. */
   open(models: readonly ServedModel[]): void {
     for (const model of models) {
-      this.#models.set(model.name, { model, scheduler: this.#schedulerOf(model) });
+      this.#models.set(model.name, { model, scheduler: this.#schedulerOf(model), debtMs: 0 });
     }
     this.#state = "ready";
   }
@@ -117,24 +141,47 @@ export class Service implements Disposable {
     throw tryLater(503, message, isLoading ? RETRY_S : DRAINING_RETRY_S);
   }
 
-  /**
-   * The model of a name. Where `streams` is given, it is among those of the same backbone the one with so
-   * many streams.
-   */
-  find(name: string | undefined, streams?: number): ServedModel {
+  /** The model of a name, by default the backbone. */
+  find(name?: string): ServedModel {
     const named = name === undefined ? this.models[0]! : this.#models.get(name)?.model;
-    if (!named) {
-      const known = this.models.map(({ name }) => `"${name}"`).join(", ");
-      throw new ApiError(404, `no such model: ${show(name)}; known: ${known}`, {
-        param: "model",
-        code: "model_not_found",
-      });
+    if (named) return named;
+    const known = this.models.map(({ name }) => `"${name}"`).join(", ");
+    throw new ApiError(404, `no such model: ${show(name)}; known: ${known}`, {
+      param: "model",
+      code: "model_not_found",
+    });
+  }
+
+  /** Streams of a request that names a model and no number: an adapter's name is a number, too. */
+  defaultStreams(model: ServedModel): number | "auto" {
+    return model.parent === null && this.#options.streams || streamsOf(model);
+  }
+
+  /**
+   * The models that may answer a request, of the same backbone: one, or for `auto` one per number of
+   * streams, the one that is named or else the only one with so many.
+   */
+  candidates({ model, streams, weights }: Wanted): ServedModel[] {
+    const named = this.find(model);
+    const wanted = streams ?? this.defaultStreams(named);
+    if (wanted === streamsOf(named)) return [named];
+    const byStreams = Map.groupBy(this.models, streamsOf);
+    byStreams.set(streamsOf(named), [named]);
+    if (wanted === "auto") {
+      return [...byStreams.values()].filter(({ length }) => length === 1).map(([one]) => one!)
+        .filter(({ session }) => !weights || hasStreamWeights(session.config));
     }
-    if (streams === undefined || named.session.config.streams === streams) return named;
-    const fitting = this.models.filter(({ session }) => session.config.streams === streams);
-    if (fitting.length === 1) return fitting[0]!;
+    const fitting = byStreams.get(wanted) ?? [];
+    if (fitting.length === 1) return fitting;
     const found = fitting.length === 0 ? "no model has" : "several models have";
-    throw badField("parscale.streams", `${found} ${streams} streams: name one by \`model\``);
+    throw badField("parscale.streams", `${found} ${wanted} streams: name one by \`model\``);
+  }
+
+  /** The one of some candidates that is to answer a request under the present load. */
+  choose(candidates: readonly ServedModel[], wanted: Load): ServedModel {
+    this.byLoad.arrive(this.#outstanding - wanted.sequences);
+    const streams = this.byLoad.choose(candidates.map(streamsOf), wanted, this.#load());
+    return candidates.find((model) => streamsOf(model) === streams)!;
   }
 
   /** Makes room for so many choices. @throws {ApiError} 429 when the queue is full */
@@ -156,6 +203,7 @@ export class Service implements Disposable {
     const hosted = this.#models.get(model.name)!;
     const index = this.#nextIndex++;
     const metrics = new ChoiceMetrics(this.metrics, model.name);
+    this.metrics.count("streams_total", { streams: String(streamsOf(model)) });
     this.#running.set(index, { model: hosted, listener, job, metrics });
     hosted.scheduler.add(index, request);
     this.#wake();
@@ -189,9 +237,9 @@ export class Service implements Disposable {
         await new Promise<void>((resolve) => this.#wake = resolve);
         continue;
       }
-      for (const hosted of all) await this.#advance(hosted, hosted.scheduler.decode());
+      await this.#decode(all);
       const next = this.#prefillingModel(all);
-      if (next) await this.#advance(next, next.scheduler.prefill());
+      if (next) await this.#prefill(next);
       if (performance.now() - turn < TURN_MS) continue;
       await new Promise((resolve) => setImmediate(resolve));
       turn = performance.now();
@@ -206,7 +254,52 @@ export class Service implements Disposable {
       this.metrics.set("num_requests_waiting", { model }, waiting);
       this.metrics.set("kv_cache_usage_perc", { model }, running / this.#options.maxBatch);
     }
+    const available = [...new Set(this.models.map(streamsOf))];
+    if (available.length > 1) {
+      const one = { sequences: 1, promptTokens: 0 };
+      this.metrics.set("auto_streams", {}, this.byLoad.choose(available, one, this.#load()));
+    }
     return this.metrics.text();
+  }
+
+  /** Work by number of streams. */
+  #load(): Map<number, Load> {
+    const load = new Map<number, Load>();
+    for (const { model, scheduler } of this.#models.values()) {
+      const { sequences, promptTokens } = load.get(streamsOf(model)) ??
+        { sequences: 0, promptTokens: 0 };
+      load.set(streamsOf(model), {
+        sequences: sequences + scheduler.running + scheduler.waiting,
+        promptTokens: promptTokens + scheduler.promptTokens,
+      });
+    }
+    return load;
+  }
+
+  /** One decode step of every model without debt: deficit round robin with the target as quantum. */
+  async #decode(all: readonly Hosted[]): Promise<void> {
+    const debts = all.filter(({ scheduler }) => scheduler.decoding > 0).map(({ debtMs }) => debtMs);
+    const madeUp = Math.max(this.#options.targets.tpotMs, Math.min(...debts));
+    for (const hosted of all) {
+      const batch = hosted.scheduler.decoding;
+      hosted.debtMs = batch > 0 ? Math.max(0, hosted.debtMs - madeUp) : 0;
+      if (hosted.debtMs > 0) continue;
+      const began = performance.now();
+      await this.#advance(hosted, hosted.scheduler.decode());
+      if (batch === 0) continue;
+      const streams = streamsOf(hosted.model);
+      this.byLoad.observe(streams, batch, performance.now() - began);
+      hosted.debtMs = this.byLoad.stepMs(streams, batch);
+    }
+  }
+
+  async #prefill(hosted: Hosted): Promise<void> {
+    const { scheduler } = hosted;
+    const before = scheduler.prefilledTokens, began = performance.now();
+    await this.#advance(hosted, scheduler.prefill());
+    const tokens = scheduler.prefilledTokens - before;
+    if (tokens === 0) return;
+    this.byLoad.observePrefill(streamsOf(hosted.model), tokens, performance.now() - began);
   }
 
   #schedulerOf({ session: { engine } }: ServedModel): Scheduler {

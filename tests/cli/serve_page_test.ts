@@ -16,15 +16,20 @@ Deno.test({
       const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
       const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
       const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
-      await using server = await TestServer.start(["--model", CHAT_MODEL, ...adapters]);
+      await using server = await TestServer.start(
+        ["--model", CHAT_MODEL, ...adapters, "--target-tpot", "1h", "--target-ttft", "1h"],
+      );
       await using page = await BrowserPage.open({ width: 380, height: 700 });
       await page.navigate(`${server.url}/`);
       const count = (selector: string) =>
         page.evaluate(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
       const isIdle = () => page.evaluate(`document.getElementById("stop").disabled`);
-      const ask = (text: string, model: string, tokens: number) =>
+      const ask = (text: string, model: string, tokens: number, streams?: string) =>
         page.evaluate(`{
           document.getElementById("model").value = ${JSON.stringify(model)};
+          document.getElementById("model").dispatchEvent(new Event("change"));
+          const streams = document.getElementById("streams");
+          streams.value = ${JSON.stringify(streams)} ?? streams.value;
           document.getElementById("tokens").value = ${tokens};
           document.getElementById("input").value = ${JSON.stringify(text)};
           document.getElementById("form").requestSubmit();
@@ -72,6 +77,18 @@ Deno.test({
       await until(async () => await count(".assistant") === 2 && await isIdle(), "a second answer");
       const metrics = await server.metrics();
       assert(metrics.get(`parscale_prompt_tokens_total{model="p2"}`)! > before + 5);
+
+      // The streams that an answer got stand above it.
+      const names = () =>
+        page.evaluate(`[...document.querySelectorAll(".assistant > b")].map((b) => b.textContent)`);
+      assertEquals(await names(), ["p4, P = 4", "p2, P = 2"]);
+      const options = "[...document.getElementById('streams').options].map(({ value }) => value)";
+      assertEquals(await page.evaluate(options), ["1", "2", "4", "auto"]);
+      await ask("As you like", "p2", 5, "auto");
+      await until(async () => await count(".assistant") === 3 && await isIdle(), "a third answer");
+      await ask("One", "p2", 5, "1");
+      await until(async () => await count(".assistant") === 4 && await isIdle(), "a fourth answer");
+      assertEquals((await names()).slice(2), ["p4, P = 4", "tiny-qwen2, P = 1"]);
 
       // Stop ends the answer and frees the row.
       await ask("On and on", "p2", 4000);

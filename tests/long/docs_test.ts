@@ -37,6 +37,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno test -A tests\//, "runs a test, which the suite does"],
   [/^(mpirun|srun|torchrun|sbatch) /, "tests/long/mpi_training_test.ts and slurm_test.ts"],
   [/^lm_eval /, "tests/cli/serve_harness_test.ts"],
+  [/^llm /, "tests/interop/clients_test.ts"],
 ];
 
 const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;

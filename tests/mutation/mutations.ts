@@ -25,6 +25,14 @@ core/serve/service.ts by device/serve/service_test.ts
   slots of a client that left stay taken: this.#service.release(this.#left); →
   choices of a client that left continue: this.#service.cancel(index); →
   a scheduler continues after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
+  a slow step has no debt: hosted.debtMs = this.byLoad.stepMs(streams, batch); →
+
+core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
+  the fewest streams that keep the targets: toSorted((a, b) => b - a);\n    return → toSorted((a, b) => a - b);\n    return
+  sequences with other streams take no time:       roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));\n →
+  a lull counts at once: Math.max(ARRIVAL_WEIGHT, forgotten) → 1
+  a load is never forgotten: Math.max(ARRIVAL_WEIGHT, forgotten) → ARRIVAL_WEIGHT
+  unused streams keep their old times: ms * this.#slowness / slowness → ms
 
 core/serve/documents.ts by unit/serve/documents_test.ts
   usage counts a prompt once per choice: sum([...prompts.keys()].map(({ tokens }) => tokens.length)) → sum(choices.map(({ prompt }) => prompt.tokens.length))

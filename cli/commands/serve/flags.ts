@@ -20,7 +20,8 @@ export const command = defineCommand({
     "batches; prompts are prefilled in chunks between decode steps.\n\n" +
     "Every --adapter is a model name of its own over the same backbone, so a request chooses how " +
     'many streams it spends: by name, or by `"parscale": {"streams": 4}`. With `"parscale": ' +
-    '{"weights": true}` the response has the aggregation weights of every token.\n\n' +
+    '{"weights": true}` the response has the aggregation weights of every token. With `"auto"` for ' +
+    "the streams, or --streams auto, an answer gets as many as the load allows.\n\n" +
     "The server listens on this machine alone unless --host says otherwise, which needs an API key " +
     "in PARSCALE_API_KEY. On SIGTERM and Ctrl-C running requests finish first; a second signal ends " +
     "the program at once.",
@@ -29,6 +30,11 @@ export const command = defineCommand({
     {
       text: "One backbone with 1, 2 or 4 streams per request",
       line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p2=run-p2 --adapter p4=run-p4",
+    },
+    {
+      text: "As many streams as keep a token within 100 ms",
+      line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p4=run-p4 --streams auto " +
+        "--target-tpot 100ms",
     },
     {
       text: "On all interfaces, with the key in PARSCALE_API_KEY",
@@ -83,6 +89,37 @@ export const command = defineCommand({
         "Every request is a line on stderr: status, method, path, model, streams, tokens in " +
         "and out, time to the first token and in total. 499 is a client that left. Answers of " +
         "/health and /metrics are only logged with -v, and nothing is with -q.",
+    },
+    streams: {
+      type: "string",
+      placeholder: "N|auto",
+      suggestions: ["auto"],
+      group: "Streams",
+      defaultText: "the backbone's",
+      summary: "Streams of requests that name the backbone or no model",
+      details: "With `auto` the most among --model and the adapters that keep --target-tpot and " +
+        "--target-ttft; step times are measured at the start, and while serving. Requests that " +
+        "name an adapter get that adapter, and `parscale.streams` of a request counts more.",
+    },
+    "target-tpot": {
+      type: "duration",
+      above: 0,
+      default: 0.08,
+      group: "Streams",
+      unit: "seconds",
+      requires: ["adapter"],
+      summary: "Time per output token that `auto` keeps",
+      details: "A batch whose step takes longer also leaves out turns while others decode.",
+    },
+    "target-ttft": {
+      type: "duration",
+      above: 0,
+      default: 2,
+      group: "Streams",
+      unit: "seconds",
+      requires: ["adapter"],
+      summary: "Time to the first token that `auto` keeps",
+      details: "Counted are prompts that wait and the request's own.",
     },
     "max-batch": {
       type: "int",

@@ -34,6 +34,7 @@ export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
       hints: ["set PARSCALE_API_KEY, or leave out --host to serve this machine alone"],
     });
   }
+  const { targetTpot, targetTtft } = values;
   const prefixCacheBytes = Math.floor(values.prefixCache / (1 + adapters.length));
   return {
     model: modelPlan(values),
@@ -43,9 +44,28 @@ export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
     access: { isLoopback, origins: cors },
     ui,
     logFormat,
-    limits: { maxBatch, maxQueue, prefixCacheBytes },
+    limits: {
+      maxBatch,
+      maxQueue,
+      prefixCacheBytes,
+      streams: readStreams(values.streams, adapters.length),
+      targets: { tpotMs: 1000 * targetTpot, ttftMs: 1000 * targetTtft },
+    },
     drainTimeout,
   };
+}
+
+function readStreams(text: string | undefined, adapters: number): number | "auto" | undefined {
+  if (text === "auto" && adapters === 0) {
+    throw new UsageError("`--streams auto` has nothing to choose from without `--adapter`", {
+      hints: ["pass `--adapter NAME=PATH`, such as a folder of `convert --introduced-only`"],
+    });
+  }
+  if (text === undefined || text === "auto") return text;
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
+  throw new UsageError(`\`--streams ${text}\` is not a number of streams, or \`auto\``, {
+    hints: ["pass `--streams auto`, or a number such as `--streams 4`"],
+  });
 }
 
 /** The key that clients must send; no part of a plan, which may be printed. */

@@ -1,11 +1,12 @@
 /** Runs `serve`: opens the port, loads the models, answers until a signal, then drains. */
-import { EnvironmentError } from "../../../core/base/errors.ts";
+import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
+import { calibrate } from "../../../core/serve/calibrate.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { largestServingBatch, planServing } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
-import { type ServedModel, Service } from "../../../core/serve/service.ts";
+import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
 import { renderError } from "../../output/errors.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -51,8 +52,10 @@ export async function run(
     const { session, models } = await openServed(model, adapters, io, maxModelLen);
     using _session = session;
     device = session.device;
+    requireStreams(models, limits);
     requireMemory(models, limits, model.memoryLimit);
     for (const model of models) await warmUp(model);
+    if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
     service.open(models);
     announce(server, models, io, json);
     const loop = service.run();
@@ -67,6 +70,23 @@ export async function run(
     release();
     await server.close();
   }
+}
+
+/** Refuses streams that no model has, and a choice that is none. */
+function requireStreams(
+  models: readonly ServedModel[],
+  { streams }: ServePlan["limits"],
+): void {
+  if (streams === undefined) return;
+  const available = [...new Set(models.map(streamsOf))].sort((a, b) => a - b);
+  if (streams === "auto" ? available.length > 1 : available.includes(streams)) return;
+  const all = available.join(", ");
+  throw new UsageError(
+    streams === "auto"
+      ? `\`--streams auto\` needs models with different numbers of streams, all have ${all}`
+      : `\`--streams ${streams}\`: no model has so many, only ${all}`,
+    { hints: ["pass `--adapter NAME=PATH` with other streams"] },
+  );
 }
 
 /** Refuses sizes that could exceed the memory limit once all rows are taken. */

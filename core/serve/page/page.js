@@ -1,17 +1,20 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const [log, form, input, model, speed, legend] = [
+  const [log, form, input, model, streams, speed, legend] = [
     "log",
     "form",
     "input",
     "model",
+    "streams",
     "speed",
     "legend",
   ]
     .map(at);
   /** The conversation; a switch of the model keeps it. */
   const messages = [];
+  /** As the server lists them. */
+  let models = [];
   let running;
 
   const headers = () => {
@@ -19,7 +22,7 @@
     return key === "" ? {} : { authorization: `Bearer ${key}` };
   };
   /** Names of streams, as in every output. */
-  const labelOf = (p, streams) => streams <= 26 ? String.fromCharCode(65 + p) : String(p + 1);
+  const labelOf = (p, count) => count <= 26 ? String.fromCharCode(65 + p) : String(p + 1);
 
   function addMessage(role, text) {
     const element = document.createElement("div");
@@ -33,37 +36,52 @@
   }
 
   /** Letters and colours of the streams, with the weights of one token. */
-  function showLegend(streams, weights) {
-    legend.hidden = streams < 2;
+  function showLegend(count, weights) {
+    legend.hidden = count < 2;
     legend.replaceChildren(
-      ...Array.from({ length: streams }, (_, p) => {
+      ...Array.from({ length: count }, (_, p) => {
         const entry = document.createElement("li"), name = document.createElement("b");
         name.className = `s${p % 8}`;
-        name.textContent = labelOf(p, streams);
+        name.textContent = labelOf(p, count);
         entry.append(name, weights ? ` ${weights[p].toFixed(4)}` : "");
         return entry;
       }),
     );
   }
 
-  const showModel = () => showLegend(Number(model.selectedOptions[0].dataset.legend));
+  /** Streams that are asked for, and the weights of those that have some. */
+  function wanted() {
+    if (streams.value === "auto") {
+      return { streams: "auto", weights: models.some(({ parscale }) => parscale.weights) };
+    }
+    const count = Number(streams.value);
+    const fitting = models.filter(({ parscale }) => parscale.streams === count);
+    return { streams: count, weights: fitting.every(({ parscale }) => parscale.weights) };
+  }
 
-  /** Text of one step over the letter of the stream that weighs most, in its colour. */
-  function addToken(target, text, tokens, streams) {
+  /** Shows the streams of the next answer; of `auto` as many as there may be. */
+  function showStreams() {
+    const { streams: count, weights } = wanted();
+    const most = Math.max(...models.map(({ parscale }) => parscale.streams));
+    showLegend(!weights ? 1 : count === "auto" ? most : count);
+  }
+
+  /** Text of one step over the letter of the stream with the largest weight, in its colour. */
+  function addToken(target, text, tokens) {
     if (text === "") return;
-    const weights = tokens.at(-1)?.weights;
-    if (!weights || streams < 2) return target.append(text);
+    const weights = tokens.at(-1)?.weights, count = weights?.length;
+    if (!weights || count < 2) return target.append(text);
     const most = Math.max(...weights), winner = weights.indexOf(most);
-    const strength = Math.round(9 * Math.max(0, (most * streams - 1) / (streams - 1)));
+    const strength = Math.round(9 * Math.max(0, (most * count - 1) / (count - 1)));
     const token = document.createElement("span");
     const width = [...text.replace(/\n+$/, "")].length === 1 ? " narrow" : "";
     token.className = `s${winner % 8} w${strength}${width}`;
     token.tabIndex = 0;
-    token.dataset.stream = labelOf(winner, streams);
+    token.dataset.stream = labelOf(winner, count);
     token.setAttribute("aria-label", `${text}, stream ${token.dataset.stream}`);
     token.append(text);
-    token.addEventListener("mouseenter", () => showLegend(streams, weights));
-    token.addEventListener("focus", () => showLegend(streams, weights));
+    token.addEventListener("mouseenter", () => showLegend(count, weights));
+    token.addEventListener("focus", () => showLegend(count, weights));
     target.append(token);
   }
 
@@ -84,7 +102,7 @@
   }
 
   async function ask() {
-    const element = addMessage("assistant", "");
+    const element = addMessage("assistant", ""), name = element.firstChild;
     running = new AbortController();
     at("send").disabled = true;
     at("stop").disabled = false;
@@ -100,18 +118,19 @@
           stream: true,
           temperature: Number(at("temperature").value),
           max_tokens: Number(at("tokens").value),
-          parscale: { weights: model.selectedOptions[0].dataset.weights === "true" },
+          parscale: wanted(),
         }),
       });
       if (!response.ok) throw new Error((await response.json()).error.message);
       for await (const frame of frames(response)) {
         if (frame.error) throw new Error(frame.error.message);
+        if (frame.parscale) name.textContent = `${frame.model}, P = ${frame.parscale.streams}`;
         const [choice] = frame.choices;
         if (!choice) continue;
         const text = choice.delta.content ?? "";
         const tokens = choice.parscale?.tokens ?? [];
         answer += text;
-        addToken(element, text, tokens, choice.parscale?.streams ?? 1);
+        addToken(element, text, tokens);
         log.scrollTop = log.scrollHeight;
         if (text === "") continue;
         if (count++ === 0) began = performance.now();
@@ -150,7 +169,7 @@
     running?.abort();
     messages.length = 0;
     log.replaceChildren();
-    showModel();
+    showStreams();
   });
 
   /** Lists the models; asks for a key where the server wants one, and again while it loads. */
@@ -159,18 +178,31 @@
     if (response.status === 401) at("key-label").hidden = false;
     if (response.status === 503) setTimeout(list, 1000);
     if (!response.ok) return;
-    const { data } = await response.json();
-    model.replaceChildren(...data.map(({ id, parscale }) => {
-      const option = document.createElement("option");
-      option.value = id;
-      option.textContent = `${id} (P = ${parscale.streams})`;
-      option.dataset.weights = String(parscale.weights);
-      option.dataset.legend = parscale.weights ? parscale.streams : 1;
-      return option;
-    }));
-    showModel();
+    models = (await response.json()).data;
+    const option = (value, text) => {
+      const element = document.createElement("option");
+      element.value = value;
+      element.textContent = text;
+      return element;
+    };
+    model.replaceChildren(
+      ...models.map(({ id, parscale }) => option(id, `${id} (P = ${parscale.streams})`)),
+    );
+    const counts = [...new Set(models.map(({ parscale }) => parscale.streams))];
+    counts.sort((a, b) => a - b);
+    const choices = counts.length > 1 ? [...counts, "auto"] : counts;
+    streams.replaceChildren(...choices.map((one) => option(one, one)));
+    at("streams-label").hidden = counts.length < 2;
+    useDefault();
   }
+  /** A model has a number of streams, and the backbone what the server says. */
+  function useDefault() {
+    const { parscale } = models.find(({ id }) => id === model.value);
+    streams.value = parscale.default_streams;
+    showStreams();
+  }
+  model.addEventListener("change", useDefault);
+  streams.addEventListener("change", showStreams);
   at("key").addEventListener("change", list);
-  model.addEventListener("change", showModel);
   list();
 })();

@@ -1,5 +1,6 @@
 /** The handler without a network: faults of the model, slow readers, comments while a prompt is read. */
 import { assert, assertEquals } from "@std/assert";
+import { RandomStream } from "../../../core/base/random.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
@@ -41,7 +42,12 @@ async function withService(
   configure: (engine: Engine) => void = () => {},
 ): Promise<void> {
   const device = new CpuDevice({ threads: 1 });
-  using service = new Service({ maxBatch: 4, maxQueue: 8, prefixCacheBytes: 1 << 20 });
+  using service = new Service({
+    maxBatch: 4,
+    maxQueue: 8,
+    prefixCacheBytes: 1 << 20,
+    targets: { tpotMs: 80, ttftMs: 2000 },
+  });
   const errors: unknown[] = [];
   const handler = createHandler(service, {
     access: { apiKey: undefined, isLoopback: false, origins: [] },
@@ -164,4 +170,49 @@ Deno.test("after a failure of the engine nothing of its requests continues, and 
     0,
     failOnce,
   );
+});
+
+Deno.test("a slow model pays for its steps with turns, and is not starved", async () => {
+  const device = new CpuDevice({ threads: 1 });
+  const targets = { tpotMs: 10, ttftMs: 2000 };
+  using service = new Service({ maxBatch: 4, maxQueue: 8, prefixCacheBytes: 0, targets });
+  const two = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
+  const constraint = () => Promise.reject(new TypeError("no grammars here"));
+  const common = { maxLength: 2048, tokenizerClass: null, parent: null };
+  const fast = new Engine(device, two.config, two.tensors),
+    slow = new Engine(device, config, tensors);
+  const forward = slow.forward.bind(slow);
+  slow.forward = async (...args) => {
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    return await forward(...args);
+  };
+  const models = Object.entries({ fast, slow }).map(([name, engine]) => {
+    return { ...common, name, session: { engine, config: engine.config, tokenizer, constraint } };
+  });
+  service.open(models);
+  const loop = service.run();
+  const order: string[] = [];
+  const ended = models.map((model) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const request = {
+      tokens: [5, 6],
+      maxTokens: model.name === "slow" ? 12 : 1000,
+      sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
+      random: new RandomStream(0),
+      eosTokenIds: [],
+    };
+    service.accept(1).start(model, request, ({ kind }) => {
+      if (kind === "token") order.push(model.name);
+      if (kind === "done") resolve();
+    });
+    return promise;
+  });
+  await Promise.race(ended);
+  const gaps = order.join(" ").split("slow").slice(2, -1).map((gap) => gap.match(/fast/g)?.length);
+  assertEquals(order.filter((name) => name === "slow").length, 12, "the slow one ends first");
+  // Its 60 ms are six targets.
+  assert(gaps.slice(3).every((steps) => steps! >= 4), `${gaps}`);
+  service.stop();
+  await loop;
+  device.close();
 });

@@ -12,7 +12,7 @@ Deno.test("usage counts a prompt once, however many choices it has, and its firs
     { prompt: a, cachedTokens: 2, newTokens: 6 },
     { prompt: b, cachedTokens: 1, newTokens: 7 },
   ] as unknown as Choice[];
-  const document = new Documents(request, "m").usageChunk(choices);
+  const document = new Documents(request, "m", 1).usageChunk(choices);
   assertEquals("usage" in document && document.usage, {
     prompt_tokens: 5,
     completion_tokens: 18,

@@ -15,7 +15,12 @@ function handlerOf(service: Service, errors: unknown[], page: () => Response) {
   });
 }
 
-const OPTIONS = { maxBatch: 1, maxQueue: 1, prefixCacheBytes: 0 };
+const OPTIONS = {
+  maxBatch: 1,
+  maxQueue: 1,
+  prefixCacheBytes: 0,
+  targets: { tpotMs: 80, ttftMs: 2000 },
+};
 
 Deno.test("a 500 is reported with its cause, and its details stay with the server", async () => {
   const errors: unknown[] = [];
