@@ -3,7 +3,7 @@ import { EnvironmentError } from "../../core/base/errors.ts";
 import { memoryInfo } from "../../core/base/platform/mod.ts";
 import { bytesText } from "../output/units.ts";
 
-/** Throws unless so many bytes are free; `what` is the subject of the message: "this shape". */
+/** Throws unless `bytes` bytes are free; `what` is the subject of the message: "this shape". */
 export function requireFreeMemory(bytes: number, what: string, hint: string): void {
   const { available } = memoryInfo();
   if (bytes <= available) return;

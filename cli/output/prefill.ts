@@ -11,7 +11,7 @@ export class PrefillProgress implements Disposable {
     this.#io = io;
   }
 
-  /** Tells how many of so many tokens are read. */
+  /** Reports the number of prompt tokens read. */
   update(done: number, total: number): void {
     this.#progress ??= startProgress(this.#io, { label: "Reading prompt", unit: "tokens", total });
     this.#progress.update(done);

@@ -1,5 +1,5 @@
 /**
- * Rows as text for people: wrapped to a terminal, aligned by spaces elsewhere, Markdown, CSV.
+ * Rows as text: wrapped to a terminal, aligned by spaces elsewhere, Markdown, CSV.
  *
  * Numbers stand on the right with the precision their column states; without one, integers are
  * printed whole and others with four significant digits. CSV is the exception: it is read by

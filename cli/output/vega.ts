@@ -77,7 +77,7 @@ export const FRAME = {
   },
 } as const;
 
-/** A legend below a plot of so many pixels, where it covers no data and makes no figure wide. */
+/** Legend below a plot of `width` pixels, where it covers no data and makes no figure wide. */
 export function legendOf(labels: readonly string[], width: number) {
   const widest = 70 + 7 * Math.max(...labels.map((label) => label.length), 0);
   const columns = Math.max(1, Math.min(labels.length, Math.floor(width / widest)));

@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { readExactlySync } from "../base/files.ts";
 import type { Checkpoint } from "./open.ts";
 
-/** Bytes of each tensor that are looked at. */
+/** Bytes of each tensor that are hashed. */
 const HEAD_BYTES = 1024;
 
 const BYTES: Readonly<Record<string, number>> = { f64: 8, f32: 4, i32: 4, bf16: 2, f16: 2 };

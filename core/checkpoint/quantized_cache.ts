@@ -34,7 +34,7 @@ export interface QuantizedCache {
   readonly limitBytes: number;
   /** Models with matrices of fewer bytes are quantized sooner than an entry is opened (default 64 MiB). */
   readonly leastBytes?: number;
-  /** Reports that an entry of so many bytes is being made. */
+  /** Called with the bytes of an entry that is being made. */
   onMake?(bytes: number): void;
   onProgress?(bytesDone: number, bytesTotal: number): void;
   readonly signal?: AbortSignal | undefined;

@@ -137,7 +137,7 @@ export class PeerWatch {
   }
 
   /**
-   * Takes note that time has passed in which this rank computed, began another wait, or went on with the
+   * Records that time has passed in which this rank computed, began another wait, or continued the
    * same one; says why it should give up, if it should.
    */
   pass(ms: number, wait: "none" | "new" | "same", isLimited: boolean): LostRanks | undefined {

@@ -220,7 +220,7 @@ function keyOf(origin: StoreOrigin, { format, compression }: FileFormat): string
   return hashJson(parts);
 }
 
-/** Changes when the file is written. */
+/** Returns a version of a file that changes when it is written. */
 async function version(path: string): Promise<string> {
   try {
     const { size, mtime, isFile } = await Deno.stat(path);

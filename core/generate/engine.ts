@@ -160,7 +160,7 @@ export class Engine {
     return () => sampled;
   }
 
-  /** Each write is a copy of its own, so what never changes or follows from another is not written. */
+  /** Returns the inputs that change; every write is a copy, so constants are written once. */
   #sampleInputs(prepared: Prepared): ReadonlyMap<string, DeviceTensor> {
     const known = this.#sampling.get(prepared);
     if (known) return known;

@@ -124,7 +124,7 @@ export async function prefillPrompt(
 }
 
 /**
- * The size of a chunk of so many tokens. Where programs are graphs of their own for every size, chunks
+ * Padded size of a chunk of `tokens` tokens. Where programs are graphs of their own for every size, chunks
  * come in few: what is added lies behind the prompt, which attention does not read, and the next tokens
  * are written.
  */

@@ -21,7 +21,7 @@ export interface GenerationRequest {
   readonly constraint?: TokenConstraint;
   /** Returns the aggregation weights of every new token. */
   readonly streamWeights?: boolean;
-  /** Returns the log-probability of every new token, and of so many likeliest ones. */
+  /** Number of likeliest tokens to report with the log-probability of every new token. */
   readonly topLogprobs?: number;
   /**
    * Returns the log-probabilities of the prompt, too, with as many likeliest tokens as `topLogprobs`

@@ -10,7 +10,7 @@ import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { appendChunk, prefill } from "./prefill.ts";
 
-/** Milliseconds to take in a prompt of so many tokens for every sequence of the cache. */
+/** Milliseconds to prefill a prompt of `tokens` tokens for every sequence of the cache. */
 export async function timePrefill(
   engine: Engine,
   cache: KvCache,

@@ -101,7 +101,7 @@ export class RepositoryCache {
     }
   }
 
-  /** Throws unless the disk has room for so many bytes. */
+  /** Throws unless the disk has room for `bytes` bytes. */
   async requireSpace(bytes: number): Promise<void> {
     const free = await freeBytes(this.cache);
     if (bytes === 0 || free === undefined || bytes <= free) return;

@@ -46,12 +46,12 @@ export function badField(param: string, message: string, code?: string): ApiErro
   return new ApiError(400, message, code === undefined ? { param } : { param, code });
 }
 
-/** The server has no room or time: clients try again after so many seconds. */
+/** Error of a server without room or time, with the seconds after which clients try again. */
 export function tryLater(status: 429 | 503, message: string, seconds: number): ApiError {
   return new ApiError(status, message, { headers: { "retry-after": String(seconds) } });
 }
 
-/** The API error that stands for any exception. Defects keep their details to themselves. */
+/** Returns the API error of an exception. Details of internal errors are left out. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   // Another try would end the same way.

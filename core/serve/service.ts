@@ -184,7 +184,7 @@ export class Service implements Disposable {
     return candidates.find((model) => streamsOf(model) === streams)!;
   }
 
-  /** Makes room for so many choices. @throws {ApiError} 429 when the queue is full */
+  /** Reserves places for `choices` choices. @throws {ApiError} 429 when the queue is full */
   accept(choices: number): Job {
     this.requireReady();
     const room = this.#options.maxBatch + this.#options.maxQueue;

@@ -41,7 +41,7 @@ const WEIGHT = 0.2;
 /** Part of a new arrival in the load that arrivals see, and how long a load is remembered. */
 const ARRIVAL_WEIGHT = 1 / 8, MEMORY_MS = 30_000;
 
-/** One round of decode steps comes between two chunks of so many milliseconds. */
+/** Length of a prefill chunk in milliseconds; a round of decode steps comes between two. */
 const CHUNK_MS = 250;
 
 export class StreamsByLoad {
@@ -70,7 +70,7 @@ export class StreamsByLoad {
     this.#steps.set(streams, entries.set(batch, this.#averaged(entries.get(batch), ms)));
   }
 
-  /** Takes the time of a prefill chunk of so many tokens. */
+  /** Records the time of a prefill chunk of `tokens` tokens. */
   observePrefill(streams: number, tokens: number, ms: number): void {
     const entry = this.#averaged(this.#prefills.get(streams), ms / Math.max(1, tokens));
     this.#prefills.set(streams, entry);

@@ -10,7 +10,7 @@ import type { Quantization } from "./quantization.ts";
 
 /** Progress events of opening a model. */
 export interface OpenEvents extends DownloadEvents {
-  /** Quantized weights of so many bytes are being kept for the next start; `onBytes` follows. */
+  /** Called with the bytes of quantized weights that are kept for the next start; `onBytes` follows. */
   readonly onQuantize?: (quantize: Quantization, bytes: number) => void;
 }
 

@@ -63,7 +63,7 @@ function requireNumber(kind: string, what: string, value: number, low: number, h
   throw new UsageError(`a ${kind} schedule needs ${what} from ${low} to ${high}, not ${value}`);
 }
 
-/** Phases of a run of so many steps, unless told otherwise. */
+/** Default phases of a run of `steps` steps. */
 export function defaultPhases(steps: number): { readonly warmup: number; readonly decay: number } {
   const tenth = Math.floor(steps / 10);
   return { warmup: Math.min(2000, tenth), decay: Math.max(1, tenth) };

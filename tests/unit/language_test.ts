@@ -24,7 +24,7 @@ const PHRASES: readonly RegExp[] = [
   /\bworked off\b/i,
   /\bweighs\b/i,
   /\bpacked or not\b/i,
-  /\bgo(es|ing)? on\b/i,
+  /\b(go(es|ing)?|went) on\b/i,
   /\bComes in:/,
   /\bGoes out:/,
   /\bWhat (may )?surprises?\b/,

@@ -1,5 +1,5 @@
 /**
- * Rows of `parscale cost` for programs and for people, and the paper's figure as SVG: loss against
+ * Rows of `parscale cost` as documents and tables, and the paper's figure as SVG: loss against
  * memory and against latency, with an arrow for each way to a lower loss.
  *
  * Vega-Lite has no arrows, so heads are triangles, turned by angles that are computed here from the

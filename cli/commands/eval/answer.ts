@@ -236,7 +236,7 @@ async function planDocuments(
   return rendered;
 }
 
-/** The batch asked for, or less where keys and values of so many sequences would not fit into memory. */
+/** Returns the batch asked for, or less where its keys and values would not fit into memory. */
 function batchSize(
   { session: { engine }, maxLength }: EvalModel,
   plan: readonly PlannedDocument[],

@@ -39,7 +39,7 @@ export interface DecodingOptions {
   readonly eosTokenIds: readonly number[];
   /** Text of the end token, which ends an answer where it is spelt out. */
   readonly eosText: string | undefined;
-  /** Most new tokens, in place of the tasks' own number. */
+  /** Maximum number of new tokens, instead of the tasks' own. */
   readonly maxTokens: number | undefined;
 }
 

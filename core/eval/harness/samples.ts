@@ -23,7 +23,7 @@ export interface Sample {
   /** Of choices, in their order; of a whole text, one value. */
   readonly loglikelihood?: readonly number[] | undefined;
   readonly is_greedy?: readonly boolean[] | undefined;
-  /** The model's own words: cut at stop strings, but for code, which is cut when it is scored. */
+  /** Text of the answer: cut at stop strings, except code, which is cut when it is scored. */
   readonly text?: string | undefined;
   /** A whole program from another tool. */
   readonly solution?: string | undefined;

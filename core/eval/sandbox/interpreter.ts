@@ -231,7 +231,7 @@ function runJob(job: Job): void {
   }
   Atomics.store(shared, SHARED.call, CALL.idle);
   interpreter.unlock();
-  // A refusal fails the job even where the program went on after it.
+  // A refusal fails the job even where the program continued after it.
   if (interpreter.refused !== undefined) [ending, detail] = ["refused", interpreter.refused];
   const last = ending === "crashed" || ending === "refused" || !interpreter.isReusable();
   // The end is told first: setting the memory back then overlaps with the grading.

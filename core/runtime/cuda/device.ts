@@ -68,7 +68,7 @@ export class CudaDevice implements Device {
   readonly #context: ExecutionContext;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
   readonly #copies: PinnedCopy[] = [];
-  /** Copies that nothing waits for. */
+  /** Pinned copies to be used again. */
   readonly #freeCopies: PinnedCopy[] = [];
   #products: Products | undefined;
 

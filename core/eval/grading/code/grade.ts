@@ -27,7 +27,7 @@ export interface CodeResult {
   readonly base: Status;
   /** Base and plus inputs together; null where there are no plus inputs. */
   readonly plus: Status | null;
-  /** Why it is not `pass`, for people. */
+  /** Reason of a result other than `pass`, as text. */
   readonly detail?: string;
 }
 

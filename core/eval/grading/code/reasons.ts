@@ -1,4 +1,4 @@
-/** Why a sandbox job did not come to its end, in a few words for people. */
+/** Reasons why a sandbox job did not end, as short texts. */
 import type { Outcome } from "../../sandbox/job.ts";
 
 /** Characters of a child's text that are repeated. */

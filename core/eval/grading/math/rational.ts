@@ -11,7 +11,7 @@ export interface Rational {
   readonly under: bigint;
 }
 
-/** Numbers of more bits are given up. */
+/** Largest number of bits; larger numbers are not computed. */
 const MOST_BITS = 16_000;
 
 const ZERO: Rational = { over: 0n, under: 1n };
