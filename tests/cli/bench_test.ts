@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const SHORT = ["--context", "8", "--prompt", "9", "--rounds", "3", "--steps", "2", "-j", "1"];

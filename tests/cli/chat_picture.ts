@@ -4,7 +4,8 @@
  *   deno run -A tests/cli/chat_picture.ts [docs/images/chat.png]
  */
 import { copyFolder } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { TestServer, until } from "./serve_testing.ts";
 import { BrowserPage } from "./visualize_browser.ts";
 

@@ -1,6 +1,6 @@
 /** `parscale chat` on a terminal: editing, history, commands, streams under the lines. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { withScratch } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
 import { HAS_TERMINALS, Terminal, type TerminalOptions } from "./terminal.ts";
 

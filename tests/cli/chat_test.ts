@@ -1,7 +1,8 @@
 /** `parscale chat`: history, the switch of P, weights, Ctrl-C. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines } from "./models.ts";
-import { parscale, runParscale, withScratch } from "./run.ts";
+import { parscale, runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
 
 const GREEDY = ["--model", CHAT_MODEL, "--temperature", "0"];

@@ -3,7 +3,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { differenceOfMeans, pairedDifference } from "../../core/eval/harness/paired.ts";
 import { DATA, TINY } from "./eval_testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runProcess, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const WORK = [
   ...["--tasks", "gsm8k", "--shots", "0", "--data", DATA],
@@ -292,7 +293,7 @@ Deno.test("choice tasks are refused with the reason, and nothing to compare is m
 
 Deno.test("an evaluation that fails ends the comparison with its own exit code", async () => {
   const compare = ["compare", "--tasks", "gsm8k", "--data", DATA, "--limit", "1", "--model"];
-  const missing = await runParscale([...compare, "./none"]);
+  const missing = await runProcess([...compare, "./none"]);
   assertEquals([missing.code, missing.stdout], [3, ""]);
   assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
   assertStringIncludes(

@@ -4,7 +4,8 @@
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/framework/completions.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Typed lines, and the words offered for their last one. */
 const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [

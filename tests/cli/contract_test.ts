@@ -12,7 +12,8 @@ import { loadAll } from "../../cli/framework/command.ts";
 import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
 import { DATA } from "./eval_testing.ts";
 import { jsonLines, MODEL, parseLines } from "./models.ts";
-import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+import { ENTRY, environment, runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const commands = await loadAll(entries);
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));

@@ -6,7 +6,8 @@ import { openReport } from "../../cli/output/report.ts";
 import type { Invocation } from "../../cli/output/document.ts";
 import { captureIo } from "../unit/cli/capture_io.ts";
 import { copyFolder, jsonLines, MODEL } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Title, clipboard, cursor, hidden text, C1, a bell, and text that runs backwards. */
 const HOSTILE = "a\x1b]0;title\x07\x1b]52;c;aGk=\x07\x1b[2J\x1b[8mhidden\x9b31m\r\u202eb\x7f";

@@ -3,7 +3,8 @@ import { assert, assertEquals } from "@std/assert";
 import { makeLargeModel } from "../unit/checkpoint/testing.ts";
 import { PLAIN_MODEL } from "./models.ts";
 import { converted, names } from "./convert_testing.ts";
-import { parscale, withScratch } from "./run.ts";
+import { parscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Starts converting a large model, sends a signal while its weights are being written. */
 async function interrupted(cwd: string, signal: Deno.Signal) {

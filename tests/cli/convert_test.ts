@@ -3,7 +3,8 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { converted, names } from "./convert_testing.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
 
@@ -57,7 +58,7 @@ Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
     const args = ["convert", "--model", PLAIN_MODEL, "--out", "out", "--streams", "2"];
     const text = await runParscale([...args, "--dry-run"], { cwd });
     assertEquals([text.code, text.stderr], [0, ""]);
-    assertStringIncludes(text.stdout, "introduced parameters: ");
+    assertStringIncludes(text.stdout, "ParScale parameters: ");
     const plan = await runParscale([...args, "--seed", "5", "--dry-run", "--json"], { cwd });
     assertEquals(names(cwd), []);
     await Deno.writeTextFile(`${cwd}/plan.json`, plan.stdout);

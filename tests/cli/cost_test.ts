@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const SHAPE = ["cost", "--hidden-size", "1536", "--intermediate-size", "8320"];

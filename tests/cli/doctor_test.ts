@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseLines } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 Deno.test("a healthy machine passes every required check", async () => {
   const { code, stdout, stderr } = await runParscale(["doctor", "--json"]);

@@ -3,7 +3,8 @@ import { cpSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseLines, PLAIN_MODEL } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const FIXTURE = fileURLToPath(new URL("../../fixtures/earlier_version", import.meta.url));

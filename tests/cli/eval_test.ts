@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, parseLines } from "./models.ts";
 import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const GOLDEN = fileURLToPath(new URL("../../fixtures/golden/eval/", import.meta.url));
 const SUMMARY = JSON.parse(Deno.readTextFileSync(`${GOLDEN}metrics_summary.json`));

@@ -4,7 +4,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
 import { assertRefused, EXPECTED, hasWebGpu, MODEL } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
 const { InferenceSession, Tensor } = await import("onnxruntime-node");

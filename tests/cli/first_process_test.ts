@@ -1,7 +1,8 @@
 /** Signals to parscale as the first process of a container, where the system ignores most of them. */
 import { assertEquals } from "@std/assert";
 import { jsonLines, MODEL } from "./models.ts";
-import { commandLine, environment, withScratch } from "./run.ts";
+import { commandLine, environment } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** A new namespace of processes, in which the program has the process id 1. */
 const NAMESPACE = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];

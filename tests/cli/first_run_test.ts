@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TINY } from "./eval_testing.ts";
-import { environment, withScratch } from "./run.ts";
+import { environment } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { allPaths, type StandInRepository, startHub } from "./stand_in_hub.ts";
 
 const SCRIPT = fileURLToPath(new URL("../first_run/run.ts", import.meta.url));

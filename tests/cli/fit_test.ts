@@ -5,7 +5,8 @@ import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));

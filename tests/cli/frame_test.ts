@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
 import type { EndingSignal } from "../../cli/output/signals.ts";
-import { ENTRY, environment, runParscale, runShell, withScratch } from "./run.ts";
+import { ENTRY, environment, runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
 

@@ -1,7 +1,8 @@
 /** A full disk or a closed device is the environment's fault: exit 4 with a clear message. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL } from "./models.ts";
-import { runShell, withScratch } from "./run.ts";
+import { runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const COMMANDS = [
   "help formats",

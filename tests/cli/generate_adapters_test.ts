@@ -1,7 +1,8 @@
 /** `generate` with several adapters over one backbone: rows choose. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines, rowsOf } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
 
 Deno.test("rows choose an adapter by name or path; others run on the backbone", async () => {

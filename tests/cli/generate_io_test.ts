@@ -1,7 +1,8 @@
 /** `parscale generate` as a black box: input, errors, streams, files and signals. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, copyFolder, jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
-import { parscale, runParscale, runShell, withScratch } from "./run.ts";
+import { parscale, runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { HANG_MS } from "../hang.ts";
 
 const GENERATE = ["generate", "--model", MODEL];

@@ -10,7 +10,8 @@ import {
   PLAIN_MODEL,
   rowsOf,
 } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const GENERATE = ["generate", "--model", MODEL];
 const { prompts, outputs, with_eos: withEos } = EXPECTED.greedy;

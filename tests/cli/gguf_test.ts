@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
 import { assertRefused, rowsOf } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { startHub } from "./stand_in_hub.ts";
 
 /** A folder and a file of the same small model, in a scratch folder. */

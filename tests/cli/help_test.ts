@@ -7,7 +7,8 @@ import { loadAll } from "../../cli/framework/command.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
 import { parseLines } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 function isInstalled(program: string): boolean {
   try {

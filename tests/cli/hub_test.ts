@@ -1,7 +1,8 @@
 /** Models named as `organisation/name`, downloaded from a stand-in hub on this machine. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { PLAIN_MODEL } from "./models.ts";
-import { runParscale, type RunResult, withScratch } from "./run.ts";
+import { runParscale, runProcess, type RunResult } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import {
   allPaths,
   entryOf as entryIn,
@@ -337,12 +338,14 @@ Deno.test("a download larger than the disk is refused before it begins", () =>
   }));
 
 Deno.test("two processes share one download", () =>
-  withHub(async (hub, cwd, run) => {
+  withHub(async (hub, cwd) => {
     hub.answer = async (path) => {
       if (path.startsWith("/0/")) await new Promise((resolve) => setTimeout(resolve, 1500));
       return undefined as unknown as Response;
     };
-    const results = await Promise.all([run(INSPECT), run(INSPECT)]);
+    const env = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
+    const alone = () => runProcess(INSPECT, { cwd, env });
+    const results = await Promise.all([alone(), alone()]);
     for (const result of results) inspected({ ...result, stderr: "" });
     const waiting = results.filter(({ stderr }) => stderr.includes("waiting for another process"));
     // Each may wait for a file that the other fetches.

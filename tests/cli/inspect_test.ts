@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const INSPECT = ["inspect", "--model", MODEL];

@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines, rowsOf } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));

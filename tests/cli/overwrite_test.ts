@@ -2,7 +2,8 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { EVAL, runEval } from "./eval_testing.ts";
 import { assertRefused, MODEL } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 

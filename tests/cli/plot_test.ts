@@ -2,7 +2,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { jsonLines, parseLines } from "./models.ts";
 import { assertFigure } from "./figures.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
 /** Writes a run whose loss falls from `from` by 1 / step, with a validation loss at every tenth step. */

@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyFolder } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const MODEL = fileURLToPath(new URL("../../fixtures/models/qwen2-p1-tied-f32", import.meta.url));
 

@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
 import { assertRefused, copyFolder, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const PROMPTS = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
 

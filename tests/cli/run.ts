@@ -1,10 +1,15 @@
 /**
- * Runs the program as a user does: its own process, a scratch folder, an environment of its own.
+ * Runs the program as a user does: streams, a scratch folder and an environment of its own.
+ *
+ * Command lines of a test file share a process, `host.ts`, as starting one takes most of the time of a
+ * small command; `runProcess` and `parscale` start their own.
  *
  * Variables that change output (`NO_COLOR`, `CI`, `PARSCALE_*`) are absent unless given, so that
  * results do not depend on who runs the tests.
  */
 import { fileURLToPath } from "node:url";
+import { withScratch } from "../scratch.ts";
+import { Host } from "./host_client.ts";
 
 /** Options of a run. */
 export interface RunOptions {
@@ -49,15 +54,10 @@ export function environment(extra: Readonly<Record<string, string>> = {}): Recor
   return { ...Object.fromEntries(inherited), XDG_CONFIG_HOME: NO_SETTINGS, ...extra };
 }
 
-/** Calls `body` with a new folder and removes the folder. */
-export async function withScratch<T>(body: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await Deno.makeTempDir({ prefix: "parscale-test-" });
-  try {
-    return await body(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
+/** Started with the file, since a test must end what it begins; releases are tested as processes. */
+const host = Deno.env.get("PARSCALE_TEST_PROGRAM") || !Deno.mainModule.endsWith("_test.ts")
+  ? undefined
+  : new Host(environment());
 
 /** The program with `args`, in the environment of the tests; for those that do more than run it. */
 export function parscale(
@@ -118,9 +118,20 @@ export function commandLine(args: readonly string[]): string[] {
   return [...PROGRAM, ...args];
 }
 
-/** Runs `parscale` with `args` to its end. */
-export function runParscale(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
+/** Runs `parscale` with `args` to its end, in a process of its own. */
+export function runProcess(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
   return runCommand([...PROGRAM, ...args], options);
+}
+
+/** Runs `parscale` with `args` to its end, in the process of this file's command lines. */
+export async function runParscale(
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  if (!host) return await runProcess(args, options);
+  const { stdin = "", cwd } = options, env = environment(options.env);
+  const run = (cwd: string) => host.run({ args, env, cwd, stdin });
+  return cwd === undefined ? await withScratch(run) : await run(cwd);
 }
 
 /** Runs a bash script in which `parscale` is the program under test; for pipelines. */

@@ -10,7 +10,8 @@ import {
   PLAIN_MODEL,
   rowsOf,
 } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const SCORE = ["score", "--model", MODEL];
 

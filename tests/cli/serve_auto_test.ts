@@ -1,6 +1,7 @@
 /** `parscale serve` chooses the number of streams: requests, responses, streams, metrics, misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
 
 const NAME = "tiny-qwen2";

@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, rowsOf } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
 
 /** A backbone of another width. */

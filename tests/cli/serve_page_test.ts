@@ -1,6 +1,6 @@
 /** The chat page of `parscale serve` in a real browser: tokens, letters, weights, the switch of P, stop. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { withScratch } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
 import { BrowserPage, CHROMIUM } from "./visualize_browser.ts";
 

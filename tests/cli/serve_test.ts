@@ -9,7 +9,7 @@ import {
 import { jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
-import { withScratch } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const NAME = "qwen2-p2-tied-f32";
 

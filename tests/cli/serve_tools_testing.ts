@@ -1,5 +1,5 @@
 /** A server whose model writes tool calls, for tests. */
-import { withScratch } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
 
 /** Writes tools and calls as Hermes, Qwen2.5 and Qwen3 do. */

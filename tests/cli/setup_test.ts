@@ -3,7 +3,8 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { VERSION } from "../../core/base/version.ts";
 import { ROOT } from "../../cli/release/stage.ts";
 import { MODEL } from "./models.ts";
-import { environment, runCommand, withScratch } from "./run.ts";
+import { environment, runCommand } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const SETUP = [
   Deno.execPath(),

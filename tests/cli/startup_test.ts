@@ -3,7 +3,8 @@
  * mostly reading and compiling them. `tests/bench/startup_bench.ts` measures the time at leisure.
  */
 import { assert } from "@std/assert";
-import { ENTRY, environment, withScratch } from "./run.ts";
+import { ENTRY, environment } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Modules of ours that a run may load; completions read the tables of all commands. */
 const BUDGETS: readonly (readonly [line: string, modules: number])[] = [

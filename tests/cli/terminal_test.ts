@@ -1,7 +1,7 @@
 /** Output on terminals: charts, tables and progress on terminals of 40, 80 and 120 columns. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { jsonLines, PLAIN_MODEL } from "./models.ts";
-import { withScratch } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL } from "./serve_testing.ts";
 import { HAS_TERMINALS, runOnTerminal, type TerminalResult } from "./terminal.ts";
 

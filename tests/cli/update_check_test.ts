@@ -1,7 +1,8 @@
 /** Starting parscale as documented makes no look-up of the runtime's own update server. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import { environment, withScratch } from "./run.ts";
+import { environment } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const read = (path: string) => Deno.readTextFileSync(`${ROOT}${path}`);

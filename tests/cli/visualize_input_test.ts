@@ -12,7 +12,8 @@ import {
   PLAIN_MODEL,
   rowsOf,
 } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const MODEL4 = MODEL.replace("qwen2-p2-tied-f32", "qwen2-p4-untied-f32");
 const SHOW = ["visualize", "--model", MODEL4];

@@ -1,7 +1,8 @@
 /** `parscale visualize` as a black box: every format, statistics, figures, pipes. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, EXPECTED, jsonLines, MODEL, rowsOf } from "./models.ts";
-import { runParscale, runShell, withScratch } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 const MODEL4 = MODEL.replace("qwen2-p2-tied-f32", "qwen2-p4-untied-f32");
 const SHOW = ["visualize", "--model", MODEL4];

@@ -4,7 +4,8 @@ import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 import { copyFolder, PLAIN_MODEL } from "./models.ts";
-import { runParscale, withScratch } from "./run.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** A model of 76 MB, just large enough to be kept: one layer under a table of 32,768 rows. */
 async function wideModel(folder: string): Promise<string> {

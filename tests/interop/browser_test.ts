@@ -6,7 +6,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { MODEL } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 
 const library = Deno.env.get("PARSCALE_ORT_WEB");

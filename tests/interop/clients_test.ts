@@ -7,7 +7,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
-import { withScratch } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { withTools } from "../cli/serve_tools_testing.ts";
 
 const python = Deno.env.get("PARSCALE_CLIENTS_PYTHON");

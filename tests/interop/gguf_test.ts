@@ -12,7 +12,8 @@ import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { type Entry, writeGguf, writeTinyFolder } from "../gguf_model.ts";
 import { mixedText } from "../unit/tokenizer/testing.ts";
 

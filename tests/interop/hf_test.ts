@@ -13,7 +13,8 @@ import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";
 import { jsonLines, PLAIN_MODEL } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const python = Deno.env.get("PARSCALE_HF_PYTHON");
 const code = Deno.env.get("PARSCALE_HF_CODE");

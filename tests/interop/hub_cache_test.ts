@@ -5,7 +5,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { PLAIN_MODEL } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { startHub } from "../cli/stand_in_hub.ts";
 
 const PYTHON = Deno.env.get("PARSCALE_HF_PYTHON");

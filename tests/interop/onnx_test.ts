@@ -5,7 +5,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { MODEL } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const python = Deno.env.get("PARSCALE_ONNX_PYTHON");
 

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import OpenAI5 from "npm:openai@5.23.2";
 import OpenAI6 from "npm:openai@6.49.0";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "../cli/serve_testing.ts";
-import { withScratch } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 // The two classes differ in types that this test does not use.
 const CLIENTS = [["5.23.2", OpenAI5], ["6.49.0", OpenAI6 as unknown as typeof OpenAI5]] as const;

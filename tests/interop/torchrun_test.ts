@@ -8,7 +8,8 @@
 import { fileURLToPath } from "node:url";
 import { assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { parseLines, PLAIN_MODEL } from "../cli/models.ts";
-import { programLine, withScratch } from "../cli/run.ts";
+import { programLine } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const torchrun = Deno.env.get("PARSCALE_TORCHRUN");
 const CHILD = fileURLToPath(new URL("torchrun_child.ts", import.meta.url));

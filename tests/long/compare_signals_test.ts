@@ -1,7 +1,8 @@
 /** No process of `parscale compare` outlives it, however it ends. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, TINY } from "../cli/eval_testing.ts";
-import { parscale, withScratch } from "../cli/run.ts";
+import { parscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { until } from "../cli/serve_testing.ts";
 
 /** Process ids of the children of a process. */

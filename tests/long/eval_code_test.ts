@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
 import { assertRefused, jsonLines } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const ADD = "def add(x: int, y: int):\n    return x + y\n";
 const SCORE = ["eval", "--tasks", "humaneval", "--data", DATA, "--ids", "53", "--score", "-"];

@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DATA, TINY } from "../cli/eval_testing.ts";
-import { runParscale, type RunResult, withScratch } from "../cli/run.ts";
+import { runParscale, type RunResult } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import {
   allPaths,
   type StandInHub,

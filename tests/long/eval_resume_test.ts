@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, EVAL, runEval, sortedLines } from "../cli/eval_testing.ts";
 import { assertRefused, jsonLines, parseLines } from "../cli/models.ts";
-import { parscale, runParscale, runShell, withScratch } from "../cli/run.ts";
+import { parscale, runParscale, runShell } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Choices that share contexts, and answers in free words, sampled. */
 const WORK = [

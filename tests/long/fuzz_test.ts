@@ -10,7 +10,7 @@ import { readTensor } from "../../core/checkpoint/read.ts";
 import { readDocuments } from "../../core/data/read.ts";
 import { renderTemplate } from "../../core/tokenizer/template_renderer.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { withScratch } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { type Draws, fuzz, type Json, mutateBytes, mutateJson, mutateText } from "./fuzzing.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));

@@ -1,7 +1,8 @@
 /** A download that is killed continues where it was. */
 import { assert, assertEquals } from "@std/assert";
 import { PLAIN_MODEL } from "../cli/models.ts";
-import { parscale, runParscale, withScratch } from "../cli/run.ts";
+import { parscale, runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { allPaths, oidOf, serveBytes, startHub } from "../cli/stand_in_hub.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";

@@ -9,7 +9,8 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { DATA } from "../cli/eval_testing.ts";
 import { jsonLines, parseLines, PLAIN_MODEL } from "../cli/models.ts";
-import { type RunResult, runShell, withScratch } from "../cli/run.ts";
+import { type RunResult, runShell } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { texts } from "../cli/train_testing.ts";
 import { linkSync } from "../links.ts";
 

@@ -1,7 +1,8 @@
 /** `generate` and `score` with -o keep finished rows and continue with --resume. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertRefused, jsonLines, MODEL, parseLines } from "../cli/models.ts";
-import { parscale, runParscale, withScratch } from "../cli/run.ts";
+import { parscale, runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const PROMPTS = Array.from({ length: 30 }, (_, i) => ({ tokens: [1 + i % 7, 2 + i % 5, i % 11] }));
 

@@ -2,7 +2,8 @@
 import { assertEquals } from "@std/assert";
 import { DATA } from "../cli/eval_testing.ts";
 import { jsonLines } from "../cli/models.ts";
-import { parscale, withScratch } from "../cli/run.ts";
+import { parscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { until } from "../cli/serve_testing.ts";
 
 /** Processes of the sandbox, by the cache folder that they may read. */

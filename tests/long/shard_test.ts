@@ -1,6 +1,7 @@
 /** `--shard` of `generate`, `score` and `eval`: parts put together are the single run, bit for bit. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { runParscale, type RunResult, withScratch } from "../cli/run.ts";
+import { runParscale, type RunResult } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { jsonLines } from "../cli/models.ts";
 import { comparable, EVAL, sortedLines } from "../cli/eval_testing.ts";
 

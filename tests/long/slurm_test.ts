@@ -1,6 +1,7 @@
 /** `parscale` under Slurm: ranks of srun, signals of scancel and of a time limit, parts of a job array. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { programLine, withScratch } from "../cli/run.ts";
+import { programLine } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { jsonLines } from "../cli/models.ts";
 import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 import { MPIS, ranksIn } from "./mpi.ts";

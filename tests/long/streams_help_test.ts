@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { ARMS, trainArguments } from "../../docs/studies/word-problems/study.ts";
 import { writeWordProblems } from "../../fixtures/word_problems/write.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 const STEPS = 40;
 

@@ -3,7 +3,8 @@
  */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { MODEL, rowsOf } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 
 const MODEL4 = MODEL.replace("qwen2-p2-tied-f32", "qwen2-p4-untied-f32");

@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import OpenAI from "npm:openai@6.49.0";
 import { parseLines, rowsOf } from "../cli/models.ts";
-import { parscale, runParscale, withScratch } from "../cli/run.ts";
+import { parscale, runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { TestServer, until } from "../cli/serve_testing.ts";
 import { QUESTION, realTest, TEXTS } from "./model.ts";
 

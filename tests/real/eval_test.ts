@@ -2,7 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { parseLines } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { realTest } from "./model.ts";
 
 const FOLDER = fileURLToPath(new URL("../../fixtures/golden/smollm2-135m/", import.meta.url));

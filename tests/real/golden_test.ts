@@ -2,7 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { openModel } from "../../mod.ts";
 import { jsonLines, rowsOf } from "../cli/models.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { realTest, type Reference, REFERENCES } from "./model.ts";
 
 /** Both compute in f32, in another order. */

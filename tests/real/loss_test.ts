@@ -1,7 +1,8 @@
 /** The loss of a real model after quantization and after it is given streams. */
 import { assert, assertEquals } from "@std/assert";
 import { openModel, type Session } from "../../mod.ts";
-import { runParscale, withScratch } from "../cli/run.ts";
+import { runParscale } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { realTest, REFERENCES, TEXTS } from "./model.ts";
 
 /**

@@ -8,7 +8,7 @@ import { BUNDLE_LIMIT } from "../../cli/release/bundle.ts";
 import { platformOf } from "../../cli/release/platforms.ts";
 import { filesIn, requireComplete, ROOT } from "../../cli/release/stage.ts";
 import { jsonLines, MODEL, rowsOf } from "../cli/models.ts";
-import { withScratch } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { bundledProgram, emptyNetwork, execute, type Finished, readOnly } from "./releases.ts";
 
 const GENERATE = ["generate", "--model", MODEL, "--prompt", "a cat", "--max-tokens", "6"];

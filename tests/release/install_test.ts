@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { ROOT } from "../../cli/release/stage.ts";
-import { withScratch } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 
 /** Runs a program as the user whose HOME is `home`; settings of the registry stay. */
 async function runAt(home: string, [program, ...args]: readonly string[], cwd = home) {

@@ -9,7 +9,8 @@ import { PROGRAM_LIMIT } from "../../cli/release/compile.ts";
 import { platformOf, TARGET_NAMES } from "../../cli/release/platforms.ts";
 import { UNSEEN } from "../../cli/release/shipped_files.ts";
 import { filesIn, requireComplete, ROOT, stage } from "../../cli/release/stage.ts";
-import { environment, withScratch } from "../cli/run.ts";
+import { environment } from "../cli/run.ts";
+import { withScratch } from "../scratch.ts";
 import { compiledProgram, execute, readOnly, realBase, runSuite } from "./releases.ts";
 
 /** Between them these use every package, every worker, the sandbox, figures, pipes and signals. */

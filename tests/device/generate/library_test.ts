@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import * as models from "../../cli/models.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { type Completion, openModel, run, UsageError } from "../../../mod.ts";
 
 const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));

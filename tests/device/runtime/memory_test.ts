@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { moduleAt, runChild } from "./child.ts";
 import { modelFolder } from "../goldens.ts";
 

@@ -17,7 +17,7 @@ import { lower, lowers } from "../../../core/runtime/onnxruntime/lowering/lower.
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
 import { WeightContents } from "../../../core/runtime/onnxruntime/session/weight_contents.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 import { LINKS, linkSync } from "../../links.ts";
 

@@ -8,7 +8,7 @@ import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { CompileOptions, Device, HostArray, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { CHILD_RUN, runChild } from "./child.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "../goldens.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";

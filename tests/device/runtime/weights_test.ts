@@ -11,7 +11,7 @@ import type { FileTensor, HostTensor, Weights } from "../../../core/runtime/devi
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 import { linkSync } from "../../links.ts";
 

@@ -9,7 +9,7 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { openModelSource } from "../../../core/train/model_source.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { maxDifference, modelFolder } from "../goldens.ts";
 
 const BACKBONE = modelFolder("qwen2-p1-tied-f32");

@@ -11,7 +11,7 @@ import { type LoopOptions, type StepReport, train } from "../../../core/train/lo
 import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { asRanks, collectiveOf, memoryGroups } from "../../unit/collective/memory_group.ts";
 import { tokensInMemory } from "../../unit/data/testing.ts";
 import { modelFolder } from "../goldens.ts";

@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { clearLeftovers, holdFolder } from "../../../core/checkpoint/leftovers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 
 /** A process id that no process has: larger than any system gives. */
 const DEAD = 2 ** 30 - 1;

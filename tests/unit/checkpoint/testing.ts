@@ -5,7 +5,7 @@ import { encodeHeader } from "../../../core/checkpoint/safetensors.ts";
 import { ParscaleError } from "../../../core/base/errors.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 
-export { withScratch } from "../../cli/run.ts";
+export { withScratch } from "../../scratch.ts";
 
 /** Folder of the small models. */
 export const MODELS = fileURLToPath(new URL("../../../fixtures/models", import.meta.url));

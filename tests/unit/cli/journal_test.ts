@@ -2,7 +2,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Journal, type JournalOptions } from "../../../cli/output/journal.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 
 /** Begins a journal with two rows, appends `torn`, and passes on the options to resume it. */
 async function interrupted(torn: string, body: (options: JournalOptions) => void): Promise<void> {

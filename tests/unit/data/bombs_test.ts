@@ -4,7 +4,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { DataError } from "../../../core/base/errors.ts";
 import { readDocuments } from "../../../core/data/read.ts";
-import { environment, withScratch } from "../../cli/run.ts";
+import { environment } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 import { captureIo } from "../cli/capture_io.ts";
 
 /** The longest line there may be. */

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { crc32c, EventWriter } from "../../../core/train/tensorboard.ts";
-import { withScratch } from "../../cli/run.ts";
+import { withScratch } from "../../scratch.ts";
 
 const utf8 = new TextEncoder();
 

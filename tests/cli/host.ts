@@ -1,0 +1,44 @@
+/**
+ * A process that runs command lines one after another, as `runParscale` asks it to.
+ *
+ * Each has the environment, the working folder and the streams that it would have in a process of its
+ * own. What the process itself does, such as signals, pipes and exits, needs one: see `parscale` in
+ * `run.ts`.
+ */
+import type { HostRequest, HostResult } from "./host_client.ts";
+
+/** Runs one command line. */
+async function answer({ args, env, cwd, stdin }: HostRequest): Promise<HostResult> {
+  const [{ main }, { Io }] = await Promise.all([
+    import("../../cli/main.ts"),
+    import("../../cli/output/io.ts"),
+  ]);
+  for (const name of Object.keys(Deno.env.toObject())) if (!(name in env)) Deno.env.delete(name);
+  for (const [name, value] of Object.entries(env)) Deno.env.set(name, value);
+  Deno.chdir(cwd);
+  const written: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
+  const io = new Io({
+    write: (stream, bytes) => void written[stream].push(bytes.slice()),
+    stdin: () => new Blob([stdin]).stream(),
+    isTerminal: () => false,
+    env: (name) => env[name],
+    columns: () => undefined,
+    now: () => performance.now(),
+  });
+  const code = await main(args, io);
+  Deno.chdir("/"); // the folder is removed
+  const [stdout, stderr] = await Promise.all(
+    [written.stdout, written.stderr].map((parts) => new Blob(parts as BlobPart[]).text()),
+  );
+  return { code, stdout: stdout!, stderr: stderr! };
+}
+
+let rest = "";
+for await (const text of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+  const lines = (rest + text).split("\n");
+  rest = lines.pop()!;
+  for (const line of lines) {
+    const result = new TextEncoder().encode(`${JSON.stringify(await answer(JSON.parse(line)))}\n`);
+    for (let at = 0; at < result.length;) at += Deno.stdout.writeSync(result.subarray(at));
+  }
+}
