@@ -9,7 +9,7 @@ export interface HostRequest {
   readonly stdin: string;
 }
 
-/** What a finished command line leaves. */
+/** Result of a command line. */
 export interface HostResult {
   readonly code: number;
   readonly stdout: string;
