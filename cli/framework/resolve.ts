@@ -52,6 +52,8 @@ export interface Argument {
    * only taken if those before it are.
    */
   readonly sets?: string;
+  /** Words that belong to the next argument. */
+  readonly passes?: (text: string) => boolean;
 }
 
 /** The parts of a command that resolving needs. */
@@ -137,9 +139,10 @@ function takeArguments(
   const expected = all.filter(({ sets }) => sets === undefined);
   const words = expected[0]?.choices ?? [];
   const entries = new Map<string, unknown>();
-  for (const { sets } of all) {
+  for (const { sets, passes } of all) {
     const text = positionals[entries.size];
     if (sets === undefined || text === undefined || words.includes(text) || isSet(sets)) break;
+    if (passes?.(text)) break;
     entries.set(sets, text);
   }
   return { entries, positionals: positionals.slice(entries.size), expected };

@@ -313,6 +313,16 @@ Deno.test("the first argument is the model, the second the prompt; flags say the
   assertEquals((await runParscale(["inspect", MODEL])).code, 0);
 });
 
+Deno.test("a file of prompts or - behind the model is read, and is no prompt", () =>
+  withScratch(async (cwd) => {
+    const stdin = jsonLines({ prompt: "a" }, { prompt: "b b" });
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, stdin);
+    const expected = await rowsOf([...FEW, "rows.jsonl"], { cwd });
+    const few = ["--max-tokens", "4"];
+    assertEquals(await rowsOf(["generate", MODEL, "rows.jsonl", ...few], { cwd }), expected);
+    assertEquals(await rowsOf(["generate", MODEL, "-", ...few], { cwd, stdin }), expected);
+  }));
+
 Deno.test("a prompt where a file or a model should be is told which flag was meant", async () => {
   const cases: [string[], string, string][] = [
     [["--model", MODEL, "the sky is"], 'no such file: "the sky is"', '--prompt "the sky is"'],

@@ -3,11 +3,18 @@
  *
  * A page's `sh` blocks run in order in one folder that has what the documents name (docs_folder.ts).
  * `SHORTER` cuts long commands short, `ELSEWHERE` knows the lines that other tests run, and blocks
- * marked `network` are left out. `ts` blocks run as programs. Headings of the output shown in a `text` block must come out of a
- * block before it in its section; lines of a `console` block are the messages of the command above.
+ * marked `network` are left out. `ts` blocks run as programs. Lines of output shown in a `text` block
+ * must come out of a block before it in its section, with the same words and numbers in the same form;
+ * lines of a `console` block are the messages of the command above.
  */
 import { fileURLToPath } from "node:url";
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  AssertionError,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { runShell } from "../cli/run.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { DOCS } from "../unit/pages.ts";
@@ -42,9 +49,11 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
 
 const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;
 
+/** Runs as it stands, since it promises an effect. */
+const TUTORIAL = "docs/tutorial.md";
+
 /** Replacements that make a command short enough, in this order. */
 const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
-  [/^npx -y deno@2\.9\.6 run -A (fixtures\/\S+)/, `${DENO} '${ROOT}'$1`],
   [/--rows 30000/, "--rows 3000"],
   [/^curl -N/, "curl -sSfN"],
   [/^(parscale train --preset .*?|parscale train .*--preset .*?)( --dry-run)?$/, "$1 --dry-run"],
@@ -91,13 +100,54 @@ function shorter(line: string): string {
   return SHORTER.reduce((text, [pattern, by]) => text.replace(pattern, by), line);
 }
 
+/** A line as it runs in a page. */
+function commandOf(line: string, page: string): string {
+  const own = line.replace(/^npx -y deno@2\.9\.6 run -A (fixtures\/\S+)/, `${DENO} '${ROOT}'$1`);
+  return page === TUTORIAL ? own : shorter(own);
+}
+
 const words = (line: string) => line.trim().split(/\s+/).join(" ");
 
-/** Lines of shown output that are the same everywhere: without a number or letters of streams. */
-function headings(text: string): string[] {
-  return text.split("\n").map(words).filter((line) =>
-    line !== "" && !/(?<![\w.])[\d−-]|^[A-D ]+$/.test(line)
-  );
+/** Lines of output; letters of streams and answers of models may differ between machines. */
+const linesOf = (text: string) =>
+  text.split("\n").map(words).filter((line) => !/^[A-D ]*$|<<|^####/.test(line));
+
+/** Durations such as `1m02s`, and numbers that are no part of a word. */
+const DURATION = /\b(\d+[hms])+\b/g,
+  NUMBER = /(?<![\w.])[+−-]?\d[\d,]*(\.\d+)?(e[+-]\d+)?%?(?!\w)/g;
+
+/** A line with its numbers taken out, and these. */
+function formOf(line: string): { readonly words: string; readonly numbers: readonly string[] } {
+  const text = line.replace(DURATION, "T");
+  return { words: text.replace(NUMBER, "#"), numbers: text.match(NUMBER) ?? [] };
+}
+
+/** Returns whether two numbers are written in one way: sign, percent, exponent, digits behind the point. */
+function isAlike(a: string, b: string): boolean {
+  const [one, other] = [styleOf(a), styleOf(b)];
+  return one.marks === other.marks &&
+    (one.digits === other.digits || one.isShort && other.isShort);
+}
+
+/** Marks of a number, digits behind its point, and whether these follow from its size. */
+function styleOf(number: string) {
+  const [, digits = ""] = /\.(\d+)/.exec(number) ?? [];
+  const significant = number.replace(/e.*|\D/g, "").replace(/^0+/, "");
+  return {
+    marks: number.replace(/^[+−-]/, "±").replace(/e.*/, "e").replace(/[\d,.]/g, ""),
+    digits: digits.length,
+    // Numbers without stated precision have up to four significant digits, and no zeros behind.
+    isShort: digits !== "" && !digits.endsWith("0") && significant.length <= 4,
+  };
+}
+
+/** Requires that a shown line came out: as it is, or with other numbers in the same form. */
+function assertShown(shown: string, output: readonly string[], page: string): void {
+  if (output.includes(shown)) return;
+  const { words, numbers } = formOf(shown);
+  const same = output.map(formOf).filter((form) => form.words === words);
+  const isRight = same.some((form) => form.numbers.every((one, i) => isAlike(one, numbers[i]!)));
+  assert(isRight, `${page} shows "${shown}", the output has:\n${output.join("\n")}`);
 }
 
 /** Removes the result of an earlier line, or of furnishing, that a line is about to write. */
@@ -108,13 +158,18 @@ async function clear(cwd: string, line: string): Promise<void> {
 }
 
 /** Runs a line to its end; a server stays up until the end of the page. */
-async function runLine(cwd: string, line: string, servers: TestServer[]): Promise<string> {
+async function runLine(
+  cwd: string,
+  line: string,
+  page: string,
+  servers: TestServer[],
+): Promise<string> {
   const serve = /^parscale serve (.*)$/.exec(line);
   if (serve) {
     servers.push(await TestServer.start(serve[1]!.split(" "), {}, { cwd }));
     return "";
   }
-  const command = shorter(line).replace("http://127.0.0.1:8000", servers.at(-1)?.url ?? "");
+  const command = commandOf(line, page).replace("http://127.0.0.1:8000", servers.at(-1)?.url ?? "");
   await clear(cwd, command);
   const env = { PARSCALE_CACHE: `${cwd}/cache` };
   const { code, stdout, stderr } = await runShell(command, { cwd, env });
@@ -152,16 +207,14 @@ async function runPage(cwd: string, page: string): Promise<void> {
     section = block.section;
     if (block.kind === "sh") {
       for (const line of shellLines(block.text)) {
-        if (!isElsewhere(line)) output.push(words(await runLine(cwd, line, servers)));
+        if (!isElsewhere(line)) output.push(...linesOf(await runLine(cwd, line, page, servers)));
       }
     } else if (block.kind === "ts") {
       await runProgram(cwd, block.text);
     } else if (block.kind === "console") {
       await runConsole(cwd, block.text);
     } else if (block.kind === "text" && output.length > 0) {
-      for (const heading of headings(block.text)) {
-        assertStringIncludes(output.join(" "), heading, page);
-      }
+      for (const line of linesOf(block.text)) assertShown(line, output, page);
     }
   }
 }
@@ -182,16 +235,41 @@ for (const page of PAGES) {
     const { code, stderr } = await runShell(`cp -a '${base}/furnished' '${cwd}'`);
     assertEquals(code, 0, stderr);
     await runPage(cwd, page);
+    if (page === TUTORIAL) assert(await gainOf(cwd) >= 0.15, "the tutorial shows its effect");
   });
 }
+
+/** Exact match after the training of the tutorial less that before. */
+async function gainOf(cwd: string): Promise<number> {
+  const [before, after] = await Promise.all(["base", "results"].map(async (folder) => {
+    const { results } = JSON.parse(await Deno.readTextFile(`${cwd}/${folder}/results.json`));
+    return results.tasks[0].metrics[0].value as number;
+  }));
+  return after! - before!;
+}
+
+Deno.test("numbers of shown output are compared by their form", () => {
+  const same = [["0.410", "0.387"], ["+0.010", "−0.020"], ["0.0995", "0.128"], ["97%", "8%"]]
+    .concat([["2,146", "98"], ["1.0e-3", "9.1e-3"], ["0.4000", "0.0492"]]);
+  for (const [a, b] of same) assert(isAlike(a!, b!), `${a} and ${b}`);
+  const other = [["37.0", "0.400"], ["−3.0", "+0.000"], ["0.0", "+0.0"], ["40%", "40"]]
+    .concat([["0.40", "0.4000"], ["12", "12.5"], ["1e-3", "0.001"]]);
+  for (const [a, b] of other) assert(!isAlike(a!, b!), `${a} and ${b}`);
+  const output = ["4 0.400 (+0.000 ± 0.085)"];
+  assertShown("4 0.410 (+0.010 ± 0.107)", output, "a page");
+  for (const line of ["4 37.0 (−3.0 ± 8.7)", "4 0.410 (0.010 ± 0.107)", "5 beams"]) {
+    assertThrows(() => assertShown(line, output, "a page"), AssertionError, line);
+  }
+});
 
 Deno.test("commands of the documents that run elsewhere are known", () => {
   const unknown = PAGES.flatMap((page) =>
     blocks(page).filter(({ kind }) => kind === "sh").flatMap(({ text }) => shellLines(text))
   ).filter((line) =>
-    !/(^|\| )parscale /.test(line) && !isElsewhere(line) && shorter(line) === line
+    !/(^|\| )parscale /.test(line) && !isElsewhere(line) && commandOf(line, "") === line
   );
   assertEquals(unknown, [
-    "grep '\"held_out_name\":false' problems/test.jsonl | head -n 200 > held.jsonl",
+    `grep '"steps":3,"held_out_name":false' problems/test.jsonl > three.jsonl`,
+    `grep '"steps":3,"held_out_name":false' problems/test.jsonl > held.jsonl`,
   ]);
 });

@@ -5,6 +5,15 @@ import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 
+/** Returns whether an argument is FILE rather than a prompt. */
+function namesInput(text: string): boolean {
+  try {
+    return text === "-" || Deno.statSync(text).isFile;
+  } catch {
+    return false;
+  }
+}
+
 export const command = defineCommand({
   name: "generate",
   summary: SUMMARIES.generate,
@@ -33,8 +42,13 @@ export const command = defineCommand({
   ],
   arguments: [
     modelArgument,
-    { name: "PROMPT", summary: "the prompt, behind MODEL", sets: "prompt" },
-    { name: "FILE", summary: "prompts, beside --model; stdin when absent or -" },
+    {
+      name: "PROMPT",
+      summary: "the prompt, behind MODEL, unless a file has this name",
+      sets: "prompt",
+      passes: namesInput,
+    },
+    { name: "FILE", summary: "prompts; stdin when absent or -" },
   ],
   flags: {
     ...modelFlags,
