@@ -179,8 +179,9 @@ export class Service implements Disposable {
 
   /** The one of some candidates that is to answer a request under the present load. */
   choose(candidates: readonly ServedModel[], wanted: Load): ServedModel {
-    this.byLoad.arrive(this.#outstanding - wanted.sequences);
-    const streams = this.byLoad.choose(candidates.map(streamsOf), wanted, this.#load());
+    const load = this.#load();
+    this.byLoad.arrive(load);
+    const streams = this.byLoad.choose(candidates.map(streamsOf), wanted, load);
     return candidates.find((model) => streamsOf(model) === streams)!;
   }
 

@@ -54,7 +54,7 @@ export class StreamsByLoad {
   readonly #prefills = new Map<number, Entry>();
   /** Mean ratio of measurements to the bases of their entries. */
   #slowness = 1;
-  /** Mean number of sequences that a request found here. */
+  /** Steps per millisecond that the sequences had, each by itself, that requests found; a mean. */
   #found = 0;
   #lastArrival = -Infinity;
 
@@ -87,9 +87,13 @@ export class StreamsByLoad {
     this.#prefills.set(streams, seeded(this.#prefills.get(streams), ms / tokens));
   }
 
-  /** Counts a request, and how many sequences it found running or waiting. */
-  arrive(found: number): void {
+  /** Counts a request that comes to this load. */
+  arrive(load: ReadonlyMap<number, Load>): void {
     const now = this.#now();
+    let found = 0;
+    for (const [streams, { sequences }] of load) {
+      if (sequences > 0) found += sequences / (this.stepMs(streams, 1) || Infinity);
+    }
     const forgotten = 1 - Math.exp((this.#lastArrival - now) / MEMORY_MS);
     this.#found += Math.max(ARRIVAL_WEIGHT, forgotten) * (found - this.#found);
     this.#lastArrival = now;
@@ -120,16 +124,16 @@ export class StreamsByLoad {
     const own = (load.get(streams)?.sequences ?? 0) + wanted.sequences;
     // More would have to wait for the end of other answers.
     if (own > this.#maxBatch) return false;
-    let roundMs = 0, sequences = wanted.sequences;
+    let roundMs = 0, present = 0;
     let prefillMs = wanted.promptTokens * this.#prefillMs(streams);
     for (const [other, { sequences: others, promptTokens }] of load) {
-      sequences += others;
+      present += others;
       prefillMs += promptTokens * this.#prefillMs(other);
       if (other === streams || others === 0) continue;
       roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));
     }
-    // A lull of a moment is no reason for an answer that lasts longer: others are soon to come.
-    const expected = Math.max(0, Math.round(this.#found + wanted.sequences - sequences));
+    // A lull of a moment does not count: others are soon to come, and to last as long as this one.
+    const expected = Math.max(0, this.#found * this.stepMs(streams, 1) - present);
     roundMs += this.stepMs(streams, Math.min(own + expected, this.#maxBatch));
     const firstMs = prefillMs + roundMs * (1 + prefillMs / CHUNK_MS);
     return roundMs <= this.#targets.tpotMs && firstMs <= this.#targets.ttftMs;

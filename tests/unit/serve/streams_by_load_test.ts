@@ -102,15 +102,25 @@ Deno.test("a lull of a moment under load does not count, and a load that fell is
   const choose = () => policy.choose(AVAILABLE, ONE, new Map());
   for (let i = 0; i < 40; i++) {
     clock.ms += 100;
-    policy.arrive(4);
+    policy.arrive(loadOf({ 1: 2 }));
   }
+  // Two sequences of 15 ms are four of 30 ms: a batch of five with 4 streams takes 70 ms.
   assertEquals(choose(), 2);
   clock.ms += 100;
-  policy.arrive(0);
+  policy.arrive(new Map());
   assertEquals(choose(), 2);
   clock.ms += 120_000;
-  policy.arrive(0);
+  policy.arrive(new Map());
   assertEquals(choose(), 8);
+});
+
+Deno.test("a client that sends one request after another keeps all streams", () => {
+  const { policy, clock } = measured({});
+  for (let i = 0; i < 100; i++) {
+    clock.ms += 10;
+    policy.arrive(new Map());
+    assertEquals(policy.choose(AVAILABLE, ONE, new Map()), 8);
+  }
 });
 
 Deno.test("streams that are not used are predicted by the speed that others show", () => {
