@@ -33,7 +33,7 @@ core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
   a lull counts at once: Math.max(ARRIVAL_WEIGHT, forgotten) → 1
   a load is never forgotten: Math.max(ARRIVAL_WEIGHT, forgotten) → ARRIVAL_WEIGHT
   unused streams keep their old times: ms * this.#slowness / slowness → ms
-  answers with more streams find as few others: this.#found * this.stepMs(streams, 1) - present → this.#found * this.stepMs(1, 1) - present
+  slower steps hold no more sequences: const ITERATIONS = 16 → const ITERATIONS = 1
 
 core/serve/documents.ts by unit/serve/documents_test.ts
   usage counts a prompt once per choice: sum([...prompts.keys()].map(({ tokens }) => tokens.length)) → sum(choices.map(({ prompt }) => prompt.tokens.length))
