@@ -125,6 +125,18 @@ Deno.test("a rate of tokens that some streams cannot keep up with is overload fo
   assertEquals(policy.choose([1, 2], ONE, new Map()), 2);
 });
 
+Deno.test("prompts of other requests leave less time for steps", () => {
+  const { policy, clock } = measured({ tpotMs: 60 });
+  for (const streams of AVAILABLE) policy.seedPrefill(streams, 1, streams);
+  for (let i = 0; i < 200; i++) {
+    clock.ms += 100;
+    policy.arrive(loadOf({ 1: 0.5 }));
+  }
+  const choose = (promptTokens: number) =>
+    policy.choose([1, 4], { sequences: 1, promptTokens }, new Map());
+  assertEquals([choose(0), choose(20)], [4, 1]);
+});
+
 Deno.test("a client that sends one request after another keeps all streams", () => {
   const { policy, clock } = measured({});
   for (let i = 0; i < 100; i++) {
