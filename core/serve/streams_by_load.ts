@@ -39,7 +39,10 @@ interface Entry {
 const WEIGHT = 0.2;
 
 /** Part of a new arrival in the load that arrivals see, and how long a load is remembered. */
-const ARRIVAL_WEIGHT = 1 / 8, MEMORY_MS = 30_000;
+const ARRIVAL_WEIGHT = 1 / 32, MEMORY_MS = 30_000;
+
+/** Steps towards the batch that a rate of tokens makes, which grows from one to the next. */
+const ITERATIONS = 16;
 
 /** Length of a prefill chunk in milliseconds; a round of decode steps comes between two. */
 const CHUNK_MS = 250;
@@ -54,8 +57,10 @@ export class StreamsByLoad {
   readonly #prefills = new Map<number, Entry>();
   /** Mean ratio of measurements to the bases of their entries. */
   #slowness = 1;
-  /** Steps per millisecond that the sequences had, each by itself, that requests found; a mean. */
+  /** Tokens per millisecond of the sequences that requests found; a mean. */
   #found = 0;
+  /** Mean milliseconds between two requests. */
+  #gapMs = Infinity;
   #lastArrival = -Infinity;
 
   constructor({ targets, maxBatch, now = () => performance.now() }: StreamsOptions) {
@@ -92,10 +97,13 @@ export class StreamsByLoad {
     const now = this.#now();
     let found = 0;
     for (const [streams, { sequences }] of load) {
-      if (sequences > 0) found += sequences / (this.stepMs(streams, 1) || Infinity);
+      const batch = Math.min(sequences, this.#maxBatch);
+      if (batch > 0) found += batch / (this.stepMs(streams, batch) || Infinity);
     }
-    const forgotten = 1 - Math.exp((this.#lastArrival - now) / MEMORY_MS);
-    this.#found += Math.max(ARRIVAL_WEIGHT, forgotten) * (found - this.#found);
+    const gapMs = now - this.#lastArrival;
+    const weight = Math.max(ARRIVAL_WEIGHT, 1 - Math.exp(-gapMs / MEMORY_MS));
+    this.#found += weight * (found - this.#found);
+    this.#gapMs = this.#gapMs === Infinity ? gapMs : this.#gapMs + weight * (gapMs - this.#gapMs);
     this.#lastArrival = now;
   }
 
@@ -125,18 +133,32 @@ export class StreamsByLoad {
     // More would have to wait for the end of other answers.
     if (own > this.#maxBatch) return false;
     let roundMs = 0, present = 0;
-    let prefillMs = wanted.promptTokens * this.#prefillMs(streams);
+    const ownPrefillMs = wanted.promptTokens * this.#prefillMs(streams);
+    let prefillMs = ownPrefillMs;
     for (const [other, { sequences: others, promptTokens }] of load) {
       present += others;
       prefillMs += promptTokens * this.#prefillMs(other);
       if (other === streams || others === 0) continue;
       roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));
     }
-    // A lull of a moment does not count: others are soon to come, and to last as long as this one.
-    const expected = Math.max(0, this.#found * this.stepMs(streams, 1) - present);
-    roundMs += this.stepMs(streams, Math.min(own + expected, this.#maxBatch));
+    // The part of the time that is left for steps if all prompts are such.
+    const decoding = Math.max(0.01, 1 - ownPrefillMs / this.#gapMs);
+    roundMs += this.stepMs(streams, this.#expectedBatch(streams, own, present, decoding));
     const firstMs = prefillMs + roundMs * (1 + prefillMs / CHUNK_MS);
     return roundMs <= this.#targets.tpotMs && firstMs <= this.#targets.ttftMs;
+  }
+
+  /**
+   * Sequences that decode together once the rate of tokens is what it lately was, by Little's law: slower
+   * steps hold more sequences. A lull of a moment thus does not count.
+   */
+  #expectedBatch(streams: number, own: number, present: number, decoding: number): number {
+    let batch = own;
+    for (let i = 0; i < ITERATIONS; i++) {
+      const others = Math.max(0, this.#found * this.stepMs(streams, batch) / decoding - present);
+      batch = Math.min(own + others, this.#maxBatch);
+    }
+    return batch;
   }
 
   #prefillMs(streams: number): number {

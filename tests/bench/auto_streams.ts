@@ -1,7 +1,7 @@
 /**
  * Streams by load: Poisson arrivals on `parscale serve` with 1, 4, or as many streams as the load allows.
  *
- *     deno run -A tests/bench/auto_streams.ts [--seconds 12] [--rounds 3] [--headroom 2]
+ *     deno run -A tests/bench/auto_streams.ts [--seconds 8] [--rounds 3] [--headroom 2]
  *
  * The model has the width of SmolLM2-135M and a third of its layers, random weights and a random adapter
  * of 4 streams, in 4 bits. First the time per token of a lone answer with 4 streams, which times
@@ -16,7 +16,7 @@ import { CHAT_MODEL, makeAdapter, TestServer } from "../cli/serve_testing.ts";
 import { qwen05b, randomFolder } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, { string: ["seconds", "rounds", "headroom"] });
-const seconds = Number(flags.seconds ?? 12), rounds = Number(flags.rounds ?? 3);
+const seconds = Number(flags.seconds ?? 8), rounds = Number(flags.rounds ?? 3);
 const headroom = Number(flags.headroom ?? 2);
 
 const STREAMS = 4, PROMPT = 16, ANSWER = 16, CLIENTS = 8;

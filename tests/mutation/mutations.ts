@@ -30,10 +30,11 @@ core/serve/service.ts by device/serve/service_test.ts
 core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
   the fewest streams that keep the targets: toSorted((a, b) => b - a);\n    return → toSorted((a, b) => a - b);\n    return
   sequences with other streams take no time:       roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));\n →
-  a lull counts at once: Math.max(ARRIVAL_WEIGHT, forgotten) → 1
-  a load is never forgotten: Math.max(ARRIVAL_WEIGHT, forgotten) → ARRIVAL_WEIGHT
+  a lull counts at once: Math.max(ARRIVAL_WEIGHT, 1 - Math.exp(-gapMs / MEMORY_MS)) → 1
+  a load is never forgotten: Math.max(ARRIVAL_WEIGHT, 1 - Math.exp(-gapMs / MEMORY_MS)) → ARRIVAL_WEIGHT
+  prompts of others take no time: Math.max(0.01, 1 - ownPrefillMs / this.#gapMs) → 1
   unused streams keep their old times: ms * this.#slowness / slowness → ms
-  answers with more streams find as few others: this.#found * this.stepMs(streams, 1) - present → this.#found * this.stepMs(1, 1) - present
+  slower steps hold no more sequences: const ITERATIONS = 16 → const ITERATIONS = 1
 
 core/serve/documents.ts by unit/serve/documents_test.ts
   usage counts a prompt once per choice: sum([...prompts.keys()].map(({ tokens }) => tokens.length)) → sum(choices.map(({ prompt }) => prompt.tokens.length))

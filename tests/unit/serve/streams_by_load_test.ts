@@ -104,7 +104,7 @@ Deno.test("a lull of a moment under load does not count, and a load that fell is
     clock.ms += 100;
     policy.arrive(loadOf({ 1: 2 }));
   }
-  // Two sequences of 15 ms are four of 30 ms: a batch of five with 4 streams takes 70 ms.
+  // 2 tokens in 17.5 ms take 3.4 sequences more at the 30 ms of 4 streams, which is then 64 ms.
   assertEquals(choose(), 2);
   clock.ms += 100;
   policy.arrive(new Map());
@@ -112,6 +112,29 @@ Deno.test("a lull of a moment under load does not count, and a load that fell is
   clock.ms += 120_000;
   policy.arrive(new Map());
   assertEquals(choose(), 8);
+});
+
+Deno.test("a rate of tokens that some streams cannot keep up with is overload for them", () => {
+  const { policy, clock } = measured({ tpotMs: 75 });
+  for (let i = 0; i < 40; i++) {
+    clock.ms += 100;
+    policy.arrive(loadOf({ 1: 1.4 }));
+  }
+  // 1.4 tokens in 16 ms are 0.0875 a millisecond; 4 streams make 0.08 at most, in a batch of eight.
+  assertEquals(policy.choose([1, 4], ONE, new Map()), 1);
+  assertEquals(policy.choose([1, 2], ONE, new Map()), 2);
+});
+
+Deno.test("prompts of other requests leave less time for steps", () => {
+  const { policy, clock } = measured({ tpotMs: 60 });
+  for (const streams of AVAILABLE) policy.seedPrefill(streams, 1, streams);
+  for (let i = 0; i < 200; i++) {
+    clock.ms += 100;
+    policy.arrive(loadOf({ 1: 0.5 }));
+  }
+  const choose = (promptTokens: number) =>
+    policy.choose([1, 4], { sequences: 1, promptTokens }, new Map());
+  assertEquals([choose(0), choose(20)], [4, 1]);
 });
 
 Deno.test("a client that sends one request after another keeps all streams", () => {
