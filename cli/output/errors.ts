@@ -33,7 +33,7 @@ export class ReportedError extends Error {
 export interface ErrorReport {
   readonly code: number;
   readonly kind: ExitKind;
-  /** One line each; several only for misuse. */
+  /** Messages of one line each; only misuse has several. */
   readonly messages: readonly string[];
   readonly hints: readonly string[];
 }

@@ -138,7 +138,7 @@ interface Fitted {
   readonly below: string;
 }
 
-/** With fewer columns than this a block per row says more. */
+/** Number of columns below which rows are printed as blocks. */
 const FEWEST_COLUMNS = 3;
 
 /** The table with as many columns as fit; undefined if too few do. */

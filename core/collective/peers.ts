@@ -120,7 +120,7 @@ export class PeerWatch {
   readonly #options: Required<PeerWatchOptions>;
   /** The newest heartbeat of ranks on other machines, and when it was first seen. */
   readonly #heartbeats = new Map<number, { readonly text: string; readonly since: number }>();
-  /** Time this was told to have passed; that in which the whole job was suspended does not count. */
+  /** Time reported as passed, without that in which the whole job was suspended. */
   #now = 0;
   #waited = 0;
   #looked = -Infinity;

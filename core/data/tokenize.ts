@@ -168,7 +168,7 @@ export async function writeDocuments(
   while (pending.length > 0) await writeFirst();
 }
 
-/** The settings alone: a worker cannot be sent functions. */
+/** Returns the settings alone, since a worker cannot be sent functions. */
 function cloneable({ tokenizerFolder, endToken, vocabSize }: OpenTokensOptions) {
   return { tokenizerFolder, endToken, vocabSize };
 }

@@ -24,7 +24,7 @@ const COMMENT_MS = 5000;
 export interface SendOptions {
   /** Aborts when the client has gone. */
   readonly signal: AbortSignal;
-  /** A streaming client that reads nothing for so long is cut. */
+  /** Time after which a streaming client that reads nothing is disconnected. */
   readonly stallMs: number;
   /** Told of errors after the response has begun. */
   readonly onLateError: (error: unknown) => void;

@@ -220,7 +220,7 @@ class Cell {
       spread_ms: spread,
       tokens_per_s: batch * (prompt ?? 1) / median * 1000,
       ratio: median / (first ?? median),
-      // Null where the device does not compute with threads of ours.
+      // Null where the number of threads is not ours to choose.
       threads: "threads" in device ? device.threads as number : null,
       version: VERSION,
       deno_version: Deno.version.deno,

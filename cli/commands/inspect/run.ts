@@ -101,7 +101,7 @@ interface Fields {
   readonly [key: string]: string | number | boolean | null | readonly (number | string)[];
 }
 
-/** The same facts in a few lines for a person. */
+/** Prints the same facts in a few lines of text. */
 function readable(f: Fields): Record<string, string> {
   const n = (key: string) => grouped(f[key] as number);
   const bytes = (key: string) => bytesText(f[key] as number);

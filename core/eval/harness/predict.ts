@@ -34,7 +34,7 @@ export interface DecodingOptions {
   readonly temperatures: (task: Task) => readonly number[];
   readonly topP: number;
   readonly seed: number;
-  /** Above 1: beam search instead. */
+  /** Number of beams; above 1 answers come from beam search. */
   readonly beams: number;
   readonly eosTokenIds: readonly number[];
   /** Text of the end token, which ends an answer where it is spelt out. */

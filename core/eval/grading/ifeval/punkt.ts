@@ -115,7 +115,7 @@ function lastBlank(text: string): number {
 /** A word or mark with what is found out about it. */
 interface Token {
   readonly text: string;
-  /** Lower-cased, or the sign for numbers. */
+  /** Type of the token: lower-cased, or the sign for numbers. */
   readonly type: string;
   isAbbreviation: boolean;
   isEllipsis: boolean;
