@@ -59,10 +59,18 @@ PartitionName=main Nodes=${host} Default=YES MaxTime=INFINITE State=UP OverSubsc
 `;
 }
 
-/** A port that is free now, and so, in all likelihood, is the next. */
+/** The first of two free ports, below those that the system gives to others meanwhile. */
 function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return (listener.addr as Deno.NetAddr).port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    try {
+      using _first = Deno.listen({ hostname: "127.0.0.1", port });
+      using _second = Deno.listen({ hostname: "127.0.0.1", port: port + 1 });
+      return port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
 }
 
 /** A running cluster. */

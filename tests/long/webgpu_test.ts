@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, EVAL } from "../cli/eval_testing.ts";
 import { assertRefused, EXPECTED, hasWebGpu, jsonLines, MODEL, parseLines } from "../cli/models.ts";
-import { runParscale, runShell } from "../cli/run.ts";
+import { runParscale, runProcess, runShell } from "../cli/run.ts";
 
 const ignore = !await hasWebGpu();
 
@@ -118,7 +118,7 @@ Deno.test("--dtype f16 where it is not had names the device that has it", async 
 Deno.test("without a driver --device webgpu says what to install", async () => {
   const env = { VK_ICD_FILENAMES: "/dev/null", VK_DRIVER_FILES: "/dev/null" };
   const args = ["score", "--model", MODEL, "--device", "webgpu"];
-  const { code, stdout, stderr } = await runParscale(args, { env, stdin: PROMPTS });
+  const { code, stdout, stderr } = await runProcess(args, { env, stdin: PROMPTS });
   assertEquals([code, stdout], [4, ""]);
   assertStringIncludes(stderr, "error: the webgpu device has no usable GPU: ");
   assertStringIncludes(stderr, "hint: install a Vulkan driver");
