@@ -231,7 +231,7 @@ core/ops/softmax.ts by unit/model/ops_test.ts
   softmax overflows: x.sub(x.max(-1)).exp() → x.exp()
 
 core/ops/token_logprobs.ts by unit/model/ops_test.ts
-  log-sum without its peak: total.log().add(peak) → total.log()
+  log-sum without the largest logit: total.log().add(largest) → total.log()
 
 core/ops/aggregate.ts by unit/model/ops_test.ts
   weights without smoothing: smoothing === 0 → true
