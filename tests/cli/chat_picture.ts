@@ -41,9 +41,12 @@ await withScratch(async (folder) => {
   await using server = await TestServer.start(models, {}, { cwd: folder });
   await using page = await BrowserPage.open({ width: 900, height: 780 });
   await page.navigate(`${server.url}/`);
+  const isListed = `document.querySelectorAll("#model option").length === 2`;
+  await until(async () => Boolean(await page.evaluate(isListed)), "the models are listed");
   for (const [i, question] of QUESTIONS.entries()) {
     await page.evaluate(`{
       document.getElementById("model").value = "p4";
+      document.getElementById("model").dispatchEvent(new Event("change"));
       document.getElementById("tokens").value = 110;
       document.getElementById("input").value = ${JSON.stringify(question)};
       document.getElementById("form").requestSubmit();
