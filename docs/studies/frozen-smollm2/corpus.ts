@@ -7,6 +7,7 @@
  * nothing), and `corpus.json` with their counts and hashes.
  */
 import { join } from "node:path";
+import { selectFiles, sha256 } from "../small-law/corpus.ts";
 
 /** Held-out documents: how many, and their length. The first third of a file is often a licence. */
 const HELD_OUT = { python: 60, validation: 20, english: 60, characters: 1600 };
@@ -19,9 +20,10 @@ interface Document {
   readonly text: string;
 }
 
-async function sha256(text: string): Promise<string> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)))
-    .toHex();
+/** Returns whether a text is long enough for an excerpt, and not mostly numbers or marks. */
+function isKept(text: string): boolean {
+  const letters = text.match(/[A-Za-z ]/g)?.length ?? 0;
+  return text.length >= 3000 && letters > 0.6 * text.length;
 }
 
 /** Paths of all files below a folder but tests, tables of characters, lists of changes and packages. */
@@ -36,19 +38,16 @@ async function* filesBelow(folder: string): AsyncGenerator<string> {
 
 /** Texts of a folder's files in the order of their hashes, without duplicates. */
 async function documentsOf(folder: string, names: RegExp): Promise<Document[]> {
-  const found = new Map<string, string>();
+  const texts: string[] = [];
   for await (const path of filesBelow(folder)) {
     if (!names.test(path)) continue;
-    let text: string;
     try {
-      text = new TextDecoder("utf-8", { fatal: true }).decode(await Deno.readFile(path));
+      texts.push(new TextDecoder("utf-8", { fatal: true }).decode(await Deno.readFile(path)));
     } catch {
-      continue; // not UTF-8
+      // not UTF-8
     }
-    const letters = text.match(/[A-Za-z ]/g)?.length ?? 0;
-    if (text.length >= 3000 && letters > 0.6 * text.length) found.set(await sha256(text), text);
   }
-  return [...found].map(([id, text]) => ({ id, text })).sort((a, b) => a.id < b.id ? -1 : 1);
+  return (await selectFiles(texts, isKept)).map(({ hash: id, text }) => ({ id, text }));
 }
 
 /** A part of a document from its second third, whole lines. */

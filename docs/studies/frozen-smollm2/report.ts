@@ -8,7 +8,7 @@
 import { fileURLToPath } from "node:url";
 import { RandomStream } from "../../../core/base/random.ts";
 import { columnsOf, plainTable } from "../../../cli/output/table.ts";
-import { ARMS, type Outcome } from "./study.ts";
+import { ARMS, lossOf, type Outcome, type Total } from "./study.ts";
 
 const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 const RESAMPLES = 10_000;
@@ -28,21 +28,6 @@ export const COMPARISONS: readonly (readonly [arm: string, control: string, file
   ["p1", "untouched", "english"],
   ["p1-lora", "untouched", "english"],
 ];
-
-interface Total {
-  readonly tokens: number;
-  readonly nats: number;
-}
-
-/** Nats per token of all documents together. */
-export function lossOf(documents: readonly Total[]): number {
-  let tokens = 0, nats = 0;
-  for (const document of documents) {
-    tokens += document.tokens;
-    nats += document.nats;
-  }
-  return nats / tokens;
-}
 
 /** A difference of losses in nats per token, and the ends of its 95% interval over documents. */
 export function bootstrapDifference(differences: readonly Total[]): [number, number, number] {

@@ -7,8 +7,8 @@
  * and started at any time. Each finished arm leaves `ID.json` in `results`, which `report.ts` reads.
  */
 import { fileURLToPath } from "node:url";
+import { runParscale } from "../small-law/grid.ts";
 
-const ENTRY = fileURLToPath(new URL("../../../mod.ts", import.meta.url));
 const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 
 /** Rows of 512 tokens, four a step: 74 steps are 151,552 tokens. */
@@ -92,8 +92,24 @@ export interface Outcome {
   readonly trainedParams: number;
   /** Per file of held-out data and document: its tokens and the sum of their losses in nats. */
   readonly losses: Readonly<
-    Record<string, readonly { id: string; tokens: number; nats: number }[]>
+    Record<string, readonly (Total & { readonly id: string })[]>
   >;
+}
+
+/** Tokens of some documents, and the sum of their losses in nats. */
+export interface Total {
+  readonly tokens: number;
+  readonly nats: number;
+}
+
+/** Nats per token of all documents together. */
+export function lossOf(documents: readonly Total[]): number {
+  let tokens = 0, nats = 0;
+  for (const document of documents) {
+    tokens += document.tokens;
+    nats += document.nats;
+  }
+  return nats / tokens;
 }
 
 /** Paths. */
@@ -141,12 +157,7 @@ const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
 
 /** Runs a command to its end; its progress stays on the terminal. */
 async function parscale(args: readonly string[]): Promise<void> {
-  const child = new Deno.Command(Deno.execPath(), { args: ["run", "-A", ENTRY, ...args] }).spawn();
-  const stop = () => child.kill("SIGTERM");
-  Deno.addSignalListener("SIGTERM", stop);
-  const { code } = await child.status;
-  Deno.removeSignalListener("SIGTERM", stop);
-  if (code !== 0) throw new Error(`parscale ${args.join(" ")} ended with ${code}`);
+  if (!await runParscale(args)) throw new Error(`parscale ${args.join(" ")} has failed`);
 }
 
 /** Trains a run, or continues with it. */
@@ -194,16 +205,12 @@ async function chooseRate(name: string, folders: Folders): Promise<number> {
     const id = `rate-${arm}-${rate}`, out = `${folders.runs}/${id}`;
     await train({ arm, seed: 0, rate, tokens: DATA.rateTokens, out }, folders);
     const documents = await score("validation", out, id, folders);
-    losses.push(
-      sum(documents.map(({ nats }) => nats)) / sum(documents.map(({ tokens }) => tokens)),
-    );
+    losses.push(lossOf(documents));
   }
   const table = Object.fromEntries(rates.map((rate, i) => [rate, losses[i]!]));
   await Deno.writeTextFile(`${RESULTS}/rate-${arm}.json`, `${JSON.stringify(table)}\n`);
   return rates[losses.indexOf(Math.min(...losses))]!;
 }
-
-const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
 
 /** Trains and scores one arm with one seed. */
 async function runArm(arm: string, seed: number, folders: Folders): Promise<void> {
