@@ -1,7 +1,7 @@
 /** Signals to parscale as the first process of a container, where the system ignores most of them. */
 import { assertEquals } from "@std/assert";
 import { jsonLines, MODEL } from "./models.ts";
-import { commandLine, environment } from "./run.ts";
+import { environment, programLine } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 /** A new namespace of processes, in which the program has the process id 1. */
@@ -22,7 +22,7 @@ async function codeAfter(signal: Deno.Signal, cwd: string): Promise<number> {
   await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
   const line = ["generate", "--model", MODEL, "rows.jsonl", "--max-tokens", "16", "--jsonl"];
   const options = { cwd, env: environment(), clearEnv: true, stdout: "piped" } as const;
-  const args = [...NAMESPACE, ...commandLine(line)];
+  const args = [...NAMESPACE, ...programLine(line)];
   const process = new Deno.Command("unshare", { args, ...options }).spawn();
   const reader = process.stdout.getReader();
   await reader.read();

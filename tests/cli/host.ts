@@ -5,32 +5,21 @@
  * own. What the process itself does, such as signals, pipes and exits, needs one: see `parscale` in
  * `run.ts`.
  */
-import type { HostRequest, HostResult } from "./host_client.ts";
+import type { HostRequest, RunResult } from "./host_client.ts";
 
 /** Runs one command line. */
-async function answer({ args, env, cwd, stdin }: HostRequest): Promise<HostResult> {
-  const [{ main }, { Io }] = await Promise.all([
+async function answer({ args, env, cwd, stdin }: HostRequest): Promise<RunResult> {
+  const [{ main }, { captureIo }] = await Promise.all([
     import("../../cli/main.ts"),
-    import("../../cli/output/io.ts"),
+    import("../unit/cli/capture_io.ts"),
   ]);
   for (const name of Object.keys(Deno.env.toObject())) if (!(name in env)) Deno.env.delete(name);
   for (const [name, value] of Object.entries(env)) Deno.env.set(name, value);
   Deno.chdir(cwd);
-  const written: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
-  const io = new Io({
-    write: (stream, bytes) => void written[stream].push(bytes.slice()),
-    stdin: () => new Blob([stdin]).stream(),
-    isTerminal: () => false,
-    env: (name) => env[name],
-    columns: () => undefined,
-    now: () => performance.now(),
-  });
+  const { io, stdout, stderr } = captureIo({ stdin, env, now: () => performance.now() });
   const code = await main(args, io);
   Deno.chdir("/"); // the folder is removed
-  const [stdout, stderr] = await Promise.all(
-    [written.stdout, written.stderr].map((parts) => new Blob(parts as BlobPart[]).text()),
-  );
-  return { code, stdout: stdout!, stderr: stderr! };
+  return { code, stdout: stdout(), stderr: stderr() };
 }
 
 let rest = "";

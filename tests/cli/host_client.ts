@@ -9,8 +9,8 @@ export interface HostRequest {
   readonly stdin: string;
 }
 
-/** Result of a command line. */
-export interface HostResult {
+/** Result of a finished command line. */
+export interface RunResult {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -39,10 +39,10 @@ export class Host {
     this.#output = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
   }
 
-  run(request: HostRequest): Promise<HostResult> {
+  run(request: HostRequest): Promise<RunResult> {
     const result = this.#last.then(async () => {
       await this.#input.write(new TextEncoder().encode(`${JSON.stringify(request)}\n`));
-      return JSON.parse(await this.#line()) as HostResult;
+      return JSON.parse(await this.#line()) as RunResult;
     });
     this.#last = result.catch(() => {});
     return result;

@@ -9,7 +9,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { withScratch } from "../scratch.ts";
-import { Host } from "./host_client.ts";
+import { Host, type RunResult } from "./host_client.ts";
 
 /** Options of a run. */
 export interface RunOptions {
@@ -20,12 +20,7 @@ export interface RunOptions {
   readonly cwd?: string;
 }
 
-/** Result of a finished process. */
-export interface RunResult {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+export type { RunResult };
 
 /** The entry point under test. */
 export const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
@@ -73,7 +68,7 @@ export function parscale(
   });
 }
 
-/** The words that run the program with `args`, for launchers. */
+/** The words that run the program with `args`, for launchers and other programs. */
 export function programLine(args: readonly string[]): string[] {
   return [...PROGRAM, ...args];
 }
@@ -113,14 +108,9 @@ async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<vo
   }
 }
 
-/** The words of a command line, for tests that start it by another program. */
-export function commandLine(args: readonly string[]): string[] {
-  return [...PROGRAM, ...args];
-}
-
 /** Runs `parscale` with `args` to its end, in a process of its own. */
 export function runProcess(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
-  return runCommand([...PROGRAM, ...args], options);
+  return runCommand(programLine(args), options);
 }
 
 /** Runs `parscale` with `args` to its end, in the process of this file's command lines. */

@@ -14,6 +14,8 @@ export interface CaptureOptions {
   readonly settings?: Partial<Settings>;
   /** Fails every write to these streams, as a closed pipe does. */
   readonly closed?: readonly StreamName[];
+  /** A clock in place of the one that `advance` moves. */
+  readonly now?: () => number;
 }
 
 /** An `Io` and what was written through it. */
@@ -41,7 +43,7 @@ export function captureIo(options: CaptureOptions = {}): Capture {
     isTerminal: (stream) => terminals.includes(stream),
     env: (name) => env[name],
     columns: () => options.columns,
-    now: () => clock,
+    now: options.now ?? (() => clock),
   }, { ...DEFAULT_SETTINGS, ...options.settings });
   return {
     io,
