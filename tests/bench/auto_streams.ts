@@ -13,7 +13,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { copyFileSync } from "node:fs";
 import { RandomStream } from "../../core/base/random.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "../cli/serve_testing.ts";
-import { qwen05b, randomFolder } from "./random_model.ts";
+import { randomFolder, smollm2 } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, { string: ["seconds", "rounds", "headroom"] });
 const seconds = Number(flags.seconds ?? 8), rounds = Number(flags.rounds ?? 3);
@@ -120,13 +120,9 @@ const folder = await Deno.makeTempDir({ prefix: "parscale-bench-" });
 try {
   const model = `${folder}/model`;
   const config = {
-    ...qwen05b(1),
+    ...smollm2(1),
     vocabSize: 8192,
-    hiddenSize: 576,
-    intermediateSize: 1536,
     numHiddenLayers: 10,
-    numAttentionHeads: 9,
-    numKeyValueHeads: 3,
     maxPositionEmbeddings: 2048,
   };
   randomFolder(config, "smollm2-third", model);

@@ -13,7 +13,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
-import { type GgufType, randomGguf } from "./gguf.ts";
+import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { isThere, qwen05b, randomFolder } from "./random_model.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -131,7 +131,7 @@ function clearCache(): void {
 }
 
 function llama(kind: string, folder: string): Row {
-  const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
+  const type = GGUF_TYPES[kind]!;
   const args = [
     ...["-m", randomGguf(SHAPE, type), "-p", "a", "-n", flags["max-tokens"]],
     ...["-no-cnv", "--no-warmup", "--no-display-prompt"],

@@ -13,7 +13,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { Engine } from "../../core/generate/engine.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
-import { type GgufType, randomGguf } from "./gguf.ts";
+import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { randomWeights, SHAPES } from "./random_model.ts";
 
 const STEPS = 16;
@@ -122,7 +122,7 @@ function torch(streams: number): Runner {
 
 /** llama.cpp's own benchmarks, a process per measurement. */
 function llama(streams: number, kind: string): Runner {
-  const type = ({ none: "F32", q8: "Q8_0", q4: "Q4_0" } as Record<string, GgufType>)[kind]!;
+  const type = GGUF_TYPES[kind]!;
   const common = ["-m", randomGguf(SHAPE, type), "-t", flags.threads];
   const run = async (program: string, args: readonly string[]) => {
     const command = new Deno.Command(`${flags.llama}/${program}`, { args: [...common, ...args] });

@@ -11,6 +11,13 @@ import { isThere, SHAPES } from "./random_model.ts";
 /** Storage of matrices, as llama.cpp names it. */
 export type GgufType = "F32" | "Q8_0" | "Q4_0";
 
+/** Types of the kinds of `--quantize`. */
+export const GGUF_TYPES: Readonly<Record<string, GgufType>> = {
+  none: "F32",
+  q8: "Q8_0",
+  q4: "Q4_0",
+};
+
 const TYPE_ID: Readonly<Record<GgufType, number>> = { F32: 0, Q4_0: 2, Q8_0: 8 };
 /** Bytes per 32 elements; quantised blocks begin with a float16 scale. */
 const BLOCK_BYTES: Readonly<Record<GgufType, number>> = { F32: 128, Q4_0: 18, Q8_0: 34 };
