@@ -200,8 +200,8 @@ export function decodeBlocks(type: BlockType, blocks: Uint8Array, out: Float32Ar
 
 /**
  * Codes and scales of Q4_0 or Q8_0 blocks in the layout of `quantize` with a block of 32: unsigned codes,
- * and of 4 bits two neighbours in a byte. Nothing is rounded. Four bytes at a time, which takes a quarter
- * as long as one.
+ * and of 4 bits two neighbours in a byte. Nothing is rounded. Four bytes at a time, which takes about a
+ * third as long as one; codes of a block are 16 or 32 bytes, so they stay aligned.
  */
 export function repackBlocks(
   type: "Q4_0" | "Q8_0",

@@ -60,7 +60,7 @@ export class Documents {
     return { ...this.#chunkOf([], usageOf(choices)), parscale: this.#parscale };
   }
 
-  /** Streams of the answer, and its weights where asked for. */
+  /** Facts about the answer as a whole. */
   get #parscale() {
     return { streams: this.#streams };
   }

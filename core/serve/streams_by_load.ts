@@ -71,8 +71,8 @@ export class StreamsByLoad {
 
   /** Takes the time of a decode step. */
   observe(streams: number, batch: number, ms: number): void {
-    const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
-    this.#steps.set(streams, entries.set(batch, this.#averaged(entries.get(batch), ms)));
+    const entries = this.#entries(streams);
+    entries.set(batch, this.#averaged(entries.get(batch), ms));
   }
 
   /** Records the time of a prefill chunk of `tokens` tokens. */
@@ -83,8 +83,8 @@ export class StreamsByLoad {
 
   /** Takes a step time from before the first request, of which the shortest counts. */
   seed(streams: number, batch: number, ms: number): void {
-    const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
-    this.#steps.set(streams, entries.set(batch, seeded(entries.get(batch), ms)));
+    const entries = this.#entries(streams);
+    entries.set(batch, seeded(entries.get(batch), ms));
   }
 
   /** The same of a prefill chunk. */
@@ -126,6 +126,13 @@ export class StreamsByLoad {
     if (above === Infinity) return at(below) * batch / below;
     if (above === below) return at(batch);
     return at(below) + (at(above) - at(below)) * (batch - below) / (above - below);
+  }
+
+  /** Step times by batch, to be added to. */
+  #entries(streams: number): Map<number, Entry> {
+    const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
+    this.#steps.set(streams, entries);
+    return entries;
   }
 
   #fits(streams: number, wanted: Load, load: ReadonlyMap<number, Load>): boolean {

@@ -48,13 +48,13 @@ export function linearRule(type: "f32" | "f16"): Rule {
         : l.as("f16", l.get(value));
     };
     const biases = bias ? [operand(bias)] : [];
-    const outcome = half ? {} : { output };
+    const named = half ? {} : { output };
     let result: string;
     if (isWeight && l.formatOf(weight).kind !== "f32") {
-      result = quantized(l, { x: operand(x), weight, biases, type }, outcome.output);
+      result = quantized(l, { x: operand(x), weight, biases, type }, named.output);
     } else {
       const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
-      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, outcome);
+      result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, named);
     }
     if (half) l.model.node("Cast", [result], { to: 1 }, { output });
   });
