@@ -305,13 +305,7 @@ export async function resolve(
     const { value, origin } = settings.get(name)!;
     const absent = value === null || (Array.isArray(value) && value.length === 0);
     if (flag.required && absent && !resolver.found.has(name)) {
-      const model = entries.get("model");
-      const isRun = name === "out" && resolver.found.get("resume")?.value === true &&
-        typeof model === "string";
-      problems.push({
-        message: `\`${command.name}\` needs \`--${name}\``,
-        ...(isRun && { hint: `did you mean \`--resume ${formatFlag("out", model).slice(1)}?` }),
-      });
+      problems.push({ message: `\`${command.name}\` needs \`--${name}\`` });
     }
     values[camelCase(name)] = value ?? undefined;
     if (flag.configurable === false) continue;

@@ -4,6 +4,7 @@ import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { converted, names } from "./convert_testing.ts";
 import { runParscale, runShell } from "./run.ts";
+import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
 
 const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
@@ -40,6 +41,19 @@ Deno.test("a conversion reports what it wrote, as a table and as JSON, and strip
       assertEquals(stripped.data.subarray(begin, end), source.data.subarray(from, to), name);
     }
     assertEquals(names(cwd), ["back", "json", "table"]);
+  }));
+
+Deno.test("without --out the folder is named after the model and what is made of it", () =>
+  withScratch(async (cwd) => {
+    linkSync(PLAIN_MODEL, `${cwd}/qwen`);
+    linkSync(MODEL, `${cwd}/two@1`);
+    const made = async (...args: string[]) => (await converted(cwd, ...args)).out;
+    assertEquals(await made("qwen", "-P", "4"), "qwen-p4");
+    assertEquals(await made("qwen/", "-P", "4", "--introduced-only"), "qwen-p4-adapter");
+    assertEquals(await made("qwen", "--quantize", "q4"), "qwen-q4");
+    assertEquals(await made("two@1", "--strip"), "two-plain");
+    const again = await runParscale(["convert", "qwen", "-P", "4"], { cwd });
+    assertRefused(again, 2, '"qwen-p4" already exists');
   }));
 
 Deno.test("the pipeline of the contract, and a reader that has gone", () =>
@@ -156,7 +170,7 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
     const between = (flag: string, value: string, low: number, high: number) =>
       `invalid value "${value}" for \`${flag}\`: must be an integer from ${low} to ${high}`;
     const cases: [string[], string[]][] = [
-      [[], ["`convert` needs `--model`", "`convert` needs `--out`"]],
+      [[], ["`convert` needs `--model`"]],
       [[...model, ...out], ["`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"]],
       [[...model, ...out, "-P", "1"], [between("--streams", "1", 2, 64)]],
       [[...model, ...out, "-P", "65", "--prefix-tokens", "-1"], [

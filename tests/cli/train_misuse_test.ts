@@ -44,9 +44,9 @@ Deno.test("flags that are missing, contradict each other or the model", () =>
         message: "`train` needs `--data` or `--resume`",
       },
       {
-        line: `${P2} ${ROWS}`,
+        line: `${P2} --data hf://datasets/owner/name/train.parquet`,
         code: 2,
-        message: "`train` needs `--steps`, `--tokens` or `--epochs`",
+        message: "data on the hub need `--steps`, `--tokens` or `--epochs`",
         hint: "for a first try: --steps 100",
       },
       {
@@ -260,7 +260,7 @@ Deno.test("more memory than allowed, which is known before anything is allocated
 
 Deno.test("with --json an error is one object on stderr", () =>
   withWorkplace(async (place) => {
-    const { code, stdout, stderr } = await place.train(`${P2} ${ROWS} --out no --json`);
+    const { code, stdout, stderr } = await place.train(`${P2} --out no --json`);
     assertEquals([code, stdout], [2, ""]);
     const { error } = JSON.parse(stderr);
     assertEquals(Object.keys(error), ["code", "kind", "message", "hints"]);

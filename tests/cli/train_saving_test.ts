@@ -31,6 +31,15 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
     assertEquals(place.names("early"), [".lock", "config.json", "metrics.jsonl"]);
   }));
 
+Deno.test("without a length or --out, train takes one epoch of its data and writes to run", () =>
+  withWorkplace(async (place) => {
+    const { code, stderr } = await place.train(`--model p2 ${ROWS} --save-every 3 -q`);
+    assertEquals([code, stderr], [0, ""]);
+    assertEquals(place.metrics("run").map(({ step }) => step), [1, 2, 3, 4, 5]);
+    const more = await place.train("--resume -q");
+    assertEquals([more.code, place.metrics("run").length], [0, 5], more.stderr);
+  }));
+
 Deno.test("train --overwrite replaces a run, and refuses a folder that holds anything else", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --steps 2 --save-every 1 --out run`;

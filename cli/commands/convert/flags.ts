@@ -49,9 +49,9 @@ export const command = defineCommand({
     },
     out: {
       type: "path",
-      required: true,
       letter: "o",
       group: "Conversion",
+      defaultText: "the model's name and what is made of it, such as qwen-p4 or qwen-q4",
       summary: "Output folder",
       details: "Must not exist, or --overwrite replaces it.",
     },

@@ -1,4 +1,5 @@
 /** From the flags of `parscale convert` to a checked conversion; reads no weights. */
+import { basename } from "node:path";
 import { DEFAULT_BLOCK } from "../../../core/base/quantize.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import {
@@ -36,15 +37,30 @@ export interface ConvertPlan {
 
 /** Finds the model and checks what is asked for. */
 export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> {
-  const { model, out, seed, verify, prefixInit, prefixText } = values;
+  const { model, out = defaultOut(values), seed, verify, prefixInit, prefixText } = values;
   if (prefixText !== undefined && prefixInit === "normal") {
     throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
   }
-  return { work: await workOf(values, io), model, out, seed, verify, prefixInit, prefixText };
+  const work = await workOf(values, out, io);
+  return { work, model, out, seed, verify, prefixInit, prefixText };
 }
 
-async function workOf(values: ConvertValues, io: Io): Promise<ConvertPlan["work"]> {
-  const options = { ...values, ...await foldersOf(values, io) };
+/** Folder below the current one, named after the model and what is made of it. */
+function defaultOut(
+  { model, quantize, strip, merge, streams, introducedOnly, dtype }: ConvertValues,
+): string {
+  const name = basename(model).replace(/[@:].*$/, "").replace(/(-\d+-of-\d+)?\.gguf$/, "");
+  const made = quantize ?? (strip ? "plain" : merge ? "merged" : undefined) ??
+    (streams === undefined ? dtype : `p${streams}${introducedOnly ? "-adapter" : ""}`);
+  return made === undefined ? name : `${name}-${made}`;
+}
+
+async function workOf(
+  values: ConvertValues,
+  out: string,
+  io: Io,
+): Promise<ConvertPlan["work"]> {
+  const options = { ...values, out, ...await foldersOf(values, io) };
   if (values.quantize === undefined) {
     return { kind: "convert", ...await planConversion(options) };
   }

@@ -29,8 +29,9 @@ export const trainingFlags = {
     type: "int",
     min: 1,
     group: "Training",
+    defaultText: "1 if neither --steps nor --tokens is given",
     summary: "Number of epochs",
-    details: "Without it the data is repeated as often as needed.",
+    details: "With --steps or --tokens alone the data is repeated as often as needed.",
   },
   batch: {
     type: "int",
@@ -167,7 +168,7 @@ export const trainingFlags = {
 export const runFlags = {
   out: {
     type: "path",
-    required: true,
+    default: "run",
     letter: "o",
     group: "Run",
     placeholder: "FOLDER",

@@ -12,7 +12,7 @@ import type { ScheduleOptions } from "../../../core/train/schedule.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { defaultOf } from "../../framework/resolve.ts";
-import { camelCase, type Flag, snakeCase } from "../../framework/table.ts";
+import { camelCase, type Flag, formatFlag, snakeCase } from "../../framework/table.ts";
 import { readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -84,6 +84,11 @@ export async function plan(
   _io: Io,
   invocation: Invocation,
 ): Promise<TrainPlan> {
+  if (given.resume && given.model !== undefined && invocation.origins.out === "default") {
+    throw new UsageError("`--resume` continues with the run of `--out`", {
+      hints: [`did you mean \`--resume ${formatFlag("out", given.model).slice(1)}?`],
+    });
+  }
   const saved = given.resume ? await readRunConfig(given.out) : undefined;
   const resumed = saved ? resumedValues(given, invocation, saved) : given;
   const extension = saved && await extensionOf(given.steps, resumed, saved);
@@ -173,6 +178,13 @@ function dataPlan(values: TrainValues): DataPlan {
     });
   }
   const selection = { where: where.map(parseCondition) };
+  const { steps, tokens, epochs = steps ?? tokens ? undefined : 1 } = values;
+  // An epoch of a data set on the hub may be terabytes: one says so oneself.
+  if (values.epochs !== epochs && train.some(isHubData)) {
+    throw new UsageError("data on the hub need `--steps`, `--tokens` or `--epochs`", {
+      hints: ["for a first try: --steps 100"],
+    });
+  }
   return {
     train,
     eval: evalData,
@@ -182,7 +194,7 @@ function dataPlan(values: TrainValues): DataPlan {
     pack: values.pack,
     longRows: values.longRows,
     shuffle: values.shuffle,
-    epochs: values.epochs,
+    epochs,
     seed: values.seed,
     skipBadFiles: values.skipBadFiles,
   };

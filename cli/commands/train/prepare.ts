@@ -250,38 +250,28 @@ export function microBatchOf(
 /** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
 export function stepsOf(
   { steps = Infinity, tokens = Infinity, batch }: Pick<LengthPlan, "steps" | "tokens" | "batch">,
-  { rowTokens, microBatch, microBatches, epochs }: {
+  { rowTokens, microBatch, microBatches }: {
     readonly rowTokens: number;
     readonly microBatch: number;
     readonly microBatches: number | undefined;
-    readonly epochs: number | undefined;
   },
 ): number {
-  const perStep = batch / microBatch;
-  const ends = [
+  return Math.min(
     steps,
     Math.ceil(tokens / (batch * rowTokens)),
-    microBatches === undefined ? Infinity : Math.ceil(microBatches / perStep),
-  ];
-  const least = Math.min(...ends);
-  if (Number.isFinite(least)) return least;
-  throw new UsageError(
-    epochs
-      ? "weighted sources have no end: `train` needs `--steps` or `--tokens`"
-      : "`train` needs `--steps`, `--tokens` or `--epochs`",
-    { hints: ["for a first try: --steps 100"] },
+    Math.ceil((microBatches ?? Infinity) * microBatch / batch),
   );
 }
 
 function loopOptions(
-  { length, data: { epochs }, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
+  { length, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
   microBatch: number,
   { tokens, stream, evalStream }: OpenedData,
   world: number,
   collective: Collective,
 ): LoopOptions {
   const microBatches = stream.countBatches();
-  const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches, epochs });
+  const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches });
   const phases = defaultPhases(steps);
   const { warmup = phases.warmup, decay = phases.decay } = shape;
   if (warmup > steps) {

@@ -170,8 +170,7 @@ Deno.test("the shortest length counts, in whole steps", async () => {
   const steps = async (line: string, microBatches?: number) => {
     const { values } = await resolved(`--model m --batch 8 --micro-batch 2 ${line}`);
     const length = values as unknown as ValuesOf<typeof command>;
-    const { epochs } = length;
-    return stepsOf(length, { rowTokens: 100, microBatch: 2, microBatches, epochs });
+    return stepsOf(length, { rowTokens: 100, microBatch: 2, microBatches });
   };
   assertEquals(await steps("--steps 7"), 7);
   assertEquals(await steps("--tokens 1601"), 3);
