@@ -44,6 +44,19 @@ export const namedAdapterFlag = {
     "--train-params introduced. The backbone is loaded once.",
 } as const;
 
+/** Template of conversations, for commands that take messages. */
+export const chatTemplateFlag = {
+  "chat-template": {
+    type: "path",
+    group: "Model",
+    placeholder: "FILE",
+    defaultText: "the model's own",
+    summary: "Jinja template that makes a prompt of messages",
+    details: "As in `chat_template.jinja` of a checkpoint. For base models, and for tools with a " +
+      "model whose template has none.",
+  },
+} as const satisfies FlagTable;
+
 /** Quantization of weights, for commands that run or export a model. */
 export const quantizeFlags = {
   quantize: {

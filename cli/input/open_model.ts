@@ -19,7 +19,7 @@ export interface ModelPlan extends Omit<OpenOptions, "events" | "signal" | "lazy
 
 const MODEL_FLAGS = [
   ...["model", "adapter", "device", "unverified", "dtype", "threads", "memoryLimit"] as const,
-  ...["quantize", "blockSize", "weightCache", "cacheLimit"] as const,
+  ...["quantize", "blockSize", "weightCache", "cacheLimit", "chatTemplate"] as const,
 ];
 
 /** The model that flags name; a command may lack some of them, or have several adapters. */

@@ -102,7 +102,10 @@ async function constraintsOf(
 function formatOf({ chatTemplate }: TokenizerInfo): ToolFormat {
   const format = toolFormatOf(chatTemplate);
   if (format) return format;
-  throw badField("tools", "the chat template of this model has no tools");
+  throw badField(
+    "tools",
+    "the chat template of this model has no tools: `serve --chat-template` takes another one",
+  );
 }
 
 async function answerWhole(

@@ -25,6 +25,8 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly cacheLimit?: number;
   /** Bytes that a step may need; one that needs more is refused before it is computed. */
   readonly memoryLimit?: number | undefined;
+  /** File of a Jinja template for messages, in place of the model's own. */
+  readonly chatTemplate?: string | undefined;
   /** Lets `withAdapter` lay other streams over this backbone, at some cost in memory. */
   readonly sharesBackbone?: boolean;
   /**
@@ -58,8 +60,7 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
     const engine = new Engine(device, config, backbone, { ...options, adapter });
     const matrices = keptKind(format, linearSpecs(config).map(({ name }) => stored.get(name)!));
-    const { sharesBackbone, memoryLimit } = options;
-    const session = new Session(checkpoint, engine, { matrices, sharesBackbone, memoryLimit });
+    const session = new Session(checkpoint, engine, { ...options, matrices });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
   } catch (error) {

@@ -52,6 +52,7 @@ interface SessionOptions {
   readonly matrices: MatrixKind;
   readonly sharesBackbone?: boolean | undefined;
   readonly memoryLimit?: number | undefined;
+  readonly chatTemplate?: string | undefined;
 }
 
 /** A model ready to run. Dispose of it, or say `using`, when it is done. */
@@ -120,7 +121,7 @@ export class Session implements Disposable {
   async openTokenizer(): Promise<Tokenizer> {
     if (this.#backbone) return await this.#backbone.openTokenizer();
     const { openTokenizer } = await import("../tokenizer/tokenizer.ts");
-    this.#opening ??= openTokenizer(this.checkpoint.directory);
+    this.#opening ??= openTokenizer(this.checkpoint.directory, this.#options);
     return this.#tokenizer = await this.#opening;
   }
 

@@ -6,7 +6,13 @@
  * returns a `Tokenizer`, the own encoder for the layouts of Qwen, Llama 3, SmolLM and GPT-2 and the
  * library for any other. A GGUF file has the same files in its metadata.
  */
-import { isObject, type JsonObject, parseJsonObject, show } from "../base/files.ts";
+import {
+  isObject,
+  type JsonObject,
+  parseJsonObject,
+  readRegularText,
+  show,
+} from "../base/files.ts";
 import { type ModelFiles, openModelFiles } from "../checkpoint/model_files.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
@@ -43,8 +49,11 @@ interface Common {
   readonly modelVocabSize: number;
 }
 
-/** Opens the tokenizer in a folder. */
-export async function openTokenizer(directory: string): Promise<Tokenizer> {
+/** Opens the tokenizer in a folder, with the chat template of a file where one is given. */
+export async function openTokenizer(
+  directory: string,
+  { chatTemplate }: { readonly chatTemplate?: string | undefined } = {},
+): Promise<Tokenizer> {
   const files = await openModelFiles(directory);
   const exists = files.has;
   const config = await files.json("tokenizer_config.json");
@@ -53,7 +62,9 @@ export async function openTokenizer(directory: string): Promise<Tokenizer> {
     config,
     info: {
       directory,
-      chatTemplate: await findChatTemplate(files, directory, config),
+      chatTemplate: chatTemplate === undefined
+        ? await findChatTemplate(files, directory, config)
+        : await readRegularText(chatTemplate, MAX_TEMPLATE_BYTES),
       namedTokens: findNamedTokens(config),
     },
     modelVocabSize: toCount((await files.json("config.json")).vocab_size),

@@ -16,16 +16,17 @@ const TEMPLATE = String.raw`
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`;
 
-/** Serves a model with random weights under a template that knows tools. */
-export async function withTools(body: (server: TestServer) => Promise<void>): Promise<void> {
+/** Serves a model, by default one with random weights, under a template that knows tools. */
+export async function withTools(
+  body: (server: TestServer) => Promise<void>,
+  model = CHAT_MODEL,
+): Promise<void> {
   await withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    await Deno.mkdir(model);
-    for (const { name } of Deno.readDirSync(CHAT_MODEL)) {
-      await Deno.copyFile(`${CHAT_MODEL}/${name}`, `${model}/${name}`);
-    }
-    await Deno.writeTextFile(`${model}/chat_template.jinja`, TEMPLATE.trimStart());
-    await using server = await TestServer.start(["--model", model]);
+    const template = `${folder}/tools.jinja`;
+    await Deno.writeTextFile(template, TEMPLATE.trimStart());
+    await using server = await TestServer.start(
+      ["--model", model, "--chat-template", template],
+    );
     await body(server);
   });
 }

@@ -4,6 +4,7 @@ import OpenAI from "npm:openai@6.49.0";
 import { parseLines, rowsOf } from "../cli/models.ts";
 import { parscale, runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
+import { withTools } from "../cli/serve_tools_testing.ts";
 import { TestServer, until } from "../cli/serve_testing.ts";
 import { QUESTION, realTest, TEXTS } from "./model.ts";
 
@@ -54,6 +55,52 @@ realTest(
         assertEquals(text, whole, model);
       }
     }),
+);
+
+realTest(
+  "the OpenAI client runs a tool and parses an answer by schema, under a template with tools",
+  (path) =>
+    withTools(async ({ url }) => {
+      const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none" });
+      const model = (await client.models.list()).data[0]!.id;
+      const parameters = {
+        type: "object",
+        properties: { city: { enum: ["Paris", "Rome"] } },
+        required: ["city"],
+        additionalProperties: false,
+      };
+      const asked: string[] = [];
+      const runner = client.chat.completions.runTools({
+        model,
+        messages: [{ role: "user", content: "Is it sunny in Paris?" }],
+        tools: [{
+          type: "function",
+          function: {
+            name: "weather",
+            description: "Weather of a city",
+            parameters,
+            parse: JSON.parse,
+            function: ({ city }: { city: string }) => `${asked.push(city)}: sunny`,
+          },
+        }],
+        tool_choice: { type: "function", function: { name: "weather" } },
+        max_tokens: 100,
+        temperature: 0,
+      });
+      assert(await runner.finalChatCompletion());
+      assertEquals(asked, ["Paris"]);
+
+      const { choices: [choice] } = await client.chat.completions.parse({
+        model,
+        messages: [{ role: "user", content: QUESTION }],
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: "answer", strict: true, schema: parameters },
+        },
+        temperature: 0,
+      });
+      assertEquals(choice!.message.parsed, { city: "Paris" });
+    }, path),
 );
 
 realTest(

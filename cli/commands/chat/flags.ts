@@ -3,6 +3,7 @@ import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import {
+  chatTemplateFlag,
   keptQuantizeFlags,
   modelArgument,
   modelFlags,
@@ -38,6 +39,7 @@ export const command = defineCommand({
   arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
+    ...chatTemplateFlag,
     adapter: {
       ...namedAdapterFlag,
       summary: "An adapter over the backbone, chosen by /p; may be repeated",

@@ -1,6 +1,11 @@
 /** `parscale generate`: prompts in, completions out. */
 import { engineFlags, resumeFlags } from "../../framework/common.ts";
-import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
+import {
+  chatTemplateFlag,
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+} from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
@@ -52,6 +57,7 @@ export const command = defineCommand({
   ],
   flags: {
     ...modelFlags,
+    ...chatTemplateFlag,
     prompt: {
       type: "string",
       letter: "p",

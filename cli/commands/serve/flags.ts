@@ -3,6 +3,7 @@ import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import {
+  chatTemplateFlag,
   keptQuantizeFlags,
   modelArgument,
   modelFlags,
@@ -44,6 +45,7 @@ export const command = defineCommand({
   arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
+    ...chatTemplateFlag,
     adapter: {
       ...namedAdapterFlag,
       summary: "Serve an adapter over the backbone as model NAME; may be repeated",
