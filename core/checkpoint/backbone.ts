@@ -64,6 +64,8 @@ export async function backboneHash(
 export interface RunningHash extends AsyncDisposable {
   /** Rejects as reading the files inline would. */
   readonly digest: Promise<string>;
+  /** Aborts with the given signal, and when hashing fails: work beside it then ends, too. */
+  readonly signal: AbortSignal;
 }
 
 /** Begins to hash the backbone beside other work. */
@@ -73,9 +75,11 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
   const given = new AbortController();
   const either = signal === undefined ? given.signal : AbortSignal.any([signal, given.signal]);
   const digest = bytes < WORKER_BYTES ? hashTensors(tensors, either) : hashBeside(tensors, either);
-  const settled = digest.then(() => {}, () => {}); // its reader gets the failure
+  const failed = new AbortController();
+  const settled = digest.then(() => {}, (error) => failed.abort(error));
   return {
     digest,
+    signal: AbortSignal.any([failed.signal, ...signal ? [signal] : []]),
     async [Symbol.asyncDispose]() {
       given.abort();
       await settled;

@@ -197,7 +197,7 @@ function readStreams(
     prefixTokens: fields.integer("parscale_n_tokens", 48, prefix ? 1 : 0),
     loraRank: transforms.has("lora") ? fields.integer("parscale_lora_rank", 8) : 0,
     bitfit: transforms.has("bitfit"),
-    smoothing: fields.fraction("parscale_attn_smooth", 0.01),
+    smoothing: fields.within("parscale_attn_smooth", { low: 0, high: 1 }, 0.01),
     aggregator: readAggregator(fields),
   };
 }
@@ -222,10 +222,9 @@ function readAggregator(fields: Fields): Aggregator {
 
 /** The hash of the backbone an adapter was made for; older adapters do not tell. */
 export function parseBackboneHash(json: JsonObject, path: string): string | undefined {
-  const value = json[BACKBONE_KEY];
-  if (value === undefined || value === null) return undefined;
-  if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
-  throw new Fields(json, path).error(BACKBONE_KEY, "64 hexadecimal digits");
+  return (json[BACKBONE_KEY] ?? null) === null
+    ? undefined
+    : new Fields(json, path).sha256(BACKBONE_KEY);
 }
 
 /** One id, a list of ids, or null for none. */

@@ -59,10 +59,7 @@ export function convert(
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
     // Hashing also looks for NaN; what it finds stops the copying beside it.
     await using hash = startBackboneHash(source, signal);
-    const found = new AbortController();
-    hash.digest.catch((error) => found.abort(error));
-    const either = signal ? AbortSignal.any([signal, found.signal]) : found.signal;
-    const stream = { inspect, signal: either };
+    const stream = { inspect, signal: hash.signal };
     const files = [CONFIG_FILE];
     if (!options.introducedOnly) files.push(...await copyCompanions(source.directory, folder));
     for (const path of plan.codeFiles) {

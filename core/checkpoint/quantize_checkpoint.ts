@@ -106,9 +106,6 @@ export async function writeQuantized(
 ): Promise<{ files: string[]; sourceSha256: string }> {
   const { json, maxShardBytes, signal } = run;
   await using sourceHash = startBackboneHash(source, signal);
-  const failed = new AbortController();
-  sourceHash.digest.catch((error) => failed.abort(error));
-  const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
   const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   const hash = createHash("sha256");
   let done = 0;
@@ -116,7 +113,8 @@ export async function writeQuantized(
     hash.update(piece);
     run.onProgress?.(done += piece.length, bytes);
   };
-  const files = await writeWeights(folder, tensors, { inspect, signal: either, maxShardBytes });
+  const stream = { inspect, signal: sourceHash.signal, maxShardBytes };
+  const files = await writeWeights(folder, tensors, stream);
   const sourceSha256 = await sourceHash.digest;
   const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
   await writeJson(`${folder}/${CONFIG_FILE}`, {
