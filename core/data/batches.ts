@@ -101,7 +101,7 @@ export class BatchStream {
       builder.addRow(index, rows.next(), (document, start, end) => rows.read(document, start, end));
       this.#taken[index]!++;
     }
-    return builder.finish();
+    return builder;
   }
 
   /** Goes past the next batch without reading its tokens; false after the last. */
