@@ -15,14 +15,8 @@ import { weightType } from "../base/dtype.ts";
 import { type Encoding, formatOf } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { isGguf } from "./model_files.ts";
-import {
-  ADAPTER_FILE,
-  CONFIG_FILE,
-  findTensors,
-  type FoundTensor,
-  listSome,
-  readTensorFile,
-} from "./weight_files.ts";
+import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
+import { findTensors, type FoundTensor, listSome, readTensorFile } from "./weight_files.ts";
 import {
   findMatrices,
   parseQuantization,
@@ -31,7 +25,7 @@ import {
   requireFullPrecision,
 } from "./quantization.ts";
 
-export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "./weight_files.ts";
+export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
 
 /** Place of one parameter's bytes. */
 export interface StoredTensor {

@@ -11,10 +11,8 @@ import { strip } from "../../python/text.ts";
 import { type Checker, type Family, requireArguments } from "./checker.ts";
 import { combination, content, punctuation, startEnd } from "./content.ts";
 import { format } from "./format.ts";
-import { keywords } from "./keywords.ts";
 import type { LanguageTools } from "./language_tools.ts";
-import { lengths } from "./length.ts";
-import { language, letterCase } from "./letter_case.ts";
+import { keywords, language, lengths, letterCase } from "./words.ts";
 
 export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
 
