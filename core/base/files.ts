@@ -287,3 +287,14 @@ function endsEarly(path: string, offset: number, done: number, expected: number)
     { hints: ["copy or download the file again"] },
   );
 }
+
+/** All pieces in one array. */
+export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let done = 0;
+  for (const piece of pieces) {
+    joined.set(piece, done);
+    done += piece.length;
+  }
+  return joined;
+}
