@@ -39,16 +39,16 @@ export interface ConversionReport {
   readonly files: readonly string[];
 }
 
+/** Callbacks of carrying out a conversion. */
+export interface ConversionRun {
+  readonly onProgress?: (bytesDone: number, bytesTotal: number) => void;
+  readonly signal?: AbortSignal;
+  /** Read the result back in full and compare its hash; costs a second pass. */
+  readonly verify?: boolean;
+}
+
 /** Carries out a plan. The new folder appears complete or not at all. */
-export function convert(
-  plan: ConversionPlan,
-  run: {
-    onProgress?: (bytesDone: number, bytesTotal: number) => void;
-    signal?: AbortSignal;
-    /** Read the result back in full and compare its hash; costs a second pass. */
-    verify?: boolean;
-  } = {},
-): Promise<ConversionReport> {
+export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<ConversionReport> {
   const { options, source, tensors } = plan;
   const { signal } = run;
   let done = 0;

@@ -136,9 +136,14 @@ export async function writeSafetensors(
   });
 }
 
+/** A JSON document as files have it. */
+export function jsonText(value: unknown): string {
+  return JSON.stringify(value, null, 2) + "\n";
+}
+
 /** Writes a JSON document and waits until it is on the disk. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
-  await writeText(path, JSON.stringify(value, null, 2) + "\n");
+  await writeText(path, jsonText(value));
 }
 
 /** Writes a text and waits until it is on the disk. */
