@@ -12,7 +12,7 @@ import { EMBEDDING, linearSpecs, type ParameterSpec, parameterSpecs } from "../m
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
-import { type Encoding, formatOf } from "../base/stored.ts";
+import { formatOf, type StoredWeight } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { isGguf } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
@@ -28,18 +28,12 @@ import {
 export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
 
 /** Place of one parameter's bytes. */
-export interface StoredTensor {
+export interface StoredTensor extends StoredWeight {
   readonly name: string;
-  readonly dtype: WeightType;
-  readonly shape: readonly number[];
   /** Symbolic links resolved, as in a hub cache, so that the file can be mapped or compared. */
   readonly path: string;
-  /** Position of the first byte in the file. */
-  readonly offset: number;
   /** Bytes of the elements, which `encoding` may store in fewer. */
   readonly byteLength: number;
-  /** Encoding of the tensor in a GGUF file where that is not plain. */
-  readonly encoding?: Encoding;
 }
 
 /** An opened folder or GGUF file. */

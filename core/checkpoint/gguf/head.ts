@@ -8,6 +8,7 @@
 import { BLOCKS, type BlockType } from "../../base/blocks.ts";
 import { DataError } from "../../base/errors.ts";
 import { openRegularFile, readError, readExactlySync, show } from "../../base/files.ts";
+import type { HeaderEntry } from "../safetensors.ts";
 import { Metadata, type MetadataValue, numberAt, NUMBERS } from "./metadata.ts";
 
 /** Names of tensor types by id; those of `BLOCKS` can be read, – was removed from the format. */
@@ -32,15 +33,9 @@ const WINDOW = 1 << 16;
 const [STRING, ARRAY, BOOL] = [8, 9, 7];
 
 /** One tensor as the head describes it. */
-export interface GgufTensor {
-  readonly name: string;
+export interface GgufTensor extends Omit<HeaderEntry, "dtype"> {
   readonly type: BlockType;
-  /** Slowest axis first, as elsewhere here. */
-  readonly shape: readonly number[];
   readonly path: string;
-  /** Position of the first byte in the file. */
-  readonly offset: number;
-  readonly byteLength: number;
 }
 
 /** A checked head. */
@@ -138,7 +133,7 @@ function readNumber(reader: Reader, key: string, type: number): number {
 }
 
 /** A tensor before its place in the file is known. */
-type TensorInfo = Pick<GgufTensor, "name" | "type" | "shape" | "byteLength" | "offset">;
+type TensorInfo = Omit<GgufTensor, "path">;
 
 function readTensorInfo(reader: Reader): TensorInfo {
   const name = reader.text(MAX_NAME_BYTES, "a tensor name");
@@ -157,6 +152,7 @@ function readTensorInfo(reader: Reader): TensorInfo {
     );
   }
   const byteLength = product / elements * bytes;
+  // The slowest axis comes first elsewhere here.
   return { name, type, shape: dims.reverse(), byteLength, offset: reader.u64() };
 }
 
