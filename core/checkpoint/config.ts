@@ -1,10 +1,9 @@
 /**
  * `config.json` to `ModelConfig` and back: the only place that knows the names on disk.
  *
- * Takes the JSON object of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale folder; returns a checked
- * `ModelConfig`, or the JSON of a converted folder, which keeps every field of its source. A field
- * that is missing has the default of the official ParScale class, which is not always the value
- * used in the paper: smoothing falls back to 0.01, not to 0.1.
+ * A converted folder keeps every field of its source. A field that is missing has the default of the
+ * official ParScale class, which is not always the value used in the paper: smoothing falls back to
+ * 0.01, not to 0.1.
  */
 import { DataError } from "../base/errors.ts";
 import {

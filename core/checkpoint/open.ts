@@ -1,10 +1,9 @@
 /**
  * Opens a checkpoint folder: checks everything that can be checked without reading weights.
  *
- * Takes a folder as Hugging Face lays it out, one file or sharded, or a GGUF file, and perhaps an
- * adapter folder with the introduced tensors of a ParScale model; returns the config and, for every parameter it
- * calls for, where its bytes lie. Element types come from the tensors, not from `torch_dtype`,
- * which is often wrong; end tokens come from `generation_config.json` first, as in transformers.
+ * A checkpoint is the config and, for every parameter it calls for, the place of its bytes. Element
+ * types come from the tensors, not from `torch_dtype`, which is often wrong; end tokens come from
+ * `generation_config.json` first, as in transformers.
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";

@@ -1,8 +1,7 @@
 /**
  * Settles what a conversion will do, before anything is written or any weight is read.
  *
- * Takes what the user asked for; returns a plan that `convert` carries out, or an error that names
- * the flag, the file or the field which stands in the way.
+ * An error names the flag, the file or the field that stands in the way.
  */
 import { resolve } from "node:path";
 import { DataError, UsageError } from "../base/errors.ts";

@@ -1,10 +1,10 @@
 /**
  * Writes weight files by streaming: memory stays at one small buffer whatever the size of the model.
  *
- * Takes tensors in file order, each with its bytes in another file, in memory or made on demand;
- * returns `model.safetensors`, or shards with an index. Reading, inspecting and writing a piece
- * take turns on one thread, without waiting for each other: the system reads ahead, and what is
- * written goes to the disk in the background. That is faster than handing pieces to other threads.
+ * Bytes of a tensor lie in another file, in memory or are made on demand. Reading, inspecting and
+ * writing a piece take turns on one thread, without waiting for each other: the system reads ahead, and
+ * what is written goes to the disk in the background. That is faster than handing pieces to other
+ * threads.
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";

@@ -1,8 +1,7 @@
 /**
  * Encodes documents together: the unit of work that is sent to a worker and back.
  *
- * Takes documents of one file; returns their tokens in three arrays, which a worker can hand over
- * without copying.
+ * Tokens come in three arrays, which a worker can hand over without copying.
  */
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";

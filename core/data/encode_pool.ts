@@ -1,9 +1,8 @@
 /**
  * Encodes batches on several threads.
  *
- * Takes batches of documents; returns a promise for each batch, so that the caller keeps their
- * order. Workers start only when there is enough to do: a tokenizer takes up to a second to open,
- * and each worker opens its own.
+ * Workers start only when there is enough to do: a tokenizer takes up to a second to open, and each
+ * worker opens its own.
  */
 import type { Document } from "./document.ts";
 import { batchEncoder, type EncodeSettings } from "./encode_batch.ts";

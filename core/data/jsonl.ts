@@ -1,9 +1,9 @@
 /**
  * Reads JSON lines: one object per line, in UTF-8.
  *
- * Takes chunks of bytes; returns documents. Lines are cut as bytes, so that a line may be longer
- * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but
- * counted: row numbers in messages are the line numbers of an editor.
+ * Lines are cut as bytes, so that a line may be longer than any chunk and bad UTF-8 is found in the
+ * line it stands in. Blank lines are skipped but counted: row numbers in messages are the line numbers
+ * of an editor.
  */
 import type { DataError } from "../base/errors.ts";
 import { joinBytes, jsonReason } from "../base/files.ts";

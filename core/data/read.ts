@@ -1,8 +1,8 @@
 /**
  * Reads documents from a file or from standard input, whatever the format.
  *
- * Takes a path, or a stream for standard input; returns documents one at a time, all of one kind.
- * The format of a file follows from its name, that of standard input from its first bytes.
+ * All documents of a file are of one kind. The format of a file follows from its name, that of standard
+ * input from its first bytes.
  */
 import { joinBytes, openRegularFile, readError } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";

@@ -1,9 +1,9 @@
 /**
  * Tokenizes a data file once and keeps the result in a cache.
  *
- * Takes a file, or standard input; returns an open `TokenStore`. The name of a store is a hash of
- * all that decides its tokens: the file's bytes and format, the tokenizer's files and the end
- * token. So a second run opens at once, and an edited file is never mistaken for the old one.
+ * The name of a store is a hash of all that decides its tokens: the file's bytes and format, the
+ * tokenizer's files and the end token. So a second run opens at once, and an edited file is never
+ * mistaken for the old one.
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";

@@ -1,9 +1,9 @@
 /**
  * Takes a `tokenizer.json` apart: two big tables on one side, everything else on the other.
  *
- * Takes the file's bytes; returns the spans of `model.vocab` and `model.merges`, and the rest as
- * parsed JSON, with `null` in their places. Also says which layout the rest describes, where it
- * is one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
+ * The rest is parsed as JSON, with `null` in the places of the tables. Also says which layout the rest
+ * describes, where it is one that the encoder of this folder knows; all others are left to
+ * @huggingface/tokenizers.
  */
 import { isObject, joinBytes, type JsonObject, parseJsonObject } from "../base/files.ts";
 import type { Span } from "./table_reader.ts";

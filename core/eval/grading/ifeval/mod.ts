@@ -1,9 +1,8 @@
 /**
  * IFEval: whether a response follows instructions that a program can check.
  *
- * A response and the instructions of its row come in, strict and loose results per instruction go
- * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
- * variants of the response. A blank response follows nothing, not even "no commas".
+ * Loose forgives an introduction, a closing line and asterisks: it takes the best of eight variants of
+ * the response. A blank response follows nothing, not even "no commas".
  */
 import { show } from "../../../base/files.ts";
 import { DataError } from "../../../base/errors.ts";

@@ -1,10 +1,10 @@
 /**
  * Reads a formula in LaTeX, as far as final answers need it.
  *
- * Text comes in, one formula per item of a list goes out. It follows the grammar of SymPy's reader,
- * which the reference uses, with its surprises: `2^3^2` is 64, `x(y)` is a function x of y, `e`,
- * `i` and `\pi` are letters like others, `3:5` is a division, and `2x3` without letters around is
- * 6. Unlike that reader it accepts no text whose end it cannot read, but for the base of a number.
+ * It follows the grammar of SymPy's reader, which the reference uses, with its surprises: `2^3^2` is
+ * 64, `x(y)` is a function x of y, `e`, `i` and `\pi` are letters like others, `3:5` is a division, and
+ * `2x3` without letters around is 6. Unlike that reader it accepts no text whose end it cannot read,
+ * but for the base of a number.
  */
 import { call, type Formula, FUNCTIONS, type Operation, symbolsOf } from "./formula.ts";
 import { type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
