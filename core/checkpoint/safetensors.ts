@@ -8,7 +8,13 @@
  */
 import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
-import { isObject, openRegularFile, parseJsonObject, readExactly, show } from "../base/files.ts";
+import {
+  isObject,
+  openRegularFile,
+  parseJsonObject,
+  readExactlySync,
+  show,
+} from "../base/files.ts";
 
 /** Bits per element. Types below a byte exist, so bytes would not do. */
 const BITS: ReadonlyMap<unknown, number> = new Map(
@@ -56,7 +62,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
     );
   }
   const prefix = new Uint8Array(8);
-  await readExactly(file, path, 0, prefix);
+  readExactlySync(file, path, 0, prefix);
   const length = new DataView(prefix.buffer).getBigUint64(0, true);
   if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
     throw new DataError(
@@ -65,7 +71,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
     );
   }
   const header = new Uint8Array(Number(length));
-  await readExactly(file, path, 8, header);
+  readExactlySync(file, path, 8, header);
   return parseHeader(header, path, info.size);
 }
 
