@@ -27,7 +27,8 @@ export type { OpenOptions } from "./core/session/open.ts";
 export type { MatrixOptions, Quantization } from "./core/session/quantization.ts";
 export type { BeamCompletion } from "./core/session/beam.ts";
 export type { BatchOptions, BeamSearchOptions, GenerateOptions } from "./core/session/options.ts";
-export type { Completion, Prompt, Session } from "./core/session/session.ts";
+export type { Prompt, Session } from "./core/session/session.ts";
+export type { Completion } from "./core/session/stream.ts";
 export {
   DataError,
   EnvironmentError,

@@ -27,6 +27,13 @@ export type CostShape = Pick<
   | "aggregator"
 >;
 
+/** Sizes of a shape by the letters of the equations. */
+export function lettersOf(shape: CostShape) {
+  const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V } = shape;
+  const { numAttentionHeads: q, numKeyValueHeads: v, headDim: d } = shape;
+  return { h, f, L, q, v, d, V };
+}
+
 /** Sizes of a generation. */
 export interface Workload {
   /** P */
@@ -90,9 +97,7 @@ export function prefixRows({ streams, prefixTokens }: Workload): number {
 
 /** Counts parameters as the paper's table does. */
 export function countShape(shape: CostShape, P: number, prefixTokens: number): ShapeCounts {
-  const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V, headDim: d } =
-    shape;
-  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
+  const { h, f, L, q, v, d, V } = lettersOf(shape);
   const inputs = (q + 2 * v) * d;
   const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
     (shape.attentionBias ? inputs : 0) + (shape.outputBias ? h : 0) +

@@ -9,7 +9,7 @@
  * attention, nothing else. The decode loop recomputes attention and cache only, all else is the
  * same at every step.
  */
-import { type CostQuestion, countShape, prefixRows } from "./cost.ts";
+import { type CostQuestion, countShape, lettersOf, prefixRows } from "./cost.ts";
 
 /** Seconds of a product of r rows from width x to width y. */
 function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number): number {
@@ -19,8 +19,7 @@ function linearS({ rates, bytes }: CostQuestion, r: number, x: number, y: number
 
 /** Seconds of a layer for r rows without its attention. */
 export function layerLinearS(question: CostQuestion, r: number): number {
-  const { hiddenSize: h, intermediateSize: f, headDim: d } = question.shape;
-  const { numAttentionHeads: q, numKeyValueHeads: v } = question.shape;
+  const { h, f, q, v, d } = lettersOf(question.shape);
   return linearS(question, r, h, (q + 2 * v) * d) + linearS(question, r, q * d, h) +
     linearS(question, r, h, 2 * f) + linearS(question, r, f, h) +
     2 * (2 * r * h * question.bytes.activation / question.rates.bytes);
@@ -53,13 +52,7 @@ export function tailS(question: CostQuestion, r: number, b: number): number {
 
 /** Operations of a layer's products for one row. */
 export function layerFlops({ shape }: CostQuestion): number {
-  const {
-    hiddenSize: h,
-    intermediateSize: f,
-    headDim: d,
-    numAttentionHeads: q,
-    numKeyValueHeads: v,
-  } = shape;
+  const { h, f, q, v, d } = lettersOf(shape);
   return 2 * (h * (q + 2 * v) * d + q * d * h + 3 * h * f);
 }
 
@@ -77,14 +70,7 @@ export function tailFlops({ shape, work: { streams: P } }: CostQuestion): number
 export function exactCost(question: CostQuestion) {
   const { shape, work, bytes } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const {
-    numHiddenLayers: L,
-    numKeyValueHeads: v,
-    headDim: d,
-    hiddenSize: h,
-    intermediateSize: f,
-  } = shape;
-  const q = shape.numAttentionHeads;
+  const { h, f, L, q, v, d } = lettersOf(shape);
   const n = b * P, T = prefixRows(work);
   const { weight: w, activation: a, cache: c } = bytes;
 
@@ -110,13 +96,7 @@ export function exactCost(question: CostQuestion) {
 function passes(question: CostQuestion, n: number, T: number) {
   const { shape, work, bytes, rates } = question;
   const { streams: P, batch: b, input: i, output: o } = work;
-  const {
-    numHiddenLayers: L,
-    numAttentionHeads: q,
-    numKeyValueHeads: v,
-    headDim: d,
-    hiddenSize: h,
-  } = shape;
+  const { h, L, q, v, d } = lettersOf(shape);
   const overhead = question.stepOverheadS ?? 0;
   const slotBytes = 2 * v * d * bytes.cache;
   const prefixBytes = slotBytes * (question.copiesPrefix ? n : P) * T;

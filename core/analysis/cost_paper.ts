@@ -9,12 +9,11 @@
  * The correction takes back the head's work for all streams but one. The
  * known discrepancies are listed in `docs/analysis.md`; nothing is corrected here.
  */
-import { type CostQuestion, type CostTotals, prefixRows } from "./cost.ts";
+import { type CostQuestion, type CostTotals, lettersOf, prefixRows } from "./cost.ts";
 
 /** The script's building blocks: seconds, operations and bytes of passes over n rows of m tokens. */
 function termsOf({ shape, bytes, rates }: CostQuestion) {
-  const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V } = shape;
-  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
+  const { h, f, L, q, v, V } = lettersOf(shape);
   const { weight: w, activation: a } = bytes;
   const slower = (flops: number, traffic: number) =>
     Math.max(flops / rates.flops, traffic / rates.bytes);
@@ -63,13 +62,7 @@ function termsOf({ shape, bytes, rates }: CostQuestion) {
  */
 export function paperCost(question: CostQuestion) {
   const { shape, work, bytes, rates } = question;
-  const {
-    hiddenSize: h,
-    numHiddenLayers: L,
-    vocabSize: V,
-    numAttentionHeads: q,
-    numKeyValueHeads: v,
-  } = shape;
+  const { h, L, q, v, V } = lettersOf(shape);
   const { streams: P, batch: b, input: i, output: o } = work;
   const n = b * P, s = i + prefixRows(work);
   const terms = termsOf(question);

@@ -19,7 +19,7 @@
  * against the official script. Memory is within ten percent of the plans of `core/train` for 130
  * million parameters; real trainers also keep copies that are left out here.
  */
-import { type CostQuestion, countShape, prefixRows } from "./cost.ts";
+import { type CostQuestion, countShape, lettersOf, prefixRows } from "./cost.ts";
 import { attentionS, layerFlops, layerLinearS, tailFlops, tailS } from "./cost_exact.ts";
 
 /** Sizes of a step. `batch`, `input` and `output` of the workload are not read. */
@@ -75,27 +75,20 @@ export function trainCost(question: TrainQuestion) {
 
 function activations(question: TrainQuestion): number {
   const { shape, work, bytes, microBatch: m, seqLen: s } = question;
-  const { hiddenSize: h, intermediateSize: f, headDim: d, numHiddenLayers: L } = shape;
-  const { numAttentionHeads: q, numKeyValueHeads: v } = shape;
+  const { h, f, L, q, v, d, V } = lettersOf(shape);
   const P = work.streams;
   const r = m * P * s;
   const [hidden, mlp] = question.params === "all" ? [4, 3] : [2, 2];
   const kept = hidden * h + (2 * q + 2 * v) * d + mlp * f;
   const layers = question.recompute ? L * h + kept : L * kept;
-  const tail = 8 * m * s * shape.vocabSize + bytes.activation * m * s * (P + 1) * h;
+  const tail = 8 * m * s * V + bytes.activation * m * s * (P + 1) * h;
   return r * bytes.activation * layers + tail;
 }
 
 /** One forward pass over a micro-batch: its layers, and what stands around them. */
 function forward(question: TrainQuestion) {
   const { shape, work, bytes, rates, microBatch: m, seqLen: s } = question;
-  const {
-    numHiddenLayers: L,
-    numAttentionHeads: q,
-    numKeyValueHeads: v,
-    headDim: d,
-    hiddenSize: h,
-  } = shape;
+  const { h, L, q, v, d } = lettersOf(shape);
   const n = m * work.streams, T = prefixRows(work);
   const G = 4 * n * q * d * (s * T + s * (s + 1) / 2);
   const C = 2 * v * d * bytes.activation * (n * s + work.streams * T);

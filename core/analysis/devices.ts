@@ -1,10 +1,9 @@
 /**
  * Devices whose rates the cost model knows.
  *
- * Takes a name; returns capacity, bandwidth and dense 16-bit matrix rate, with 32-bit accumulation
- * where the maker tells the two apart. Rows of origin `preset` keep the values of the library
- * behind the paper's cost script even where the maker's sheet differs, since the paper's numbers
- * rest on them.
+ * Matrix rates are dense, for 16 bits, with 32-bit accumulation where the maker tells the two apart.
+ * Rows of origin `preset` keep the values of the library behind the paper's cost script even where the
+ * maker's sheet differs, since the paper's numbers rest on them.
  */
 
 /** Source of a row: that library, the maker's sheet, clock times units, or third parties. */

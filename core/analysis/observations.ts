@@ -1,8 +1,8 @@
 /**
  * Observed losses from files: one row per trained model with its parameters, streams and loss.
  *
- * Takes text as CSV, JSON or JSON lines, told apart by its first character; returns checked
- * observations. Column names are `n_params`, `streams`, `loss`; the letters N and P are taken too.
+ * CSV, JSON and JSON lines are told apart by the first character. Column names are `n_params`,
+ * `streams`, `loss`; the letters N and P are taken too.
  */
 import { DataError } from "../base/errors.ts";
 import { jsonReason } from "../base/files.ts";

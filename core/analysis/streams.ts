@@ -1,9 +1,8 @@
 /**
  * Statistics of the aggregation weights of a ParScale model.
  *
- * Takes texts as tokens with a row of P weights each, shares that sum to 1; returns who wins, how
- * undecided the weights are, how long winners last, and how alike texts are. Runs never cross from
- * one text to the next, so the length expected by chance depends on how the texts are cut.
+ * Every token has a row of P weights, which sum to 1. Runs never cross from one text to the next, so
+ * the length expected by chance depends on how the texts are cut.
  */
 
 /** A text and the aggregation weights at its tokens. */

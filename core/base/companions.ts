@@ -1,6 +1,12 @@
-/** Files that go with the weights of a model: tokenizer, generation settings, chat template. */
+/** Names of the files of a model: weights, and what goes with them. */
 
-/** Copied unchanged when the source has them. */
+/** Names that the format of Hugging Face fixes, and ours for ParScale parameters alone. */
+export const CONFIG_FILE = "config.json";
+export const WEIGHTS_FILE = "model.safetensors";
+export const INDEX_FILE = "model.safetensors.index.json";
+export const ADAPTER_FILE = "introduced.safetensors";
+
+/** Tokenizer, generation settings and chat template, copied unchanged when the source has them. */
 export const COMPANION_FILES: readonly string[] = [
   "generation_config.json",
   "tokenizer.json",

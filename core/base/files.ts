@@ -150,7 +150,15 @@ export async function readRegularFile(
 ): Promise<Uint8Array<ArrayBuffer>> {
   using file = openRegularFile(path, maxBytes);
   const bytes = new Uint8Array(file.statSync().size);
-  await readExactly(file, path, 0, bytes);
+  try {
+    for (let done = 0; done < bytes.length;) {
+      const count = await file.read(bytes.subarray(done));
+      if (count === null) throw endsEarly(path, 0, done, bytes.length);
+      done += count;
+    }
+  } catch (error) {
+    throw readError(path, error);
+  }
   return bytes;
 }
 
@@ -244,25 +252,6 @@ export function jsonDepth(text: string): number {
 }
 
 /** Reads exactly `into.length` bytes from `offset` on; a shorter file is bad data. */
-export async function readExactly(
-  file: Deno.FsFile,
-  path: string,
-  offset: number,
-  into: Uint8Array,
-): Promise<void> {
-  try {
-    file.seekSync(offset, Deno.SeekMode.Start);
-    for (let done = 0; done < into.length;) {
-      const count = await file.read(into.subarray(done));
-      if (count === null) throw endsEarly(path, offset, done, into.length);
-      done += count;
-    }
-  } catch (error) {
-    throw readError(path, error);
-  }
-}
-
-/** Like `readExactly`, on this thread: cheaper where small reads are many. */
 export function readExactlySync(
   file: Deno.FsFile,
   path: string,
@@ -286,4 +275,15 @@ function endsEarly(path: string, offset: number, done: number, expected: number)
     `"${path}" is truncated: ${done} bytes at offset ${offset}, expected ${expected}`,
     { hints: ["copy or download the file again"] },
   );
+}
+
+/** All pieces in one array. */
+export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let done = 0;
+  for (const piece of pieces) {
+    joined.set(piece, done);
+    done += piece.length;
+  }
+  return joined;
 }

@@ -2,10 +2,9 @@
  * Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy
  * as 1, 2, 3").
  *
- * Takes a seed and the name or number of a stream; returns uniform, normal and integer draws. A
- * block of four words is a pure function of seed, stream and position, so a tensor filled in
- * pieces, in another order or on another machine has the same values. There is no state to carry
- * along, only a position.
+ * A block of four words is a pure function of seed, stream and position, so a tensor filled in pieces,
+ * in another order or on another machine has the same values. There is no state to carry along, only a
+ * position.
  */
 
 /** Multipliers and key increments of the paper. */

@@ -28,6 +28,7 @@ export interface StoredWeight {
   readonly path: string;
   /** Byte position of the first element. */
   readonly offset: number;
+  /** Of a weight in a GGUF file that is not plain. */
   readonly encoding?: Encoding;
 }
 

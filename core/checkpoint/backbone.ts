@@ -6,13 +6,8 @@
  * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
  */
 import { createHash } from "node:crypto";
-import {
-  DataError,
-  errorFrom,
-  ParscaleError,
-  type PlainError,
-  plainError,
-} from "../base/errors.ts";
+import { DataError } from "../base/errors.ts";
+import { Thread } from "../base/thread.ts";
 import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";
@@ -64,6 +59,8 @@ export async function backboneHash(
 export interface RunningHash extends AsyncDisposable {
   /** Rejects as reading the files inline would. */
   readonly digest: Promise<string>;
+  /** Aborts with the given signal, and when hashing fails: work beside it then ends, too. */
+  readonly signal: AbortSignal;
 }
 
 /** Begins to hash the backbone beside other work. */
@@ -73,9 +70,11 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
   const given = new AbortController();
   const either = signal === undefined ? given.signal : AbortSignal.any([signal, given.signal]);
   const digest = bytes < WORKER_BYTES ? hashTensors(tensors, either) : hashBeside(tensors, either);
-  const settled = digest.then(() => {}, () => {}); // its reader gets the failure
+  const failed = new AbortController();
+  const settled = digest.then(() => {}, (error) => failed.abort(error));
   return {
     digest,
+    signal: AbortSignal.any([failed.signal, ...signal ? [signal] : []]),
     async [Symbol.asyncDispose]() {
       given.abort();
       await settled;
@@ -83,37 +82,17 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
   };
 }
 
-/** Answer of the worker: the hash, or an error in a form that survives the way. */
-export type HashAnswer = { readonly digest: string } | PlainError;
-
-function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const worker = new Worker(new URL("./hash_worker.ts", import.meta.url), { type: "module" });
-  worker.onmessage = ({ data }: MessageEvent<HashAnswer>) => {
-    if ("digest" in data) resolve(data.digest);
-    else reject(errorFrom(data));
-  };
-  worker.onerror = (event) => {
-    event.preventDefault(); // else the runtime ends the program
-    reject(new Error(`hash worker: ${event.message}`));
-  };
-  const abort = () => reject(signal.reason);
+async function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {
+  const worker = new URL("./hash_worker.ts", import.meta.url);
+  const thread = new Thread<readonly OutputTensor[], string>(worker, "hash worker");
+  const abort = () => thread.end(signal.reason);
   signal.addEventListener("abort", abort);
   if (signal.aborted) abort();
-  worker.postMessage(tensors);
-  return promise.finally(() => {
-    signal.removeEventListener("abort", abort);
-    worker.terminate();
-  });
-}
-
-/** Hashes on request; the whole of `hash_worker.ts`. */
-export async function answerHashRequest(tensors: readonly OutputTensor[]): Promise<HashAnswer> {
   try {
-    return { digest: await hashTensors(tensors) };
-  } catch (error) {
-    if (!(error instanceof ParscaleError)) throw error;
-    return plainError(error);
+    return await thread.ask(tensors);
+  } finally {
+    signal.removeEventListener("abort", abort);
+    thread.end();
   }
 }
 

@@ -1,10 +1,9 @@
 /**
  * `config.json` to `ModelConfig` and back: the only place that knows the names on disk.
  *
- * Takes the JSON object of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale folder; returns a checked
- * `ModelConfig`, or the JSON of a converted folder, which keeps every field of its source. A field
- * that is missing has the default of the official ParScale class, which is not always the value
- * used in the paper: smoothing falls back to 0.01, not to 0.1.
+ * A converted folder keeps every field of its source. A field that is missing has the default of the
+ * official ParScale class, which is not always the value used in the paper: smoothing falls back to
+ * 0.01, not to 0.1.
  */
 import { DataError } from "../base/errors.ts";
 import {
@@ -197,7 +196,7 @@ function readStreams(
     prefixTokens: fields.integer("parscale_n_tokens", 48, prefix ? 1 : 0),
     loraRank: transforms.has("lora") ? fields.integer("parscale_lora_rank", 8) : 0,
     bitfit: transforms.has("bitfit"),
-    smoothing: fields.fraction("parscale_attn_smooth", 0.01),
+    smoothing: fields.within("parscale_attn_smooth", { low: 0, high: 1 }, 0.01),
     aggregator: readAggregator(fields),
   };
 }
@@ -222,10 +221,9 @@ function readAggregator(fields: Fields): Aggregator {
 
 /** The hash of the backbone an adapter was made for; older adapters do not tell. */
 export function parseBackboneHash(json: JsonObject, path: string): string | undefined {
-  const value = json[BACKBONE_KEY];
-  if (value === undefined || value === null) return undefined;
-  if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
-  throw new Fields(json, path).error(BACKBONE_KEY, "64 hexadecimal digits");
+  return (json[BACKBONE_KEY] ?? null) === null
+    ? undefined
+    : new Fields(json, path).sha256(BACKBONE_KEY);
 }
 
 /** One id, a list of ids, or null for none. */

@@ -39,16 +39,16 @@ export interface ConversionReport {
   readonly files: readonly string[];
 }
 
+/** Callbacks of carrying out a conversion. */
+export interface ConversionRun {
+  readonly onProgress?: (bytesDone: number, bytesTotal: number) => void;
+  readonly signal?: AbortSignal;
+  /** Read the result back in full and compare its hash; costs a second pass. */
+  readonly verify?: boolean;
+}
+
 /** Carries out a plan. The new folder appears complete or not at all. */
-export function convert(
-  plan: ConversionPlan,
-  run: {
-    onProgress?: (bytesDone: number, bytesTotal: number) => void;
-    signal?: AbortSignal;
-    /** Read the result back in full and compare its hash; costs a second pass. */
-    verify?: boolean;
-  } = {},
-): Promise<ConversionReport> {
+export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<ConversionReport> {
   const { options, source, tensors } = plan;
   const { signal } = run;
   let done = 0;
@@ -59,10 +59,7 @@ export function convert(
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
     // Hashing also looks for NaN; what it finds stops the copying beside it.
     await using hash = startBackboneHash(source, signal);
-    const found = new AbortController();
-    hash.digest.catch((error) => found.abort(error));
-    const either = signal ? AbortSignal.any([signal, found.signal]) : found.signal;
-    const stream = { inspect, signal: either };
+    const stream = { inspect, signal: hash.signal };
     const files = [CONFIG_FILE];
     if (!options.introducedOnly) files.push(...await copyCompanions(source.directory, folder));
     for (const path of plan.codeFiles) {

@@ -24,17 +24,17 @@ export class Fields {
     throw this.error(key, `a number from ${low} to ${high}`);
   }
 
-  /** A number from 0 to 1, both included. */
-  fraction(key: string, fallback: number): number {
-    const value = this.json[key] ?? fallback;
-    if (typeof value === "number" && value >= 0 && value <= 1) return value;
-    throw this.error(key, "a number from 0 to 1");
-  }
-
   boolean(key: string, fallback: boolean): boolean {
     const value = this.json[key] ?? fallback;
     if (typeof value === "boolean") return value;
     throw this.error(key, "true or false");
+  }
+
+  /** A SHA-256 in hexadecimal. */
+  sha256(key: string): string {
+    const value = this.json[key];
+    if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
+    throw this.error(key, "64 hexadecimal digits");
   }
 
   /** An error about a field; `wanted` completes "… must be". */

@@ -7,11 +7,10 @@
  *
  * Sums are taken in double precision and rounded once, to the stored type of W.
  */
-import { ELEMENT_BYTES, fromF32, toF32, type WeightType } from "../base/dtype.ts";
-import { openRegularFile } from "../base/files.ts";
+import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import type { StoredTensor } from "./open.ts";
-import { readPart } from "./read.ts";
+import { valuesOf } from "./read.ts";
 import type { ByteGenerator } from "./write.ts";
 
 /** A matrix with its low-rank update. Nothing is read before the first piece is asked for. */
@@ -51,14 +50,4 @@ export function foldedBias(
     const values = added.map((value, i) => value + (present?.[i] ?? 0));
     return fromF32(values.slice(start / size, (start + length) / size), dtype);
   };
-}
-
-/** Values of a stored tensor, or of some bytes of it, in f32. */
-function valuesOf(
-  tensor: StoredTensor,
-  start = 0,
-  length = tensor.byteLength,
-): Float32Array<ArrayBuffer> {
-  using file = openRegularFile(tensor.path);
-  return toF32(readPart(tensor, file, start, length), tensor.dtype);
 }

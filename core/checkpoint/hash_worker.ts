@@ -1,8 +1,8 @@
-/**
- * A worker that hashes stored tensors: gets a list of them, answers once. See `backbone.ts`.
- */
+/** A worker that hashes stored tensors; see `backbone.ts`. */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { answerHashRequest } from "./backbone.ts";
+import { answerQuestions } from "../base/thread_worker.ts";
+import { hashTensors } from "./backbone.ts";
+import type { OutputTensor } from "./write.ts";
 
-self.onmessage = async ({ data }) => self.postMessage(await answerHashRequest(data));
+answerQuestions((tensors: readonly OutputTensor[]) => hashTensors(tensors));

@@ -1,10 +1,9 @@
 /**
  * Opens a checkpoint folder: checks everything that can be checked without reading weights.
  *
- * Takes a folder as Hugging Face lays it out, one file or sharded, or a GGUF file, and perhaps an
- * adapter folder with the introduced tensors of a ParScale model; returns the config and, for every parameter it
- * calls for, where its bytes lie. Element types come from the tensors, not from `torch_dtype`,
- * which is often wrong; end tokens come from `generation_config.json` first, as in transformers.
+ * A checkpoint is the config and, for every parameter it calls for, the place of its bytes. Element
+ * types come from the tensors, not from `torch_dtype`, which is often wrong; end tokens come from
+ * `generation_config.json` first, as in transformers.
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
@@ -12,17 +11,11 @@ import { EMBEDDING, linearSpecs, type ParameterSpec, parameterSpecs } from "../m
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
-import { type Encoding, formatOf } from "../base/stored.ts";
+import { formatOf, type StoredWeight } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { isGguf } from "./model_files.ts";
-import {
-  ADAPTER_FILE,
-  CONFIG_FILE,
-  findTensors,
-  type FoundTensor,
-  listSome,
-  readTensorFile,
-} from "./weight_files.ts";
+import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
+import { findTensors, type FoundTensor, listSome, readTensorFile } from "./weight_files.ts";
 import {
   findMatrices,
   parseQuantization,
@@ -31,21 +24,15 @@ import {
   requireFullPrecision,
 } from "./quantization.ts";
 
-export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "./weight_files.ts";
+export { ADAPTER_FILE, CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
 
 /** Place of one parameter's bytes. */
-export interface StoredTensor {
+export interface StoredTensor extends StoredWeight {
   readonly name: string;
-  readonly dtype: WeightType;
-  readonly shape: readonly number[];
   /** Symbolic links resolved, as in a hub cache, so that the file can be mapped or compared. */
   readonly path: string;
-  /** Position of the first byte in the file. */
-  readonly offset: number;
   /** Bytes of the elements, which `encoding` may store in fewer. */
   readonly byteLength: number;
-  /** Encoding of the tensor in a GGUF file where that is not plain. */
-  readonly encoding?: Encoding;
 }
 
 /** An opened folder or GGUF file. */

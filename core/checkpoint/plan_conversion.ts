@@ -1,8 +1,7 @@
 /**
  * Settles what a conversion will do, before anything is written or any weight is read.
  *
- * Takes what the user asked for; returns a plan that `convert` carries out, or an error that names
- * the flag, the file or the field which stands in the way.
+ * An error names the flag, the file or the field that stands in the way.
  */
 import { resolve } from "node:path";
 import { DataError, UsageError } from "../base/errors.ts";
@@ -10,19 +9,19 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
-import { type JsonObject, openRegularFile, statIfExists } from "../base/files.ts";
+import { type JsonObject, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
-import { ELEMENT_BYTES, fromF32, toF32, type WeightType } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
-import { readPart } from "./read.ts";
+import { valuesOf } from "./read.ts";
 import type { OutputTensor } from "./write.ts";
 
 /** The official code, which is not ours to ship. */
 const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
 
-/** Options of a conversion. */
+/** Options of a conversion, whose ranges and combinations the flags of `convert` hold. */
 export interface ConversionOptions {
   /** Folder or GGUF file to read. */
   readonly model: string;
@@ -77,8 +76,12 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
   // Without anything else a GGUF file becomes a plain folder.
   const isPlain = isGgufName(asked.model) && asked.streams === undefined && !asked.merge;
   const options = isPlain ? { ...asked, strip: true } : asked;
-  checkOptions(options);
-  const { adapter } = options;
+  const { adapter, streams, strip, merge } = options;
+  if (!merge && !strip && streams === undefined) {
+    throw new UsageError("`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`", {
+      hints: ["a plain folder already is a model with one stream", "try `--streams 4`"],
+    });
+  }
   const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
   if (!options.merge) checkSource(options, source);
   await checkTarget(options);
@@ -159,11 +162,8 @@ function castTensor(tensor: StoredTensor, dtype: WeightType): OutputTensor {
     dtype,
     shape,
     byteLength: elementCount(shape) * to,
-    source: (start, length) => {
-      using file = openRegularFile(tensor.path);
-      const part = readPart(tensor, file, start / to * from, length / to * from);
-      return fromF32(toF32(part, tensor.dtype), dtype);
-    },
+    source: (start, length) =>
+      fromF32(valuesOf(tensor, start / to * from, length / to * from), dtype),
   };
 }
 
@@ -178,56 +178,6 @@ export function withValues(
     return given ? { ...tensor, source: fromF32(given, dtype) } : tensor;
   });
   return { ...plan, tensors };
-}
-
-function checkOptions(options: ConversionOptions): void {
-  const integers = [
-    ["--prefix-tokens", options.prefixTokens, 0, 65536],
-    ["--seed", options.seed, 0, Number.MAX_SAFE_INTEGER],
-    ["--max-shard-size", options.maxShardSize, 1, Number.MAX_SAFE_INTEGER],
-    ["--streams", options.strip || options.merge ? undefined : options.streams, 1, 64],
-  ] as const;
-  for (const [flag, value, low, high] of integers) {
-    if (value === undefined || Number.isSafeInteger(value) && value >= low && value <= high) {
-      continue;
-    }
-    throw new UsageError(
-      `\`${flag}\` must be an integer from ${low} to ${high}, not ${value}`,
-    );
-  }
-  const { smoothing = 0, streams, strip, introducedOnly, merge } = options;
-  if (!(smoothing >= 0 && smoothing <= 1)) {
-    throw new UsageError(`\`--smoothing\` must be a number from 0 to 1, not ${smoothing}`);
-  }
-  if (merge) {
-    const others = { "--streams": streams, "--strip": strip, "--introduced-only": introducedOnly };
-    const given = Object.entries(others).filter(([, value]) => value).map(([flag]) =>
-      `\`${flag}\``
-    );
-    if (given.length === 0) return;
-    throw new UsageError(`\`--merge\` excludes ${given.join(" and ")}`, {
-      hints: ["merge first, then convert the merged folder"],
-    });
-  }
-  if (options.adapter !== undefined) {
-    throw new UsageError("`--adapter` needs `--merge`", {
-      hints: ["`--merge` folds the adapter into its backbone"],
-    });
-  }
-  if (strip && (streams !== undefined || introducedOnly || options.hfCode !== undefined)) {
-    throw new UsageError(
-      "`--strip` excludes `--streams`, `--introduced-only` and `--hf-code`",
-      { hints: ["`--strip` gives a plain folder, which has a single stream"] },
-    );
-  }
-  if (!strip && (streams === undefined || streams === 1)) {
-    throw new UsageError(
-      streams === 1
-        ? "`--streams` must be an integer from 2 to 64, not 1"
-        : "`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`",
-      { hints: ["a plain folder already is a model with one stream", "try `--streams 4`"] },
-    );
-  }
 }
 
 function checkSource(options: ConversionOptions, source: Checkpoint): void {

@@ -11,8 +11,7 @@ import { packing, type QuantizedFormat } from "../base/quantize.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { linearSpecs } from "../model/parameters.ts";
 import { Fields } from "./fields.ts";
-import type { FoundTensor } from "./weight_files.ts";
-import { listSome } from "./weight_files.ts";
+import { type FoundTensor, listSome } from "./weight_files.ts";
 
 /** Key in `config.json`; transformers refuses the method by name. */
 export const QUANTIZATION_KEY = "quantization_config";
@@ -77,15 +76,9 @@ export function parseQuantization(json: JsonObject, path: string): QuantizationS
   if (!Number.isInteger(Math.log2(block))) throw fields.error("block_size", "a power of two");
   return {
     format: { kind: value.bits === 8 ? "q8" : "q4", block },
-    sourceSha256: sha256(fields, "source_sha256"),
-    weightsSha256: sha256(fields, "weights_sha256"),
+    sourceSha256: fields.sha256("source_sha256"),
+    weightsSha256: fields.sha256("weights_sha256"),
   };
-}
-
-function sha256(fields: Fields, key: string): string {
-  const value = fields.json[key];
-  if (typeof value === "string" && /^[0-9a-f]{64}$/.test(value)) return value;
-  throw fields.error(key, "64 hexadecimal digits");
 }
 
 /** Returns the entry of `config.json` about weights of this scheme. */

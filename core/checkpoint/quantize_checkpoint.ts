@@ -12,7 +12,7 @@ import type { QuantizedFormat } from "../base/quantize.ts";
 import { quantizeRows, readsFrom } from "../base/stored.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "./backbone.ts";
-import type { ConversionReport } from "./convert.ts";
+import type { ConversionReport, ConversionRun } from "./convert.ts";
 import { writeFolder } from "./folder.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
@@ -60,12 +60,7 @@ export async function planQuantization(options: QuantizationOptions): Promise<Qu
 /** Carries out a plan. The new folder appears complete or not at all. */
 export function quantizeCheckpoint(
   { options, source, tensors, bytes }: QuantizationPlan,
-  run: {
-    onProgress?: (bytesDone: number, bytesTotal: number) => void;
-    signal?: AbortSignal;
-    /** Read the result back in full and compare its hash. */
-    verify?: boolean;
-  } = {},
+  run: ConversionRun = {},
 ): Promise<ConversionReport> {
   const { signal } = run;
   const replaces = options.overwrite ? "checkpoint" : undefined;
@@ -97,18 +92,13 @@ export async function writeQuantized(
   source: Checkpoint,
   format: QuantizedFormat,
   tensors: readonly OutputTensor[],
-  run: {
+  run: Omit<ConversionRun, "verify"> & {
     readonly json: JsonObject;
     readonly maxShardBytes: number;
-    onProgress?(bytesDone: number, bytesTotal: number): void;
-    readonly signal?: AbortSignal | undefined;
   },
 ): Promise<{ files: string[]; sourceSha256: string }> {
   const { json, maxShardBytes, signal } = run;
   await using sourceHash = startBackboneHash(source, signal);
-  const failed = new AbortController();
-  sourceHash.digest.catch((error) => failed.abort(error));
-  const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
   const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   const hash = createHash("sha256");
   let done = 0;
@@ -116,7 +106,8 @@ export async function writeQuantized(
     hash.update(piece);
     run.onProgress?.(done += piece.length, bytes);
   };
-  const files = await writeWeights(folder, tensors, { inspect, signal: either, maxShardBytes });
+  const stream = { inspect, signal: sourceHash.signal, maxShardBytes };
+  const files = await writeWeights(folder, tensors, stream);
   const sourceSha256 = await sourceHash.digest;
   const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
   await writeJson(`${folder}/${CONFIG_FILE}`, {

@@ -5,22 +5,13 @@
  */
 import { setImmediate } from "node:timers/promises";
 import { NumericalError } from "../base/errors.ts";
-import { openRegularFile, readExactly } from "../base/files.ts";
+import { openRegularFile } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
 import { readsFrom, storedElements } from "../base/stored.ts";
 import { ELEMENT_BYTES, findNonFinite, toF32 } from "../base/dtype.ts";
 
 /** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */
 const CHUNK_BYTES = 1 << 18;
-
-/** The bytes of a tensor's elements. */
-export async function readTensorBytes(tensor: StoredTensor): Promise<Uint8Array<ArrayBuffer>> {
-  using file = openRegularFile(tensor.path);
-  if (tensor.encoding) return readPart(tensor, file, 0, tensor.byteLength);
-  const bytes = new Uint8Array(tensor.byteLength);
-  await readExactly(file, tensor.path, tensor.offset, bytes);
-  return bytes;
-}
 
 /** Bytes of a tensor's elements from an open file, on this thread; both places are whole elements. */
 export function readPart(
@@ -32,9 +23,20 @@ export function readPart(
   return storedElements(tensor, start, length, readsFrom(file, tensor.path));
 }
 
-/** The values of a tensor in f32. */
+/** Values of a tensor, or of some bytes of its elements, in f32. */
+export function valuesOf(
+  tensor: StoredTensor,
+  start = 0,
+  length = tensor.byteLength,
+): Float32Array<ArrayBuffer> {
+  using file = openRegularFile(tensor.path);
+  return toF32(readPart(tensor, file, start, length), tensor.dtype);
+}
+
+/** Like `valuesOf`, after signals and timers had their turn. */
 export async function readTensor(tensor: StoredTensor): Promise<Float32Array<ArrayBuffer>> {
-  return toF32(await readTensorBytes(tensor), tensor.dtype);
+  await setImmediate();
+  return valuesOf(tensor);
 }
 
 /** Throws a `NumericalError` that names the first weight that is NaN or infinite. */

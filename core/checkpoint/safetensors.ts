@@ -8,33 +8,25 @@
  */
 import { DataError } from "../base/errors.ts";
 import { elementCount } from "../model/parameters.ts";
-import { isObject, openRegularFile, parseJsonObject, readExactly, show } from "../base/files.ts";
+import {
+  isObject,
+  openRegularFile,
+  parseJsonObject,
+  readExactlySync,
+  show,
+} from "../base/files.ts";
 
 /** Bits per element. Types below a byte exist, so bytes would not do. */
-const BITS: Readonly<Record<string, number>> = {
-  F4: 4,
-  F6_E2M3: 6,
-  F6_E3M2: 6,
-  BOOL: 8,
-  U8: 8,
-  I8: 8,
-  F8_E5M2: 8,
-  F8_E4M3: 8,
-  F8_E8M0: 8,
-  F8_E4M3FNUZ: 8,
-  F8_E5M2FNUZ: 8,
-  I16: 16,
-  U16: 16,
-  F16: 16,
-  BF16: 16,
-  I32: 32,
-  U32: 32,
-  F32: 32,
-  I64: 64,
-  U64: 64,
-  F64: 64,
-  C64: 64,
-};
+const BITS: ReadonlyMap<unknown, number> = new Map(
+  Object.entries({
+    4: "F4",
+    6: "F6_E2M3 F6_E3M2",
+    8: "BOOL U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
+    16: "I16 U16 F16 BF16",
+    32: "I32 U32 F32",
+    64: "I64 U64 F64 C64",
+  }).flatMap(([bits, types]) => types.split(" ").map((type) => [type, Number(bits)])),
+);
 
 /** The limit of the reference implementation; a larger length means that this is another format. */
 const MAX_HEADER_BYTES = 100_000_000;
@@ -70,7 +62,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
     );
   }
   const prefix = new Uint8Array(8);
-  await readExactly(file, path, 0, prefix);
+  readExactlySync(file, path, 0, prefix);
   const length = new DataView(prefix.buffer).getBigUint64(0, true);
   if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
     throw new DataError(
@@ -79,9 +71,12 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
     );
   }
   const header = new Uint8Array(Number(length));
-  await readExactly(file, path, 8, header);
+  readExactlySync(file, path, 8, header);
   return parseHeader(header, path, info.size);
 }
+
+/** Makes the error about a tensor; `problem` is a predicate, such as "is truncated". */
+type Fail = (tensor: string, problem: string, hints?: string[]) => DataError;
 
 /** Validates header bytes against the length of the file they come from. */
 function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
@@ -96,27 +91,25 @@ function parseHeader(bytes: Uint8Array, path: string, fileSize: number): Safeten
       `__metadata__ in "${path}" must map strings to strings, not be ${show(metadata)}`,
     );
   }
+  const fail: Fail = (name, problem, hints = []) =>
+    new DataError(`tensor ${show(name)} in "${path}" ${problem}`, { hints });
   const entries = Object.entries(tensors)
-    .map(([name, value]) => parseEntry(name, value, path, dataOffset))
+    .map(([name, value]) => parseEntry(name, value, dataOffset, fail))
     .sort((a, b) => a.offset - b.offset || a.byteLength - b.byteLength);
 
   let end = dataOffset;
-  for (const entry of entries) {
-    if (entry.offset !== end) {
-      throw tensorError(
-        path,
-        entry.name,
-        `starts at byte ${entry.offset}, expected ${end}, where the tensor before it ends`,
+  for (const { name, offset, byteLength } of entries) {
+    if (offset !== end) {
+      throw fail(
+        name,
+        `starts at byte ${offset}, expected ${end}, where the tensor before it ends`,
       );
     }
-    end += entry.byteLength;
+    end += byteLength;
     if (end > fileSize) {
-      throw tensorError(
-        path,
-        entry.name,
-        `is truncated: it ends at byte ${end}, and the file has ${fileSize}`,
-        ["copy or download the file again"],
-      );
+      throw fail(name, `is truncated: it ends at byte ${end}, and the file has ${fileSize}`, [
+        "copy or download the file again",
+      ]);
     }
   }
   if (end !== fileSize) {
@@ -127,53 +120,32 @@ function parseHeader(bytes: Uint8Array, path: string, fileSize: number): Safeten
   return { entries, metadata: metadata as Record<string, string>, dataOffset };
 }
 
-function parseEntry(name: string, value: unknown, path: string, dataOffset: number): HeaderEntry {
+function parseEntry(name: string, value: unknown, dataOffset: number, fail: Fail): HeaderEntry {
   if (!isObject(value)) {
-    throw tensorError(
-      path,
-      name,
-      `is ${show(value)}, expected an object with dtype, shape and data_offsets`,
-    );
+    throw fail(name, `is ${show(value)}, expected an object with dtype, shape and data_offsets`);
   }
   const { dtype, shape, data_offsets: offsets } = value;
-  const bits = typeof dtype === "string" && Object.hasOwn(BITS, dtype) ? BITS[dtype] : undefined;
+  const bits = BITS.get(dtype);
   if (bits === undefined) {
-    throw tensorError(path, name, `has dtype ${show(dtype)}, expected a safetensors dtype`);
+    throw fail(name, `has dtype ${show(dtype)}, expected a safetensors dtype`);
   }
   if (!isSizeList(shape) || !Number.isSafeInteger(elementCount(shape) * 8)) {
-    throw tensorError(
-      path,
-      name,
-      `has shape ${show(shape)}, expected a list of non-negative integers`,
-    );
+    throw fail(name, `has shape ${show(shape)}, expected a list of non-negative integers`);
   }
   if (!isSizeList(offsets) || offsets.length !== 2 || offsets[1]! < offsets[0]!) {
-    throw tensorError(path, name, `has data_offsets ${show(offsets)}, expected [begin, end]`);
+    throw fail(name, `has data_offsets ${show(offsets)}, expected [begin, end]`);
   }
   const byteLength = offsets[1]! - offsets[0]!;
-  if (byteLength * 8 !== elementCount(shape) * bits) {
-    throw tensorError(
-      path,
-      name,
-      `has ${byteLength} bytes, expected ${
-        elementCount(shape) * bits / 8
-      } for ${dtype} of shape [${shape}]`,
-    );
+  const expected = elementCount(shape) * bits / 8;
+  if (byteLength !== expected) {
+    const type = `${dtype} of shape [${shape}]`;
+    throw fail(name, `has ${byteLength} bytes, expected ${expected} for ${type}`);
   }
   return { name, dtype: dtype as string, shape, offset: dataOffset + offsets[0]!, byteLength };
 }
 
 function isSizeList(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 0);
-}
-
-function tensorError(
-  path: string,
-  name: string,
-  problem: string,
-  hints: string[] = [],
-): DataError {
-  return new DataError(`tensor ${show(name)} in "${path}" ${problem}`, { hints });
 }
 
 /** Header length and header of a file that holds these tensors in this order, padded to 8 bytes. */

@@ -1,16 +1,11 @@
 /**
  * The tensors in the weight files of a folder: one file, or shards with an index. Only headers are read.
  */
+import { ADAPTER_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { isObject, readError, readJsonObject, show, statIfExists } from "../base/files.ts";
 import type { Encoding } from "../base/stored.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
-
-/** File names that the format fixes. */
-export const CONFIG_FILE = "config.json";
-export const WEIGHTS_FILE = "model.safetensors";
-export const INDEX_FILE = "model.safetensors.index.json";
-export const ADAPTER_FILE = "introduced.safetensors";
 
 /** A header entry and the file it is from; an encoded tensor has the bytes of its elements. */
 export type FoundTensor = HeaderEntry & { readonly path: string; readonly encoding?: Encoding };

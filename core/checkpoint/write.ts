@@ -1,10 +1,10 @@
 /**
  * Writes weight files by streaming: memory stays at one small buffer whatever the size of the model.
  *
- * Takes tensors in file order, each with its bytes in another file, in memory or made on demand;
- * returns `model.safetensors`, or shards with an index. Reading, inspecting and writing a piece
- * take turns on one thread, without waiting for each other: the system reads ahead, and what is
- * written goes to the disk in the background. That is faster than handing pieces to other threads.
+ * Bytes of a tensor lie in another file, in memory or are made on demand. Reading, inspecting and
+ * writing a piece take turns on one thread, without waiting for each other: the system reads ahead, and
+ * what is written goes to the disk in the background. That is faster than handing pieces to other
+ * threads.
  */
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
@@ -136,9 +136,14 @@ export async function writeSafetensors(
   });
 }
 
+/** A JSON document as files have it. */
+export function jsonText(value: unknown): string {
+  return JSON.stringify(value, null, 2) + "\n";
+}
+
 /** Writes a JSON document and waits until it is on the disk. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
-  await writeText(path, JSON.stringify(value, null, 2) + "\n");
+  await writeText(path, jsonText(value));
 }
 
 /** Writes a text and waits until it is on the disk. */

@@ -39,27 +39,22 @@ export interface Batch {
   readonly pieces: readonly BatchPiece[];
 }
 
-/** Fills batches row by row. */
-export class BatchBuilder {
-  readonly #rows: number;
-  readonly #tokens: number;
-  readonly #ids: Int32Array;
-  readonly #positions: Int32Array;
-  readonly #targets: Int32Array;
-  readonly #weights: Float32Array;
-  readonly #pieces: BatchPiece[] = [];
-  #filledRows = 0;
-  #predicted = 0;
-  #used = 0;
+/** A batch of padding, to be filled row by row. */
+export class BatchBuilder implements Batch {
+  readonly ids: Int32Array;
+  readonly positions: Int32Array;
+  readonly targets: Int32Array;
+  readonly weights: Float32Array;
+  readonly pieces: BatchPiece[] = [];
+  filledRows = 0;
+  predicted = 0;
+  used = 0;
 
-  /** Begins a batch of padding. */
-  constructor(rows: number, tokens: number) {
-    this.#rows = rows;
-    this.#tokens = tokens;
-    this.#ids = new Int32Array(rows * tokens);
-    this.#positions = new Int32Array(rows * tokens);
-    this.#targets = new Int32Array(rows * tokens);
-    this.#weights = new Float32Array(rows * tokens);
+  constructor(readonly rows: number, readonly tokens: number) {
+    this.ids = new Int32Array(rows * tokens);
+    this.positions = new Int32Array(rows * tokens);
+    this.targets = new Int32Array(rows * tokens);
+    this.weights = new Float32Array(rows * tokens);
   }
 
   /** Adds a planned row; `read` gives stored tokens from `start` to `end` or the document's end. */
@@ -74,39 +69,23 @@ export class BatchBuilder {
       const length = plan.lengths[piece]!;
       // One token more, if there is one, is the target of the last slot.
       this.#addPiece(slot, length, read(document, start, start + length + 1));
-      this.#pieces.push({ row: this.#filledRows, slot, length, source, document, start });
+      this.pieces.push({ row: this.filledRows, slot, length, source, document, start });
       slot += length;
     }
-    this.#used += slot;
-    this.#filledRows++;
-  }
-
-  /** The batch as it is now. */
-  finish(): Batch {
-    return {
-      rows: this.#rows,
-      tokens: this.#tokens,
-      filledRows: this.#filledRows,
-      ids: this.#ids,
-      positions: this.#positions,
-      targets: this.#targets,
-      weights: this.#weights,
-      predicted: this.#predicted,
-      used: this.#used,
-      pieces: this.#pieces,
-    };
+    this.used += slot;
+    this.filledRows++;
   }
 
   #addPiece(slot: number, length: number, stored: Int32Array): void {
-    const first = this.#filledRows * this.#tokens + slot;
+    const first = this.filledRows * this.tokens + slot;
     for (let i = 0; i < length; i++) {
-      this.#ids[first + i] = idOf(stored[i]!);
-      this.#positions[first + i] = i;
+      this.ids[first + i] = idOf(stored[i]!);
+      this.positions[first + i] = i;
       const target = stored[i + 1] ?? -1;
       if (target < 0) continue;
-      this.#targets[first + i] = target;
-      this.#weights[first + i] = 1;
-      this.#predicted++;
+      this.targets[first + i] = target;
+      this.weights[first + i] = 1;
+      this.predicted++;
     }
   }
 }

@@ -1,11 +1,9 @@
 /**
  * The batches of a training run, in order, from any point on.
  *
- * Takes sources with weights; returns batches, and a cursor to continue exactly where a run
- * stopped. Nothing in here is random but the shuffles, which seed and epoch decide: row i of a
- * mixture comes from the source that lags farthest behind its share, so shares are kept at all
- * times and not only on average. Batches run across the end of an epoch; only the last of a run may
- * be short.
+ * Nothing in here is random but the shuffles, which seed and epoch decide: row i of a mixture comes
+ * from the source that lags farthest behind its share, so shares are kept at all times and not only on
+ * average. Batches run across the end of an epoch; only the last of a run may be short.
  */
 import { createHash } from "node:crypto";
 import { isObject, show } from "../base/files.ts";
@@ -101,7 +99,7 @@ export class BatchStream {
       builder.addRow(index, rows.next(), (document, start, end) => rows.read(document, start, end));
       this.#taken[index]!++;
     }
-    return builder.finish();
+    return builder;
   }
 
   /** Goes past the next batch without reading its tokens; false after the last. */

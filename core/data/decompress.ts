@@ -1,8 +1,8 @@
 /**
  * Undoes gzip and Zstandard on the way from a file to its reader.
  *
- * Takes chunks of bytes; returns chunks of bytes; damaged or cut data is a `DataError`. Several
- * gzip members or Zstandard frames in a row are one text, as `cat a.gz b.gz` makes.
+ * Damaged or cut data is a `DataError`. Several gzip members or Zstandard frames in a row are one text,
+ * as `cat a.gz b.gz` makes.
  */
 import { pipeline, Readable, type Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";

@@ -1,9 +1,8 @@
 /**
  * One row of training data, and what makes a row valid.
  *
- * Takes a row as JSON or Parquet gives it; returns a `Document` of one of four kinds, or a
- * `DataError` that names file and row. Keys that are not ours are ignored, and null counts as
- * absent, since a table with optional columns has no other way to say so.
+ * Keys that are not ours are ignored, and null counts as absent, since a table with optional columns
+ * has no other way to say so.
  */
 import { isObject, type JsonObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";

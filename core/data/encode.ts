@@ -1,10 +1,9 @@
 /**
  * Turns a document into tokens, and says which of them are trained.
  *
- * Takes a document and the tokenizer; returns ids as 32-bit integers; one that is not trained, that
- * is, never a prediction target, is stored as its bitwise complement `~id`, which is negative. A
- * conversation is encoded in segments and not as a whole, so that the border before each answer is
- * the one generation will see.
+ * An id that is not trained, that is, never a prediction target, is stored as its bitwise complement
+ * `~id`, which is negative. A conversation is encoded in segments and not as a whole, so that the
+ * border before each answer is the one generation will see.
  */
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { encodePair, startTokenOf } from "../tokenizer/pair.ts";

@@ -1,10 +1,8 @@
 /**
  * Encodes documents together: the unit of work that is sent to a worker and back.
  *
- * Takes documents of one file; returns their tokens in three arrays, which a worker can hand over
- * without copying, or an error in a form that survives the way between threads.
+ * Tokens come in three arrays, which a worker can hand over without copying.
  */
-import { errorFrom, ParscaleError, type PlainError, plainError } from "../base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
 import { countTargets, encodeDocument } from "./encode.ts";
@@ -19,16 +17,6 @@ export interface EncodeSettings {
   readonly endToken?: number;
   readonly vocabSize?: number;
 }
-
-/** Message to a worker: the settings first, then batch by batch. */
-export type EncodeRequest =
-  | { readonly settings: EncodeSettings }
-  | { readonly batch: number; readonly documents: readonly Document[] };
-
-/** Answer of a worker to the batch of that number; answers may overtake each other. */
-export type EncodeAnswer =
-  & { readonly batch: number }
-  & ({ readonly encoded: EncodedBatch } | PlainError);
 
 /** Encodes batches of one file; the tokenizer is opened when the first text needs it. */
 export function batchEncoder(
@@ -58,16 +46,4 @@ export function batchEncoder(
     }
     return { ids, lengths, targets };
   };
-}
-
-/** An answer that tells of an error of the user's; a defect of ours is thrown on. */
-export function toAnswer(batch: number, error: unknown): EncodeAnswer {
-  if (!(error instanceof ParscaleError)) throw error;
-  return { batch, ...plainError(error) };
-}
-
-/** The tokens of an answer, or the error it tells of. */
-export function fromAnswer(answer: EncodeAnswer): EncodedBatch {
-  if ("encoded" in answer) return answer.encoded;
-  throw errorFrom(answer);
 }

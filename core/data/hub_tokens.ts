@@ -29,6 +29,7 @@ import {
   INLINE_BYTES,
   openIfWhole,
   type OpenTokensOptions,
+  settingsOf,
   writeDocuments,
 } from "./tokenize.ts";
 
@@ -112,14 +113,7 @@ class FileTokenizer implements AsyncDisposable {
     readonly tokenizer: string | null,
     readonly options: HubTokensOptions,
   ) {
-    const { tokenizerFolder, endToken, vocabSize, threads = 1 } = options;
-    const settings = {
-      file: name,
-      ...(tokenizerFolder === undefined ? {} : { tokenizerFolder }),
-      ...(endToken === undefined ? {} : { endToken }),
-      ...(vocabSize === undefined ? {} : { vocabSize }),
-    };
-    this.#pool = new EncodePool(settings, threads);
+    this.#pool = new EncodePool(settingsOf(name, options), options.threads ?? 1);
     this.#buffer = new AheadBuffer(remote);
     this.#chunks = new AheadChunks(remote);
   }

@@ -1,12 +1,12 @@
 /**
  * Reads JSON lines: one object per line, in UTF-8.
  *
- * Takes chunks of bytes; returns documents. Lines are cut as bytes, so that a line may be longer
- * than any chunk and bad UTF-8 is found in the line it stands in. Blank lines are skipped but
- * counted: row numbers in messages are the line numbers of an editor.
+ * Lines are cut as bytes, so that a line may be longer than any chunk and bad UTF-8 is found in the
+ * line it stands in. Blank lines are skipped but counted: row numbers in messages are the line numbers
+ * of an editor.
  */
 import type { DataError } from "../base/errors.ts";
-import { jsonReason } from "../base/files.ts";
+import { joinBytes, jsonReason } from "../base/files.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
 const LINE_FEED = 0x0a;
@@ -96,17 +96,6 @@ export async function joinChunks(
     pieces.push(chunk.slice());
   }
   return joinBytes(pieces);
-}
-
-/** All pieces in one array. */
-export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
-  const joined = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
-  let done = 0;
-  for (const piece of pieces) {
-    joined.set(piece, done);
-    done += piece.length;
-  }
-  return joined;
 }
 
 /** Decodes UTF-8 strictly; `at` says where in messages. */

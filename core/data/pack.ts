@@ -1,10 +1,10 @@
 /**
  * Plans which documents share a row of a batch.
  *
- * Takes the lengths of documents and an order; returns rows as lists of pieces, in typed arrays,
- * since there may be millions. A piece is some slots of one document; the target of a slot is the
- * document's next token, also for the last slot of a piece that was cut off, so that cutting loses
- * nothing. Documents that share a row do not see each other, so who shares one changes no loss.
+ * A row is a list of pieces, in typed arrays, since there may be millions. A piece is some slots of one
+ * document; the target of a slot is the document's next token, also for the last slot of a piece that
+ * was cut off, so that cutting loses nothing. Documents that share a row do not see each other, so who
+ * shares one changes no loss.
  */
 import { DataError } from "../base/errors.ts";
 

@@ -1,8 +1,8 @@
 /**
  * Reads documents from a Parquet table.
  *
- * Takes a path, since a table is read from its end; returns documents, from our columns only. A row
- * group is read in windows of bounded size, so a table of one huge group does not fill memory.
+ * A table is read from its end, and only the columns needed. A row group is read in windows of bounded
+ * size, so a table of one huge group does not fill memory.
  */
 import type { AsyncBuffer, Compressors, FileMetaData, RowGroup, SchemaTree } from "hyparquet";
 import { openRegularFile, readExactlySync } from "../base/files.ts";

@@ -1,21 +1,14 @@
 /**
  * Reads documents from a file or from standard input, whatever the format.
  *
- * Takes a path, or a stream for standard input; returns documents one at a time, all of one kind.
- * The format of a file follows from its name, that of standard input from its first bytes.
+ * All documents of a file are of one kind. The format of a file follows from its name, that of standard
+ * input from its first bytes.
  */
-import { openRegularFile, readError } from "../base/files.ts";
+import { joinBytes, openRegularFile, readError } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { type Compression, compressionOf, decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
-import {
-  decodeText,
-  joinBytes,
-  joinChunks,
-  MAX_LINE_BYTES,
-  MAX_TEXT_BYTES,
-  readJsonLines,
-} from "./jsonl.ts";
+import { decodeText, joinChunks, MAX_LINE_BYTES, MAX_TEXT_BYTES, readJsonLines } from "./jsonl.ts";
 import { readParquet } from "./parquet.ts";
 
 /** Stands for standard input where a path is expected. */

@@ -1,10 +1,9 @@
 /**
  * The rows of one source, epoch after epoch.
  *
- * Takes stores of tokens, taken as one list of documents; returns planned rows in the order in
- * which they are trained. Every epoch shuffles the documents, packs them and shuffles the rows
- * again, so that the pieces of one long document are not trained in a row. Order and rows are a
- * function of seed and epoch alone, which is what makes a cursor of two numbers enough.
+ * Every epoch shuffles the documents, packs them and shuffles the rows again, so that the pieces of one
+ * long document are not trained in a row. Order and rows are a function of seed and epoch alone, which
+ * is what makes a cursor of two numbers enough.
  */
 import { DataError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";

@@ -1,9 +1,9 @@
 /**
  * Finds the files that the user's words for training data mean.
  *
- * Takes specs, each a file, a folder, a glob (`*`, `?`, `**`) or `-` for standard input, with an
- * optional `=WEIGHT` at its end; returns sources with their files. A path that exists is always
- * taken as it is, so names with `*` or `=2` in them work.
+ * A spec is a file, a folder, a glob (`*`, `?`, `**`) or `-` for standard input, with an optional
+ * `=WEIGHT` at its end. A path that exists is always taken as it is, so names with `*` or `=2` in them
+ * work.
  */
 import { posix } from "node:path";
 import { withSlashes } from "../base/platform/mod.ts";

@@ -1,9 +1,9 @@
 /**
  * Writes tokenized documents in the format of `token_store.ts`.
  *
- * Takes encoded documents in order; returns a folder that appears in the cache complete or not at
- * all. Writers of the same key do not disturb each other: each fills a folder of its own, and the
- * first to finish gives it the name; the others find the same content there and drop theirs.
+ * A folder appears in the cache complete or not at all. Writers of the same key do not disturb each
+ * other: each fills a folder of its own, and the first to finish gives it the name; the others find the
+ * same content there and drop theirs.
  */
 import { join } from "node:path";
 import { ioError } from "../base/files.ts";

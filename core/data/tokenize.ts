@@ -1,9 +1,9 @@
 /**
  * Tokenizes a data file once and keeps the result in a cache.
  *
- * Takes a file, or standard input; returns an open `TokenStore`. The name of a store is a hash of
- * all that decides its tokens: the file's bytes and format, the tokenizer's files and the end
- * token. So a second run opens at once, and an edited file is never mistaken for the old one.
+ * The name of a store is a hash of all that decides its tokens: the file's bytes and format, the
+ * tokenizer's files and the end token. So a second run opens at once, and an edited file is never
+ * mistaken for the old one.
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
@@ -11,6 +11,7 @@ import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import type { Document } from "./document.ts";
+import type { EncodeSettings } from "./encode_batch.ts";
 import { EncodePool } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
 import { type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
@@ -125,7 +126,7 @@ async function tokenize(
   };
   const onFormat = (found: FileFormat) => format = found;
 
-  using pool = new EncodePool({ ...cloneable(options), file: nameOf(path) }, threads);
+  using pool = new EncodePool(settingsOf(nameOf(path), options), threads);
   await using writer = await TokenWriter.begin(cacheFolder);
   await writeDocuments(readDocuments(path, { stdin, onChunk, onFormat }), writer, pool, {
     signal,
@@ -168,9 +169,12 @@ export async function writeDocuments(
   while (pending.length > 0) await writeFirst();
 }
 
-/** Returns the settings alone, since a worker cannot be sent functions. */
-function cloneable({ tokenizerFolder, endToken, vocabSize }: OpenTokensOptions) {
-  return { tokenizerFolder, endToken, vocabSize };
+/** Returns the settings of encoding alone, since a worker cannot be sent functions. */
+export function settingsOf(
+  file: string,
+  { tokenizerFolder, endToken, vocabSize }: Omit<OpenTokensOptions, "onProgress">,
+): EncodeSettings {
+  return { file, tokenizerFolder, endToken, vocabSize };
 }
 
 /** Documents in batches of a size that is worth a message between threads. */

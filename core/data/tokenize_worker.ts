@@ -1,24 +1,13 @@
-/**
- * A worker that encodes documents: gets its settings, then batches, and answers each. See
- * `encode_pool.ts`.
- */
+/** A worker that encodes documents; see `encode_pool.ts`. */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
-import { batchEncoder, type EncodeRequest, toAnswer } from "./encode_batch.ts";
+import { answerQuestions } from "../base/thread_worker.ts";
+import { batchEncoder } from "./encode_batch.ts";
+import type { EncodeRequest } from "./encode_pool.ts";
 
 let encode: ReturnType<typeof batchEncoder> | undefined;
 
-self.onmessage = async ({ data }: MessageEvent<EncodeRequest>) => {
-  if ("settings" in data) {
-    encode = batchEncoder(data.settings);
-    return;
-  }
-  const { batch, documents } = data;
-  try {
-    const encoded = await encode!(documents);
-    const transfer = [encoded.ids, encoded.lengths, encoded.targets].map(({ buffer }) => buffer);
-    self.postMessage({ batch, encoded }, transfer as ArrayBuffer[]);
-  } catch (error) {
-    self.postMessage(toAnswer(batch, error));
-  }
-};
+answerQuestions(
+  ({ settings, documents }: EncodeRequest) => (encode ??= batchEncoder(settings))(documents),
+  ({ ids, lengths, targets }) => [ids.buffer, lengths.buffer, targets.buffer],
+);

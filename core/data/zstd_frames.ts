@@ -1,8 +1,7 @@
 /**
  * Finds where the frames of Zstandard data begin and end (RFC 8878, section 3.1).
  *
- * Takes chunks of compressed bytes; returns the same bytes, frame by frame. It exists because the
- * runtime's decompressor stops in silence after the first frame and at a missing end: several
+ * The runtime's decompressor stops in silence after the first frame and at a missing end: several
  * frames in a row are what parallel compressors write, and a download cut short must not train.
  */
 

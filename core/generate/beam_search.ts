@@ -9,10 +9,10 @@
  *
  * Beams are sequences of one batch; how they get from one row to another is in `beam_cache.ts`.
  */
-import { notFinite } from "../base/errors.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { openBeamCache } from "./beam_cache.ts";
 import type { Engine } from "./engine.ts";
+import { logSumExp } from "./logprobs.ts";
 import { checkTokens, prefillPrompt } from "./prefill.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import {
@@ -162,7 +162,7 @@ function topCandidates(
   const best: Candidate[] = [];
   open.forEach(({ tokens, sum: base }, beam) => {
     const own = logits.subarray(beam * V, (beam + 1) * V);
-    const total = logSumExp(own);
+    const total = logSumExp(own, "rank tokens");
     const offset = base - total;
     const changed = hasLogitRules(rules)
       ? applyLogitRules(own, rules, new SeenTokens(prompt, tokens), total)
@@ -179,15 +179,4 @@ function topCandidates(
     }
   });
   return best;
-}
-
-function logSumExp(row: HostArray): number {
-  let largest = -Infinity;
-  for (const x of row) if (x > largest) largest = x;
-  let total = 0;
-  for (const x of row) total += Math.exp(x - largest);
-  if (!Number.isFinite(total)) {
-    throw notFinite("rank tokens", "an infinite or NaN logit");
-  }
-  return largest + Math.log(total);
 }

@@ -11,15 +11,22 @@ export function tokenLogprobs(
   token: number,
   count: number,
 ): TokenLogprobs {
-  const V = logits.length;
-  let max = -Infinity;
-  for (let id = 0; id < V; id++) if (logits[id]! > max) max = logits[id]!;
-  let sum = 0;
-  for (let id = 0; id < V; id++) sum += Math.exp(logits[id]! - max);
-  const total = max + Math.log(sum);
-  if (!Number.isFinite(total)) throw notFinite("score a token", "an infinite or NaN logit");
+  const total = logSumExp(logits, "score a token");
   const of = (id: number): TokenLogprob => ({ token: id, logprob: logits[id]! - total });
   return { ...of(token), top: largest(logits, count).map(of) };
+}
+
+/**
+ * Logarithm of the sum of exponentials.
+ * @throws {NumericalError} when a logit is NaN or infinite; `purpose` completes "cannot …"
+ */
+export function logSumExp(logits: ArrayLike<number>, purpose: string): number {
+  let largest = -Infinity, sum = 0;
+  for (let id = 0; id < logits.length; id++) if (logits[id]! > largest) largest = logits[id]!;
+  for (let id = 0; id < logits.length; id++) sum += Math.exp(logits[id]! - largest);
+  const total = largest + Math.log(sum);
+  if (Number.isFinite(total)) return total;
+  throw notFinite(purpose, "an infinite or NaN logit");
 }
 
 /** Ids of the largest values, best first. */

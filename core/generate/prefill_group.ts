@@ -80,10 +80,7 @@ export class PrefillGroup implements Disposable {
 
   /** Returns whether a prompt had better wait for this group, which computes a beginning that it shares. */
   shares(tokens: readonly number[], known: number): boolean {
-    const least = Math.max(LEAST_SHARED, known + 1);
-    return this.#members.some(({ sequence }) =>
-      Math.min(commonLength(sequence.request.tokens, tokens), tokens.length - 1) >= least
-    );
+    return sharesWithOne(this.sequences, tokens, known);
   }
 
   /** Computes one chunk of at most `limit` tokens; returns what is finished by it. */

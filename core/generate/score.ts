@@ -34,6 +34,11 @@ export interface Score {
    * when asked for; all ones when the model has one stream.
    */
   readonly weights?: readonly Float32Array[];
+  /**
+   * `tokenLogprobs` under each stream alone, [tokens][P]; only when asked for. A stream alone still ran
+   * through its own prefix, so it is no model without ParScale.
+   */
+  readonly streamLogprobs?: readonly Float32Array[];
 }
 
 /** Sizes are rounded up to a multiple of this, so that few programs serve many lengths. */
@@ -121,16 +126,20 @@ export function requireStreamWeights(config: ModelConfig): void {
 export async function scoreBatch(
   engine: Engine,
   requests: readonly ScoreRequest[],
-  options: { weights?: boolean } = {},
+  { streams: asksStreams = false, weights: asksWeights = asksStreams }: {
+    readonly weights?: boolean;
+    /** True for predictions of each stream by itself, and weights. */
+    readonly streams?: boolean;
+  } = {},
 ): Promise<Score[]> {
-  if (options.weights) requireStreamWeights(engine.config);
-  const unread = Number(!options.weights);
+  if (asksWeights) requireStreamWeights(engine.config);
+  const unread = Number(!asksWeights);
   for (const { tokens } of requests) {
     checkTokens(engine.config, tokens, "score a sequence", { unread });
   }
   const pieces = requests.map(({ tokens, from }): Piece => {
     // Weights are wanted at every token, log-probabilities only before a token that is scored.
-    const first = options.weights ? 0 : Math.max(0, from - 1);
+    const first = asksWeights ? 0 : Math.max(0, from - 1);
     const end = tokens.length - unread;
     const places = Array.from({ length: Math.max(0, end - first) }, (_, i) => first + i);
     return {
@@ -142,21 +151,27 @@ export async function scoreBatch(
   const results = requests.map((request) => ({
     ...emptyScore(request),
     weights: [] as Float32Array[],
+    streamLogprobs: [] as Float32Array[],
   }));
   using cache = engine.createCache(requests.length, slotsFor(pieces));
-  await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest, weights }) => {
+  await feedPieces(engine, cache, pieces, (b, i, { logprob, isBest, weights, streams }) => {
     const { tokens, from } = requests[b]!;
     const { at } = pieces[b]!.wanted[i]!;
     const result = results[b]!;
     if (at + 1 >= from && at + 1 < tokens.length) {
       result.tokenLogprobs[at + 1 - from] = logprob;
       result.isGreedy &&= isBest;
+      if (asksStreams) result.streamLogprobs.push(Float32Array.from(streams!));
     }
-    if (options.weights) result.weights.push(Float32Array.from(weights ?? [1]));
-  });
-  return results.map(({ weights, ...score }) => ({
+    if (asksWeights) result.weights.push(Float32Array.from(weights ?? [1]));
+  }, { head: asksStreams ? "streams" : "score" });
+  if (!results.every((score) => score.streamLogprobs.every((row) => row.every(Number.isFinite)))) {
+    throw notFinite("score streams", "an infinite or NaN log-probability");
+  }
+  return results.map(({ weights, streamLogprobs, ...score }) => ({
     ...finishScore(score),
-    ...(options.weights ? { weights } : {}),
+    ...(asksWeights ? { weights } : {}),
+    ...(asksStreams ? { streamLogprobs } : {}),
   }));
 }
 

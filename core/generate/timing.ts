@@ -1,8 +1,8 @@
 /**
  * Times the two kinds of work a model does, on made-up tokens: a prompt, and one token after another.
  *
- * Takes an engine and a cache with room; returns milliseconds, by the wall. Tokens that count as
- * cached need never have been computed, since a step takes as long whatever the slots hold.
+ * Tokens that count as cached need never have been computed, since a step takes as long whatever the
+ * slots hold.
  */
 import { GREEDY, samplingNumbers } from "../base/sampling.ts";
 import type { ForwardOptions } from "../model/forward.ts";

@@ -6,7 +6,14 @@
  */
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { isObject, readJsonObject, statIfExists } from "../base/files.ts";
-import { COMPANION_FILES, isGgufName } from "../base/companions.ts";
+import {
+  ADAPTER_FILE,
+  COMPANION_FILES,
+  CONFIG_FILE,
+  INDEX_FILE,
+  isGgufName,
+  WEIGHTS_FILE,
+} from "../base/companions.ts";
 import { hubAccess } from "./access.ts";
 import { RepositoryCache } from "./cache.ts";
 import { HubClient, NetworkError, type Patience, StatusError } from "./client.ts";
@@ -24,10 +31,8 @@ import {
 } from "./repository.ts";
 
 /** Files of a checkpoint besides weights; all other files of a repository stay where they are. */
-const COMPANIONS = new Set(["config.json", "chat_template.json", ...COMPANION_FILES]);
+const COMPANIONS = new Set([CONFIG_FILE, "chat_template.json", ...COMPANION_FILES]);
 
-const CONFIG = "config.json", WEIGHTS = "model.safetensors";
-const INDEX = "model.safetensors.index.json", ADAPTER = "introduced.safetensors";
 const TOKENIZERS = ["tokenizer.json", "vocab.json"];
 
 /** Options of finding a model. */
@@ -84,17 +89,20 @@ async function resolveFolder(
     (host) => options.events?.onNotice?.(`contacting ${host} …`),
   );
   const cache = new RepositoryCache(client.access.cache, repositoryOf(named));
-  if (options.configOnly && named.gguf === undefined) {
-    const folder = await cachedConfig(cache, named);
-    if (folder !== undefined) return folder;
+  const earlier = await earlierDownload(cache, named);
+  const isWhole = earlier?.missing.length === 0;
+  const needsConfig = options.configOnly && named.gguf === undefined;
+  if (earlier && needsConfig && !earlier.missing.includes(CONFIG_FILE)) return earlier.folder;
+  if (client.access.isOffline) {
+    if (isWhole) return earlier.folder;
+    throw offline(model, cache, earlier);
   }
-  if (client.access.isOffline) return await cachedOrFail(cache, named, model);
   if (isCommit(named.revision)) {
     const folder = cache.snapshot(named.revision);
     // A commit never changes, so a whole snapshot of it needs no question.
     if ((await missingOf(folder, named, true)).length === 0) return folder;
   }
-  return await download(client, cache, named, options);
+  return await download(client, cache, named, options, isWhole ? earlier.folder : undefined);
 }
 
 function repositoryOf({ name }: NamedRevision): Repository {
@@ -106,16 +114,18 @@ async function download(
   cache: RepositoryCache,
   named: NamedModel,
   { events = {}, configOnly = false }: ResolveOptions,
+  earlier: string | undefined,
 ): Promise<string> {
   const repository = repositoryOf(named);
-  const earlier = await earlierSnapshot(cache, named);
   try {
     const commit = await findCommit(client, repository, named.revision, earlier ? 1 : undefined);
-    const folder = named.gguf !== undefined
-      ? await downloadGguf(client, repository, commit, named.gguf, events)
+    const listed = await listFiles(client, repository, commit);
+    const wanted = named.gguf !== undefined
+      ? ggufFiles(repository, listed, named.gguf)
       : configOnly
-      ? await downloadConfig(client, repository, commit, events)
-      : await downloadCommit(client, repository, commit, events);
+      ? configFile(repository, listed)
+      : await checkpointFiles(client, repository, commit, listed);
+    const folder = await downloadFiles(client, repository, commit, wanted, events);
     if (!isCommit(named.revision)) await cache.setCommit(named.revision, commit);
     return folder;
   } catch (error) {
@@ -135,67 +145,47 @@ async function download(
   }
 }
 
-/** Downloads config.json alone. */
-async function downloadConfig(
-  client: HubClient,
-  repository: Repository,
-  commit: string,
-  events: DownloadEvents,
-): Promise<string> {
-  const listed = await listFiles(client, repository, commit);
-  const config = listed.find(({ path }) => path === CONFIG);
-  if (config) return await downloadFiles(client, repository, commit, [config], events);
-  throw new DataError(`the model "${repository.name}" has no ${CONFIG}`);
+function configFile({ name }: Repository, listed: readonly HubFile[]): HubFile[] {
+  const config = listed.find(({ path }) => path === CONFIG_FILE);
+  if (config) return [config];
+  throw new DataError(`the model "${name}" has no ${CONFIG_FILE}`);
 }
 
-/** Downloads a GGUF file, or all its shards. */
-async function downloadGguf(
-  client: HubClient,
-  repository: Repository,
-  commit: string,
-  wanted: string,
-  events: DownloadEvents,
-): Promise<string> {
-  const listed = await listFiles(client, repository, commit);
+/** A GGUF file, or all its shards. */
+function ggufFiles({ name }: Repository, listed: readonly HubFile[], wanted: string): HubFile[] {
   const chosen = chooseGguf(listed.map(({ path }) => path), wanted);
-  if (chosen) {
-    const files = listed.filter(({ path }) => chosen.includes(path));
-    return await downloadFiles(client, repository, commit, files, events);
-  }
+  if (chosen) return listed.filter(({ path }) => chosen.includes(path));
   const others = listed.filter(({ path }) => isGgufName(path)).map(({ path }) => `"${path}"`);
-  throw new DataError(`the model "${repository.name}" has no GGUF file "${wanted}"`, {
+  throw new DataError(`the model "${name}" has no GGUF file "${wanted}"`, {
     hints: [others.length === 0 ? "it has no GGUF files" : `it has ${others.join(", ")}`],
   });
 }
 
-/** Downloads the files of a checkpoint: of the shards only those that the index lists. */
-async function downloadCommit(
+/** The files of a checkpoint: of the shards only those that the index lists, which is downloaded. */
+async function checkpointFiles(
   client: HubClient,
   repository: Repository,
   commit: string,
-  events: DownloadEvents,
-): Promise<string> {
-  const listed = await listFiles(client, repository, commit);
+  listed: readonly HubFile[],
+): Promise<HubFile[]> {
   const byPath = new Map(listed.map((file) => [file.path, file]));
-  const weights = [WEIGHTS, INDEX, ADAPTER].find((name) => byPath.has(name));
+  const weights = [WEIGHTS_FILE, INDEX_FILE, ADAPTER_FILE].find((name) => byPath.has(name));
   if (weights === undefined) throw noWeights(repository, listed);
   const companions = listed.filter(({ path }) => COMPANIONS.has(path));
-  let wanted: HubFile[] = [...companions, byPath.get(weights)!];
-  if (weights === INDEX) {
-    const folder = await downloadFiles(client, repository, commit, [byPath.get(INDEX)!]);
-    const shards = await shardsOf(folder);
-    const missing = shards.filter((name) => !byPath.has(name));
-    if (missing.length > 0) throw incomplete(repository.name, missing);
-    wanted = [...wanted, ...shards.map((name) => byPath.get(name)!)];
-  }
-  return await downloadFiles(client, repository, commit, wanted, events);
+  const files = [...companions, byPath.get(weights)!];
+  if (weights !== INDEX_FILE) return files;
+  const folder = await downloadFiles(client, repository, commit, [byPath.get(INDEX_FILE)!]);
+  const shards = await shardsOf(folder);
+  const missing = shards.filter((name) => !byPath.has(name));
+  if (missing.length > 0) throw incomplete(repository.name, missing);
+  return [...files, ...shards.map((name) => byPath.get(name)!)];
 }
 
 function noWeights({ name }: Repository, listed: readonly HubFile[]): DataError {
   const others = listed.filter(({ path }) => /\.(bin|gguf|pth?|onnx)$/.test(path));
   const found = others.length === 0 ? "" : `; it has "${others[0]!.path}"`;
   const gguf = others.find(({ path }) => isGgufName(path));
-  return new DataError(`the model "${name}" has no ${WEIGHTS} and no ${INDEX}${found}`, {
+  return new DataError(`the model "${name}" has no ${WEIGHTS_FILE} and no ${INDEX_FILE}${found}`, {
     hints: [
       gguf ? `name the file: ${name}:${gguf.path}` : "choose a repository with safetensors weights",
     ],
@@ -211,7 +201,7 @@ function incomplete(name: string, missing: readonly string[]): DataError {
 
 /** Names of the files that the index of a folder lists. */
 async function shardsOf(folder: string): Promise<string[]> {
-  const { weight_map: map } = await readJsonObject(`${folder}/${INDEX}`);
+  const { weight_map: map } = await readJsonObject(`${folder}/${INDEX_FILE}`);
   const names = isObject(map) ? [...new Set(Object.values(map))] : [];
   // Anything else is refused with a better message when the checkpoint is opened.
   return names.filter((name) => typeof name === "string").sort();
@@ -225,9 +215,9 @@ async function missingOf(
 ): Promise<string[]> {
   if (gguf !== undefined) return await chooseGgufIn(folder, gguf) ? [] : [gguf];
   const has = async (name: string) => await statIfExists(`${folder}/${name}`) !== undefined;
-  const missing = await has(CONFIG) ? [] : [CONFIG];
-  if (!await has(WEIGHTS) && !await has(ADAPTER)) {
-    const shards = await has(INDEX) ? await shardsOf(folder) : [WEIGHTS];
+  const missing = await has(CONFIG_FILE) ? [] : [CONFIG_FILE];
+  if (!await has(WEIGHTS_FILE) && !await has(ADAPTER_FILE)) {
+    const shards = await has(INDEX_FILE) ? await shardsOf(folder) : [WEIGHTS_FILE];
     for (const name of shards) if (!await has(name)) missing.push(name);
   }
   if (needsTokenizer && !await has(TOKENIZERS[0]!) && !await has(TOKENIZERS[1]!)) {
@@ -236,41 +226,27 @@ async function missingOf(
   return missing;
 }
 
-/** The folder an earlier download left, if it is whole. */
-async function earlierSnapshot(
-  cache: RepositoryCache,
-  named: NamedModel,
-): Promise<string | undefined> {
-  const commit = await cache.commitOf(named.revision);
-  if (commit === undefined) return undefined;
-  const folder = cache.snapshot(commit);
-  return (await missingOf(folder, named)).length === 0 ? folder : undefined;
+/** The folder that an earlier download left, and the files of a checkpoint that it lacks. */
+interface EarlierDownload {
+  readonly folder: string;
+  readonly missing: readonly string[];
 }
 
-async function cachedOrFail(
+async function earlierDownload(
   cache: RepositoryCache,
   named: NamedModel,
-  model: string,
-): Promise<string> {
+): Promise<EarlierDownload | undefined> {
   const commit = await cache.commitOf(named.revision);
   const folder = commit && cache.snapshot(commit);
-  const missing = folder && await statIfExists(folder) ? await missingOf(folder, named) : undefined;
-  if (folder && missing?.length === 0) return folder;
-  const lack = missing === undefined
+  if (!folder || !await statIfExists(folder)) return undefined;
+  return { folder, missing: await missingOf(folder, named) };
+}
+
+function offline(model: string, cache: RepositoryCache, earlier?: EarlierDownload): Error {
+  const lack = earlier === undefined
     ? `no earlier download is in "${cache.cache}"`
-    : `the earlier download lacks ${missing.map((name) => `"${name}"`).join(", ")}`;
-  throw new EnvironmentError(
-    `no such folder: "${model}", and HF_HUB_OFFLINE is set: ${lack}`,
-    { hints: ["unset HF_HUB_OFFLINE, or pass a local folder"] },
-  );
-}
-
-/** The folder of an earlier download that has at least config.json. */
-async function cachedConfig(
-  cache: RepositoryCache,
-  named: NamedRevision,
-): Promise<string | undefined> {
-  const commit = await cache.commitOf(named.revision);
-  const folder = commit && cache.snapshot(commit);
-  return folder && await statIfExists(`${folder}/${CONFIG}`) ? folder : undefined;
+    : `the earlier download lacks ${earlier.missing.map((name) => `"${name}"`).join(", ")}`;
+  return new EnvironmentError(`no such folder: "${model}", and HF_HUB_OFFLINE is set: ${lack}`, {
+    hints: ["unset HF_HUB_OFFLINE, or pass a local folder"],
+  });
 }

@@ -19,14 +19,6 @@ export interface EncodedPrompt {
   readonly tokens: readonly number[];
 }
 
-/** Place of a choice in its request. */
-export interface ChoicePlace {
-  /** Position in the response. */
-  readonly index: number;
-  /** Position among the choices of one prompt. */
-  readonly sample: number;
-}
-
 export class Choice {
   readonly index: number;
   readonly model: ServedModel;
@@ -42,7 +34,11 @@ export class Choice {
     model: ServedModel,
     request: ServeRequest,
     prompt: EncodedPrompt,
-    { index, sample, seed, constraint, parser }: ChoicePlace & {
+    { index, sample, seed, constraint, parser }: {
+      /** Position in the response. */
+      readonly index: number;
+      /** Position among the choices of one prompt. */
+      readonly sample: number;
       readonly seed: number;
       readonly constraint: TokenConstraint | undefined;
       readonly parser: ToolCallParser | undefined;

@@ -3,23 +3,18 @@
 /** Bytes that may wait before a reader counts as slow. */
 const BUFFER = 1 << 20;
 
-export interface EventStreamOptions {
-  /** A reader that takes nothing for so long is cut. */
-  readonly stallMs: number;
-  /** Called once when the stream is over, however it ended. */
-  readonly onEnd: () => void;
-}
-
 export class EventStream {
   readonly body: ReadableStream<Uint8Array>;
   readonly #encoder = new TextEncoder();
-  readonly #options: EventStreamOptions;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #stalled: ReturnType<typeof setTimeout> | undefined;
   #isOver = false;
 
-  constructor(options: EventStreamOptions) {
-    this.#options = options;
+  /**
+   * A reader that takes nothing for `stallMs` is cut; `onEnd` is called once when the stream is over,
+   * however it ended.
+   */
+  constructor(private readonly stallMs: number, private readonly onEnd: () => void) {
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => void (this.#controller = controller),
       pull: () => this.#taken(),
@@ -57,7 +52,7 @@ export class EventStream {
     this.#stalled = setTimeout(() => {
       this.#controller.error(new Error("the reader takes nothing"));
       this.#end();
-    }, this.#options.stallMs);
+    }, this.stallMs);
   }
 
   #taken(): void {
@@ -69,6 +64,6 @@ export class EventStream {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#taken();
-    this.#options.onEnd();
+    this.onEnd();
   }
 }

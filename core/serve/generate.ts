@@ -150,13 +150,10 @@ function answerStream(
     () => stream.comment(`prefill ${job.progress}/${length}`),
     COMMENT_MS,
   );
-  const stream: EventStream = new EventStream({
-    stallMs,
-    onEnd() {
-      clearInterval(waiting);
-      job[Symbol.dispose]();
-      recorder.end(open === 0 ? 200 : 499);
-    },
+  const stream: EventStream = new EventStream(stallMs, () => {
+    clearInterval(waiting);
+    job[Symbol.dispose]();
+    recorder.end(open === 0 ? 200 : 499);
   });
   const listen = (choice: Choice) => (event: SchedulerEvent) => {
     if (event.kind === "failed") {

@@ -12,20 +12,11 @@ export interface ServingSizes {
   readonly prefixCacheBytes: number;
 }
 
-/** Bytes by use. */
-export interface ServingPlan {
-  readonly weights: number;
-  readonly kvCache: number;
-  readonly prefixCache: number;
-  readonly steps: number;
-  readonly totalBytes: number;
-}
-
 /**
- * The greatest need of engines on one backbone: weights once, the KV cache of every engine at full
+ * Bytes that engines on one backbone need at most, by use: weights once, the KV cache of every engine at full
  * batch and length, twice since it grows by a copy, those of two prefill groups, and the largest step.
  */
-export function planServing(engines: readonly Engine[], sizes: ServingSizes): ServingPlan {
+export function planServing(engines: readonly Engine[], sizes: ServingSizes) {
   const { maxBatch: batch, maxLength, prefixCacheBytes: prefixCache } = sizes;
   let weights = 0, kvCache = 0, steps = 0;
   for (const engine of engines) {

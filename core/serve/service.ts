@@ -13,6 +13,7 @@ import type { Session } from "../session/session.ts";
 import { show } from "../base/files.ts";
 import { ApiError, badField, tryLater } from "./errors.ts";
 import { ChoiceMetrics, Metrics } from "./metrics.ts";
+import type { ServeRequest } from "./request.ts";
 import { type Load, StreamsByLoad, type Targets } from "./streams_by_load.ts";
 
 /** A model by the name that requests use. */
@@ -38,14 +39,6 @@ export interface ServiceOptions {
   readonly targets: Targets;
   /** Streams of requests that name neither a number nor an adapter; by default the backbone's. */
   readonly streams?: number | "auto" | undefined;
-}
-
-/** Choice of a model in a request. */
-export interface Wanted {
-  readonly model: string | undefined;
-  readonly streams: number | "auto" | undefined;
-  /** True if aggregation weights are asked for. */
-  readonly weights: boolean;
 }
 
 /** Hears of every event of a choice; must not throw. */
@@ -161,7 +154,9 @@ export class Service implements Disposable {
    * The models that may answer a request, of the same backbone: one, or for `auto` one per number of
    * streams, the one that is named or else the only one with so many.
    */
-  candidates({ model, streams, weights }: Wanted): ServedModel[] {
+  candidates(
+    { model, streams, weights }: Pick<ServeRequest, "model" | "streams" | "weights">,
+  ): ServedModel[] {
     const named = this.find(model);
     const wanted = streams ?? this.defaultStreams(named);
     if (wanted === streamsOf(named)) return [named];

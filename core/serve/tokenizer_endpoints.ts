@@ -1,6 +1,6 @@
 /** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
 import { renderChat } from "../tokenizer/chat.ts";
-import { encodeToJson, waitingTexts } from "../tokenizer/background.ts";
+import { encodeBeside, waitingTexts } from "../tokenizer/background.ts";
 import { badField, tryLater } from "./errors.ts";
 import type { ServedModel } from "./service.ts";
 import { Fields } from "./fields.ts";
@@ -24,11 +24,9 @@ export async function tokenize(
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
   requireQueue();
-  const { json, count } = await encodeToJson(tokenizer, text, unframed ? { frame: false } : {});
-  const rest = `,"count":${count},"max_model_len":${maxLength}}`;
-  return new Response(new Blob(['{"tokens":', json, rest]), {
-    headers: { "content-type": "application/json" },
-  });
+  const ids = await encodeBeside(tokenizer, text, unframed ? { frame: false } : {});
+  const tokens = Array.from(ids);
+  return Response.json({ tokens, count: tokens.length, max_model_len: maxLength });
 }
 
 /** Refuses a text while many long ones wait to be encoded. */

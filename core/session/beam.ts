@@ -2,9 +2,8 @@
 import { type BeamOptions, beamSearch } from "../generate/beam_search.ts";
 import type { Engine } from "../generate/engine.ts";
 import type { PrefixCache } from "../generate/prefix_cache.ts";
-import type { FinishReason } from "../generate/request.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
-import { decodeCompletion } from "./stream.ts";
+import { type Completion, decodeCompletion } from "./stream.ts";
 
 /** Request for a beam search over a prompt's continuations. */
 export interface BeamRequest extends Omit<BeamOptions, "shouldStop"> {
@@ -14,13 +13,9 @@ export interface BeamRequest extends Omit<BeamOptions, "shouldStop"> {
 }
 
 /** A continuation that a search found. */
-export interface BeamCompletion {
+export interface BeamCompletion extends Omit<Completion, "text"> {
   /** Without stop strings and special tokens; null without a tokenizer. */
   readonly text: string | null;
-  /** New tokens, the end token included. */
-  readonly tokens: readonly number[];
-  /** `eos` for an end token, `stop` for a stop string, `length` for the limit. */
-  readonly finishReason: FinishReason;
   /** Sum of log-probabilities over length to the power of the length penalty. */
   readonly score: number;
 }

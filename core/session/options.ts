@@ -19,19 +19,14 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
 }
 
 /** Options of a beam search over the continuations of a prompt. */
-export interface BeamSearchOptions extends LogitRules {
+export interface BeamSearchOptions
+  extends LogitRules, Pick<GenerateOptions, "maxTokens" | "stop" | "jsonSchema"> {
   /** Sequences kept at every token; 4 unless told. */
   readonly numBeams?: number;
-  /** At most this many new tokens; 128 unless told. */
-  readonly maxTokens?: number;
   /** Scores are divided by length to the power of it; 1 unless told. */
   readonly lengthPenalty?: number;
   /** Condition that ends the search, as in transformers; false unless told. */
   readonly earlyStopping?: boolean | "never";
-  /** Strings that end a sequence and are not part of its text. */
-  readonly stop?: readonly string[];
-  /** A JSON Schema that texts match, or true for any JSON object. */
-  readonly jsonSchema?: object | boolean | undefined;
   /** Tokens that end a sequence; those of the checkpoint unless told. */
   readonly eosTokenIds?: readonly number[];
 }

@@ -9,7 +9,6 @@ import { resolveRuns } from "../checkpoint/run.ts";
 import { UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
-import type { FinishReason } from "../generate/request.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { type Score, scoreBatch } from "../generate/score.ts";
 import type { GrammarEngine } from "../grammar/engine.ts";
@@ -32,20 +31,15 @@ import {
   type GenerateOptions,
   samplingOf,
 } from "./options.ts";
-import { complete, type CompletionEvent, type CompletionRequest } from "./stream.ts";
+import {
+  complete,
+  type Completion,
+  type CompletionEvent,
+  type CompletionRequest,
+} from "./stream.ts";
 
 /** A text, token ids, or messages for the chat template. */
 export type Prompt = string | readonly number[] | readonly ChatMessage[];
-
-/** A finished continuation. */
-export interface Completion {
-  /** Without stop strings and special tokens. */
-  readonly text: string;
-  /** New tokens, the end token included. */
-  readonly tokens: readonly number[];
-  /** `eos` for an end token, `stop` for a stop string, `length` for the limit. */
-  readonly finishReason: FinishReason;
-}
 
 /** Options with which a session was opened. */
 interface SessionOptions {

@@ -14,6 +14,16 @@ import {
 import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
 import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
 
+/** A finished continuation. */
+export interface Completion {
+  /** Without stop strings and special tokens. */
+  readonly text: string;
+  /** New tokens, the end token included. */
+  readonly tokens: readonly number[];
+  /** `eos` for an end token, `stop` for a stop string, `length` for the limit. */
+  readonly finishReason: FinishReason;
+}
+
 /** A new token of a completion. */
 export interface CompletionToken {
   readonly id: number;

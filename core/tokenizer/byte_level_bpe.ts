@@ -5,6 +5,7 @@
  * bytes are merged into tokens. Decoding joins the tokens' bytes. Ids equal those of Hugging Face's
  * tokenizers. Because of NFC some texts do not decode to themselves.
  */
+import { joinBytes } from "../base/files.ts";
 import { type AddedToken, AddedTokenFinder } from "./added_tokens.ts";
 import type { ByteLevelLayout } from "./file_layout.ts";
 import type { MergeTable } from "./merges.ts";
@@ -115,18 +116,7 @@ export class ByteLevelBpe implements Tokenizer {
   }
 
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
-    let bytes = new Uint8Array(1024), length = 0;
-    for (const id of ids) {
-      const token = this.#bytesOf(id, options);
-      if (length + token.length > bytes.length) {
-        const larger = new Uint8Array((length + token.length) * 2);
-        larger.set(bytes.subarray(0, length));
-        bytes = larger;
-      }
-      bytes.set(token, length);
-      length += token.length;
-    }
-    return newUtf8Decoder().decode(bytes.subarray(0, length));
+    return newUtf8Decoder().decode(joinBytes(Array.from(ids, (id) => this.#bytesOf(id, options))));
   }
 
   streamDecoder(options: DecodeOptions = {}): StreamDecoder {

@@ -1,9 +1,9 @@
 /**
  * Turns a conversation into the prompt that a chat model was trained on.
  *
- * Takes messages with roles, and the model's Jinja template; returns text with special tokens
- * written out, to be encoded as it is. Blocks are trimmed as in Hugging Face's transformers
- * (trim_blocks, lstrip_blocks), without which the prompt has line feeds no model has seen.
+ * Special tokens are written out in the text, which is encoded as it is. Blocks are trimmed as in
+ * Hugging Face's transformers (trim_blocks, lstrip_blocks), without which the prompt has line feeds no
+ * model has seen.
  */
 import { isObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";

@@ -1,11 +1,11 @@
 /**
  * Takes a `tokenizer.json` apart: two big tables on one side, everything else on the other.
  *
- * Takes the file's bytes; returns the spans of `model.vocab` and `model.merges`, and the rest as
- * parsed JSON, with `null` in their places. Also says which layout the rest describes, where it
- * is one that the encoder of this folder knows; all others are left to @huggingface/tokenizers.
+ * The rest is parsed as JSON, with `null` in the places of the tables. Also says which layout the rest
+ * describes, where it is one that the encoder of this folder knows; all others are left to
+ * @huggingface/tokenizers.
  */
-import { isObject, type JsonObject, parseJsonObject } from "../base/files.ts";
+import { isObject, joinBytes, type JsonObject, parseJsonObject } from "../base/files.ts";
 import type { Span } from "./table_reader.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN, QWEN_PATTERN, type WordRules } from "./word_splitter.ts";
 
@@ -142,14 +142,7 @@ function without(source: Uint8Array, places: readonly Place[]): Uint8Array {
     parts.push(source.subarray(at, from), placeholder);
     at = to;
   }
-  parts.push(source.subarray(at));
-  const rest = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let end = 0;
-  for (const part of parts) {
-    rest.set(part, end);
-    end += part.length;
-  }
-  return rest;
+  return joinBytes([...parts, source.subarray(at)]);
 }
 
 /** Notes where the members of the object at `at` lie, and those of "model"; returns its end. */

@@ -1,10 +1,9 @@
 /**
  * Tokenizers of layouts that the own encoder does not know, through @huggingface/tokenizers.
  *
- * Takes a parsed `tokenizer.json`; returns the same interface as the own encoder's, at a tenth of
- * its speed. The library is loaded only when a folder needs it, and whatever it throws about a file
- * is bad data. Its decoders may treat the first token of a text in its own way, so streamed text
- * comes from decoding a sliding window of ids.
+ * They have a tenth of its speed. The library is loaded only when a folder needs it, and whatever it
+ * throws about a file is bad data. Its decoders may treat the first token of a text in its own way, so
+ * streamed text comes from decoding a sliding window of ids.
  */
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
 import { isObject, type JsonObject, show } from "../base/files.ts";

@@ -1,10 +1,9 @@
 /**
  * Byte pair encoding proper: the table of merges and their application to one word.
  *
- * Takes the ids of a word's bytes. Returns the ids of its tokens. The pair with the lowest rank
- * merges first, the leftmost one among equals. A heap holds the candidates and a linked list the
- * tokens. A long word, such as a run of a million letters, is merged in overlapping windows, so that its
- * time is linear and its working memory stays in the cache.
+ * The pair with the lowest rank merges first, the leftmost one among equals. A heap holds the
+ * candidates and a linked list the tokens. A long word, such as a run of a million letters, is merged
+ * in overlapping windows, so that its time is linear and its working memory stays in the cache.
  *
  * Windows give the tokens of the whole: tokens are those of a word exactly when every two neighbours,
  * merged alone, stay as they are, since a merge depends on nothing beyond the two tokens it would

@@ -1,9 +1,8 @@
 /**
  * Reads the two big tables of a byte-level tokenizer, vocabulary and merges, from the file's bytes.
  *
- * Takes a span of `tokenizer.json`, `vocab.json` or `merges.txt`; returns a `Vocabulary` and a
- * `MergeTable`. Reading bytes instead of parsed JSON makes opening Qwen's tokenizer several times
- * faster. Merges may be strings with one space ("a b"), pairs (["a","b"]) or lines of text.
+ * Reading bytes instead of parsed JSON makes opening Qwen's tokenizer several times faster. Merges may
+ * be strings with one space ("a b"), pairs (["a","b"]) or lines of text.
  *
  * A token that is not spelled in the byte alphabet is no error of the file but means that the
  * layout is another one; it is reported by throwing `NotByteLevel`.

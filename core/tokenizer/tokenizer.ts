@@ -1,10 +1,9 @@
 /**
  * Opens the tokenizer of a model folder.
  *
- * Takes a folder with `tokenizer.json`, or with `vocab.json` and `merges.txt` as older Qwen folders
- * have; `tokenizer_config.json`, `chat_template.jinja` and `config.json` add to it when there;
- * returns a `Tokenizer`, the own encoder for the layouts of Qwen, Llama 3, SmolLM and GPT-2 and the
- * library for any other. A GGUF file has the same files in its metadata.
+ * A folder has `tokenizer.json`, or `vocab.json` and `merges.txt` as older Qwen folders do. The own
+ * encoder serves the layouts of Qwen, Llama 3, SmolLM and GPT-2, the library any other. A GGUF file has
+ * the same files in its metadata.
  */
 import {
   isObject,

@@ -1,9 +1,8 @@
 /**
  * The tokens of a byte-level vocabulary, as bytes.
  *
- * Takes one array of bytes and, per token, where its bytes end and which id it has; returns bytes
- * by id and id by bytes. No token ever becomes a string here: making 150,000 strings and a Map of
- * them is most of what opening a tokenizer would cost otherwise.
+ * No token ever becomes a string here: making 150,000 strings and a Map of them is most of what opening
+ * a tokenizer would cost otherwise.
  */
 import { DataError } from "../base/errors.ts";
 import { spellBytes, unspell } from "./byte_alphabet.ts";

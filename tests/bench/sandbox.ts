@@ -8,7 +8,8 @@
  * evaluation but the first; its start is shown apart. Budget: a fifth of the processes' time.
  */
 import { fileURLToPath } from "node:url";
-import { openGrader, readProblems } from "../../core/eval/grading/code/mod.ts";
+import { openGrader } from "../../core/eval/grading/code/grade.ts";
+import { readProblems } from "../../core/eval/grading/code/problems.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 

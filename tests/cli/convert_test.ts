@@ -186,6 +186,9 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
       [["--model", MODEL, ...out, "--strip", "-P", "2"], [
         "`--strip` cannot be combined with `--streams`",
       ]],
+      [["--model", MODEL, ...out, "--strip", "--hf-code", "code"], [
+        "`--strip` cannot be combined with `--hf-code`",
+      ]],
       [["--model", MODEL, ...out, "--strip", "--introduced-only"], [
         "`--strip` cannot be combined with `--introduced-only`",
       ]],

@@ -5,7 +5,8 @@
  * the expected values must be unchanged.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { type CodeProblem, type Grader, openGrader } from "../../core/eval/grading/code/mod.ts";
+import type { CodeProblem } from "../../core/eval/grading/code/problems.ts";
+import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
 import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
 import { ATTACKS } from "./sandbox_attacks.ts";
 import { bubblewrapWorks, HONEST } from "./sandbox_programs.ts";

@@ -9,9 +9,9 @@ import { assertEquals } from "@std/assert";
 import {
   type Benchmark,
   type CodeProblem,
-  openGrader,
   readProblems,
-} from "../../core/eval/grading/code/mod.ts";
+} from "../../core/eval/grading/code/problems.ts";
+import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { bubblewrapWorks } from "./sandbox_programs.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));

@@ -1,6 +1,6 @@
 /** Programs that tamper, eat memory, or are slowed by others. */
 import { assertEquals } from "@std/assert";
-import { openGrader } from "../../core/eval/grading/code/mod.ts";
+import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { fileURLToPath } from "node:url";
 import type { Job } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";

@@ -140,7 +140,7 @@ export const command = defineCommand({
     strip: {
       type: "switch",
       group: "Conversion",
-      conflictsWith: ["merge", "streams", "introduced-only"],
+      conflictsWith: ["merge", "streams", "introduced-only", "hf-code"],
       summary: "Remove the ParScale parameters",
       details: "Gives back a folder that loaders of the plain model read.",
     },

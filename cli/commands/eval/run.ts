@@ -1,7 +1,7 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import type { Grader } from "../../../core/eval/grading/code/mod.ts";
+import type { Grader } from "../../../core/eval/grading/code/grade.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
@@ -159,7 +159,7 @@ class Tools implements ScoringTools, AsyncDisposable {
 
   async #open(): Promise<Grader> {
     // Loads the sandbox, which only programs need.
-    const { openGrader } = await import("../../../core/eval/grading/code/mod.ts");
+    const { openGrader } = await import("../../../core/eval/grading/code/grade.ts");
     const { sandbox } = this.plan;
     return await openGrader({
       shell: sandbox === "pyodide" ? "none" : sandbox,

@@ -2,7 +2,6 @@
 import { DataError } from "../../../core/base/errors.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
 import { requireStreamWeights, scoreBatch } from "../../../core/generate/score.ts";
-import { scoreStreams } from "../../../core/generate/stream_scores.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
@@ -143,9 +142,7 @@ async function* measureTexts(
   for (let from = 0; from < texts.length; from += batch) {
     const group = texts.slice(from, from + batch);
     const asked = group.map(({ tokens }) => ({ tokens, from: 1 }));
-    const scores = diversity
-      ? await scoreStreams(model.engine, group.map(({ tokens }) => tokens))
-      : await scoreBatch(model.engine, asked, { weights: true });
+    const scores = await scoreBatch(model.engine, asked, { weights: true, streams: diversity });
     for (const [i, { id, tokens }] of group.entries()) {
       const score = scores[i]!;
       yield {
@@ -154,9 +151,7 @@ async function* measureTexts(
         pieces: piecesOf(tokens, tokenizer),
         weights: score.weights!,
         logprobs: score.tokenLogprobs,
-        streamLogprobs: "streamLogprobs" in score
-          ? score.streamLogprobs as readonly Float32Array[]
-          : undefined,
+        streamLogprobs: score.streamLogprobs,
       };
       progress.update(done += tokens.length);
     }

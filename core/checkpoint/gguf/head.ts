@@ -8,50 +8,17 @@
 import { BLOCKS, type BlockType } from "../../base/blocks.ts";
 import { DataError } from "../../base/errors.ts";
 import { openRegularFile, readError, readExactlySync, show } from "../../base/files.ts";
-import { decodeNumber, Metadata, type MetadataValue } from "./metadata.ts";
+import type { HeaderEntry } from "../safetensors.ts";
+import { Metadata, type MetadataValue, numberAt, NUMBERS } from "./metadata.ts";
 
-/** Names of tensor types that cannot be read, by id. */
-const REFUSED_TYPES: Readonly<Record<number, string>> = {
-  9: "Q8_1",
-  15: "Q8_K",
-  16: "IQ2_XXS",
-  17: "IQ2_XS",
-  18: "IQ3_XXS",
-  19: "IQ1_S",
-  21: "IQ3_S",
-  22: "IQ2_S",
-  24: "I8",
-  25: "I16",
-  26: "I32",
-  27: "I64",
-  28: "F64",
-  29: "IQ1_M",
-  34: "TQ1_0",
-  35: "TQ2_0",
-  39: "MXFP4",
-  40: "NVFP4",
-  41: "Q1_0",
-};
-
-const REMOVED_TYPES: readonly number[] = [4, 5, 31, 32, 33, 36, 37, 38];
-
-const TYPES: Readonly<Record<number, BlockType>> = {
-  0: "F32",
-  1: "F16",
-  2: "Q4_0",
-  3: "Q4_1",
-  6: "Q5_0",
-  7: "Q5_1",
-  8: "Q8_0",
-  10: "Q2_K",
-  11: "Q3_K",
-  12: "Q4_K",
-  13: "Q5_K",
-  14: "Q6_K",
-  20: "IQ4_NL",
-  23: "IQ4_XS",
-  30: "BF16",
-};
+/** Names of tensor types by id; those of `BLOCKS` can be read, – was removed from the format. */
+const TYPES: readonly string[] = [
+  ...["F32", "F16", "Q4_0", "Q4_1", "–", "–", "Q5_0", "Q5_1", "Q8_0", "Q8_1"],
+  ...["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S"],
+  ...["IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64", "F64", "IQ1_M"],
+  ...["BF16", "–", "–", "–", "TQ1_0", "TQ2_0", "–", "–", "–", "MXFP4"],
+  ...["NVFP4", "Q1_0"],
+];
 
 /** Limits that keep a damaged file from asking for absurd work. */
 const MAX_KEYS = 100_000, MAX_TENSORS = 1_000_000, MAX_STRINGS = 1 << 22;
@@ -65,31 +32,10 @@ const WINDOW = 1 << 16;
 
 const [STRING, ARRAY, BOOL] = [8, 9, 7];
 
-/** Bytes of a number by type. */
-const NUMBER_BYTES: Readonly<Record<number, number>> = {
-  0: 1,
-  1: 1,
-  2: 2,
-  3: 2,
-  4: 4,
-  5: 4,
-  6: 4,
-  7: 1,
-  10: 8,
-  11: 8,
-  12: 8,
-};
-
 /** One tensor as the head describes it. */
-export interface GgufTensor {
-  readonly name: string;
+export interface GgufTensor extends Omit<HeaderEntry, "dtype"> {
   readonly type: BlockType;
-  /** Slowest axis first, as elsewhere here. */
-  readonly shape: readonly number[];
   readonly path: string;
-  /** Position of the first byte in the file. */
-  readonly offset: number;
-  readonly byteLength: number;
 }
 
 /** A checked head. */
@@ -159,7 +105,7 @@ function readValue(reader: Reader, key: string, type: number): MetadataValue {
   if (type !== ARRAY) return { kind: "number", value: readNumber(reader, key, type) };
   const element = reader.u32();
   const isText = element === STRING;
-  const size = isText ? 8 : NUMBER_BYTES[element];
+  const size = isText ? 8 : NUMBERS[element]?.bytes;
   if (size === undefined) {
     throw reader.error(
       `has ${element === ARRAY ? "a list of lists" : `a list of type ${element}`} as ${show(key)}`,
@@ -178,9 +124,8 @@ function readValue(reader: Reader, key: string, type: number): MetadataValue {
 
 /** A number; booleans are 0 and 1. */
 function readNumber(reader: Reader, key: string, type: number): number {
-  const size = NUMBER_BYTES[type];
-  if (size === undefined) throw reader.error(`has a value of unknown type ${type} as ${show(key)}`);
-  const value = reader.number(type, size);
+  if (!(type in NUMBERS)) throw reader.error(`has a value of unknown type ${type} as ${show(key)}`);
+  const value = reader.number(type);
   if (type === BOOL && value > 1) {
     throw reader.error(`has the boolean ${value} as ${show(key)}, expected 0 or 1`);
   }
@@ -188,7 +133,7 @@ function readNumber(reader: Reader, key: string, type: number): number {
 }
 
 /** A tensor before its place in the file is known. */
-type TensorInfo = Pick<GgufTensor, "name" | "type" | "shape" | "byteLength" | "offset">;
+type TensorInfo = Omit<GgufTensor, "path">;
 
 function readTensorInfo(reader: Reader): TensorInfo {
   const name = reader.text(MAX_NAME_BYTES, "a tensor name");
@@ -207,18 +152,18 @@ function readTensorInfo(reader: Reader): TensorInfo {
     );
   }
   const byteLength = product / elements * bytes;
+  // The slowest axis comes first elsewhere here.
   return { name, type, shape: dims.reverse(), byteLength, offset: reader.u64() };
 }
 
 function typeOf(reader: Reader, name: string, id: number): BlockType {
   const type = TYPES[id];
-  if (type !== undefined) return type;
-  const refused = REFUSED_TYPES[id];
-  const what = refused !== undefined
-    ? `type ${refused}, which is not supported`
-    : REMOVED_TYPES.includes(id)
+  if (type !== undefined && Object.hasOwn(BLOCKS, type)) return type as BlockType;
+  const what = type === undefined
+    ? `type ${id}, which is newer than this reader`
+    : type === "–"
     ? `type ${id}, which was removed from the format`
-    : `type ${id}, which is newer than this reader`;
+    : `type ${type}, which is not supported`;
   throw reader.error(`has tensor ${show(name)} of ${what}`, [
     "use a file in F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL or IQ4_XS",
   ]);
@@ -319,9 +264,8 @@ class Reader {
     throw this.error(`has the number ${this.#view.getBigUint64(at, true)} in its head`);
   }
 
-  /** A number of a type and size. */
-  number(type: number, size: number): number {
-    return decodeNumber(this.#view, this.#next(size), type);
+  number(type: number): number {
+    return numberAt(this.#view, this.#next(NUMBERS[type]!.bytes), type);
   }
 
   /** A number of things of at least `least` bytes each. */

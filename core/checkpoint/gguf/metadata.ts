@@ -120,7 +120,7 @@ export class Metadata {
     const view = new DataView(bytes.buffer);
     return Array.from(
       { length: value.count },
-      (_, i) => decodeNumber(view, i * size, value.element),
+      (_, i) => numberAt(view, i * size, value.element),
     );
   }
 
@@ -162,28 +162,26 @@ export class Metadata {
   }
 }
 
+/** Numbers by type: their bytes, and what reads them. */
+export const NUMBERS: Readonly<
+  Record<number, { readonly bytes: number; readonly read: NumberReader }>
+> = {
+  0: { bytes: 1, read: "getUint8" },
+  1: { bytes: 1, read: "getInt8" },
+  2: { bytes: 2, read: "getUint16" },
+  3: { bytes: 2, read: "getInt16" },
+  4: { bytes: 4, read: "getUint32" },
+  5: { bytes: 4, read: "getInt32" },
+  6: { bytes: 4, read: "getFloat32" },
+  7: { bytes: 1, read: "getUint8" },
+  10: { bytes: 8, read: "getBigUint64" },
+  11: { bytes: 8, read: "getBigInt64" },
+  12: { bytes: 8, read: "getFloat64" },
+};
+
+type NumberReader = Extract<keyof DataView, `get${string}`>;
+
 /** The number of a type at a byte; integers above 2^53 lose their last bits. */
-export function decodeNumber(view: DataView, at: number, type: number): number {
-  switch (type) {
-    case 1:
-      return view.getInt8(at);
-    case 2:
-      return view.getUint16(at, true);
-    case 3:
-      return view.getInt16(at, true);
-    case 4:
-      return view.getUint32(at, true);
-    case 5:
-      return view.getInt32(at, true);
-    case 6:
-      return view.getFloat32(at, true);
-    case 10:
-      return Number(view.getBigUint64(at, true));
-    case 11:
-      return Number(view.getBigInt64(at, true));
-    case 12:
-      return view.getFloat64(at, true);
-    default:
-      return view.getUint8(at);
-  }
+export function numberAt(view: DataView, at: number, type: number): number {
+  return Number(view[NUMBERS[type]!.read](at, true));
 }

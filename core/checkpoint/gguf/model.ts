@@ -10,6 +10,8 @@ import { type JsonObject, openRegularFile, show } from "../../base/files.ts";
 import { toF32 } from "../../base/dtype.ts";
 import { type Encoding, readsFrom } from "../../base/stored.ts";
 import { ropeFrequencies } from "../../model/rope_frequencies.ts";
+import { Fields } from "../fields.ts";
+import { readRope } from "../rope_config.ts";
 import type { FoundTensor } from "../weight_files.ts";
 import type { GgufHead, GgufTensor } from "./head.ts";
 import type { Metadata } from "./metadata.ts";
@@ -153,17 +155,8 @@ function factorsOf(
     if (factors.every((factor) => factor === 1)) return null;
     const plain = ropeFrequencies({ headDim, ropeTheta }).frequencies;
     for (const scaling of LLAMA3) {
-      const { frequencies } = ropeFrequencies({
-        headDim,
-        ropeTheta,
-        ropeScaling: {
-          kind: "llama3",
-          factor: scaling.factor,
-          lowFrequencyFactor: scaling.low_freq_factor,
-          highFrequencyFactor: scaling.high_freq_factor,
-          originalContext: scaling.original_max_position_embeddings,
-        },
-      });
+      const { ropeScaling } = readRope(new Fields({ rope_scaling: scaling }, path), 0);
+      const { frequencies } = ropeFrequencies({ headDim, ropeTheta, ropeScaling });
       const agrees = (factor: number, i: number) =>
         Math.abs(plain[i]! / frequencies[i]! / factor - 1) < 1e-4;
       if (factors.every(agrees)) return scaling;

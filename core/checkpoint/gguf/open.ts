@@ -6,14 +6,11 @@ import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
 
-/** Content that a folder would have in `config.json` and in its weight files. */
-export interface GgufModel {
-  readonly configJson: JsonObject;
-  readonly found: ReadonlyMap<string, FoundTensor>;
-}
-
-/** Opens a model; reads no weights. */
-export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
+/** Opens a model: fields of `config.json` and tensors, as a folder would have them; reads no weights. */
+export function openGguf(
+  path: string,
+  first: GgufHead = readGgufHead(path),
+): { readonly configJson: JsonObject; readonly found: ReadonlyMap<string, FoundTensor> } {
   const head = withShards(path, first);
   const configJson = configOf(head);
   const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
@@ -23,15 +20,8 @@ export function openGguf(path: string, first: GgufHead = readGgufHead(path)): Gg
   return { configJson: { ...configJson, bos_token_id, eos_token_id }, found };
 }
 
-/** Files by name. */
-export interface GgufFiles {
-  has(name: string): Promise<boolean>;
-  /** Bytes of a file that there is. */
-  read(name: string): Promise<Uint8Array<ArrayBuffer>>;
-}
-
-/** The files that a folder would have beside its weights. */
-export function ggufFiles(path: string): GgufFiles {
+/** The files that a folder would have beside its weights, in the terms of `model_files.ts`. */
+export function ggufFiles(path: string) {
   const head = readGgufHead(path);
   const { metadata } = head;
   const json = (value: JsonObject) =>
@@ -47,8 +37,8 @@ export function ggufFiles(path: string): GgufFiles {
       : {}),
   };
   return {
-    has: (name) => Promise.resolve(Object.hasOwn(files, name)),
-    read: async (name) => await files[name]!(),
+    has: (name: string) => Promise.resolve(Object.hasOwn(files, name)),
+    read: async (name: string) => await files[name]!(),
   };
 }
 

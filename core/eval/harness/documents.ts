@@ -1,10 +1,8 @@
 /**
  * Makes the exact prompts of a task: which rows, which shots, which text.
  *
- * Takes a task with its rows; returns documents in the order of the rows, each with the question
- * and its shots, and from them the requests to a model, plain or as a conversation. The drawing of
- * shots runs on from row to row, so rows that are passed over still draw (section 2.2 of the
- * contract of lm-evaluation-harness 0.4.13).
+ * The drawing of shots runs on from row to row, so rows that are passed over still draw (section 2.2 of
+ * the contract of lm-evaluation-harness 0.4.13).
  */
 import { createHash } from "node:crypto";
 import { UsageError } from "../../base/errors.ts";

@@ -24,15 +24,15 @@ import {
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
 import { requireOurs } from "../../checkpoint/our_files.ts";
-import { writeJson, writeText } from "../../checkpoint/write.ts";
+import { jsonText, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
 
-/** Files of the folder. */
 /** Layout of `config.json`: 2 has a model hash that earlier versions computed otherwise. */
 const SCHEMA = "parscale.eval-run/2";
 
+/** Files of the folder. */
 export const CONFIG = "config.json",
   SAMPLES = "samples.jsonl",
   SCORES = "scores.jsonl",
@@ -84,7 +84,7 @@ export class EvalFolder implements Disposable {
         for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await Deno.remove(join(path, name)).catch(ignoreMissing);
         }
-        await folder.#write(CONFIG, { schema: SCHEMA, ...identity });
+        await folder.#replace(CONFIG, jsonText({ schema: SCHEMA, ...identity }));
       }
       return folder;
     } catch (error) {
@@ -128,10 +128,8 @@ export class EvalFolder implements Disposable {
   /** Writes the metrics of all rows, and the results last: a folder with results is complete. */
   async finish(scores: readonly unknown[], results: unknown): Promise<void> {
     const lines = scores.map((score) => JSON.stringify(score) + "\n").join("");
-    const partial = join(this.path, `.${SCORES}`);
-    await writeText(partial, lines);
-    await rename(partial, join(this.path, SCORES));
-    await this.#write(RESULTS, results);
+    await this.#replace(SCORES, lines);
+    await this.#replace(RESULTS, jsonText(results));
   }
 
   [Symbol.dispose](): void {
@@ -162,9 +160,9 @@ export class EvalFolder implements Disposable {
     }
   }
 
-  async #write(name: string, value: unknown): Promise<void> {
+  async #replace(name: string, text: string): Promise<void> {
     const partial = join(this.path, `.${name}`);
-    await writeJson(partial, value);
+    await writeText(partial, text);
     await rename(partial, join(this.path, name));
   }
 

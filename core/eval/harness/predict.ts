@@ -1,11 +1,9 @@
 /**
  * Runs a model on the requests of all tasks.
  *
- * Takes planned documents and what is already done; returns samples, as soon as each is known.
- * Choices are scored task by task, with shared beginnings computed once; all answers in free words
- * go through one continuous batch, in the order of the tasks. Every sample draws from a random
- * stream named after task, row and sample, so its text does not depend on what else is run, or was
- * run before.
+ * Choices are scored task by task, with shared beginnings computed once; all answers in free words go
+ * through one continuous batch, in the order of the tasks. Every sample draws from a random stream
+ * named after task, row and sample, so its text does not depend on what else is run, or was run before.
  */
 import type { FinishReason } from "../../generate/request.ts";
 import { GREEDY } from "../../base/sampling.ts";

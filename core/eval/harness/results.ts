@@ -22,15 +22,8 @@ export interface DocumentScore {
   readonly metrics: Metrics;
 }
 
-/** A mean over documents. */
-export interface Mean {
-  readonly metric: string;
-  readonly value: number;
-  /** Sample standard deviation / √n; undefined for derived numbers and for one value. */
-  readonly stderr: number | undefined;
-  /** Values in the mean. */
-  readonly n: number;
-}
+/** A mean over documents; derived numbers have no standard error. */
+export type Mean = { readonly metric: string } & Readonly<ReturnType<typeof meanWithError>>;
 
 /** Result of a task. */
 export interface TaskResult {

@@ -5,7 +5,7 @@
  * which prompt, running, means) is shared. The contract behind every rule is lm-evaluation-harness
  * 0.4.13 and EvalPlus (HumanEval+ v0.1.10, MBPP+ v0.2.0).
  */
-import type { Grader } from "../grading/code/mod.ts";
+import type { Grader } from "../grading/code/grade.ts";
 import type { Row } from "./row.ts";
 
 /** Text before an answer, and the answer as a solved example shows it. */
@@ -156,19 +156,12 @@ export function isCode(task: Task): boolean {
 
 /** Scorer of tasks that grade each answer by itself: the mean over answers of every metric. */
 export function eachResponse(
-  grade: (question: OpenQuestion, text: string) => Metrics,
+  grade: (question: OpenQuestion, text: string) => Readonly<Record<string, number>>,
 ): (tools: ScoringTools) => Promise<Scorer> {
   const scorer: Scorer = (question, responses) => {
     const all = responses.map(({ text }) => grade(question, text));
-    const names = Object.keys(all[0] ?? {});
-    return Object.fromEntries(names.map((name) => [name, mergeValues(all.map((m) => m[name]!))]));
+    const meanOf = (name: string) => all.reduce((sum, one) => sum + one[name]!, 0) / all.length;
+    return Object.fromEntries(Object.keys(all[0] ?? {}).map((name) => [name, meanOf(name)]));
   };
   return () => Promise.resolve(scorer);
-}
-
-function mergeValues(values: readonly (number | readonly number[])[]): number | number[] {
-  if (values.every((value) => typeof value === "number")) {
-    return values.reduce((sum, value) => sum + value, 0) / values.length;
-  }
-  return values.flatMap((value) => value);
 }

@@ -1,10 +1,9 @@
 /**
  * Python's regular expressions in JavaScript's.
  *
- * A pattern of Python's `re` over Unicode text comes in, an equal RegExp goes out. Nearly every
- * symbol differs. Python's `.` stops at U+000A alone, its `$` also matches before a final newline,
- * `\w \d \s \b` know all of Unicode, and `\-`, `\'` or `{` may stand for themselves. So each piece
- * is parsed and written anew, with the `v` flag and never with `m` or `s`.
+ * Nearly every symbol differs. Python's `.` stops at U+000A alone, its `$` also matches before a final
+ * newline, `\w \d \s \b` know all of Unicode, and `\-`, `\'` or `{` may stand for themselves. So each
+ * piece is parsed and written anew, with the `v` flag and never with `m` or `s`.
  *
  * Two differences stay: a reference to a group that took no part matches nothing in Python and the
  * empty text here, and of matches that are empty JavaScript finds fewer next to others.

@@ -1,9 +1,9 @@
 /**
  * Python's string methods, for scorers whose reference is written in Python.
  *
- * Text comes in, text or a boolean goes out. JavaScript's own methods are near misses. `trim` also
- * removes U+FEFF and keeps U+001C to U+001F and U+0085, `length` counts UTF-16 units, and nothing
- * there knows title case. Regular expressions are translated in `python_regex.ts`.
+ * JavaScript's own methods are near misses. `trim` also removes U+FEFF and keeps U+001C to U+001F and
+ * U+0085, `length` counts UTF-16 units, and nothing there knows title case. Regular expressions are
+ * translated in `regex.ts`.
  */
 import { SPACE } from "./classes.ts";
 

@@ -9,7 +9,6 @@ import { generate } from "../../../core/generate/generate.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { scoreSets } from "../../../core/generate/score_sets.ts";
-import { scoreStreams } from "../../../core/generate/stream_scores.ts";
 import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
 import type { TensorType } from "../../../core/graph/types.ts";
@@ -91,7 +90,10 @@ const USES: Readonly<Record<string, (engine: Engine) => Promise<unknown>>> = {
       ),
       { batch: 4 },
     )),
-  scoreStreams: (engine) => scoreStreams(engine, [prompt(6, 8), prompt(7, 8)]),
+  scoreStreams: (engine) =>
+    scoreBatch(engine, [{ tokens: prompt(6, 8), from: 1 }, { tokens: prompt(7, 8), from: 1 }], {
+      streams: true,
+    }),
 };
 
 const USES_OF_CACHES = [

@@ -3,7 +3,6 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
-import { scoreStreams } from "../../../core/generate/stream_scores.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
@@ -36,6 +35,9 @@ function forced(stream: number): Engine {
   return new Engine(new ReferenceDevice("f64"), config, tensors);
 }
 
+const scoreStreams = (engine: Engine, sequences: readonly (readonly number[])[]) =>
+  scoreBatch(engine, sequences.map((tokens) => ({ tokens, from: 1 })), { streams: true });
+
 Deno.test("a stream alone is the model whose weights are forced to that stream", async () => {
   const tokens = text(11);
   const engine = await openGolden("qwen2-p4-untied-f32", new ReferenceDevice("f64"));
@@ -43,10 +45,10 @@ Deno.test("a stream alone is the model whose weights are forced to that stream",
   for (let stream = 0; stream < P; stream++) {
     const [alone] = await scoreBatch(forced(stream), [{ tokens, from: 1 }], { weights: true });
     assert(alone!.weights!.every((row) => row[stream] === 1));
-    const own = score!.streamLogprobs.map((row) => row[stream]!);
+    const own = score!.streamLogprobs!.map((row) => row[stream]!);
     assert(maxDifference(own, alone!.tokenLogprobs) < CLOSE, `stream ${stream}`);
   }
-  const differ = score!.streamLogprobs.some((row) => Math.abs(row[0]! - row[1]!) > 1e-3);
+  const differ = score!.streamLogprobs!.some((row) => Math.abs(row[0]! - row[1]!) > 1e-3);
   assert(differ, "the streams must not all predict the same");
 });
 
@@ -59,10 +61,10 @@ for (const name of ["qwen2-p2-tied-f32", "qwen2-p4-untied-f32", "qwen3-p2-untied
     const requests = sequences.map((tokens) => ({ tokens, from: 1 }));
     const scores = await scoreBatch(cpu, requests, { weights: true });
     sequences.forEach(({ length }, i) => {
-      assertEquals([a[i]!.weights.length, a[i]!.streamLogprobs.length], [length, length - 1]);
-      assert(maxDifference(flat(a[i]!.streamLogprobs), flat(b[i]!.streamLogprobs)) < CLOSE);
+      assertEquals([a[i]!.weights!.length, a[i]!.streamLogprobs!.length], [length, length - 1]);
+      assert(maxDifference(flat(a[i]!.streamLogprobs!), flat(b[i]!.streamLogprobs!)) < CLOSE);
       assert(maxDifference(a[i]!.tokenLogprobs, scores[i]!.tokenLogprobs) < CLOSE);
-      assert(maxDifference(flat(a[i]!.weights), flat(scores[i]!.weights!)) < CLOSE);
+      assert(maxDifference(flat(a[i]!.weights!), flat(scores[i]!.weights!)) < CLOSE);
     });
     cpu.device.close();
   });
@@ -79,18 +81,18 @@ Deno.test("texts of several chunks equal one pass; one stream is the model itsel
     targets: [...tokens.slice(1), 0],
   }, { head: "streams" });
   const whole = outputs.get("stream_logprobs")!.subarray(0, 299 * 2);
-  assert(maxDifference(flat(long!.streamLogprobs), whole) < CLOSE);
+  assert(maxDifference(flat(long!.streamLogprobs!), whole) < CLOSE);
   const plain = await openGolden("qwen2-p1-tied-f32", new CpuDevice());
   const [alone] = await scoreStreams(plain, [tokens.slice(0, 9)]);
-  assert(maxDifference(flat(alone!.streamLogprobs), alone!.tokenLogprobs) < CLOSE);
-  assertEquals(alone!.weights.map((row) => [...row]), new Array(9).fill([1]));
+  assert(maxDifference(flat(alone!.streamLogprobs!), alone!.tokenLogprobs) < CLOSE);
+  assertEquals(alone!.weights!.map((row) => [...row]), new Array(9).fill([1]));
   for (const { device } of [engine, plain]) device.close();
 });
 
 Deno.test("a single token has weights and nothing predicted; bad tokens are refused", async () => {
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice());
   const [one] = await scoreStreams(engine, [[5]]);
-  assertEquals([one!.weights.length, one!.streamLogprobs.length], [1, 0]);
+  assertEquals([one!.weights!.length, one!.streamLogprobs!.length], [1, 0]);
   await assertRejects(
     () => scoreStreams(engine, [[600]]),
     DataError,

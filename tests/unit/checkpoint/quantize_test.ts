@@ -10,7 +10,8 @@ import {
   planQuantization,
   quantizeCheckpoint,
 } from "../../../core/checkpoint/quantize_checkpoint.ts";
-import { readTensor, readTensorBytes } from "../../../core/checkpoint/read.ts";
+import { fromF32 } from "../../../core/base/dtype.ts";
+import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
 import { packing, type QuantizedFormat, quantizeStored } from "../../../core/base/quantize.ts";
 import { linearSpecs } from "../../../core/model/parameters.ts";
@@ -73,7 +74,7 @@ for (const name of ["qwen2-p2-tied-f32", "qwen2-p4-untied-f32", "qwen2-p1-untied
                 codes: new Uint8Array(rows * rowBytes),
                 scales: new Float32Array(rows * blocks),
               };
-              const bytes = await readTensorBytes(stored);
+              const bytes = fromF32(await readTensor(stored), stored.dtype);
               quantizeStored(bytes, stored.dtype, stored.shape, { kind, block }, expected);
               assertEquals(bytesAt(weight.codes), expected.codes, tensor);
               assertEquals(bytesAt(weight.scales), new Uint8Array(expected.scales.buffer), tensor);

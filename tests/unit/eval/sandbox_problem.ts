@@ -1,5 +1,5 @@
 /** A problem whose solution is one line, and a folder for what a grader keeps. */
-import type { CodeProblem } from "../../../core/eval/grading/code/mod.ts";
+import type { CodeProblem } from "../../../core/eval/grading/code/problems.ts";
 
 export const PROBLEM: CodeProblem = {
   taskId: "HumanEval/1000",

@@ -1,9 +1,8 @@
 /**
  * Takes JSON apart without reading its numbers.
  *
- * Takes a JSON text, also with Python's NaN and Infinity; returns pieces of it. Inputs of the tests
- * go to Python as the text they are: read here, 1.0 would become 1 and long integers would lose
- * digits.
+ * The text may hold Python's NaN and Infinity. Inputs of the tests go to Python as the text they are:
+ * read here, 1.0 would become 1 and long integers would lose digits.
  */
 
 /** The values of an object's keys, as text; undefined for a text that is no object. */

@@ -7,6 +7,8 @@
  * before it costs time.
  */
 
+import { jsonDepth } from "../../../base/files.ts";
+
 /** Deepest nesting that is read, in brackets. */
 const DEEPEST = 500;
 /** Decimal digits of an integer; the encoder writes longer ones in hexadecimal. */
@@ -38,7 +40,7 @@ type Tree = null | boolean | number | bigint | string | Tree[] | { [tag: string]
  * @throws {SyntaxError} for any other text
  */
 export function parseValue(text: string): Value {
-  refuseDeep(text);
+  if (jsonDepth(text) > DEEPEST) throw new RangeError("a value nested too deeply");
   return fromTree(JSON.parse(text, keepDigits));
 }
 
@@ -48,22 +50,6 @@ function keepDigits(_key: string, value: unknown, context?: { source?: string })
   if (!/^-?\d+$/.test(source)) return value;
   if (source.length > DIGITS) throw new RangeError("an integer of too many digits");
   return BigInt(source);
-}
-
-/** Refuses deep nesting before the parser recurses into it. */
-function refuseDeep(text: string): void {
-  let depth = 0;
-  let quoted = false;
-  for (let at = 0; at < text.length; at++) {
-    const character = text.charCodeAt(at);
-    if (quoted) {
-      if (character === 0x5c) at++;
-      else if (character === 0x22) quoted = false;
-    } else if (character === 0x22) quoted = true;
-    else if (character === 0x5b || character === 0x7b) {
-      if (++depth > DEEPEST) throw new RangeError("a value nested too deeply");
-    } else if (character === 0x5d || character === 0x7d) depth--;
-  }
 }
 
 function fromTree(tree: Tree): Value {

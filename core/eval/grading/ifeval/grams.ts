@@ -1,10 +1,9 @@
 /**
  * Character sequences that tell languages apart, taken as the language-detection library does.
  *
- * Text comes in, its sequences of one to three characters go out. How much is dropped before:
- * addresses, all punctuation, Latin letters inside other scripts, and every sequence that ends in
- * the second of two capitals. Whole scripts collapse into one letter, since Japanese, Korean or
- * Vietnamese are known by their script rather than by the letters used.
+ * Dropped before are addresses, all punctuation, Latin letters inside other scripts, and every sequence
+ * that ends in the second of two capitals. Whole scripts collapse into one letter, since Japanese,
+ * Korean or Vietnamese are known by their script rather than by the letters used.
  */
 import { isUpper } from "../../python/text.ts";
 

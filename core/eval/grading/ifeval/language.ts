@@ -1,10 +1,9 @@
 /**
  * The language of a text, by naive Bayes over sequences of one to three characters.
  *
- * Text and the profiles of 55 languages come in, the name of one goes out, or nothing when the text
- * has no letters. Like the reference, this draws sequences at random until one language stands out,
- * seven times with different smoothing, and averages. The reference draws anew in every run, so
- * that close calls vary; here the seed is fixed.
+ * Like the reference, this draws sequences at random until one language stands out, seven times with
+ * different smoothing, and averages. The reference draws anew in every run, so that close calls vary;
+ * here the seed is fixed.
  */
 import { RandomStream } from "../../../base/random.ts";
 import { type Classes, gramsOf } from "./grams.ts";

@@ -1,8 +1,7 @@
 /**
  * The data behind sentences and languages, read once when first needed.
  *
- * Two compressed JSON files beside this module come in (made by
- * `fixtures/eval/pack_language_data.ts`), tables for look-up go out. A gram lists only the
+ * `fixtures/eval/pack_language_data.ts` makes the two compressed JSON files. A gram lists only the
  * languages that know it, which makes both the file and a trial several times smaller.
  */
 import { EnvironmentError } from "../../../base/errors.ts";

@@ -1,9 +1,8 @@
 /**
  * IFEval: whether a response follows instructions that a program can check.
  *
- * A response and the instructions of its row come in, strict and loose results per instruction go
- * out. Loose forgives an introduction, a closing line and asterisks: it takes the best of eight
- * variants of the response. A blank response follows nothing, not even "no commas".
+ * Loose forgives an introduction, a closing line and asterisks: it takes the best of eight variants of
+ * the response. A blank response follows nothing, not even "no commas".
  */
 import { show } from "../../../base/files.ts";
 import { DataError } from "../../../base/errors.ts";
@@ -11,10 +10,8 @@ import { strip } from "../../python/text.ts";
 import { type Checker, type Family, requireArguments } from "./checker.ts";
 import { combination, content, punctuation, startEnd } from "./content.ts";
 import { format } from "./format.ts";
-import { keywords } from "./keywords.ts";
 import type { LanguageTools } from "./language_tools.ts";
-import { lengths } from "./length.ts";
-import { language, letterCase } from "./letter_case.ts";
+import { keywords, language, lengths, letterCase } from "./words.ts";
 
 export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
 

@@ -2,10 +2,10 @@
  * Sentences by the method of Kiss and Strunk ("Unsupervised multilingual sentence boundary
  * detection", 2006), known as Punkt.
  *
- * Text and the parameters of a language come in, sentences go out. A period, question or
- * exclamation mark is a candidate; whether it ends a sentence depends on its word (abbreviation,
- * initial, number) and on how the next one was written in the texts the parameters come from. A
- * candidate is decided on without the rest of the text, from its own word and the next one only.
+ * A period, question or exclamation mark is a candidate; whether it ends a sentence depends on its word
+ * (abbreviation, initial, number) and on how the next one was written in the texts the parameters come
+ * from. A candidate is decided on without the rest of the text, from its own word and the next one
+ * only.
  */
 import { isLower, isUpper, rstrip, SPACE } from "../../python/text.ts";
 

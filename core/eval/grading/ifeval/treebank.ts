@@ -1,9 +1,8 @@
 /**
  * Words as the Penn Treebank cuts them, in the version of NLTK's `word_tokenize`.
  *
- * One sentence comes in, its words and marks go out. It is a list of substitutions that set blanks
- * around whatever stands alone, and a final split at blanks. Order is everything, and straight
- * double quotes leave as two backticks or two apostrophes.
+ * It is a list of substitutions that set blanks around whatever stands alone, and a final split at
+ * blanks. Order is everything, and straight double quotes leave as two backticks or two apostrophes.
  */
 import { SPACE } from "../../python/text.ts";
 import { pythonRegex } from "../../python/regex.ts";

@@ -1,10 +1,9 @@
 /**
  * Compares two final answers in LaTeX: whether they are the same number or formula.
  *
- * Two normalised answers come in, a boolean goes out, for any text in bounded time. Both are read
- * as formulas and compared at points drawn at random: in exact fractions if possible, otherwise in
- * floating point. What cannot be read, such as a pair, an interval, a matrix or a bare `.5`, is
- * unequal to everything but the very same text, and so is what takes too long.
+ * Both are read as formulas and compared at points drawn at random: in exact fractions if possible,
+ * otherwise in floating point. What cannot be read, such as a pair, an interval, a matrix or a bare
+ * `.5`, is unequal to everything but the very same text, and so is what takes too long.
  *
  * Stricter than the reference, whose reader stops without complaint where it understands no more: it
  * takes `1,2` and `1,3` for equal, both being 1; here lists are compared item by item. Where the base

@@ -1,9 +1,8 @@
 /**
  * Values of formulas, exact where they are fractions and in floating point otherwise.
  *
- * A formula and values for its symbols come in, a number goes out, or undefined where there is
- * none: a division by zero, or an exact value that is no fraction or too long to be worth
- * computing.
+ * A value is undefined at a division by zero; an exact one also where it is no fraction, or too long to
+ * be worth computing.
  */
 import * as complex from "./complex.ts";
 import type { Complex } from "./complex.ts";

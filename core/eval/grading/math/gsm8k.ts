@@ -1,9 +1,9 @@
 /**
  * GSM8K: the number an answer ends in, by two filters, and whether it is the right one.
  *
- * A response comes in, the text of a number goes out, or `[invalid]`. The gold answer stays a whole
- * worked solution, and only the comparison cuts it down; and in the chain-of-thought format one
- * more character must follow the number, so that "The answer is 70000" yields 7000.
+ * The gold answer stays a whole worked solution, and only the comparison cuts it down; and in the
+ * chain-of-thought format one more character must follow the number, so that "The answer is 70000"
+ * yields 7000.
  */
 import { strip } from "../../python/text.ts";
 

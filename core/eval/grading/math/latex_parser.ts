@@ -1,29 +1,53 @@
 /**
  * Reads a formula in LaTeX, as far as final answers need it.
  *
- * Text comes in, one formula per item of a list goes out. It follows the grammar of SymPy's reader,
- * which the reference uses, with its surprises: `2^3^2` is 64, `x(y)` is a function x of y, `e`,
- * `i` and `\pi` are letters like others, `3:5` is a division, and `2x3` without letters around is
- * 6. Unlike that reader it accepts no text whose end it cannot read, but for the base of a number.
+ * It follows the grammar of SymPy's reader, which the reference uses, with its surprises: `2^3^2` is
+ * 64, `x(y)` is a function x of y, `e`, `i` and `\pi` are letters like others, `3:5` is a division, and
+ * `2x3` without letters around is 6. Unlike that reader it accepts no text whose end it cannot read,
+ * but for the base of a number.
  */
-import { call, type Formula, type Operation, symbolsOf } from "./formula.ts";
-import {
-  BINOMIALS,
-  DIVIDE,
-  FRACTIONS,
-  GROUPS,
-  INVERTIBLE,
-  LOGARITHMS,
-  MULTIPLY,
-  NAMED,
-  NO_SYMBOLS,
-  ROUNDED,
-} from "./latex_commands.ts";
+import { call, type Formula, FUNCTIONS, type Operation, symbolsOf } from "./formula.ts";
 import { type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
 import { fromDecimal, ONE } from "./rational.ts";
 
 /** Formulas that are longer or deeper than any answer are not read. */
 const LONGEST_TEXT = 500, DEEPEST = 60;
+
+/** Signs of a product. */
+const MULTIPLY = new Set(["*", "\\times", "\\cdot"]);
+/** Signs of a quotient. */
+const DIVIDE = new Set(["/", "\\div", ":"]);
+/** Commands of a fraction. */
+const FRACTIONS = new Set(["\\frac", "\\dfrac", "\\tfrac"]);
+/** Commands of a binomial coefficient. */
+const BINOMIALS = new Set(["\\binom", "\\dbinom", "\\tbinom"]);
+/** Parentheses and what closes them. */
+const GROUPS: Readonly<Record<string, string>> = {
+  "(": ")",
+  "[": "]",
+  "{": "}",
+  "\\{": "\\}",
+};
+/** Brackets that round, what closes them, and how they do. */
+const ROUNDED: Readonly<Record<string, readonly [string, Operation]>> = {
+  "\\lfloor": ["\\rfloor", "floor"],
+  "\\lceil": ["\\rceil", "ceil"],
+};
+
+/** Functions with commands of their own. */
+const NAMED: ReadonlySet<string> = new Set(FUNCTIONS.map((name) => `\\${name}`));
+/** Those that may have a base. */
+const LOGARITHMS = new Set(["\\log", "\\ln", "\\lg"]);
+/** Functions whose power −1 is the inverse. */
+const INVERTIBLE = /^(?:sin|cos|tan|csc|sec|cot|sinh|cosh|tanh)$/;
+
+/** Commands of the grammar that are no symbols, and closing ones, which begin nothing. */
+const NO_SYMBOLS = new Set([
+  ...["\\infty", "\\int", "\\sum", "\\prod", "\\lim", "\\langle", "\\rangle", "\\mathit"],
+  ...["\\to", "\\rightarrow", "\\Rightarrow", "\\longrightarrow", "\\Longrightarrow", "\\neq"],
+  ...["\\leq", "\\le", "\\leqq", "\\leqslant", "\\geq", "\\ge", "\\geqq", "\\geqslant"],
+  ...["\\rfloor", "\\rceil", "\\times", "\\cdot", "\\div"],
+]);
 
 const MINUS_ONE: Formula = { kind: "number", value: { over: -1n, under: 1n } };
 

@@ -1,8 +1,8 @@
 /**
  * The symbols of a formula in LaTeX.
  *
- * Text comes in, tokens go out. Digits are single tokens, so that `1 000` and `1\!000` read as one
- * number, and a `d` before a letter forms one symbol with it, as in `dx`.
+ * Digits are single tokens, so that `1 000` and `1\!000` read as one number, and a `d` before a letter
+ * forms one symbol with it, as in `dx`.
  */
 
 /** One symbol: a character, or a command with its backslash. */

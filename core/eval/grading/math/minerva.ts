@@ -1,9 +1,9 @@
 /**
  * Minerva MATH: the final answer of a solution or an output, in one spelling.
  *
- * LaTeX comes in, an answer for `isEquivalent` goes out. The rules are those of Minerva's appendix
- * as the harness has amended them, in a fixed order that matters. A sentence after the answer must
- * follow it by exactly one character, and an output that stops early just lacks it.
+ * The rules are those of Minerva's appendix as the harness has amended them, in a fixed order that
+ * matters. A sentence after the answer must follow it by exactly one character, and an output that
+ * stops early just lacks it.
  */
 import { DataError } from "../../../base/errors.ts";
 import { pythonRegex, strip } from "../../python/text.ts";

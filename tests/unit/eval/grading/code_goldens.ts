@@ -4,7 +4,7 @@ import {
   type Benchmark,
   type CodeProblem,
   readProblems,
-} from "../../../../core/eval/grading/code/mod.ts";
+} from "../../../../core/eval/grading/code/problems.ts";
 
 export const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 export const FILES: Readonly<Record<Benchmark, string>> = {

@@ -13,13 +13,10 @@ import { arrayTexts, objectTexts } from "../../../../core/eval/grading/code/json
 import { compareWith } from "../../../../core/eval/grading/code/comparison.ts";
 import {
   type Benchmark,
-  CODE_TOKENS,
   type CodeProblem,
-  codePrompt,
-  codeStops,
   readProblems,
-  truncate,
-} from "../../../../core/eval/grading/code/mod.ts";
+} from "../../../../core/eval/grading/code/problems.ts";
+import { CODE_TOKENS, codePrompt, codeStops, truncate } from "../../../../core/eval/tasks/code.ts";
 import { answerIn, line, lines } from "../../../../core/eval/sandbox/protocol.ts";
 import { FILES, find, golden, PLAIN } from "./code_goldens.ts";
 import { equal, parseValue } from "../../../../core/eval/grading/code/values.ts";
