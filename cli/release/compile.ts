@@ -14,6 +14,7 @@ import { bytesText, grouped } from "../output/units.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { filesIn, ROOT, stage } from "./stage.ts";
 import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
+import { flagGroup } from "../framework/table.ts";
 
 /** Largest program. */
 export const PROGRAM_LIMIT = 160e6;
@@ -34,11 +35,10 @@ export const command = defineCommand({
       line: "deno task compile --target aarch64-apple-darwin --out dist/parscale-mac",
     },
   ],
-  flags: {
+  flags: flagGroup("Compile", {
     target: {
       type: "choice",
       choices: TARGET_NAMES,
-      group: "Compile",
       configurable: false,
       defaultText: "this machine",
       summary: "Platform of the program",
@@ -47,13 +47,12 @@ export const command = defineCommand({
     out: {
       type: "path",
       letter: "o",
-      group: "Compile",
       configurable: false,
       defaultText: "dist/parscale, with .exe for Windows",
       summary: "Where the program goes",
       details: "An earlier build is replaced when the new one is whole; a failed one leaves it.",
     },
-  },
+  }),
 });
 
 async function run(

@@ -8,6 +8,7 @@ import {
   modelFlags,
   namedAdapterFlag,
 } from "../../input/model_flags.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -42,12 +43,21 @@ export const command = defineCommand({
       ...namedAdapterFlag,
       summary: "An adapter over the backbone, chosen by /p; may be repeated",
     },
-    system: {
-      type: "string",
-      group: "Input",
-      summary: "System message at the beginning of the conversation",
-      details: "Not every chat template knows one.",
-    },
+    ...flagGroup("Input", {
+      system: {
+        type: "string",
+        summary: "System message at the beginning of the conversation",
+        details: "Not every chat template knows one.",
+      },
+      history: {
+        type: "switch",
+        default: true,
+        summary: "Keep messages for the arrow keys of later conversations",
+        details:
+          "In XDG_STATE_HOME/parscale/chat_history or ~/.local/state/parscale/chat_history, " +
+          "the last thousand. Only what is typed on a terminal is kept.",
+      },
+    }),
     "stream-weights": {
       type: "switch",
       group: "Result",
@@ -56,40 +66,31 @@ export const command = defineCommand({
         "On a terminal the letter of the stream with the largest weight stands under every token; " +
         "elsewhere the weights of every token follow the answer.",
     },
-    history: {
-      type: "switch",
-      default: true,
-      group: "Input",
-      summary: "Keep messages for the arrow keys of later conversations",
-      details: "In XDG_STATE_HOME/parscale/chat_history or ~/.local/state/parscale/chat_history, " +
-        "the last thousand. Only what is typed on a terminal is kept.",
-    },
-    "max-tokens": {
-      type: "int",
-      min: 1,
-      default: 512,
-      group: "Decoding",
-      unit: "tokens",
-      summary: "Maximum number of tokens per answer",
-      details: "The model's context limits them further.",
-    },
-    temperature: {
-      type: "number",
-      min: 0,
-      default: 0.7,
-      group: "Decoding",
-      summary: "Sampling temperature; 0 is greedy",
-      details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
-    },
-    "top-p": {
-      type: "number",
-      above: 0,
-      max: 1,
-      default: 0.95,
-      group: "Decoding",
-      summary: "Sample from the likeliest tokens of this total probability",
-      details: "The smallest set that reaches it is kept.",
-    },
+    ...flagGroup("Decoding", {
+      "max-tokens": {
+        type: "int",
+        min: 1,
+        default: 512,
+        unit: "tokens",
+        summary: "Maximum number of tokens per answer",
+        details: "The model's context limits them further.",
+      },
+      temperature: {
+        type: "number",
+        min: 0,
+        default: 0.7,
+        summary: "Sampling temperature; 0 is greedy",
+        details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
+      },
+      "top-p": {
+        type: "number",
+        above: 0,
+        max: 1,
+        default: 0.95,
+        summary: "Sample from the likeliest tokens of this total probability",
+        details: "The smallest set that reaches it is kept.",
+      },
+    }),
     ...keptQuantizeFlags,
     ...deviceFlags,
   },

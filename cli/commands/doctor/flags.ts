@@ -2,6 +2,7 @@
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { OTHER_GPUS } from "../../framework/common.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
   name: "doctor",
@@ -20,17 +21,15 @@ export const command = defineCommand({
       line: `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
     },
   ],
-  flags: {
+  flags: flagGroup("Result", {
     traits: {
       type: "switch",
-      group: "Result",
       summary: "Show what each device can do instead",
       details: "One row per device, whether it is present or not.",
     },
     device: {
       type: "choice",
       choices: ["cuda", ...OTHER_GPUS],
-      group: "Result",
       configurable: false,
       conflictsWith: ["traits"],
       summary: "Test a GPU step by step instead",
@@ -42,11 +41,10 @@ export const command = defineCommand({
     },
     "clear-cache": {
       type: "switch",
-      group: "Result",
       configurable: false,
       conflictsWith: ["traits", "device"],
       summary: "Remove kept quantized weights instead",
       details: "`--quantize` quantizes anew at the next start.",
     },
-  },
+  }),
 });

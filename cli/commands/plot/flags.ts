@@ -1,14 +1,13 @@
 /** Flags of `parscale plot`. */
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup } from "../../framework/table.ts";
 
-const plotFlags = {
+const curveFlags = flagGroup("Curves", {
   x: {
     type: "choice",
     choices: ["tokens", "steps"],
     default: "tokens",
-    group: "Curves",
     summary: "What the x axis counts",
     details: "Tokens are those the run has read, padding left out.",
   },
@@ -17,7 +16,6 @@ const plotFlags = {
     choices: ["train", "eval"],
     list: "comma",
     default: ["train", "eval"],
-    group: "Curves",
     summary: "Training loss, validation loss, or both",
     details: "Validation loss is there where a run has --eval-data or --eval-split.",
   },
@@ -26,14 +24,12 @@ const plotFlags = {
     min: 0,
     below: 1,
     default: 0.95,
-    group: "Curves",
     summary: "EMA smoothing of the training loss; 0 turns it off",
     details: "The paper's figures use 0.95 and 0.98. Validation loss is drawn as it is.",
   },
   label: {
     type: "string",
     list: "comma",
-    group: "Curves",
     placeholder: "NAME",
     defaultText: "the names of the folders",
     summary: "Name of each run, in their order",
@@ -42,29 +38,28 @@ const plotFlags = {
   },
   chain: {
     type: "switch",
-    group: "Curves",
     summary: "Start a run where the run it was trained from ends",
     details: "For training in two stages: a run whose --model is another run of the figure, or a " +
       "checkpoint of it, continues there on the x axis.",
   },
+});
+
+const figureFlags = flagGroup("Figure", {
   log: {
     type: "choice",
     choices: ["x", "y"],
     list: "comma",
-    group: "Figure",
     summary: "Axes with a logarithmic scale",
     details: "--log x,y for both.",
   },
   title: {
     type: "string",
-    group: "Figure",
     defaultText: "the measure",
     summary: "Title of the SVG figure",
     details: "Stands above the curves.",
   },
   svg: {
     type: "path",
-    group: "Figure",
     placeholder: "FILE",
     summary: "Draw the figure as SVG too",
     details: "The file appears complete or not at all.",
@@ -74,12 +69,11 @@ const plotFlags = {
     min: 5,
     max: 200,
     default: 16,
-    group: "Figure",
     unit: "lines",
     summary: "Height of the figure on the terminal",
     details: "Its width is that of the terminal.",
   },
-} as const satisfies FlagTable;
+});
 
 export const command = defineCommand({
   name: "plot",
@@ -111,5 +105,5 @@ export const command = defineCommand({
   arguments: [
     { name: "RUN", summary: "Folders of runs, files like metrics.jsonl, or -", repeated: true },
   ],
-  flags: plotFlags,
+  flags: { ...curveFlags, ...figureFlags },
 });

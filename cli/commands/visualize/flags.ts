@@ -3,14 +3,13 @@ import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 
-const inputFlags = {
+const inputFlags = flagGroup("Input", {
   text: {
     type: "string",
     list: "repeat",
-    group: "Input",
     conflictsWith: ["FILE", "task"],
     summary: "A text to show; may be repeated",
     details: "Takes the place of FILE and stdin. Special tokens written out become one token each.",
@@ -19,7 +18,6 @@ const inputFlags = {
     type: "choice",
     choices: ["auto", "text", "jsonl"],
     default: "auto",
-    group: "Input",
     summary: "How FILE and stdin are read",
     details:
       "auto: JSON lines if the first line begins with a brace, otherwise one text, without " +
@@ -28,7 +26,6 @@ const inputFlags = {
   task: {
     type: "string",
     placeholder: "NAME",
-    group: "Input",
     conflictsWith: ["FILE"],
     suggestions: TASK_NAMES,
     summary: "Show rows of this benchmark",
@@ -38,7 +35,6 @@ const inputFlags = {
   data: {
     type: "path",
     placeholder: "DIR|FILE",
-    group: "Input",
     requires: ["task"],
     summary: "Folder with one folder per benchmark, or a file, for --task",
     details: "Laid out as for `parscale eval --data`.",
@@ -47,7 +43,6 @@ const inputFlags = {
     type: "int",
     min: 0,
     list: "comma",
-    group: "Input",
     defaultText: "0",
     requires: ["task"],
     summary: "Rows of --task, counted from 0",
@@ -57,7 +52,6 @@ const inputFlags = {
     type: "int",
     min: 0,
     max: 1000,
-    group: "Input",
     defaultText: "those of the task",
     requires: ["task"],
     summary: "Number of few-shot examples of --task",
@@ -67,14 +61,13 @@ const inputFlags = {
     type: "int",
     min: 1,
     max: Number.MAX_SAFE_INTEGER,
-    group: "Input",
     unit: "tokens",
     defaultText: "the whole text",
     formerly: ["max-length"],
     summary: "Truncate every text to this many tokens",
     details: "The rest is left out. Without it a text longer than the model's context is refused.",
   },
-} as const satisfies FlagTable;
+});
 
 const visualizeFlags = {
   ...inputFlags,
