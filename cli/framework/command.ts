@@ -12,12 +12,6 @@ import type { ConfigValue, Flag, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
-/** A command line worth copying, with what it does. */
-export interface Example {
-  readonly text: string;
-  readonly line: string;
-}
-
 /** Common flags that commands read; the frame resolves the others into `Io` and `Invocation`. */
 type OutputFlags = Pick<typeof commonFlags, "out" | "overwrite" | "preset">;
 
@@ -44,7 +38,8 @@ export interface CommandDefinition<F extends FlagTable> {
   readonly summary: string;
   /** Paragraphs for `--help`, separated by empty lines. */
   readonly description: string;
-  readonly examples: readonly Example[];
+  /** Command lines worth copying, by what they do. */
+  readonly examples: Readonly<Record<string, string>>;
   readonly arguments?: readonly Argument[];
   readonly flags: F;
   /** Sets of flags and arguments of which one each must be given. */

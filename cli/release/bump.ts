@@ -21,7 +21,7 @@ export const command = defineCommand({
   summary: "Set the version of the next release",
   description: "Writes the version into deno.json, CHANGELOG.md and docs/install.md, so that one " +
     "commit holds the release. `deno task release` then makes its files.",
-  examples: [{ text: "The next minor version", line: "deno task bump 0.2.0" }],
+  examples: { "The next minor version": "deno task bump 0.2.0" },
   arguments: [{ name: "VERSION", required: true, summary: "Version of the next release" }],
   flags: {},
 });

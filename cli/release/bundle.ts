@@ -29,7 +29,7 @@ export const command = defineCommand({
     "Unpacked anywhere, bin/parscale runs without network and without HOME. It keeps what deno " +
     "translates in PARSCALE_CACHE, XDG_CACHE_HOME/parscale, ~/.cache/parscale or a folder in TMPDIR, " +
     "the first that can be written, and runs without any where none can.",
-  examples: [{ text: "For this machine", line: "deno task bundle" }],
+  examples: { "For this machine": "deno task bundle" },
   flags: {
     out: {
       type: "path",

@@ -28,13 +28,10 @@ export const command = defineCommand({
     "next to itself or, where that is not allowed, below XDG_DATA_HOME or ~/.local/share.\n\n" +
     "Deno downloads its base program for this. Where there is no network, DENORT_BIN names a " +
     "denort of the same version and target.",
-  examples: [
-    { text: "For this machine", line: "deno task compile" },
-    {
-      text: "For another one",
-      line: "deno task compile --target aarch64-apple-darwin --out dist/parscale-mac",
-    },
-  ],
+  examples: {
+    "For this machine": "deno task compile",
+    "For another one": "deno task compile --target aarch64-apple-darwin --out dist/parscale-mac",
+  },
   flags: flagGroup("Compile", {
     target: {
       type: "choice",

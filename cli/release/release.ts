@@ -40,7 +40,7 @@ export const command = defineCommand({
   summary: "Make all files of a release",
   description: "Runs `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
     "version with `deno task bump` first. Exit code 1 tells that a file could not be made.",
-  examples: [{ text: "Everything for the version in deno.json", line: "deno task release" }],
+  examples: { "Everything for the version in deno.json": "deno task release" },
   flags: {
     out: {
       type: "path",

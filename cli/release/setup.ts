@@ -19,10 +19,10 @@ const command = defineCommand({
   description:
     "Writes a launcher to ~/.local/bin or another folder. It runs the files of this clone with the " +
     "deno that runs this task, so it changes with `git pull` and ends when the clone is removed.",
-  examples: [
-    { text: "For your user", line: "deno task setup" },
-    { text: "In another folder", line: "deno task setup --folder bin" },
-  ],
+  examples: {
+    "For your user": "deno task setup",
+    "In another folder": "deno task setup --folder bin",
+  },
   flags: {
     folder: {
       type: "path",

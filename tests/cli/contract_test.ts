@@ -248,7 +248,7 @@ Deno.test("an error in a promise without a handler is told in our words", async 
     const program = `
       import { runProcess } from ${at("../../cli/main.ts")};
       const command = {
-        name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
+        name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {},
       };
       const body = {
         async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },

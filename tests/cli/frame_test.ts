@@ -148,7 +148,7 @@ function waitingProgram(savesOnInterrupt: boolean): string {
     import { runProcess } from ${at("../../cli/main.ts")};
     import { Interrupted } from ${at("../../cli/output/errors.ts")};
     const command = {
-      name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
+      name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {},
       savesOnInterrupt: ${savesOnInterrupt},
     };
     const body = {

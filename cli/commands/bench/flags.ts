@@ -151,21 +151,13 @@ export const command = defineCommand({
     "is 1 when a median is longer than its partner's by more than --tolerance. Rows without a " +
     "partner are named and decide nothing; without any pair at all the files do not belong " +
     "together, which is bad data.",
-  examples: [
-    {
-      text: "What do streams cost on this machine?",
-      line: "parscale bench --model qwen-p4 --streams 1..8*2",
-    },
-    {
-      text: "Quantised against exact, behind a long context",
-      line: "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
-    },
-    {
-      text: "Has anything become slower?",
-      line: "parscale bench --model run --streams 1..8*2 --jsonl | " +
-        "parscale bench --compare - --against last.jsonl",
-    },
-  ],
+  examples: {
+    "What do streams cost on this machine?": "parscale bench --model qwen-p4 --streams 1..8*2",
+    "Quantised against exact, behind a long context":
+      "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
+    "Has anything become slower?": "parscale bench --model run --streams 1..8*2 --jsonl | " +
+      "parscale bench --compare - --against last.jsonl",
+  },
   arguments: [modelArgument],
   flags: {
     model,

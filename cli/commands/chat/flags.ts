@@ -24,18 +24,13 @@ export const command = defineCommand({
     "On a terminal a line is edited with the usual keys, and the arrow keys go through earlier " +
     "messages. Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; pasted text keeps " +
     "its lines.",
-  examples: [
-    { text: "Talk to a model", line: "parscale chat --model qwen-p4" },
-    {
-      text: "Switch between 1, 2 and 4 streams by /p",
-      line:
-        "parscale chat --model Qwen/Qwen2.5-0.5B-Instruct --adapter p2=run-p2 --adapter p4=run-p4",
-    },
-    {
-      text: "Messages from a pipe, one a line",
-      line: "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
-    },
-  ],
+  examples: {
+    "Talk to a model": "parscale chat --model qwen-p4",
+    "Switch between 1, 2 and 4 streams by /p":
+      "parscale chat --model Qwen/Qwen2.5-0.5B-Instruct --adapter p2=run-p2 --adapter p4=run-p4",
+    "Messages from a pipe, one a line":
+      "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
+  },
   arguments: [modelArgument],
   flags: {
     model: modelFlags.model,

@@ -87,18 +87,13 @@ export const command = defineCommand({
     "with first, or - for documents of `parscale eval --json` on stdin, one after the other. Of those " +
     "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a " +
     "model with streams is worse beyond its interval.",
-  examples: [
-    {
-      text: "The paper's table",
-      line: "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
-        "--tasks gsm8k,minerva_math --data bench --out table",
-    },
-    {
-      text: "Two finished evaluations",
-      line: "parscale compare results-p1 results-p4 --json",
-    },
-    { text: "Documents that were kept", line: "cat p1.json p4.json | parscale compare -" },
-  ],
+  examples: {
+    "The paper's table":
+      "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
+      "--tasks gsm8k,minerva_math --data bench --out table",
+    "Two finished evaluations": "parscale compare results-p1 results-p4 --json",
+    "Documents that were kept": "cat p1.json p4.json | parscale compare -",
+  },
   arguments: [
     {
       name: "FOLDER",

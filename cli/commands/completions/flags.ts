@@ -9,13 +9,11 @@ export const command = defineCommand({
   summary: SUMMARIES.completions,
   description: "The script is static text made from the flag tables, so completing never starts " +
     "the program. Print it again after an update.",
-  examples: [
-    { text: "Complete in this bash session", line: "source <(parscale completions bash)" },
-    {
-      text: "Complete in every fish session",
-      line: "parscale completions fish -o ~/.config/fish/completions/parscale.fish",
-    },
-  ],
+  examples: {
+    "Complete in this bash session": "source <(parscale completions bash)",
+    "Complete in every fish session":
+      "parscale completions fish -o ~/.config/fish/completions/parscale.fish",
+  },
   arguments: [{ name: "SHELL", summary: "Shell to serve", required: true, choices: SHELLS }],
   flags: {},
 });

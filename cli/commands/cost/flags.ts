@@ -322,30 +322,20 @@ export const command = defineCommand({
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
     "paper's own script to the last digit.\n\n" +
     "`parscale cost ls` prints the hardware that is known by name.",
-  examples: [
-    {
-      text: "What do more streams cost on one A100?",
-      line: "parscale cost --model qwen-p4 --streams 1..8*2 --batch 1,4",
-    },
-    {
-      text: "The paper's figure: loss against memory and latency",
-      line: "parscale cost --method paper --svg cost.svg",
-    },
-    {
-      text: "A shape without files, on hardware of your own",
-      line: "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
-        "--bandwidth 200 --tflops 20 --capacity 16",
-    },
-    {
-      text: "Does training fit?",
-      line: "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
-        "--batch 64 --micro-batch 1..8*2 --recompute",
-    },
-    {
-      text: "Is it true here?",
-      line: "parscale cost --model qwen-p4 --measured --streams 1,4 --input 128 --output 32",
-    },
-  ],
+  examples: {
+    "What do more streams cost on one A100?":
+      "parscale cost --model qwen-p4 --streams 1..8*2 --batch 1,4",
+    "The paper's figure: loss against memory and latency":
+      "parscale cost --method paper --svg cost.svg",
+    "A shape without files, on hardware of your own":
+      "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
+      "--bandwidth 200 --tflops 20 --capacity 16",
+    "Does training fit?":
+      "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
+      "--batch 64 --micro-batch 1..8*2 --recompute",
+    "Is it true here?":
+      "parscale cost --model qwen-p4 --measured --streams 1,4 --input 128 --output 32",
+  },
   arguments: [
     modelArgument,
     { name: "ls", summary: "List the known hardware", choices: ["ls"] },

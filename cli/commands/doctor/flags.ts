@@ -12,15 +12,13 @@ export const command = defineCommand({
     "required check that fails gives exit code 4. Nothing leaves the machine. --device cuda tests a " +
     "GPU from its libraries to a training step, and records one that passes; --clear-cache removes " +
     "the quantized weights that were kept.",
-  examples: [
-    { text: "Check everything", line: "parscale doctor" },
-    { text: "Test an NVIDIA GPU step by step", line: "parscale doctor --device cuda" },
-    { text: "Compare the devices", line: "parscale doctor --traits" },
-    {
-      text: "List failures for a script",
-      line: `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
-    },
-  ],
+  examples: {
+    "Check everything": "parscale doctor",
+    "Test an NVIDIA GPU step by step": "parscale doctor --device cuda",
+    "Compare the devices": "parscale doctor --traits",
+    "List failures for a script":
+      `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
+  },
   flags: flagGroup("Result", {
     traits: {
       type: "switch",

@@ -252,31 +252,20 @@ export const command = defineCommand({
     "prints exact prompts, and `eval merge` puts the folders of shards together.\n\n" +
     "With --out every answer is written down as it comes; the same command resumes after any " +
     "interruption. Answers can be scored later, or made by other tools (--score).",
-  examples: [
-    {
-      text: "A quick look at two benchmarks",
-      line: "parscale eval --model qwen-p4 --tasks gsm8k,arc --limit 50",
-    },
-    {
-      text: "The paper's table for base models",
-      line: "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
-        "--out results",
-    },
-    { text: "What exactly is asked?", line: "parscale eval show mmlu -n 2 --data bench" },
-    {
-      text: "Spread over four machines, then merge",
-      line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
-    },
-    {
-      text: "The same as the tasks of a Slurm array, or the ranks of mpirun",
-      line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
-    },
-    {
-      text: "Score answers made elsewhere",
-      line: "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
-        "--allow-code-execution",
-    },
-  ],
+  examples: {
+    "A quick look at two benchmarks": "parscale eval --model qwen-p4 --tasks gsm8k,arc --limit 50",
+    "The paper's table for base models":
+      "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
+      "--out results",
+    "What exactly is asked?": "parscale eval show mmlu -n 2 --data bench",
+    "Spread over four machines, then merge":
+      "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
+    "The same as the tasks of a Slurm array, or the ranks of mpirun":
+      "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
+    "Score answers made elsewhere":
+      "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
+      "--allow-code-execution",
+  },
   arguments: [
     modelArgument,
     {

@@ -13,17 +13,13 @@ export const command = defineCommand({
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
     "Python: in a server, in a browser, on a phone. The logits are those of the target they are for. " +
     "The folder appears complete or not at all.",
-  examples: [
-    { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
-    {
-      text: "Small, for a phone",
-      line: "parscale export --model run --onnx --quantize q4 --capacity 512 --out phone",
-    },
-    {
-      text: "For the GPU of a browser",
-      line: "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
-    },
-  ],
+  examples: {
+    "Exact": "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx",
+    "Small, for a phone":
+      "parscale export --model run --onnx --quantize q4 --capacity 512 --out phone",
+    "For the GPU of a browser":
+      "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
+  },
   arguments: [modelArgument],
   flags: {
     ...flagGroup("Export", {

@@ -120,29 +120,17 @@ export const command = defineCommand({
     "from one stream to eight it grows by one or two percent.\n\n" +
     "A law printed without intervals says more than it knows: pass --bootstrap 500. The exit code is " +
     "1 when no optimum was reached.",
-  examples: [
-    {
-      text: "The paper's law for Stack-V2-Python, with intervals",
-      line: "parscale fit --data-set stack-v2-python --bootstrap 500",
-    },
-    {
-      text: "Predict a model from your own losses",
-      line: "parscale fit losses.csv --bootstrap 200 --predict 1.6e9,8 --json",
-    },
-    { text: "From training runs", line: "parscale fit run-p1 run-p2 run-p4 --law chinchilla" },
-    {
-      text: "Which law is right?",
-      line: "parscale fit --data-set stack-v2-python --law both",
-    },
-    {
-      text: "The parameters that the paper prints, and how much eight streams save",
-      line: "parscale fit --preset paper --saving 8 --params-for 1.05,8",
-    },
-    {
-      text: "The figure",
-      line: "parscale fit --data-set stack-v2-python --curves curves.svg",
-    },
-  ],
+  examples: {
+    "The paper's law for Stack-V2-Python, with intervals":
+      "parscale fit --data-set stack-v2-python --bootstrap 500",
+    "Predict a model from your own losses":
+      "parscale fit losses.csv --bootstrap 200 --predict 1.6e9,8 --json",
+    "From training runs": "parscale fit run-p1 run-p2 run-p4 --law chinchilla",
+    "Which law is right?": "parscale fit --data-set stack-v2-python --law both",
+    "The parameters that the paper prints, and how much eight streams save":
+      "parscale fit --preset paper --saving 8 --params-for 1.05,8",
+    "The figure": "parscale fit --data-set stack-v2-python --curves curves.svg",
+  },
   arguments: [
     {
       name: "FILE|-|RUN_FOLDER",

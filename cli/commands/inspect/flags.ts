@@ -13,18 +13,12 @@ export const command = defineCommand({
     "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +
     "for the given rows and context.\n\n" +
     "With --tokenize or --detokenize it only runs the tokenizer: text in and ids out, or back.",
-  examples: [
-    { text: "What is this model?", line: "parscale inspect --model qwen-p4" },
-    {
-      text: "Does it fit, with 8 rows of 4096 tokens?",
-      line:
-        "parscale inspect --model qwen-p4 --batch 8 --context 4k --json | jq .results.memory_bytes",
-    },
-    {
-      text: "See the tokens of a text",
-      line: 'parscale inspect --model qwen-p4 --tokenize "2+2="',
-    },
-  ],
+  examples: {
+    "What is this model?": "parscale inspect --model qwen-p4",
+    "Does it fit, with 8 rows of 4096 tokens?":
+      "parscale inspect --model qwen-p4 --batch 8 --context 4k --json | jq .results.memory_bytes",
+    "See the tokens of a text": 'parscale inspect --model qwen-p4 --tokenize "2+2="',
+  },
   arguments: [modelArgument],
   flags: {
     ...modelFlags,

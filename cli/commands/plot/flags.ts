@@ -83,25 +83,16 @@ export const command = defineCommand({
     "as the paper's figures of two-stage training, repeated data and continual training do. A run " +
     "that is still going is drawn as far as it is.\n\n" +
     "With --json or --jsonl every curve comes with all its points.",
-  examples: [
-    { text: "Two runs by tokens", line: "parscale plot run-p1 run-p4" },
-    {
-      text: "A figure for a paper",
-      line: "parscale plot run-p1 run-p4 --label P=1,P=4 --ema 0.98 --log x --svg loss.svg",
-    },
-    {
-      text: "Three seeds of two settings, each a mean with its range",
-      line: "parscale plot a0 a1 a2 b0 b1 b2 --label P=1,P=1,P=1,P=4,P=4,P=4 --svg seeds.svg",
-    },
-    {
-      text: "Both stages of two-stage training, one after the other",
-      line: "parscale plot stage1 stage2 --chain --svg stages.svg",
-    },
-    {
-      text: "Repeated data: where validation loss turns",
-      line: "parscale plot epochs --measure eval --x steps",
-    },
-  ],
+  examples: {
+    "Two runs by tokens": "parscale plot run-p1 run-p4",
+    "A figure for a paper":
+      "parscale plot run-p1 run-p4 --label P=1,P=4 --ema 0.98 --log x --svg loss.svg",
+    "Three seeds of two settings, each a mean with its range":
+      "parscale plot a0 a1 a2 b0 b1 b2 --label P=1,P=1,P=1,P=4,P=4,P=4 --svg seeds.svg",
+    "Both stages of two-stage training, one after the other":
+      "parscale plot stage1 stage2 --chain --svg stages.svg",
+    "Repeated data: where validation loss turns": "parscale plot epochs --measure eval --x steps",
+  },
   arguments: [
     { name: "RUN", summary: "Folders of runs, files like metrics.jsonl, or -", repeated: true },
   ],

@@ -121,28 +121,18 @@ export const command = defineCommand({
     "of a character that takes several), `winner`, `stream` (from 0), `weights`, `entropy` " +
     "and `logprob`, what the model gave this token after those before. --json has them with " +
     "all statistics.",
-  examples: [
-    {
-      text: "A sentence on the terminal",
-      line: 'parscale visualize --model qwen-p4 --text "The cat sat on the mat"',
-    },
-    {
-      text: "A page to look at in a browser",
-      line: "parscale visualize story.txt --model qwen-p4 --html story.html",
-    },
-    {
-      text: "What the model wrote itself, from the rows of generate --jsonl",
-      line: "parscale visualize answers.jsonl --model qwen-p4 --jsonl -o weights.jsonl",
-    },
-    {
-      text: "Three rows of a benchmark with their answers",
-      line: "parscale visualize --model qwen-p4 --task gsm8k --data bench --ids 3,4,5",
-    },
-    {
-      text: "How differently the streams err",
-      line: "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
-    },
-  ],
+  examples: {
+    "A sentence on the terminal":
+      'parscale visualize --model qwen-p4 --text "The cat sat on the mat"',
+    "A page to look at in a browser":
+      "parscale visualize story.txt --model qwen-p4 --html story.html",
+    "What the model wrote itself, from the rows of generate --jsonl":
+      "parscale visualize answers.jsonl --model qwen-p4 --jsonl -o weights.jsonl",
+    "Three rows of a benchmark with their answers":
+      "parscale visualize --model qwen-p4 --task gsm8k --data bench --ids 3,4,5",
+    "How differently the streams err":
+      "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
+  },
   arguments: [modelArgument, {
     name: "FILE|-",
     summary: "Texts to show; stdin when absent or -",

@@ -67,8 +67,9 @@ Deno.test("defaults fit their own flags and shorthands name existing values", ()
 
 Deno.test("examples are command lines that parse", () => {
   for (const command of loaded) {
-    assert(command.examples.length > 0, command.name);
-    for (const { line } of command.examples) {
+    const lines = Object.values(command.examples);
+    assert(lines.length > 0, command.name);
+    for (const line of lines) {
       const words = line.split(/[|<>()]/).find((part) => part.trim().startsWith("parscale "))!;
       const [, name, ...args] = words.trim().split(/\s+/);
       assertEquals(name, command.name);

@@ -37,7 +37,7 @@ const probe = defineCommand({
   name: "probe",
   summary: "Try the frame",
   description: "For tests only.",
-  examples: [{ text: "Try it", line: "parscale probe --fail data" }],
+  examples: { "Try it": "parscale probe --fail data" },
   arguments: [{ name: "FILE", summary: "rows" }],
   flags: {
     fail: {
