@@ -121,7 +121,7 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
     const message = `unknown command "${name}"`;
     throw new MisuseError([hint === undefined ? { message } : { message, hint }]);
   }
-  const { command } = await entry.load();
+  const command = await entry.load();
   frame.command = command;
   const table = flagsOf(command);
   const parsed = parse(args.toSpliced(index, 1), table);

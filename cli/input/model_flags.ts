@@ -1,5 +1,5 @@
 /** Flags of commands that open a model. */
-import type { Argument } from "../framework/resolve.ts";
+import type { Argument } from "../framework/command.ts";
 import { flagGroup, type FlagTable } from "../framework/table.ts";
 
 /** The checkpoint to run; for commands that need one. */

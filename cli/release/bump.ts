@@ -17,8 +17,6 @@ const UNRELEASED = "## [Unreleased]";
 const VERSION = /^(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$/;
 
 export const command = defineCommand({
-  name: "bump",
-  summary: "Set the version of the next release",
   description: "Writes the version into deno.json, CHANGELOG.md and docs/install.md, so that one " +
     "commit holds the release. `deno task release` then makes its files.",
   examples: { "The next minor version": "deno task bump 0.2.0" },
@@ -84,4 +82,6 @@ function isAbove(version: string, other: string): boolean {
   return pre! > preOther!;
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("bump", "Set the version of the next release", command, run);
+}

@@ -22,8 +22,6 @@ import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
 export const BUNDLE_LIMIT = 60e6;
 
 export const command = defineCommand({
-  name: "bundle",
-  summary: "Make a portable archive",
   description:
     "Packs deno, a launcher, parscale, its packages and the engine of this machine's platform. " +
     "Unpacked anywhere, bin/parscale runs without network and without HOME. It keeps what deno " +
@@ -109,4 +107,6 @@ async function mustRun(program: string, args: readonly string[]): Promise<void> 
   });
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("bundle", "Make a portable archive", command, run);
+}

@@ -20,8 +20,6 @@ import { flagGroup } from "../framework/table.ts";
 export const PROGRAM_LIMIT = 160e6;
 
 export const command = defineCommand({
-  name: "compile",
-  summary: "Make a standalone program",
   description:
     "Compiles parscale with its packages, workers, kernels and the engine of one platform into one " +
     "file that needs neither deno nor a network. At its first start the program writes its files " +
@@ -121,4 +119,6 @@ async function compile(app: string, program: string, platform: Platform): Promis
   );
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("compile", "Make a standalone program", command, run);
+}

@@ -36,8 +36,6 @@ export function pieces(): Piece[] {
 }
 
 export const command = defineCommand({
-  name: "release",
-  summary: "Make all files of a release",
   description: "Runs `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
     "version with `deno task bump` first. Exit code 1 tells that a file could not be made.",
   examples: { "Everything for the version in deno.json": "deno task release" },
@@ -86,4 +84,6 @@ async function hashOf(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("release", "Make all files of a release", command, run);
+}

@@ -14,8 +14,6 @@ import { ROOT } from "./stage.ts";
 import { requireVersion, runTool } from "./tool.ts";
 
 const command = defineCommand({
-  name: "setup",
-  summary: "Make the command parscale, which runs this clone",
   description:
     "Writes a launcher to ~/.local/bin or another folder. It runs the files of this clone with the " +
     "deno that runs this task, so it changes with `git pull` and ends when the clone is removed.",
@@ -94,4 +92,6 @@ function windowsLauncher(): string {
 
 const ARGS = ["run", "-A", "--node-modules-dir=manual", `${ROOT}mod.ts`];
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("setup", "Make the command parscale, which runs this clone", command, run);
+}

@@ -20,10 +20,11 @@ import { Io, processSystem } from "../output/io.ts";
 
 /** Runs a tool with the process's arguments. */
 export async function runTool<F extends FlagTable>(
+  name: string,
+  summary: string,
   command: CommandDefinition<F>,
   run: CommandBody<CommandValues<F>>["run"],
 ): Promise<void> {
-  const { name, summary } = command;
   const load = () => Promise.resolve({ command });
   const registry = [entry(name, summary, load, () => Promise.resolve({ run }))];
   Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), registry);

@@ -1,6 +1,5 @@
 /** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { modelArgument, modelFlags, quantizeFlags } from "../../input/model_flags.ts";
@@ -136,8 +135,6 @@ const comparisonFlags = flagGroup("Comparison", {
 });
 
 export const command = defineCommand({
-  name: "bench",
-  summary: SUMMARIES.bench,
   description:
     "Times a model on made-up tokens: decode, one step after another behind --context cached " +
     "tokens, and prefill, a prompt of --prompt tokens. One row per combination of the lists. " +

@@ -1,7 +1,6 @@
 /** `parscale chat`: a conversation in the terminal. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import {
   keptQuantizeFlags,
   modelArgument,
@@ -13,8 +12,6 @@ import { flagGroup } from "../../framework/table.ts";
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
-  name: "chat",
-  summary: SUMMARIES.chat,
   description:
     "Every line is a message; the model's chat template is used, and the conversation is kept.\n\n" +
     "Lines that begin with / are commands: `/p 4` continues with the model that has 4 streams, " +

@@ -1,6 +1,5 @@
 /** Flags of `parscale compare`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -76,8 +75,6 @@ const compareFlags = {
 } as const satisfies FlagTable;
 
 export const command = defineCommand({
-  name: "compare",
-  summary: SUMMARIES.compare,
   description:
     "Evaluates a model with one stream, the same with beam search, and models with several streams, " +
     "on benchmarks that are answered in free words: the paper's comparison of ParScale with " +

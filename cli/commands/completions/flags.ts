@@ -1,12 +1,9 @@
 /** `parscale completions SHELL`: a completion script on stdout. */
 import { SHELLS } from "../../framework/completions.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 /** The command. */
 export const command = defineCommand({
-  name: "completions",
-  summary: SUMMARIES.completions,
   description: "The script is static text made from the flag tables, so completing never starts " +
     "the program. Print it again after an update.",
   examples: {

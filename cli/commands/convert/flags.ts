@@ -1,11 +1,8 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
 import { modelArgument } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
-  name: "convert",
-  summary: SUMMARIES.convert,
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
     "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. Prefixes start from a text, so that " +

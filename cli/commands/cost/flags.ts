@@ -2,7 +2,6 @@
 import { modelArgument } from "../../input/model_flags.ts";
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup } from "../../framework/table.ts";
 
@@ -314,8 +313,6 @@ const questionFlags = flagGroup("Questions", {
 });
 
 export const command = defineCommand({
-  name: "cost",
-  summary: SUMMARIES.cost,
   description:
     "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
     "of a model and the rates of the hardware. Nothing is run unless --measured asks for it.\n\n" +

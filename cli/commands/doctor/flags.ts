@@ -1,12 +1,9 @@
 /** `parscale doctor`: what works on this machine, and what to do where it does not. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { OTHER_GPUS } from "../../framework/common.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
-  name: "doctor",
-  summary: SUMMARIES.doctor,
   description:
     "Runs every check and shows what was found, with a remedy where something is missing. A " +
     "required check that fails gives exit code 4. Nothing leaves the machine. --device cuda tests a " +

@@ -1,9 +1,7 @@
 /** Flags of `parscale eval`. */
 import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
-import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
+import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { Preset } from "../../framework/resolve.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
@@ -241,8 +239,6 @@ const presets: Readonly<Record<string, Preset>> = {
 };
 
 export const command = defineCommand({
-  name: "eval",
-  summary: SUMMARIES.eval,
   description:
     "Asks a model the questions of public benchmarks, exactly as lm-evaluation-harness 0.4.13 and " +
     "EvalPlus do, and scores its answers by their rules. Rows are fetched from where they are " +

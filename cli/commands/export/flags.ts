@@ -2,12 +2,9 @@
 import { modelArgument, quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
-  name: "export",
-  summary: SUMMARIES.export,
   description:
     "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +

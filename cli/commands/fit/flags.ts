@@ -1,6 +1,5 @@
 /** Flags of `parscale fit`. Questions are texts here and are read in `plan.ts`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup } from "../../framework/table.ts";
 
@@ -109,8 +108,6 @@ const outputFlags = flagGroup("Output", {
 });
 
 export const command = defineCommand({
-  name: "fit",
-  summary: SUMMARIES.fit,
   description:
     "Fits loss as a function of parameters N and streams P, as the ParScale paper does: Huber losses " +
     "of logarithms, from a grid of 300 starting points, here each down to the optimum itself.\n\n" +

@@ -3,7 +3,6 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 /** Returns whether an argument is FILE rather than a prompt. */
 function namesInput(text: string): boolean {
@@ -15,8 +14,6 @@ function namesInput(text: string): boolean {
 }
 
 export const command = defineCommand({
-  name: "generate",
-  summary: SUMMARIES.generate,
   description:
     "Prompts come from --prompt, from FILE, or from stdin. Input whose first character is { is " +
     "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +

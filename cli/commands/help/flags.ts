@@ -1,14 +1,12 @@
 /** `parscale help [TOPIC]`: a command's complete help, a topic as a table, or the manual page. */
+import { commands } from "../mod.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 /** Topics that are tables. */
 const TABLES = ["exit-codes", "formats", "environment", "presets"];
 
 /** The command. */
 export const command = defineCommand({
-  name: "help",
-  summary: SUMMARIES.help,
   description: "Without a topic, lists the commands. A command's name gives the same text as its " +
     "--help. The topic flags explains the flags of every command, and man is the manual page of the " +
     "whole program in roff. All other topics are tables and honour --format.",
@@ -21,7 +19,7 @@ export const command = defineCommand({
   arguments: [{
     name: "TOPIC",
     summary: "A command or a topic",
-    choices: ["flags", ...TABLES, "man", ...Object.keys(SUMMARIES)],
+    choices: ["flags", ...TABLES, "man", ...commands.map(({ name }) => name)],
   }],
   flags: {},
 });

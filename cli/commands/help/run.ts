@@ -121,7 +121,7 @@ export async function run(
   const write = (text: string) => writeText(io, text, out, overwrite);
   if (topic === undefined) return write(programHelp(commands, options));
   const entry = commands.find(({ name }) => name === topic);
-  if (entry) return write(fullHelp((await entry.load()).command, options));
+  if (entry) return write(fullHelp(await entry.load(), options));
   if (topic === "flags") return write(commonHelp(options));
   const loaded = await loadAll(commands);
   if (topic === "man") return write(manualPage(loaded));

@@ -2,12 +2,9 @@
 import { engineFlags } from "../../framework/common.ts";
 import { modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
-  name: "inspect",
-  summary: SUMMARIES.inspect,
   description:
     "Opens a checkpoint, checks its tensors against its config, and shows family, streams, " +
     "shapes, parameter counts, stored types, tokenizer, and the memory that generation needs " +

@@ -1,10 +1,7 @@
 /** `parscale merge`: the documents of all parts of a sharded `generate` or `score` become one. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
-  name: "merge",
-  summary: SUMMARIES.merge,
   description:
     "Takes the JSON documents that `generate` or `score` wrote with --shard and --json, and writes " +
     "their rows in the order of the input: the result of a single run, bit for bit. All parts must " +

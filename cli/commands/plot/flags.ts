@@ -1,6 +1,5 @@
 /** Flags of `parscale plot`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 const curveFlags = flagGroup("Curves", {
@@ -76,8 +75,6 @@ const figureFlags = flagGroup("Figure", {
 });
 
 export const command = defineCommand({
-  name: "plot",
-  summary: SUMMARIES.plot,
   description:
     "Draws training and validation loss of several runs into one figure, on the terminal and as SVG, " +
     "as the paper's figures of two-stage training, repeated data and continual training do. A run " +

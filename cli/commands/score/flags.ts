@@ -3,11 +3,8 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
-  name: "score",
-  summary: SUMMARIES.score,
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +

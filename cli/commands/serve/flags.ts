@@ -1,7 +1,6 @@
 /** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import {
   keptQuantizeFlags,
   modelArgument,
@@ -12,8 +11,6 @@ import {
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
-  name: "serve",
-  summary: SUMMARIES.serve,
   description:
     "Answers /v1/chat/completions and /v1/completions of the OpenAI API, with log-probabilities, " +
     "echo, streaming and the rules of lm-evaluation-harness, and a chat page at /. Requests share " +

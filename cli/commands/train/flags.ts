@@ -1,9 +1,7 @@
 /** The flag table of `parscale train`. */
 import { modelArgument } from "../../input/model_flags.ts";
-import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
+import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
-import type { Preset } from "../../framework/resolve.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
 
@@ -339,8 +337,6 @@ const presets: Readonly<Record<string, Preset>> = {
 };
 
 export const command = defineCommand({
-  name: "train",
-  summary: SUMMARIES.train,
   description:
     "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
     "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +

@@ -1,7 +1,6 @@
 /** Flags of `parscale visualize`. */
 import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
@@ -102,8 +101,6 @@ const visualizeFlags = {
 } as const satisfies FlagTable;
 
 export const command = defineCommand({
-  name: "visualize",
-  summary: SUMMARIES.visualize,
   description:
     "Runs a ParScale model over texts and shows, for every token, in which shares its streams " +
     "were mixed there to predict the next token. The stream with the largest share wins the " +

@@ -19,11 +19,7 @@ const tables: [string, FlagTable][] = [
   ...loaded.map((command): [string, FlagTable] => [command.name, flagsOf(command)]),
 ];
 
-Deno.test("registry and command files agree; command names are unique", () => {
-  assertEquals(
-    loaded.map(({ name, summary }) => ({ name, summary })),
-    commands.map(({ name, summary }) => ({ name, summary })),
-  );
+Deno.test("command names are unique", () => {
   assertEquals(new Set(commands.map(({ name }) => name)).size, commands.length);
 });
 

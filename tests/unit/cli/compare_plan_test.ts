@@ -10,7 +10,12 @@ Deno.test("compare hands --unverified and an explicit --quantize none to its eva
   const table = flagsOf(command);
   const shared = async (...more: string[]) => {
     const args = ["--model", "m", "--tasks", "gsm8k", ...more];
-    const { values } = await resolve(parse(args, table), table, command, () => undefined);
+    const { values } = await resolve(
+      parse(args, table),
+      table,
+      { name: "compare", ...command },
+      () => undefined,
+    );
     const planned = await plan(values as unknown as ValuesOf<typeof command>);
     const flags = planned.kind === "evaluate" ? planned.shared : [];
     return ["--unverified", "--quantize"].map((flag) => {

@@ -34,8 +34,6 @@ const failures: Record<string, () => unknown> = {
 };
 
 const probe = defineCommand({
-  name: "probe",
-  summary: "Try the frame",
   description: "For tests only.",
   examples: { "Try it": "parscale probe --fail data" },
   arguments: [{ name: "FILE", summary: "rows" }],
@@ -62,7 +60,7 @@ const body: CommandBody<ValuesOf<typeof probe>> & { plan?: undefined } = {
   },
 };
 const load = () => Promise.resolve({ command: probe });
-const registry = [entry("probe", probe.summary, load, () => Promise.resolve(body))];
+const registry = [entry("probe", "Try the frame", load, () => Promise.resolve(body))];
 
 async function run(args: string[], options: CaptureOptions = {}) {
   const capture = captureIo(options);
