@@ -1,6 +1,6 @@
 /** Progress while a long prompt is read; a prompt of one chunk has none. */
 import type { Io } from "./io.ts";
-import { type Progress, startProgress } from "./progress.ts";
+import { Progress } from "./progress.ts";
 
 /** Shows one prompt after the other. */
 export class PrefillProgress implements Disposable {
@@ -13,7 +13,7 @@ export class PrefillProgress implements Disposable {
 
   /** Reports the number of prompt tokens read. */
   update(done: number, total: number): void {
-    this.#progress ??= startProgress(this.#io, { label: "Reading prompt", unit: "tokens", total });
+    this.#progress ??= new Progress(this.#io, { label: "Reading prompt", unit: "tokens", total });
     this.#progress.update(done);
   }
 

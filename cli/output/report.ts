@@ -23,8 +23,8 @@ import { displayWidth, wrap } from "./wrap.ts";
 
 /** Options of reporting a result. */
 export interface ReportOptions extends DocumentHead {
-  /** Columns of table, Markdown and CSV; the keys of the rows when absent. */
-  readonly columns?: readonly Column[];
+  /** Columns of table, Markdown and CSV, those without a format by their keys; all keys of the rows when absent. */
+  readonly columns?: readonly (Column | string)[];
 }
 
 /** A result being written. */
@@ -34,13 +34,13 @@ export class Report implements Disposable {
   #columns: readonly Column[] | undefined;
   readonly #sink: Sink;
 
-  /** See `openReport`. */
+  /** Refuses an existing file before anything is computed. */
   constructor(
     readonly io: Io,
     readonly invocation: Invocation,
     readonly options: ReportOptions,
   ) {
-    this.#columns = options.columns;
+    this.#columns = options.columns?.map((one) => typeof one === "string" ? { key: one } : one);
     this.#sink = openSink(io, invocation.out, invocation.overwrite);
   }
 
@@ -135,7 +135,16 @@ function showField(value: unknown): unknown {
     : value;
 }
 
-/** Opens the result of an invocation; refuses an existing file before anything is computed. */
-export function openReport(io: Io, invocation: Invocation, options: ReportOptions): Report {
-  return new Report(io, invocation, options);
+/** Writes rows as the whole result, under a remark that is composed once all of them are known. */
+export async function reportRows(
+  io: Io,
+  invocation: Invocation,
+  options: ReportOptions,
+  rows: Iterable<Row> | AsyncIterable<Row>,
+  remark?: () => string,
+): Promise<void> {
+  using report = new Report(io, invocation, options);
+  for await (const row of rows) report.row(row);
+  if (remark !== undefined) report.remark(remark());
+  await report.finish();
 }

@@ -8,7 +8,7 @@ import { DataError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand, type ValuesOf } from "../framework/command.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
 import { runTool } from "./tool.ts";
 
@@ -39,7 +39,7 @@ async function run(
   await Deno.writeTextFile(`${ROOT}deno.json`, files.config);
   await Deno.writeTextFile(`${ROOT}CHANGELOG.md`, files.changelog);
   await Deno.writeTextFile(`${ROOT}docs/install.md`, files.install);
-  using report = openReport(io, invocation, { schema: "parscale.bump/1" });
+  using report = new Report(io, invocation, { schema: "parscale.bump/1" });
   await report.finish({ before, version });
 }
 

@@ -9,7 +9,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import { defineCommand, type ValuesOf } from "../framework/command.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
 import { VERSION } from "../../core/base/version.ts";
 import launcher from "./launcher.sh" with { type: "text" };
@@ -52,7 +52,7 @@ async function run(
   }
   const name = `parscale-${VERSION}-${platform.name}`;
   const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
-  using report = openReport(io, invocation, { schema: "parscale.bundle/1" });
+  using report = new Report(io, invocation, { schema: "parscale.bundle/1" });
   await replaceWith(out, async (folder) => {
     const root = `${folder}/${name}`;
     await Deno.mkdir(`${root}/bin`, { recursive: true });

@@ -9,7 +9,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import { defineCommand, type ValuesOf } from "../framework/command.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { bytesText, grouped } from "../output/units.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { filesIn, ROOT, stage } from "./stage.ts";
@@ -63,7 +63,7 @@ async function run(
   }
   const file = `parscale${platform.name.startsWith("windows") ? ".exe" : ""}`;
   const out = values.out ?? `${ROOT}dist/${file}`;
-  using report = openReport(io, invocation, { schema: "parscale.compile/1" });
+  using report = new Report(io, invocation, { schema: "parscale.compile/1" });
   await requireBase(io.env("DENORT_BIN"));
   await replaceWith(out, async (folder) => {
     const parts = await stage(`${folder}/app`, platform);

@@ -9,7 +9,7 @@ import { defineCommand, type ValuesOf } from "../framework/command.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 import { VERSION } from "../../core/base/version.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { platformOf, TARGET_NAMES } from "./platforms.ts";
 import { ROOT } from "./stage.ts";
 import { runProgram, runTool } from "./tool.ts";
@@ -59,7 +59,7 @@ async function run(
 ): Promise<number | void> {
   const out = values.out ?? `${ROOT}dist/${VERSION}`;
   await Deno.mkdir(out, { recursive: true });
-  using report = openReport(io, invocation, { schema: "parscale.release/1" });
+  using report = new Report(io, invocation, { schema: "parscale.release/1" });
   const sums: string[] = [];
   let failed = false;
   for (const { file, tool, args } of pieces()) {

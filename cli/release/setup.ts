@@ -9,7 +9,7 @@ import { homeFolder, PLATFORM } from "../../core/base/platform/mod.ts";
 import { type CommandValues, defineCommand } from "../framework/command.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
 import { requireVersion, runTool } from "./tool.ts";
 
@@ -53,7 +53,7 @@ async function run(
   const text = isWindows ? windowsLauncher() : launcher();
   await Deno.writeTextFile(path, text, { mode: 0o755 });
   await requireVersion("program", path);
-  using report = openReport(io, invocation, { schema: "parscale.setup/1" });
+  using report = new Report(io, invocation, { schema: "parscale.setup/1" });
   report.remark(`parscale is ${path}`);
   const onPath = (io.env("PATH") ?? "").split(isWindows ? ";" : ":").includes(target);
   if (!onPath) report.remark(`put it on the PATH: export PATH="${target}:$PATH"`);

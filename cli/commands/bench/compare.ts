@@ -13,15 +13,13 @@ import { rowError } from "../../input/rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { reportRows } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { counted } from "../../output/units.ts";
 import type { ComparisonPlan } from "./plan.ts";
 
 /** Layout of timed rows. */
 export const SCHEMA = "parscale.bench/1";
-/** Layout of the pairs. */
-const COMPARISON_SCHEMA = "parscale.bench_compare/2";
 
 /** Fields that partners agree in. */
 const KEYS = [
@@ -73,19 +71,14 @@ export async function compareTimings(
       { hints: [`rows are paired by ${KEYS.join(", ")}`] },
     );
   }
-  using report = openReport(io, invocation, {
-    schema: COMPARISON_SCHEMA,
-    columns: COLUMNS,
-  });
-  for (const row of rows) report.row(row);
   const slower = paired.filter(({ result }) => result === "slower").length;
   const isBusy = noise > tolerance;
   const allowed = isBusy ? Math.ceil(noise * 100) : Number((tolerance * 100).toPrecision(6));
-  report.remark(
+  const remark = () =>
     `${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%` +
-      (isBusy ? ", the spread of the samples" : ""),
-  );
-  await report.finish();
+    (isBusy ? ", the spread of the samples" : "");
+  const options = { schema: "parscale.bench_compare/2", columns: COLUMNS };
+  await reportRows(io, invocation, options, rows, remark);
   const alone = rows.length - paired.length;
   if (alone > 0) io.warn(`${counted(alone, "row")} without a partner decided nothing`);
   return exitCode(slower > 0 ? "negative" : "done");

@@ -21,7 +21,7 @@ import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { reportRows } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
@@ -72,18 +72,15 @@ function questionOf(
 }
 
 async function listHardware(io: Io, invocation: Invocation): Promise<void> {
-  using report = openReport(io, invocation, { schema: "parscale.hardware/1" });
-  for (const { name, capacityGb, bandwidthGbS, tflops, origin, remark } of DEVICES) {
-    report.row({
-      name,
-      capacity_gib: capacityGb ?? null,
-      bandwidth_gb_s: bandwidthGbS,
-      tflops,
-      origin,
-      remark,
-    });
-  }
-  await report.finish();
+  const rows = DEVICES.map(({ name, capacityGb, bandwidthGbS, tflops, origin, remark }) => ({
+    name,
+    capacity_gib: capacityGb,
+    bandwidth_gb_s: bandwidthGbS,
+    tflops,
+    origin,
+    remark,
+  }));
+  await reportRows(io, invocation, { schema: "parscale.hardware/1" }, rows);
 }
 
 async function answer(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
@@ -96,17 +93,17 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
   const { on, mode, method } = setting;
   const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
   const { show, ...view } = viewOf(setting, invocation, columns);
-  using report = openReport(io, invocation, { schema: "parscale.cost/2", ...view });
   const needed: number[] = [];
-  for (const row of mode === "train" ? trainRows(setting) : inferRows(setting)) {
-    const bytes = row.memory_bytes as number;
-    needed.push(bytes);
-    const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
-    report.row(show({ ...row, fits }));
-  }
-  // Only now, when no configuration can be refused any more.
-  report.remark(`${headline(setting)}; sizes in GiB, times in seconds`);
-  await report.finish();
+  const rows = function* () {
+    for (const row of mode === "train" ? trainRows(setting) : inferRows(setting)) {
+      const bytes = row.memory_bytes as number;
+      needed.push(bytes);
+      const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
+      yield show({ ...row, fits });
+    }
+  };
+  const remark = () => `${headline(setting)}; sizes in GiB, times in seconds`;
+  await reportRows(io, invocation, { schema: "parscale.cost/2", ...view }, rows(), remark);
   warnAboutCapacity(needed, on, io);
 }
 
@@ -217,10 +214,9 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   const [title, ...more] = headline(setting).split(": ");
   figure!.write(await renderSvg(figureSpec(points, title!, [...more, means])));
   const { show, ...view } = viewOf(setting, invocation, FIGURE_COLUMNS);
-  using report = openReport(io, invocation, { schema: "parscale.cost-figure/2", ...view });
-  report.remark(`${headline(setting)}\n${means}`);
-  for (const point of points) report.row(show(snakeKeys(point)));
-  await report.finish();
+  const rows = points.map((point) => show(snakeKeys(point)));
+  const remark = () => `${headline(setting)}\n${means}`;
+  await reportRows(io, invocation, { schema: "parscale.cost-figure/2", ...view }, rows, remark);
 }
 
 /** Both ways to a lower loss from the model; memory and latency are means over all workloads. */

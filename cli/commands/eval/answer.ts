@@ -20,7 +20,7 @@ import { startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { type Progress, startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
 
 /** An opened model, ready to answer. */
@@ -295,7 +295,7 @@ class TaskProgress implements Disposable {
       this.#line?.[Symbol.dispose]();
       this.#before = done - 1;
       const total = this.totals.get(task)! - this.#before;
-      this.#line = startProgress(this.io, { label: `Evaluating ${task}`, unit: "samples", total });
+      this.#line = new Progress(this.io, { label: `Evaluating ${task}`, unit: "samples", total });
       this.#task = task;
     }
     this.#line!.update(done - this.#before);

@@ -12,7 +12,7 @@ import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { fetchFiles, prepareAvailable } from "./data.ts";
 import {
   type EvalPlan,
@@ -128,7 +128,7 @@ function watchOf(io: Io): Watch {
   return {
     interruption: io.interruption,
     warn: (...words) => io.warn(...words),
-    progress: (label, total) => startProgress(io, { label, unit: "rows", total }),
+    progress: (label, total) => new Progress(io, { label, unit: "rows", total }),
   };
 }
 

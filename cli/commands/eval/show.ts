@@ -30,8 +30,8 @@ import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
-import { type Column, plainTable, type Row } from "../../output/table.ts";
+import { Report } from "../../output/report.ts";
+import { plainTable, type Row } from "../../output/table.ts";
 import type { AnsweringStats } from "./answer.ts";
 import { describeFetch, type LeftOut, planFetch, prepareAvailable, prepareRows } from "./data.ts";
 import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
@@ -77,24 +77,17 @@ function lineOf(
   return `${asked}, ${answers} of at most ${maxTokens ?? task.maxTokens} tokens`;
 }
 
+const COLUMNS = ["task", "kind", "shots", "rows", "metrics", "files", "source"];
+
 /** Lists all tasks; with --data also how many rows were found, or what is missing. */
 export async function listTasks(
   { data }: ListPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.eval-tasks/1",
-    columns: [
-      { key: "task" },
-      { key: "kind" },
-      { key: "shots" },
-      { key: "rows" },
-      { key: "metrics" },
-      ...(data === undefined ? [] : [{ key: "found" }]),
-      { key: "files" },
-      { key: "source" },
-    ],
+    columns: data === undefined ? COLUMNS : COLUMNS.toSpliced(5, 0, "found"),
   });
   for (const task of TASKS) {
     report.row({
@@ -141,16 +134,9 @@ export async function showPrompts(
   const prepared = await prepareRows(rows, io);
   const render = rows.chat ? await openRenderer(model, io) : undefined;
   const isTable = invocation.format === "table";
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.eval-requests/1",
-    columns: [
-      { key: "doc_id" },
-      { key: "kind" },
-      { key: "context" },
-      { key: "continuation" },
-      { key: "stop" },
-      { key: "max_tokens" },
-    ],
+    columns: ["doc_id", "kind", "context", "continuation", "stop", "max_tokens"],
   });
   for (const { task, documents } of prepared) {
     for (const { document, requests: plain } of documents) {
@@ -201,16 +187,6 @@ interface FullResult extends TaskResult {
   readonly facts: TaskFacts;
   readonly scores: readonly DocumentScore[];
 }
-
-/** Columns of the table. */
-const COLUMNS: readonly Column[] = [
-  { key: "task" },
-  { key: "version" },
-  { key: "shots" },
-  { key: "rows" },
-  { key: "metric" },
-  { key: "value", digits: 4, error: "stderr" },
-];
 
 /** Results of all tasks that have scores. */
 export function summarizeAll(
@@ -328,7 +304,9 @@ export async function report(
   const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
   await folder?.finish(scores, buildDocument(invocation, head, duration, object));
-  using output = openReport(io, invocation, { ...head, columns: COLUMNS });
+  const value = { key: "value", digits: 4, error: "stderr" };
+  const columns = ["task", "version", "shots", "rows", "metric", value];
+  using output = new Report(io, invocation, { ...head, columns });
   if (invocation.format === "json") await output.finish(object);
   else {
     for (const row of tableRows(results)) output.row(row);

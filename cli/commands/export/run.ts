@@ -7,8 +7,8 @@ import { checkQuantize } from "../../../core/session/quantization.ts";
 import { findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import type { command } from "./flags.ts";
 import { type ExportSettings, writeExport } from "./parts.ts";
 
@@ -37,8 +37,8 @@ export function describe({ tokens, capacity, out, streams }: ExportPlan): PlanTe
 export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Promise<void> {
   const { out, streams, tokens, capacity, target, quantize, dtype } = plan;
   const checkpoint = await findCheckpoint(plan, io, "`export`");
-  using report = openReport(io, invocation, { schema: "parscale.export/2" });
-  using progress = startProgress(io, { label: "Writing", unit: "MB" });
+  using report = new Report(io, invocation, { schema: "parscale.export/2" });
+  using progress = new Progress(io, { label: "Writing", unit: "MB" });
   const bytes = await writeExport(plan, checkpoint, (done) => progress.update(done / 1e6));
   await report.finish({
     out,

@@ -13,7 +13,7 @@ import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import { EXIT_CODES } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { reportRows } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
@@ -125,7 +125,5 @@ export async function run(
   if (topic === "flags") return write(commonHelp(options));
   const loaded = await loadAll(commands);
   if (topic === "man") return write(manualPage(loaded));
-  using report = openReport(io, invocation, { schema: "parscale.help/1" });
-  for (const row of TOPICS[topic]!(loaded)) report.row(row);
-  await report.finish();
+  await reportRows(io, invocation, { schema: "parscale.help/1" }, TOPICS[topic]!(loaded));
 }

@@ -16,7 +16,7 @@ import { rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import type { command } from "./flags.ts";
 
@@ -54,7 +54,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   const storedBytes = (tensor: StoredTensor | StoredRange) =>
     "encoding" in tensor ? tensor.encoding!.byteLength : tensor.byteLength;
   const tokenizer = await model.openTokenizerIfAny();
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.inspect/2",
     device: model.device,
   });

@@ -15,7 +15,7 @@ import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts"
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { RowWriter } from "../../output/row_writer.ts";
 import {
   failureOf,
@@ -59,16 +59,11 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    columns: [
-      { key: "id" },
-      { key: "loglikelihood", digits: 4 },
-      { key: "is_greedy" },
-      { key: "error" },
-    ],
+    columns: ["id", { key: "loglikelihood", digits: 4 }, "is_greedy", "error"],
     resume,
     identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
-  using progress = startProgress(io, { label: "Scoring", unit: "rows" });
+  using progress = new Progress(io, { label: "Scoring", unit: "rows" });
   const name = from === "-" ? "stdin" : `"${from}"`;
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {

@@ -12,8 +12,8 @@ import { visible } from "../../output/clean.ts";
 import { wantsColor } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import { openFigure, openSink } from "../../output/sink.ts";
 import { labelsOf } from "../../../core/base/stream_look.ts";
 import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
@@ -138,7 +138,7 @@ async function* measureTexts(
 ): AsyncGenerator<MeasuredText> {
   const tokenizer = await model.openTokenizerIfAny();
   const total = texts.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  using progress = startProgress(io, { label: "Reading", unit: "tokens", total });
+  using progress = new Progress(io, { label: "Reading", unit: "tokens", total });
   let done = 0;
   for (let from = 0; from < texts.length; from += batch) {
     const group = texts.slice(from, from + batch);
@@ -207,7 +207,7 @@ function programResult(
 ): Result {
   const { format } = invocation;
   const columns = format === "json" ? {} : { columns: columnsOf(labels) };
-  const report = openReport(io, invocation, { schema: "parscale.visualize/2", device, ...columns });
+  const report = new Report(io, invocation, { schema: "parscale.visualize/2", device, ...columns });
   return {
     text(text) {
       if (format === "json") return;

@@ -14,7 +14,7 @@ import {
   type ValuesOf,
 } from "../../../cli/framework/command.ts";
 import { Interrupted } from "../../../cli/output/errors.ts";
-import { openReport } from "../../../cli/output/report.ts";
+import { Report } from "../../../cli/output/report.ts";
 import { main } from "../../../cli/main.ts";
 import { captureIo, type CaptureOptions } from "./capture_io.ts";
 
@@ -53,7 +53,7 @@ const body: CommandBody<ValuesOf<typeof probe>> & { plan?: undefined } = {
   async run(values, io, invocation) {
     if (values.fail !== undefined) throw failures[values.fail]!();
     if (values.arguments[0] === "-") await io.readText("-");
-    using report = openReport(io, invocation, { schema: "parscale.probe/1" });
+    using report = new Report(io, invocation, { schema: "parscale.probe/1" });
     report.row({ max_tokens: values.maxTokens ?? null });
     await report.finish();
     return values.code;
