@@ -50,9 +50,13 @@ const encoder = new TextEncoder();
 /** Longest line and longest text that are read, in characters. */
 const MAX_LINE = 32 << 20, MAX_TEXT = 256 << 20;
 
+/** Input at a path as messages call it; `-` is stdin. */
+export function inputName(path: string): string {
+  return path === "-" ? "stdin" : `"${path}"`;
+}
+
 function tooLong(path: string, what: string, limit: number): DataError {
-  const name = path === "-" ? "stdin" : `"${path}"`;
-  return new DataError(`${what} of ${name} is longer than ${limit} characters`);
+  return new DataError(`${what} of ${inputName(path)} is longer than ${limit} characters`);
 }
 
 const CLEAR_LINE = "\r\x1b[2K";
@@ -182,7 +186,7 @@ export class Io {
   }
 
   async *#decode(path: string): AsyncGenerator<string> {
-    const name = path === "-" ? "stdin" : `"${path}"`;
+    const name = inputName(path);
     if (path === "-") this.requireInput();
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;

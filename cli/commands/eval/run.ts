@@ -11,7 +11,7 @@ import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
-import type { Io } from "../../output/io.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { fetchFiles, prepareAvailable } from "./data.ts";
 import {
@@ -174,7 +174,7 @@ async function readSampleFile(
   io: Io,
 ): Promise<Sample[]> {
   const reader = new SampleReader(prepared.map(({ task }) => task.name));
-  const name = path === "-" ? "stdin" : `"${path}"`;
+  const name = inputName(path);
   const lines = await Array.fromAsync(io.readLines(path));
   const samples = lines.flatMap((line, i) => {
     if (line.trim() === "") return [];

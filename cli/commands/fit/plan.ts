@@ -26,7 +26,7 @@ import { countParameters } from "../../../core/model/parameters.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { parseNumber } from "../../framework/values.ts";
 import { readMetrics } from "../../input/metrics_file.ts";
-import type { Io } from "../../output/io.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
 type FitValues = ValuesOf<typeof command>;
@@ -164,7 +164,7 @@ async function readPaths({ arguments: paths, dataSet, parameters }: FitValues, i
       observations.push(observation);
       io.detail(`${path}: N ${observation.n}, P ${observation.p}, ${measure} ${observation.loss}`);
     } else {
-      const name = path === "-" ? "stdin" : `"${path}"`;
+      const name = inputName(path);
       observations.push(...parseObservations(await io.readText(path), name));
     }
   }

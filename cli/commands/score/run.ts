@@ -14,7 +14,7 @@ import type { ValuesOf } from "../../framework/command.ts";
 import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { RowWriter } from "../../output/row_writer.ts";
 import {
@@ -64,7 +64,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
   using progress = new Progress(io, { label: "Scoring", unit: "rows" });
-  const name = from === "-" ? "stdin" : `"${from}"`;
+  const name = inputName(from);
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {

@@ -26,7 +26,7 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
-import type { Io } from "../../output/io.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
 type VisualizeValues = ValuesOf<typeof command>;
@@ -131,7 +131,7 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
   const { paths, format } = source;
   const texts: RawText[] = [];
   for (const path of paths) {
-    const name = path === "-" ? "stdin" : `"${path}"`;
+    const name = inputName(path);
     const content = (await io.readText(path)).replaceAll("\r\n", "\n");
     const isRows = format === "jsonl" || format === "auto" && content.trimStart().startsWith("{");
     if (!isRows) {
@@ -140,7 +140,7 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
       continue;
     }
     const before = texts.length;
-    for await (const row of readRows(linesOf(content), name)) texts.push(rawText(row, name));
+    for await (const row of readRows(content.split("\n"), name)) texts.push(rawText(row, name));
     if (texts.length === before) throw new DataError(`${name} holds no rows`);
   }
   return texts;
@@ -148,10 +148,6 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
 
 function beginningOf(text: string): string {
   return JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
-}
-
-async function* linesOf(text: string): AsyncGenerator<string> {
-  yield* text.split("\n");
 }
 
 function rawText(row: InputRow, name: string): RawText {
