@@ -63,29 +63,22 @@ const CLEAR_LINE = "\r\x1b[2K";
 
 /** Streams, environment and settings of one invocation. */
 export class Io {
-  readonly system: System;
-  readonly settings: Settings;
-  /** Aborted by the first ending signal where the command asked to save; see `main`. */
-  readonly interruption: AbortSignal;
-  readonly #seen: Set<string>;
   #live = "";
 
-  /** Usually built once by the entry point; `with` derives the others. */
+  /**
+   * Usually built once by the entry point; `with` derives the others. `interruption` is aborted by the first
+   * ending signal where the command asked to save; see `main`.
+   */
   constructor(
-    system: System,
-    settings: Settings = DEFAULT_SETTINGS,
-    interruption: AbortSignal = new AbortController().signal,
-    seen: Set<string> = new Set(),
-  ) {
-    this.system = system;
-    this.settings = settings;
-    this.interruption = interruption;
-    this.#seen = seen;
-  }
+    readonly system: System,
+    readonly settings: Settings = DEFAULT_SETTINGS,
+    readonly interruption: AbortSignal = new AbortController().signal,
+    private readonly seen: Set<string> = new Set(),
+  ) {}
 
   /** The same world under other settings. */
   with(settings: Settings, interruption: AbortSignal = this.interruption): Io {
-    return new Io(this.system, settings, interruption, this.#seen);
+    return new Io(this.system, settings, interruption, this.seen);
   }
 
   /** Value of an environment variable. */
@@ -121,8 +114,8 @@ export class Io {
 
   /** Says what will happen and how to silence it; the same message is given once. */
   warn(message: string, hint?: string): void {
-    if (this.settings.quiet > 0 || this.#seen.has(message)) return;
-    this.#seen.add(message);
+    if (this.settings.quiet > 0 || this.seen.has(message)) return;
+    this.seen.add(message);
     const paint = this.palette("stderr");
     const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${visibleLines(hint)}`;
     this.writeError(`${paint.warning("warning:")} ${visibleLines(message)}${more}\n`);

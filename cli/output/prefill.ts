@@ -4,16 +4,13 @@ import { Progress } from "./progress.ts";
 
 /** Shows one prompt after the other. */
 export class PrefillProgress implements Disposable {
-  readonly #io: Io;
   #progress: Progress | undefined;
 
-  constructor(io: Io) {
-    this.#io = io;
-  }
+  constructor(private readonly io: Io) {}
 
   /** Reports the number of prompt tokens read. */
   update(done: number, total: number): void {
-    this.#progress ??= new Progress(this.#io, { label: "Reading prompt", unit: "tokens", total });
+    this.#progress ??= new Progress(this.io, { label: "Reading prompt", unit: "tokens", total });
     this.#progress.update(done);
   }
 

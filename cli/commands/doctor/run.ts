@@ -9,7 +9,7 @@ import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { bytesText } from "../../output/units.ts";
-import { CHECKS } from "./checks.ts";
+import { CHECKS, type Finding, findingOf } from "./checks.ts";
 import { bringUp } from "./cuda.ts";
 import type { command } from "./flags.ts";
 
@@ -38,8 +38,8 @@ export async function run(
   const devices: DeviceResult[] = [];
   const remedies = new Map<string, readonly string[]>();
   for (const check of CHECKS) {
-    const { ok, found, remedy } = await check.run();
-    failed ||= !ok && check.required;
+    const { ok, found, remedy } = await findingOf(check);
+    failed ||= !ok && check.required === true;
     const status = ok ? "ok" : check.required ? "fail" : "missing";
     report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
     if (!ok && remedy) remedies.set(remedy, [...remedies.get(remedy) ?? [], check.name]);
@@ -72,10 +72,8 @@ function traitRows(): Row[] {
 }
 
 /** A device, and what its check found. */
-interface DeviceResult {
+interface DeviceResult extends Finding {
   readonly device: string;
-  readonly ok: boolean;
-  readonly found: string;
 }
 
 /** `ready: cpu; cuda: no driver; tfjs: no package`. */
