@@ -199,7 +199,7 @@ async function runCommand(
     startedAt,
     startedMs,
     format,
-    out: hasOwnOut ? undefined : values.out as string | undefined,
+    out: toStdout ? undefined : values.out as string,
     overwrite: values.overwrite as boolean,
     config: resolution.config,
     origins: resolution.origins,

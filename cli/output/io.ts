@@ -96,10 +96,14 @@ export class Io {
     return Math.max(40, this.system.columns() ?? 80);
   }
 
+  /** Returns whether text on the stream is coloured. */
+  isColored(stream: "stdout" | "stderr"): boolean {
+    return wantsColor(this.settings.color, this.isTerminal(stream), (name) => this.env(name));
+  }
+
   /** Colours of a stream. */
   palette(stream: "stdout" | "stderr"): Palette {
-    const { color } = this.settings;
-    return palette(wantsColor(color, this.isTerminal(stream), (name) => this.env(name)));
+    return palette(this.isColored(stream));
   }
 
   /** Writes result text to stdout as it is; silent under `-q -q`. */

@@ -34,7 +34,7 @@ interface Entry {
 
 /** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
 export function keepsRows(out: string | undefined): out is string {
-  return out !== undefined && out !== "-" && !isDevice(out);
+  return out !== undefined && !isDevice(out);
 }
 
 /** The rows that are finished. */

@@ -82,9 +82,16 @@ export class Report implements Disposable {
     this.#endings.push(text);
   }
 
-  /** A chart beside a readable table, with its own colours and spaces. */
-  chart(text: string): void {
-    if (this.invocation.format === "table") this.#sink.write(`${text}\n`);
+  /** Text beside a readable table, such as a chart, with colours and spaces of its own. */
+  raw(text: string): void {
+    if (this.invocation.format === "table") this.#sink.write(text);
+  }
+
+  /** A readable table as this result shows it. */
+  async draw(columns: readonly Column[], rows: readonly Row[]): Promise<string> {
+    if (!this.#sink.isTerminal) return plainTable(columns, rows);
+    const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
+    return await terminalTable(columns, rows, this.io.width(), paint);
   }
 
   /** Gives up an unfinished report. */
@@ -116,14 +123,11 @@ export class Report implements Disposable {
       ? this.#rows
       : [results];
     const columns = this.#columns ?? columnsOf(rows);
-    const { isTerminal } = this.#sink;
-    if (this.invocation.format === "md") {
-      const text = markdownTable(columns, rows);
-      return isTerminal ? visibleLines(text) : text;
+    if (this.invocation.format === "table") {
+      return columns.length === 0 ? "" : await this.draw(columns, rows);
     }
-    if (!isTerminal) return plainTable(columns, rows);
-    const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
-    return await terminalTable(columns, rows, this.io.width(), paint);
+    const text = markdownTable(columns, rows);
+    return this.#sink.isTerminal ? visibleLines(text) : text;
   }
 }
 

@@ -1,7 +1,6 @@
 /** One line of a conversation after the other: messages are answered, commands obeyed. */
 import { DataError } from "../../../core/base/errors.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
-import { wantsColor } from "../../output/color.ts";
 import { renderError } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { PrefillProgress } from "../../output/prefill.ts";
@@ -107,7 +106,7 @@ export class Talk {
   async #answer(message: string): Promise<void> {
     const io = this.io;
     const { config } = this.session.model.session;
-    const colored = wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
+    const colored = io.isColored("stdout");
     const hasWeights = this.showsWeights && config.streams > 1 && hasStreamWeights(config);
     const shown = hasWeights && this.isTerminal
       ? new LetteredText(config.streams, io.width() - 1, colored)

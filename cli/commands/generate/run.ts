@@ -49,7 +49,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
   const isOne = whole?.length === 1 && plan.decoding.numReturn === 1;
-  const isShown = io.isTerminal("stdout") && (invocation.out ?? "-") === "-";
+  const isShown = io.isTerminal("stdout") && invocation.out === undefined;
   const isText = format === "table" && whole !== undefined &&
     (isOne || isShown && whole.length > 0) &&
     plan.shard === undefined && !plan.resume && tokenizer !== undefined;

@@ -111,11 +111,12 @@ function manualPage(loaded: readonly Command[]): string {
 
 /** Runs the command. */
 export async function run(
-  { arguments: [topic], out, overwrite }: ValuesOf<typeof command>,
+  { arguments: [topic] }: ValuesOf<typeof command>,
   io: Io,
   invocation: Invocation,
   commands: readonly CommandEntry[],
 ): Promise<void> {
+  const { out, overwrite } = invocation;
   const paint = out === undefined ? io.palette("stdout") : PLAIN;
   const options = { width: Math.min(io.width(), 100), paint };
   const write = (text: string) => writeText(io, text, out, overwrite);

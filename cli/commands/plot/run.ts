@@ -1,7 +1,6 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
-import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
@@ -40,12 +39,13 @@ export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promi
   }
   const series = seriesOf(curves);
   figure?.write(await drawFigure(curves, plan));
-  report.chart(renderChart(series, {
+  const chart = renderChart(series, {
     width: io.width(),
     height: plan.height,
-    color: invocation.out === undefined && io.palette("stdout") !== PLAIN,
+    color: invocation.out === undefined && io.isColored("stdout"),
     ...axesOf(plan),
-  }));
+  });
+  report.raw(`${chart}\n`);
   for (const curve of curves) report.row(rowOf(curve, plan));
   await report.finish();
 }
