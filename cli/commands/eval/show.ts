@@ -13,6 +13,7 @@ import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
   type DocumentScore,
+  type Mean,
   summarize,
   type TaskFacts,
   type TaskResult,
@@ -204,30 +205,17 @@ export function summarizeAll(
 /** One row per metric. */
 function tableRows(results: readonly FullResult[]): Row[] {
   return results.flatMap(({ task, facts, documents, means }) =>
-    means.map(({ metric, value, stderr, n }) => ({
+    means.map((mean) => ({
       task: task.name,
       version: task.version,
       shots: facts.shots,
       rows: documents,
-      metric,
-      value,
-      stderr: stderr ?? null,
-      n,
+      ...meanRow(mean),
     }))
   );
 }
 
-/** The `results` of the document: one object per task, and the tables of a preset. */
-function resultsObject(
-  results: readonly FullResult[],
-  preset: string | undefined,
-): Record<string, unknown> {
-  return {
-    tasks: results.map(taskObject),
-    tables: paperTables(results, preset),
-  };
-}
-
+/** The `results` of the document for a task. */
 function taskObject(
   { task, facts, documents, means, groups, scores }: FullResult,
 ): Record<string, unknown> {
@@ -238,10 +226,11 @@ function taskObject(
     version: task.version,
     shots: facts.shots,
     rows: documents,
-    metrics: means.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
-    groups: groups.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
+    metrics: means.map(meanRow),
+    groups: groups.map(meanRow),
     supergroups: supergroups(task, scores),
-    undefined_rows: undefinedRows(task),
+    // Keys of IFEval whose rule the reference leaves to chance.
+    undefined_rows: task.name === "ifeval" ? [...UNDEFINED_KEYS] : [],
     prompts_sha256: createHash("sha256").update(prompts).digest("hex"),
     files: facts.files,
     sandbox: facts.sandbox ?? null,
@@ -253,15 +242,11 @@ function taskObject(
 function supergroups(task: Task, scores: readonly DocumentScore[]): Row[] {
   if (task.name !== "mmlu") return [];
   const regrouped = scores.map((s) => ({ ...s, group: MMLU_GROUPS.get(s.group) ?? "unknown" }));
-  return summarize(task, regrouped).groups.map((mean) => ({
-    ...mean,
-    stderr: mean.stderr ?? null,
-  }));
+  return summarize(task, regrouped).groups.map(meanRow);
 }
 
-/** Keys of IFEval whose rule the reference leaves to chance. */
-function undefinedRows({ name }: Task): readonly unknown[] {
-  return name === "ifeval" ? [...UNDEFINED_KEYS] : [];
+function meanRow(mean: Mean): Row {
+  return { ...mean, stderr: mean.stderr ?? null };
 }
 
 /** The model that was asked, and how. */
@@ -292,13 +277,15 @@ export async function report(
   },
 ): Promise<number> {
   const results = summarizeAll(facts, scores);
+  const tables = paperTables(results, preset);
   const object = {
     model: model?.fingerprint ?? null,
     streams: model?.streams ?? null,
     num_beams: model?.beams ?? null,
     quantize: model?.quantize ?? null,
     stats: stats ?? null,
-    ...resultsObject(results, preset),
+    tasks: results.map(taskObject),
+    tables,
     left_out: leftOut,
   };
   const head = { schema: SCHEMA, device: model?.device };
@@ -312,19 +299,13 @@ export async function report(
     for (const row of tableRows(results)) output.row(row);
     await output.finish();
   }
-  const tables = invocation.format === "table" ? paperTables(results, preset) : [];
-  for (const { name, columns } of tables) {
-    const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
+  for (const { name, columns } of invocation.format === "table" ? tables : []) {
+    const shown = Object.keys(columns).map((key) => ({ key, digits: 1 }));
     io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
   }
-  const code = exitCodeOf(shortfalls(bounds, results), io);
-  return leftOut.length > 0 ? exitCode("negative") : code;
-}
-
-/** Says what fell short; the exit code follows. */
-function exitCodeOf(missed: readonly string[], io: Io): number {
+  const missed = shortfalls(bounds, results);
   for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
-  return exitCode(missed.length > 0 ? "negative" : "done");
+  return exitCode(missed.length > 0 || leftOut.length > 0 ? "negative" : "done");
 }
 
 /** One line per score below its bound. */

@@ -14,9 +14,8 @@ import {
   shotsOf,
 } from "../../../core/eval/harness/documents.ts";
 import type { ChoiceQuestion } from "../../../core/eval/harness/task.ts";
-import { taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { suggestionHint } from "../../framework/suggest.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import {
   fieldNames,
@@ -26,6 +25,7 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
+import { requireTask } from "../../input/task.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
@@ -82,13 +82,7 @@ function sourceOf(values: VisualizeValues): TextSource {
       ? { kind: "texts", texts }
       : { kind: "files", paths: paths.length > 0 ? paths : ["-"], format };
   }
-  const task = taskOf(name);
-  if (!task) {
-    const names = TASKS.map((known) => known.name);
-    throw new UsageError(`unknown task "${name}"`, {
-      hints: [suggestionHint(name, names, "`parscale eval ls` lists the tasks")!],
-    });
-  }
+  const task = requireTask(name);
   if (data === undefined) {
     throw new UsageError(
       `\`--task ${name}\` needs \`--data\``,
