@@ -11,20 +11,17 @@ import { addToHistory, historyPath, readHistory } from "./history.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
 import { Talk } from "./talk.ts";
 
+type ChatValues = ValuesOf<typeof command>;
+
 /** A conversation to hold. */
-interface ChatPlan {
+interface ChatPlan extends Pick<ChatValues, "system" | "streamWeights" | "history"> {
   readonly model: ModelPlan;
   readonly adapters: readonly NamedAdapter[];
-  readonly system: string | undefined;
-  /** True if the weights of every token are shown from the beginning. */
-  readonly streamWeights: boolean;
-  /** True if messages are kept for the arrow keys of later conversations. */
-  readonly history: boolean;
   readonly decoding: AnswerOptions;
 }
 
 /** The conversation that flags ask for. */
-export function plan(values: ValuesOf<typeof command>): ChatPlan {
+export function plan(values: ChatValues): ChatPlan {
   const { system, streamWeights, maxTokens, temperature, topP, seed, history } = values;
   return {
     model: modelPlan(values),

@@ -33,15 +33,14 @@ export { plan } from "./plan.ts";
 /** Runs the command. */
 export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {
   if (plan.kind === "list") return await listHardware(io, invocation);
-  const { known } = plan.hardware;
-  if (known !== undefined && plan.kind !== "measured") {
-    return await answer(settingOf(plan, known), io, invocation);
-  }
   // Loads the engine, which prediction does not need.
-  const { calibrate, measureRows } = await import("./measure.ts");
-  const setting = settingOf(plan, known ?? await calibrate(plan, io));
-  if (plan.kind !== "measured") return await answer(setting, io, invocation);
+  const measuring = () => import("./measure.ts");
+  const hardware = plan.hardware.known ?? await (await measuring()).calibrate(plan, io);
+  const setting = settingOf(plan, hardware);
+  if (plan.kind === "rows") return await estimate(setting, io, invocation);
+  if (plan.kind === "figure") return await drawFigure(setting, io, invocation);
   const predict = (work: Workload) => inferRow(setting, work);
+  const { measureRows } = await measuring();
   await measureRows(setting, workloadsOf(setting), predict, io, invocation);
 }
 
@@ -83,11 +82,6 @@ async function listHardware(io: Io, invocation: Invocation): Promise<void> {
   await reportRows(io, invocation, { schema: "parscale.hardware/1" }, rows);
 }
 
-async function answer(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
-  if (setting.kind === "figure") await drawFigure(setting, io, invocation);
-  else await estimate(setting, io, invocation);
-}
-
 /** Writes a row per configuration. */
 async function estimate(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
   const { on, mode, method } = setting;
@@ -95,7 +89,8 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
   const { show, ...view } = viewOf(setting, invocation, columns);
   const needed: number[] = [];
   const rows = function* () {
-    for (const row of mode === "train" ? trainRows(setting) : inferRows(setting)) {
+    const inferRows = workloadsOf(setting).map((work) => inferRow(setting, work));
+    for (const row of mode === "train" ? trainRows(setting) : inferRows) {
       const bytes = row.memory_bytes as number;
       needed.push(bytes);
       const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
@@ -129,10 +124,6 @@ function* workloadsOf(
       for (const pair of lengths) yield { streams: P, prefixTokens, batch: b, ...pair };
     }
   }
-}
-
-function* inferRows(setting: Setting): Generator<Row> {
-  for (const work of workloadsOf(setting)) yield inferRow(setting, work);
 }
 
 /** The workload, its cost and the parts. */

@@ -32,7 +32,7 @@ import type { command } from "./flags.ts";
 type FitValues = ValuesOf<typeof command>;
 
 /** Everything that a study of laws needs. */
-export interface FitPlan {
+export interface FitPlan extends Pick<FitValues, "seed" | "curves" | "latex"> {
   /** Names the observations. */
   readonly name: string;
   readonly observations: readonly Observation[];
@@ -40,11 +40,7 @@ export interface FitPlan {
   readonly laws: readonly (LawKind | Law)[];
   /** Refits; 0 for none. */
   readonly resamples: number;
-  readonly seed: number;
   readonly questions: readonly Question[];
-  /** File of the figure. */
-  readonly curves: string | undefined;
-  readonly latex: boolean;
 }
 
 /** A question to a law. */

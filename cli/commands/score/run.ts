@@ -28,21 +28,18 @@ import {
 } from "../../input/rows.ts";
 import type { command } from "./flags.ts";
 
+type ScoreValues = ValuesOf<typeof command>;
+
 /** Rows to score. */
-interface ScorePlan {
+interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resume"> {
   readonly model: ModelPlan;
   /** File of the rows; `-` is stdin. */
   readonly from: string;
-  readonly batch: number;
-  /** True if rows get the weights of the streams. */
-  readonly streamWeights: boolean;
   readonly shard: Shard | undefined;
-  /** True if rows of an interrupted run are kept. */
-  readonly resume: boolean;
 }
 
 /** The rows that flags name. */
-export function plan(values: ValuesOf<typeof command>): ScorePlan {
+export function plan(values: ScoreValues): ScorePlan {
   const { arguments: [from = "-"], batch, streamWeights, resume } = values;
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);

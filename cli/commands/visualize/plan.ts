@@ -32,16 +32,10 @@ import type { command } from "./flags.ts";
 type VisualizeValues = ValuesOf<typeof command>;
 
 /** Model, texts and outputs. */
-export interface VisualizePlan {
+export interface VisualizePlan
+  extends Pick<VisualizeValues, "maxTokens" | "batch" | "diversity" | "html"> {
   readonly model: ModelPlan;
   readonly source: TextSource;
-  /** Tokens after which a text is cut; undefined for the whole. */
-  readonly maxTokens: number | undefined;
-  /** Texts computed together. */
-  readonly batch: number;
-  readonly diversity: boolean;
-  /** File of the page. */
-  readonly html: string | undefined;
 }
 
 /** Source of the texts. */
