@@ -5,12 +5,10 @@
  * carry the version follow.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
+import { defineCommand } from "../framework/command.ts";
 import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
-import { runTool } from "./tool.ts";
+import { runTool, type ToolRun } from "./tool.ts";
 
 const UNRELEASED = "## [Unreleased]";
 /** MAJOR.MINOR.PATCH, with a pre-release part perhaps. */
@@ -24,11 +22,7 @@ export const command = defineCommand({
   flags: {},
 });
 
-async function run(
-  { arguments: [version] }: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async ({ arguments: [version] }, io, invocation) => {
   const read = (file: string) => Deno.readTextFile(ROOT + file);
   const config = await read("deno.json"), { version: before } = JSON.parse(config);
   const files = bumped(version!, before, new Date(), {
@@ -41,7 +35,7 @@ async function run(
   await Deno.writeTextFile(`${ROOT}docs/install.md`, files.install);
   using report = new Report(io, invocation, { schema: "parscale.bump/1" });
   await report.finish({ before, version });
-}
+};
 
 /** Texts of the files that carry the version. */
 export interface Versioned {

@@ -5,15 +5,20 @@
  * downloads or DENORT_BIN names. Out: a program that writes its files to disk at its first start,
  * since the engine can only be loaded from there.
  */
-import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { defineCommand } from "../framework/command.ts";
 import { Report } from "../output/report.ts";
-import { bytesText, grouped } from "../output/units.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { filesIn, ROOT, stage } from "./stage.ts";
-import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
+import {
+  outFlag,
+  replaceWith,
+  requireSize,
+  requireVersion,
+  runProgram,
+  runTool,
+  type ToolRun,
+} from "./tool.ts";
 import { flagGroup } from "../framework/table.ts";
 
 /** Largest program. */
@@ -39,22 +44,11 @@ export const command = defineCommand({
       summary: "Platform of the program",
       details: "Only x86_64-unknown-linux-gnu has been run.",
     },
-    out: {
-      type: "path",
-      letter: "o",
-      configurable: false,
-      defaultText: "dist/parscale, with .exe for Windows",
-      summary: "Where the program goes",
-      details: "An earlier build is replaced when the new one is whole; a failed one leaves it.",
-    },
+    out: outFlag("dist/parscale, with .exe for Windows", "Where the program goes"),
   }),
 });
 
-async function run(
-  values: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async (values, io, invocation) => {
   const platform = platformOf(values.target);
   if (platform === undefined) {
     throw new UsageError(`no engine for ${Deno.build.target}`, {
@@ -70,19 +64,14 @@ async function run(
     const program = `${folder}/${file}`;
     await compile(`${folder}/app`, program, platform);
     if (platform.target === Deno.build.target) await requireVersion("program", program);
-    const { size } = await Deno.stat(program);
-    if (size > PROGRAM_LIMIT) {
-      throw new DataError(
-        `the program has ${grouped(size)} bytes, expected at most ${bytesText(PROGRAM_LIMIT)}`,
-      );
-    }
+    const bytes = await requireSize("program", program, PROGRAM_LIMIT);
     for (const part of parts) report.row({ ...part });
-    report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes: size });
+    report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes });
     return program;
   });
   report.remark(`${out} for ${platform.target}, engine ${platform.engine}`);
   await report.finish();
-}
+};
 
 async function requireBase(path: string | undefined): Promise<void> {
   if (!path || await Deno.stat(path).then(() => true, () => false)) return;

@@ -6,12 +6,10 @@
 import { join } from "node:path";
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { homeFolder, PLATFORM } from "../../core/base/platform/mod.ts";
-import { type CommandValues, defineCommand } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
+import { defineCommand } from "../framework/command.ts";
 import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
-import { requireVersion, runTool } from "./tool.ts";
+import { requireVersion, runTool, type ToolRun } from "./tool.ts";
 
 const command = defineCommand({
   description:
@@ -35,12 +33,7 @@ const command = defineCommand({
 /** Marks what may be replaced. */
 const MARK = "Starts parscale from its clone; written by `deno task setup`.";
 
-/** Runs the tool. */
-async function run(
-  { folder, overwrite }: CommandValues<typeof command.flags>,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
+const run: ToolRun<typeof command> = async ({ folder, overwrite }, io, invocation) => {
   const home = homeFolder((name) => io.env(name));
   const target = folder ?? (home && join(home, ".local", "bin"));
   if (target === undefined) throw new UsageError("there is no HOME: `setup` needs `--folder`");
@@ -57,7 +50,7 @@ async function run(
   report.remark(`parscale is ${path}`);
   const onPath = (io.env("PATH") ?? "").split(isWindows ? ";" : ":").includes(target);
   if (!onPath) report.remark(`put it on the PATH: export PATH="${target}:$PATH"`);
-}
+};
 
 async function requireOurs(path: string): Promise<void> {
   let text: string;
