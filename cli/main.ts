@@ -121,7 +121,7 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
     const message = `unknown command "${name}"`;
     throw new MisuseError([hint === undefined ? { message } : { message, hint }]);
   }
-  const { command } = await entry.load();
+  const command = await entry.load();
   frame.command = command;
   const table = flagsOf(command);
   const parsed = parse(args.toSpliced(index, 1), table);
@@ -199,7 +199,7 @@ async function runCommand(
     startedAt,
     startedMs,
     format,
-    out: hasOwnOut ? undefined : values.out as string | undefined,
+    out: toStdout ? undefined : values.out as string,
     overwrite: values.overwrite as boolean,
     config: resolution.config,
     origins: resolution.origins,

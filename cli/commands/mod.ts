@@ -1,71 +1,125 @@
 /**
- * The registry: one line per command, whose flags are loaded for help and its body to run it.
+ * The registry: name and summary of every command, whose flags are loaded for help and its body to run it.
  *
  * The specifiers are literal so that a compiled program contains the files; `lazy-dynamic-imports` in
  * deno.json keeps Deno from reading what they reach before it is asked for, which took most of the time
  * of `--help`. A command is called by its whole name only.
  */
 import { type CommandEntry, entry } from "../framework/command.ts";
-import { SUMMARIES } from "./summaries.ts";
 
 /** In the order in which help lists them. */
 export const commands: readonly CommandEntry[] = [
   entry(
     "convert",
-    SUMMARIES.convert,
+    "Convert a checkpoint to ParScale, or back",
     () => import("./convert/flags.ts"),
     () => import("./convert/run.ts"),
   ),
-  entry("train", SUMMARIES.train, () => import("./train/flags.ts"), () => import("./train/run.ts")),
+  entry(
+    "train",
+    "Train a model, or only its prefixes and aggregator",
+    () => import("./train/flags.ts"),
+    () => import("./train/run.ts"),
+  ),
   entry(
     "generate",
-    SUMMARIES.generate,
+    "Generate text from prompts or messages",
     () => import("./generate/flags.ts"),
     () => import("./generate/run.ts"),
   ),
-  entry("serve", SUMMARIES.serve, () => import("./serve/flags.ts"), () => import("./serve/run.ts")),
-  entry("chat", SUMMARIES.chat, () => import("./chat/flags.ts"), () => import("./chat/run.ts")),
-  entry("score", SUMMARIES.score, () => import("./score/flags.ts"), () => import("./score/run.ts")),
-  entry("merge", SUMMARIES.merge, () => import("./merge/flags.ts"), () => import("./merge/run.ts")),
-  entry("eval", SUMMARIES.eval, () => import("./eval/flags.ts"), () => import("./eval/run.ts")),
+  entry(
+    "serve",
+    "Serve a model to OpenAI clients over HTTP",
+    () => import("./serve/flags.ts"),
+    () => import("./serve/run.ts"),
+  ),
+  entry(
+    "chat",
+    "Talk to a model in the terminal",
+    () => import("./chat/flags.ts"),
+    () => import("./chat/run.ts"),
+  ),
+  entry(
+    "score",
+    "Compute log-probabilities of tokens or texts",
+    () => import("./score/flags.ts"),
+    () => import("./score/run.ts"),
+  ),
+  entry(
+    "merge",
+    "Merge the parts of a sharded generate or score",
+    () => import("./merge/flags.ts"),
+    () => import("./merge/run.ts"),
+  ),
+  entry(
+    "eval",
+    "Run benchmarks",
+    () => import("./eval/flags.ts"),
+    () => import("./eval/run.ts"),
+  ),
   entry(
     "compare",
-    SUMMARIES.compare,
+    "Compare ParScale with beam search on the same rows",
     () => import("./compare/flags.ts"),
     () => import("./compare/run.ts"),
   ),
   entry(
     "visualize",
-    SUMMARIES.visualize,
+    "Show the aggregation weights of the streams per token",
     () => import("./visualize/flags.ts"),
     () => import("./visualize/run.ts"),
   ),
   entry(
     "inspect",
-    SUMMARIES.inspect,
+    "Show a checkpoint's shape and memory",
     () => import("./inspect/flags.ts"),
     () => import("./inspect/run.ts"),
   ),
-  entry("cost", SUMMARIES.cost, () => import("./cost/flags.ts"), () => import("./cost/run.ts")),
-  entry("fit", SUMMARIES.fit, () => import("./fit/flags.ts"), () => import("./fit/run.ts")),
-  entry("plot", SUMMARIES.plot, () => import("./plot/flags.ts"), () => import("./plot/run.ts")),
-  entry("bench", SUMMARIES.bench, () => import("./bench/flags.ts"), () => import("./bench/run.ts")),
+  entry(
+    "cost",
+    "Estimate memory and latency on given hardware",
+    () => import("./cost/flags.ts"),
+    () => import("./cost/run.ts"),
+  ),
+  entry(
+    "fit",
+    "Fit a scaling law to losses and query it",
+    () => import("./fit/flags.ts"),
+    () => import("./fit/run.ts"),
+  ),
+  entry(
+    "plot",
+    "Draw loss curves of training runs",
+    () => import("./plot/flags.ts"),
+    () => import("./plot/run.ts"),
+  ),
+  entry(
+    "bench",
+    "Benchmark decode and prefill, or compare timings",
+    () => import("./bench/flags.ts"),
+    () => import("./bench/run.ts"),
+  ),
   entry(
     "export",
-    SUMMARIES.export,
+    "Export a model to ONNX",
     () => import("./export/flags.ts"),
     () => import("./export/run.ts"),
   ),
   entry(
     "doctor",
-    SUMMARIES.doctor,
+    "Check this machine: devices, libraries, tools",
     () => import("./doctor/flags.ts"),
     () => import("./doctor/run.ts"),
   ),
-  entry("help", SUMMARIES.help, () => import("./help/flags.ts"), () => import("./help/run.ts")),
+  entry(
+    "help",
+    "Show help for a command or topic",
+    () => import("./help/flags.ts"),
+    () => import("./help/run.ts"),
+  ),
   entry(
     "completions",
-    SUMMARIES.completions,
+    "Print shell completions",
     () => import("./completions/flags.ts"),
     () => import("./completions/run.ts"),
   ),

@@ -7,15 +7,32 @@
  */
 import { commonFlags } from "./common.ts";
 import type { Alternatives } from "./constraints.ts";
-import type { Argument, Preset } from "./resolve.ts";
 import type { ConfigValue, Flag, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
-/** A command line worth copying, with what it does. */
-export interface Example {
-  readonly text: string;
-  readonly line: string;
+/** A named set of flag values. */
+export interface Preset {
+  readonly summary: string;
+  readonly values: Readonly<Record<string, ConfigValue>>;
+}
+
+/** An argument that is not a flag. */
+export interface Argument {
+  /** As usage lines show it, for instance `FILE`. */
+  readonly name: string;
+  readonly summary: string;
+  readonly required?: boolean;
+  /** Takes all remaining arguments; only the last may. */
+  readonly repeated?: boolean;
+  readonly choices?: readonly string[];
+  /**
+   * Flag that the argument stands for where nothing else sets it. Such arguments come first, and one is
+   * only taken if those before it are.
+   */
+  readonly sets?: string;
+  /** Words that belong to the next argument. */
+  readonly passes?: (text: string) => boolean;
 }
 
 /** Common flags that commands read; the frame resolves the others into `Io` and `Invocation`. */
@@ -39,12 +56,10 @@ export interface PlanText {
 
 /** Text and flags of one command. */
 export interface CommandDefinition<F extends FlagTable> {
-  readonly name: string;
-  /** One line, sentence case, no final period; the registry repeats it. */
-  readonly summary: string;
   /** Paragraphs for `--help`, separated by empty lines. */
   readonly description: string;
-  readonly examples: readonly Example[];
+  /** Command lines worth copying, by what they do. */
+  readonly examples: Readonly<Record<string, string>>;
   readonly arguments?: readonly Argument[];
   readonly flags: F;
   /** Sets of flags and arguments of which one each must be given. */
@@ -75,7 +90,11 @@ export interface CommandBody<V, P = V> {
 }
 
 /** A command whose flags are only known by name. */
-export type Command = CommandDefinition<FlagTable>;
+export interface Command extends CommandDefinition<FlagTable> {
+  readonly name: string;
+  /** One line, sentence case, no final period. */
+  readonly summary: string;
+}
 
 /** Checks a definition and infers its flags. */
 export function defineCommand<const F extends FlagTable>(
@@ -96,10 +115,8 @@ export function flagsOf(command: { readonly flags: FlagTable }): FlagTable {
 }
 
 /** A command that may be loaded: its flags for help, its body to run it. */
-export interface CommandEntry {
-  readonly name: string;
-  readonly summary: string;
-  load(): Promise<{ readonly command: Command }>;
+export interface CommandEntry extends Pick<Command, "name" | "summary"> {
+  load(): Promise<Command>;
   body(): Promise<CommandBody<Values<FlagTable>, unknown>>;
 }
 
@@ -124,14 +141,15 @@ export function entry<F extends FlagTable>(
 export function entry(
   name: string,
   summary: string,
-  load: () => Promise<unknown>,
+  load: Loads<FlagTable>,
   body: () => Promise<unknown>,
 ): CommandEntry {
+  const loadNamed = async () => ({ name, summary, ...(await load()).command });
   // Sound because the frame resolves values from this very table before it calls the body.
-  return { name, summary, load, body } as CommandEntry;
+  return { name, summary, load: loadNamed, body } as CommandEntry;
 }
 
 /** Definitions of all commands, for help topics and completions. */
 export async function loadAll(commands: readonly CommandEntry[]): Promise<Command[]> {
-  return await Promise.all(commands.map(async (entry) => (await entry.load()).command));
+  return await Promise.all(commands.map((entry) => entry.load()));
 }

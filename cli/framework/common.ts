@@ -3,7 +3,7 @@
  * engine ones, which a command spreads into its own table. A command that redefines a common flag
  * (as `convert` does with `--out`) replaces it.
  */
-import type { FlagTable } from "./table.ts";
+import { flagGroup } from "./table.ts";
 
 /** Result formats, in the order of `help formats`. */
 export const FORMATS = ["table", "json", "jsonl", "csv", "md"] as const;
@@ -12,11 +12,10 @@ export const FORMATS = ["table", "json", "jsonl", "csv", "md"] as const;
 export type Format = typeof FORMATS[number];
 
 /** Understood by every command. */
-export const commonFlags = {
+export const commonFlags = flagGroup("Common", {
   help: {
     type: "switch",
     letter: "h",
-    group: "Common",
     configurable: false,
     summary: "Show help; -h is short, --help is complete",
     details: "Help wins over every other flag on the line, so it may be added to any command.",
@@ -24,7 +23,6 @@ export const commonFlags = {
   version: {
     type: "switch",
     letter: "V",
-    group: "Common",
     configurable: false,
     summary: "Show the version",
     details: "Prints the name and the version on stdout.",
@@ -33,7 +31,6 @@ export const commonFlags = {
     type: "count",
     max: 2,
     letter: "q",
-    group: "Common",
     summary: "Show only the result and errors; twice: only errors",
     details: "Once: no progress, notes or warnings. Twice: the result is not printed on stdout " +
       "either, only the exit code, files and errors remain.",
@@ -42,7 +39,6 @@ export const commonFlags = {
     type: "count",
     max: 2,
     letter: "v",
-    group: "Common",
     summary: "Show details; twice: stack traces of errors",
     details: "PARSCALE_TRACE=1 also adds the trace to an error.",
   },
@@ -50,7 +46,6 @@ export const commonFlags = {
     type: "choice",
     choices: FORMATS,
     default: "table",
-    group: "Common",
     summary: "Format of the result",
     details: "See `parscale help formats`. Only json and jsonl are stable between releases.",
   },
@@ -58,7 +53,6 @@ export const commonFlags = {
     type: "shorthand",
     sets: "format",
     value: "json",
-    group: "Common",
     summary: "Same as --format json",
     details: "One document on stdout; an error is one object on stderr.",
   },
@@ -66,7 +60,6 @@ export const commonFlags = {
     type: "shorthand",
     sets: "format",
     value: "jsonl",
-    group: "Common",
     summary: "Same as --format jsonl",
     details: "One object per line, each written as soon as it is known.",
   },
@@ -74,7 +67,6 @@ export const commonFlags = {
     type: "path",
     letter: "o",
     placeholder: "PATH|-",
-    group: "Common",
     summary: "Write the result to a file instead of stdout",
     defaultText: "stdout",
     details: "The file appears complete or not at all. An existing one is only replaced with " +
@@ -82,7 +74,6 @@ export const commonFlags = {
   },
   overwrite: {
     type: "switch",
-    group: "Common",
     configurable: false,
     summary: "Replace existing output",
     details: "Nothing is ever replaced without it.",
@@ -91,7 +82,6 @@ export const commonFlags = {
     type: "choice",
     choices: ["auto", "always", "never"],
     default: "auto",
-    group: "Common",
     summary: "When to use colour",
     details: "auto: on a terminal, unless NO_COLOR is non-empty or TERM is dumb; FORCE_COLOR " +
       "turns it on elsewhere.",
@@ -99,13 +89,11 @@ export const commonFlags = {
   progress: {
     type: "switch",
     default: true,
-    group: "Common",
     summary: "Show a progress line on a terminal",
     details: "Without it, and whenever CI is set, progress comes as plain lines.",
   },
   config: {
     type: "path",
-    group: "Common",
     configurable: false,
     placeholder: "FILE",
     summary: "Read flags from a JSON, YAML or TOML file",
@@ -115,33 +103,30 @@ export const commonFlags = {
   },
   preset: {
     type: "string",
-    group: "Common",
     placeholder: "NAME",
     summary: "Start from a named set of flags",
     details: "See `parscale help presets`. Everything else wins over a preset except defaults.",
   },
   "dry-run": {
     type: "switch",
-    group: "Common",
     configurable: false,
     summary: "Print the plan and write nothing",
     details: "With --json the output is a valid --config file that also tells where each value " +
       "comes from.",
   },
-} as const satisfies FlagTable;
+});
 
 /** For commands that keep finished rows beside `--out`. */
-export const resumeFlags = {
+export const resumeFlags = flagGroup("Result", {
   resume: {
     type: "switch",
-    group: "Result",
     configurable: false,
     summary: "Resume the interrupted run of --out",
     details:
       "While rows are computed, those that are finished are kept in FILE.partial. The same " +
       "command with --resume computes the others; the result is that of an unbroken run.",
   },
-} as const satisfies FlagTable;
+});
 
 /** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */
 export const OTHER_GPUS = [
@@ -155,10 +140,9 @@ export const OTHER_GPUS = [
 ] as const;
 
 /** Added by commands that run a model. */
-export const engineFlags = {
+export const engineFlags = flagGroup("Engine", {
   adapter: {
     type: "path",
-    group: "Engine",
     summary: "Adapter: ParScale parameters for a plain backbone",
     details: "A folder or safetensors file written by `convert --introduced-only` or by training " +
       "with --train-params introduced.",
@@ -167,7 +151,6 @@ export const engineFlags = {
     type: "choice",
     choices: ["auto", "cpu", "webgpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
     default: "auto",
-    group: "Engine",
     summary: "Device to compute on",
     details:
       "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D), for inference. " +
@@ -178,7 +161,6 @@ export const engineFlags = {
   },
   unverified: {
     type: "switch",
-    group: "Engine",
     summary: "Use a GPU that the doctor has not verified",
     details:
       "Without it --device cuda wants a GPU that has passed `parscale doctor --device cuda` " +
@@ -188,7 +170,6 @@ export const engineFlags = {
     type: "choice",
     choices: ["auto", "f32", "bf16", "f16"],
     default: "auto",
-    group: "Engine",
     summary: "Data type to compute in",
     details: "auto is bf16 on cuda and f32 elsewhere. bf16 needs cuda, and there softmax, norms, " +
       "losses and everything that is trained are f32 still. f16 needs webgpu and a GPU with 16-bit " +
@@ -200,7 +181,6 @@ export const engineFlags = {
     letter: "j",
     min: 1,
     max: 1024,
-    group: "Engine",
     summary: "Number of threads",
     defaultText: "all cores",
     details: "Applies to devices that compute on the processor.",
@@ -210,13 +190,11 @@ export const engineFlags = {
     min: 0,
     max: Number.MAX_SAFE_INTEGER,
     default: 0,
-    group: "Engine",
     summary: "Random seed",
     details: "The same seed, input and device give the same result. It is always reported.",
   },
   deterministic: {
     type: "switch",
-    group: "Engine",
     summary: "Use deterministic kernels only",
     details:
       "Two runs then agree bit for bit on the same device. The devices there are now always do, so " +
@@ -225,9 +203,8 @@ export const engineFlags = {
   "memory-limit": {
     type: "size",
     min: 1,
-    group: "Engine",
     summary: "Fail if the planned memory exceeds this",
     defaultText: "no limit",
     details: "Checked against the exact plan of every step before it is computed.",
   },
-} as const satisfies FlagTable;
+});

@@ -106,7 +106,8 @@ export async function readUserConfig(
   const folder = PLATFORM.settings(env);
   if (folder === undefined) return undefined;
   const paths = ["json", "yaml", "toml"].map((ending) => `${folder}/parscale/config.${ending}`);
-  const path = paths.find((path) => exists(path));
+  const present = await Promise.all(paths.map((path) => Deno.stat(path).catch(() => undefined)));
+  const path = paths.find((_, i) => present[i] !== undefined);
   if (path === undefined) return undefined;
   const tables = await parseObject(await readText(path), path);
   const flag = Object.keys(tables).find((key) => !isObject(tables[key]));
@@ -117,15 +118,6 @@ export async function readUserConfig(
   }
   const content = tables[command];
   return isObject(content) ? { path, content } : undefined;
-}
-
-function exists(path: string): boolean {
-  try {
-    Deno.statSync(path);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 async function readText(path: string): Promise<string> {

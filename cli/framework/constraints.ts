@@ -10,8 +10,11 @@ import { type ConfigValue, type FlagTable, formatFlag } from "./table.ts";
 /** Resolved setting of a flag. */
 export interface Setting {
   readonly value: ConfigValue;
-  readonly origin: "flag" | "environment" | "config" | "preset" | "default";
+  readonly origin: Origin;
 }
+
+/** Origin of a value. */
+export type Origin = "flag" | "environment" | "config" | "preset" | "default";
 
 /** Flags by long name, and positional arguments by their name in capitals, as they are set. */
 export type Settings = ReadonlyMap<string, Setting>;

@@ -105,8 +105,8 @@ function argumentSection(command: Command, { width, paint }: HelpOptions): strin
 export function shortHelp(command: Command, options: HelpOptions): string {
   const { paint, width } = options;
   const sections = [`${command.summary}\n\n${usageLine(command)}`];
-  const [example] = command.examples;
-  if (example !== undefined) sections.push(`${paint.bold("Example:")}\n  ${example.line}`);
+  const [example] = Object.values(command.examples);
+  if (example !== undefined) sections.push(`${paint.bold("Example:")}\n  ${example}`);
   sections.push(...argumentSection(command, options));
   for (const [group, flags] of grouped(command.flags)) {
     const rows = flags.map(([name, flag]) => {
@@ -150,7 +150,7 @@ export function commonHelp(options: HelpOptions): string {
 export function fullHelp(command: Command, options: HelpOptions): string {
   const { paint, width } = options;
   const sections = [`${command.summary}\n\n${usageLine(command)}`];
-  const examples = command.examples.map(({ text, line }) => `  # ${text}\n  ${line}`);
+  const examples = Object.entries(command.examples).map(([text, line]) => `  # ${text}\n  ${line}`);
   if (examples.length > 0) sections.push(`${paint.bold("Examples:")}\n${examples.join("\n\n")}`);
   sections.push(...command.description.split(/\n\s*\n/).map((text) => wrap(text.trim(), width)));
   sections.push(...argumentSection(command, options));

@@ -85,7 +85,12 @@ function commandSection(command: Command): string {
     ...flagEntries(flags),
     ...Object.entries(presets).map(([name, { summary }]) => tagged(`--preset ${name}`, [summary])),
     `.PP\n${bold("Examples:")}`,
-    literal(examples.flatMap(({ text, line }, i) => [...(i > 0 ? [""] : []), `# ${text}`, line])),
+    literal(
+      Object.entries(examples).flatMap((
+        [text, line],
+        i,
+      ) => [...(i > 0 ? [""] : []), `# ${text}`, line]),
+    ),
   ].join("\n");
 }
 

@@ -9,12 +9,13 @@
  */
 import { readConfig, readUserConfig } from "./config_file.ts";
 import {
-  type Alternatives,
   checkConstraints,
   idleFlags,
+  type Origin,
   overriddenVariables,
   type Setting,
 } from "./constraints.ts";
+import type { Argument, Command } from "./command.ts";
 import { type Problem, throwIfAny } from "./misuse.ts";
 import { nearest, renamedHint, suggestionHint } from "./suggest.ts";
 import type { ParsedArgs } from "./parse.ts";
@@ -29,40 +30,8 @@ import {
 } from "./table.ts";
 import { BadValue, readValue } from "./values.ts";
 
-/** Origin of a value. */
-export type Origin = Setting["origin"];
-
-/** A named set of flag values. */
-export interface Preset {
-  readonly summary: string;
-  readonly values: Readonly<Record<string, ConfigValue>>;
-}
-
-/** An argument that is not a flag. */
-export interface Argument {
-  /** As usage lines show it, for instance `FILE`. */
-  readonly name: string;
-  readonly summary: string;
-  readonly required?: boolean;
-  /** Takes all remaining arguments; only the last may. */
-  readonly repeated?: boolean;
-  readonly choices?: readonly string[];
-  /**
-   * Flag that the argument stands for where nothing else sets it. Such arguments come first, and one is
-   * only taken if those before it are.
-   */
-  readonly sets?: string;
-  /** Words that belong to the next argument. */
-  readonly passes?: (text: string) => boolean;
-}
-
 /** The parts of a command that resolving needs. */
-export interface Resolvable {
-  readonly name: string;
-  readonly arguments?: readonly Argument[];
-  readonly atLeastOneOf?: Alternatives;
-  readonly presets?: Readonly<Record<string, Preset>>;
-}
+export type Resolvable = Pick<Command, "name" | "arguments" | "atLeastOneOf" | "presets">;
 
 /** Everything a command runs with. */
 export interface Resolution {

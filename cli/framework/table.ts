@@ -101,6 +101,12 @@ export type Flag = TextFlag | NumericFlag | ChoiceFlag | SwitchFlag | CountFlag 
 /** Flags by long name in kebab case. */
 export type FlagTable = Readonly<Record<string, Flag>>;
 
+/** Flags that stand under one heading of `--help`. */
+export function flagGroup<const F extends FlagTable>(group: string, flags: F): F {
+  const entries = Object.entries(flags).map(([name, flag]) => [name, { ...flag, group }]);
+  return Object.fromEntries(entries) as F;
+}
+
 type CamelCase<S extends string> = S extends `${infer Head}-${infer Tail}`
   ? `${Head}${Capitalize<CamelCase<Tail>>}`
   : S;

@@ -40,14 +40,12 @@ function charactersOf(text: string): string[] {
 export class LineEditor {
   characters: string[] = [];
   cursor = 0;
-  readonly #history: readonly string[];
   /** Place in the history; its length is the line that is being typed. */
   #place: number;
   #typed = "";
 
   /** Lines of the history, the newest last. */
-  constructor(history: readonly string[]) {
-    this.#history = history;
+  constructor(private readonly history: readonly string[]) {
     this.#place = history.length;
   }
 
@@ -186,10 +184,10 @@ export class LineEditor {
   }
 
   #recall(place: number): void {
-    if (place < 0 || place > this.#history.length) return;
-    if (this.#place === this.#history.length) this.#typed = this.text;
+    if (place < 0 || place > this.history.length) return;
+    if (this.#place === this.history.length) this.#typed = this.text;
     this.#place = place;
-    this.#set(this.#history[place] ?? this.#typed);
+    this.#set(this.history[place] ?? this.#typed);
   }
 
   #set(text: string): void {

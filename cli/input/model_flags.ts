@@ -1,6 +1,6 @@
 /** Flags of commands that open a model. */
-import type { Argument } from "../framework/resolve.ts";
-import type { FlagTable } from "../framework/table.ts";
+import type { Argument } from "../framework/command.ts";
+import { flagGroup, type FlagTable } from "../framework/table.ts";
 
 /** The checkpoint to run; for commands that need one. */
 export const modelFlags = {
@@ -58,11 +58,10 @@ export const chatTemplateFlag = {
 } as const satisfies FlagTable;
 
 /** Quantization of weights, for commands that run or export a model. */
-export const quantizeFlags = {
+export const quantizeFlags = flagGroup("Engine", {
   quantize: {
     type: "choice",
     choices: ["none", "q8", "q4"],
-    group: "Engine",
     defaultText: "as stored",
     formerly: ["weights"],
     summary: "Quantize weights to 8 or 4 bits",
@@ -75,21 +74,19 @@ export const quantizeFlags = {
     type: "int",
     min: 16,
     max: 256,
-    group: "Engine",
     defaultText: "32",
     summary: "Columns that share one scale with --quantize",
     details: "A power of two. Larger blocks take less memory, are less exact, and on some " +
       "processors faster.",
   },
-} as const satisfies FlagTable;
+});
 
 /** Quantization, for commands that load a model at every start. */
-export const keptQuantizeFlags = {
+export const keptQuantizeFlags = flagGroup("Engine", {
   ...quantizeFlags,
   "weight-cache": {
     type: "switch",
     default: true,
-    group: "Engine",
     onlyWith: ["quantize"],
     summary: "Keep quantized weights for the next start",
     details: "In the cache folder, unless the model is small. The next start maps them; `doctor` " +
@@ -99,10 +96,9 @@ export const keptQuantizeFlags = {
     type: "size",
     min: 0,
     default: 10 * 2 ** 30,
-    group: "Engine",
     unit: "bytes",
     onlyWith: ["quantize"],
     summary: "Maximum size of the cache of quantized weights",
     details: "Weights that were not used for longest are removed.",
   },
-} as const satisfies FlagTable;
+});

@@ -6,7 +6,7 @@ import type { OpenOptions } from "../../core/session/open.ts";
 import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
-import { type Progress, startProgress } from "../output/progress.ts";
+import { Progress } from "../output/progress.ts";
 import { bytesText } from "../output/units.ts";
 
 /** Files to open. */
@@ -82,7 +82,7 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
 
   #start(label: string, bytes: number): void {
     this.#progress?.[Symbol.dispose]();
-    this.#progress = startProgress(this.io, { label, unit: "MB", total: megabytes(bytes) });
+    this.#progress = new Progress(this.io, { label, unit: "MB", total: megabytes(bytes) });
   }
 }
 

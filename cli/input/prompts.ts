@@ -4,7 +4,7 @@ import { show, statIfExists } from "../../core/base/files.ts";
 import type { Session } from "../../core/session/session.ts";
 import { type ChatMessage, encodeChat } from "../../core/tokenizer/chat.ts";
 import { formatFlag } from "../framework/table.ts";
-import type { Io } from "../output/io.ts";
+import { inputName, type Io } from "../output/io.ts";
 import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
 
 /** A prompt as token ids. */
@@ -95,7 +95,7 @@ async function* rawPrompts(
     for (const [id, text] of from.entries()) yield { id, prompt: said(text) };
     return;
   }
-  const name = from === "-" ? "stdin" : `"${from}"`;
+  const name = inputName(from);
   const lines = peekable(io.readLines(from));
   const isJson = format === "jsonl" ||
     format === "auto" && (await lines.peek())?.trimStart().startsWith("{");

@@ -6,42 +6,45 @@
  * failure only: it is recorded and the others continue.
  */
 import { DataError } from "../../core/base/errors.ts";
+import { isObject, type JsonObject, show } from "../../core/base/files.ts";
 
 /** One parsed line. */
 export interface InputRow {
   readonly id: unknown;
   readonly line: number;
-  readonly fields: Readonly<Record<string, unknown>>;
+  readonly fields: Readonly<JsonObject>;
 }
 
-/** Parses lines as they come; blank lines are passed over. */
-export async function* readRows(
-  lines: AsyncIterable<string>,
+/** Lines of a text, or of a file that is being read. */
+type Lines = Iterable<string> | AsyncIterable<string>;
+
+/** JSON values as their lines come, of `name` in messages; blank lines are passed over. */
+export async function* readJsonLines(
+  lines: Lines,
   name: string,
-): AsyncGenerator<InputRow> {
+): AsyncGenerator<{ readonly value: unknown; readonly line: number }> {
   let line = 0;
-  let row = 0;
   for await (const text of lines) {
     line++;
     if (text.trim() === "") continue;
-    const fields = parseObject(text, line, name);
-    yield { id: fields.id ?? row, line, fields };
-    row++;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (cause) {
+      throw new DataError(`line ${line} of ${name} is not valid JSON: ${(cause as Error).message}`);
+    }
+    yield { value, line };
   }
 }
 
-function parseObject(text: string, line: number, name: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    const { message } = cause as Error;
-    throw new DataError(`line ${line} of ${name} is not valid JSON: ${message}`);
+/** Rows as their lines come. */
+export async function* readRows(lines: Lines, name: string): AsyncGenerator<InputRow> {
+  let row = 0;
+  for await (const { value: fields, line } of readJsonLines(lines, name)) {
+    if (!isObject(fields)) throw rowError(name, line, show(fields), "a JSON object");
+    yield { id: fields.id ?? row, line, fields };
+    row++;
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw rowError(name, line, shorten(text), "a JSON object");
-  }
-  return value as Record<string, unknown>;
 }
 
 /** Field names of a row that lacks what it needs, for its error. */
@@ -58,22 +61,13 @@ export function rowError(name: string, line: number, found: string, expected: st
 /** The token ids of a row's field. */
 export function tokensOf(value: unknown, name: string, line: number): number[] {
   if (Array.isArray(value) && value.every((id) => typeof id === "number")) return value;
-  throw rowError(name, line, `${shorten(JSON.stringify(value))} in "tokens"`, "a list of numbers");
+  throw rowError(name, line, `${show(value)} in "tokens"`, "a list of numbers");
 }
 
 /** The text of a row's field. */
 export function textOf(value: unknown, field: string, name: string, line: number): string {
   if (typeof value === "string") return value;
-  throw rowError(
-    name,
-    line,
-    `${shorten(JSON.stringify(value) ?? "nothing")} in "${field}"`,
-    "text",
-  );
-}
-
-function shorten(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+  throw rowError(name, line, `${show(value)} in "${field}"`, "text");
 }
 
 /** Returns what is written in place of a result that could not be computed. */

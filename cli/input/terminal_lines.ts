@@ -16,29 +16,28 @@ const MARKS_PASTE = "\x1b[?2004h", NO_MARKS = "\x1b[?2004l";
 
 /** The open terminal. */
 export class TerminalLines implements Disposable {
-  readonly #io: Io;
-  readonly #history: string[];
-  readonly #onInterrupt: () => void;
   readonly #keys: AsyncGenerator<{ readonly key: string } | { readonly pasted: string }>;
   #editor: LineEditor | undefined;
   /** Rows between the first row of the prompt and the cursor. */
   #cursorRow = 0;
 
   /** Adds every line to `history`; `onInterrupt` hears of Ctrl-C where it comes as a key. */
-  constructor(io: Io, history: string[], onInterrupt: () => void) {
-    this.#io = io;
-    this.#history = history;
-    this.#onInterrupt = onInterrupt;
+  constructor(
+    private readonly io: Io,
+    private readonly prompt: string,
+    private readonly history: string[],
+    private readonly onInterrupt: () => void,
+  ) {
     setRaw(true);
     this.#put(MARKS_PASTE);
     this.#keys = this.#pump();
   }
 
   /** Reads a line; undefined at the end of input. */
-  async read(prompt: string): Promise<string | undefined> {
-    const editor = this.#editor = new LineEditor(this.#history);
+  async read(): Promise<string | undefined> {
+    const editor = this.#editor = new LineEditor(this.history);
     this.#cursorRow = 0;
-    this.#draw(prompt);
+    this.#draw();
     try {
       for (;;) {
         const { done, value } = await this.#keys.next();
@@ -52,12 +51,12 @@ export class TerminalLines implements Disposable {
           if (outcome === "ended") return undefined;
           if (outcome === "submitted") break;
         }
-        this.#draw(prompt);
+        this.#draw();
       }
       editor.cursor = editor.characters.length;
-      this.#draw(prompt);
-      if (editor.text.trim() !== "" && this.#history.at(-1) !== editor.text) {
-        this.#history.push(editor.text);
+      this.#draw();
+      if (editor.text.trim() !== "" && this.history.at(-1) !== editor.text) {
+        this.history.push(editor.text);
       }
       return editor.text;
     } finally {
@@ -67,9 +66,9 @@ export class TerminalLines implements Disposable {
   }
 
   /** Empties the line that is being typed; false when there is nothing to empty. */
-  clear(prompt: string): boolean {
+  clear(): boolean {
     if (!this.#editor?.clear()) return false;
-    this.#draw(prompt);
+    this.#draw();
     return true;
   }
 
@@ -81,9 +80,9 @@ export class TerminalLines implements Disposable {
   async *#pump() {
     const reader = new KeyReader();
     const decoder = new TextDecoder();
-    for await (const bytes of this.#io.system.stdin()) {
+    for await (const bytes of this.io.system.stdin()) {
       for (const one of reader.read(decoder.decode(bytes, { stream: true }))) {
-        if ("key" in one && one.key === CONTROL_C) this.#onInterrupt();
+        if ("key" in one && one.key === CONTROL_C) this.onInterrupt();
         else yield one;
       }
     }
@@ -91,11 +90,11 @@ export class TerminalLines implements Disposable {
 
   /** Writes control sequences of our own; typed text in them is clean. */
   #put(text: string): void {
-    this.#io.system.write("stdout", new TextEncoder().encode(text));
+    this.io.system.write("stdout", new TextEncoder().encode(text));
   }
 
-  #draw(prompt: string): void {
-    const { rows, row, column } = layout(this.#editor!, prompt, this.#io.width() - 1);
+  #draw(): void {
+    const { rows, row, column } = layout(this.#editor!, this.prompt, this.io.width() - 1);
     const up = this.#cursorRow > 0 ? `\x1b[${this.#cursorRow}A` : "";
     const back = rows.length - 1 - row;
     this.#put(

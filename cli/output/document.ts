@@ -7,7 +7,7 @@
  */
 import { NumericalError } from "../../core/base/errors.ts";
 import type { Format } from "../framework/common.ts";
-import type { Origin } from "../framework/resolve.ts";
+import type { Origin } from "../framework/constraints.ts";
 import { type ConfigValue, snakeCase } from "../framework/table.ts";
 import { VERSION } from "../../core/base/version.ts";
 

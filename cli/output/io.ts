@@ -50,38 +50,35 @@ const encoder = new TextEncoder();
 /** Longest line and longest text that are read, in characters. */
 const MAX_LINE = 32 << 20, MAX_TEXT = 256 << 20;
 
+/** Input at a path as messages call it; `-` is stdin. */
+export function inputName(path: string): string {
+  return path === "-" ? "stdin" : `"${path}"`;
+}
+
 function tooLong(path: string, what: string, limit: number): DataError {
-  const name = path === "-" ? "stdin" : `"${path}"`;
-  return new DataError(`${what} of ${name} is longer than ${limit} characters`);
+  return new DataError(`${what} of ${inputName(path)} is longer than ${limit} characters`);
 }
 
 const CLEAR_LINE = "\r\x1b[2K";
 
 /** Streams, environment and settings of one invocation. */
 export class Io {
-  readonly system: System;
-  readonly settings: Settings;
-  /** Aborted by the first ending signal where the command asked to save; see `main`. */
-  readonly interruption: AbortSignal;
-  readonly #seen: Set<string>;
   #live = "";
 
-  /** Usually built once by the entry point; `with` derives the others. */
+  /**
+   * Usually built once by the entry point; `with` derives the others. `interruption` is aborted by the first
+   * ending signal where the command asked to save; see `main`.
+   */
   constructor(
-    system: System,
-    settings: Settings = DEFAULT_SETTINGS,
-    interruption: AbortSignal = new AbortController().signal,
-    seen: Set<string> = new Set(),
-  ) {
-    this.system = system;
-    this.settings = settings;
-    this.interruption = interruption;
-    this.#seen = seen;
-  }
+    readonly system: System,
+    readonly settings: Settings = DEFAULT_SETTINGS,
+    readonly interruption: AbortSignal = new AbortController().signal,
+    private readonly seen: Set<string> = new Set(),
+  ) {}
 
   /** The same world under other settings. */
   with(settings: Settings, interruption: AbortSignal = this.interruption): Io {
-    return new Io(this.system, settings, interruption, this.#seen);
+    return new Io(this.system, settings, interruption, this.seen);
   }
 
   /** Value of an environment variable. */
@@ -99,10 +96,14 @@ export class Io {
     return Math.max(40, this.system.columns() ?? 80);
   }
 
+  /** Returns whether text on the stream is coloured. */
+  isColored(stream: "stdout" | "stderr"): boolean {
+    return wantsColor(this.settings.color, this.isTerminal(stream), (name) => this.env(name));
+  }
+
   /** Colours of a stream. */
   palette(stream: "stdout" | "stderr"): Palette {
-    const { color } = this.settings;
-    return palette(wantsColor(color, this.isTerminal(stream), (name) => this.env(name)));
+    return palette(this.isColored(stream));
   }
 
   /** Writes result text to stdout as it is; silent under `-q -q`. */
@@ -117,8 +118,8 @@ export class Io {
 
   /** Says what will happen and how to silence it; the same message is given once. */
   warn(message: string, hint?: string): void {
-    if (this.settings.quiet > 0 || this.#seen.has(message)) return;
-    this.#seen.add(message);
+    if (this.settings.quiet > 0 || this.seen.has(message)) return;
+    this.seen.add(message);
     const paint = this.palette("stderr");
     const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${visibleLines(hint)}`;
     this.writeError(`${paint.warning("warning:")} ${visibleLines(message)}${more}\n`);
@@ -182,7 +183,7 @@ export class Io {
   }
 
   async *#decode(path: string): AsyncGenerator<string> {
-    const name = path === "-" ? "stdin" : `"${path}"`;
+    const name = inputName(path);
     if (path === "-") this.requireInput();
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;

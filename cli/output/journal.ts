@@ -8,6 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { isObject, type JsonObject } from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
 import { isDevice } from "./sink.ts";
@@ -33,7 +34,7 @@ interface Entry {
 
 /** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
 export function keepsRows(out: string | undefined): out is string {
-  return out !== undefined && out !== "-" && !isDevice(out);
+  return out !== undefined && !isDevice(out);
 }
 
 /** The rows that are finished. */
@@ -156,10 +157,10 @@ export class Journal implements Disposable {
   }
 }
 
-function parse(bytes: Uint8Array): Record<string, unknown> {
+function parse(bytes: Uint8Array): JsonObject {
   try {
     const value = JSON.parse(new TextDecoder().decode(bytes));
-    return typeof value === "object" && value !== null ? value : {};
+    return isObject(value) ? value : {};
   } catch {
     return {};
   }
@@ -205,11 +206,6 @@ function open(path: string): Deno.FsFile {
   try {
     file = Deno.openSync(path, { read: true, write: true, create: true });
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) {
-      throw new UsageError(
-        `cannot write "${path}": its folder does not exist`,
-      );
-    }
     throw writeError(`"${path}"`, error);
   }
   if (file.tryLockSync(true)) return file;

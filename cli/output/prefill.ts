@@ -1,19 +1,16 @@
 /** Progress while a long prompt is read; a prompt of one chunk has none. */
 import type { Io } from "./io.ts";
-import { type Progress, startProgress } from "./progress.ts";
+import { Progress } from "./progress.ts";
 
 /** Shows one prompt after the other. */
 export class PrefillProgress implements Disposable {
-  readonly #io: Io;
   #progress: Progress | undefined;
 
-  constructor(io: Io) {
-    this.#io = io;
-  }
+  constructor(private readonly io: Io) {}
 
   /** Reports the number of prompt tokens read. */
   update(done: number, total: number): void {
-    this.#progress ??= startProgress(this.#io, { label: "Reading prompt", unit: "tokens", total });
+    this.#progress ??= new Progress(this.io, { label: "Reading prompt", unit: "tokens", total });
     this.#progress.update(done);
   }
 

@@ -48,7 +48,7 @@ export function formatDuration(seconds: number): string {
   return `${Math.floor(whole / 3600)}h${two(Math.floor((whole % 3600) / 60))}m`;
 }
 
-/** One running count. */
+/** One running count; open it with `using`, so that its line is gone whatever happens. */
 export class Progress implements Disposable {
   readonly #redraws: boolean;
   readonly #silent: boolean;
@@ -58,7 +58,6 @@ export class Progress implements Disposable {
   #done: number;
   #lines = 0;
 
-  /** See `startProgress`. */
   constructor(readonly io: Io, readonly options: ProgressOptions) {
     // Rows on the same terminal are progress enough, and would be mixed with it.
     const showsRows = io.settings.streamsRows === true && io.isTerminal("stdout");
@@ -141,9 +140,4 @@ export class Progress implements Disposable {
       detail && `, ${detail}`
     }`;
   }
-}
-
-/** Starts a count; open it with `using`, so that its line is gone whatever happens. */
-export function startProgress(io: Io, options: ProgressOptions): Progress {
-  return new Progress(io, options);
 }

@@ -23,8 +23,8 @@ import { displayWidth, wrap } from "./wrap.ts";
 
 /** Options of reporting a result. */
 export interface ReportOptions extends DocumentHead {
-  /** Columns of table, Markdown and CSV; the keys of the rows when absent. */
-  readonly columns?: readonly Column[];
+  /** Columns of table, Markdown and CSV, those without a format by their keys; all keys of the rows when absent. */
+  readonly columns?: readonly (Column | string)[];
 }
 
 /** A result being written. */
@@ -34,13 +34,13 @@ export class Report implements Disposable {
   #columns: readonly Column[] | undefined;
   readonly #sink: Sink;
 
-  /** See `openReport`. */
+  /** Refuses an existing file before anything is computed. */
   constructor(
     readonly io: Io,
     readonly invocation: Invocation,
     readonly options: ReportOptions,
   ) {
-    this.#columns = options.columns;
+    this.#columns = options.columns?.map((one) => typeof one === "string" ? { key: one } : one);
     this.#sink = openSink(io, invocation.out, invocation.overwrite);
   }
 
@@ -82,9 +82,16 @@ export class Report implements Disposable {
     this.#endings.push(text);
   }
 
-  /** A chart beside a readable table, with its own colours and spaces. */
-  chart(text: string): void {
-    if (this.invocation.format === "table") this.#sink.write(`${text}\n`);
+  /** Text beside a readable table, such as a chart, with colours and spaces of its own. */
+  raw(text: string): void {
+    if (this.invocation.format === "table") this.#sink.write(text);
+  }
+
+  /** A readable table as this result shows it. */
+  async draw(columns: readonly Column[], rows: readonly Row[]): Promise<string> {
+    if (!this.#sink.isTerminal) return plainTable(columns, rows);
+    const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
+    return await terminalTable(columns, rows, this.io.width(), paint);
   }
 
   /** Gives up an unfinished report. */
@@ -116,14 +123,11 @@ export class Report implements Disposable {
       ? this.#rows
       : [results];
     const columns = this.#columns ?? columnsOf(rows);
-    const { isTerminal } = this.#sink;
-    if (this.invocation.format === "md") {
-      const text = markdownTable(columns, rows);
-      return isTerminal ? visibleLines(text) : text;
+    if (this.invocation.format === "table") {
+      return columns.length === 0 ? "" : await this.draw(columns, rows);
     }
-    if (!isTerminal) return plainTable(columns, rows);
-    const paint = this.invocation.out === undefined ? this.io.palette("stdout") : PLAIN;
-    return await terminalTable(columns, rows, this.io.width(), paint);
+    const text = markdownTable(columns, rows);
+    return this.#sink.isTerminal ? visibleLines(text) : text;
   }
 }
 
@@ -135,7 +139,16 @@ function showField(value: unknown): unknown {
     : value;
 }
 
-/** Opens the result of an invocation; refuses an existing file before anything is computed. */
-export function openReport(io: Io, invocation: Invocation, options: ReportOptions): Report {
-  return new Report(io, invocation, options);
+/** Writes rows as the whole result, under a remark that is composed once all of them are known. */
+export async function reportRows(
+  io: Io,
+  invocation: Invocation,
+  options: ReportOptions,
+  rows: Iterable<Row> | AsyncIterable<Row>,
+  remark?: () => string,
+): Promise<void> {
+  using report = new Report(io, invocation, options);
+  for await (const row of rows) report.row(row);
+  if (remark !== undefined) report.remark(remark());
+  await report.finish();
 }

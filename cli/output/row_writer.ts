@@ -8,7 +8,7 @@ import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
 import type { Io } from "./io.ts";
 import { Journal, keepsRows } from "./journal.ts";
-import { openReport, type Report, type ReportOptions } from "./report.ts";
+import { Report, type ReportOptions } from "./report.ts";
 import type { Row } from "./table.ts";
 
 /** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
@@ -50,7 +50,7 @@ export class RowWriter implements Disposable {
     } else if (resume) throw new UsageError("`--resume` needs `-o FILE`");
     this.#options = options;
     try {
-      this.#report = openReport(io, invocation, options);
+      this.#report = new Report(io, invocation, options);
       if (this.#journal !== undefined) this.#closeReport(); // it could be opened; the rows come later
     } catch (error) {
       this.#journal?.[Symbol.dispose]();
@@ -85,7 +85,7 @@ export class RowWriter implements Disposable {
 
   /** Completes the result; the number is the exit code: 1 when rows failed. */
   async finish(): Promise<number> {
-    const report = this.#report ??= openReport(this.io, this.invocation, this.#options);
+    const report = this.#report ??= new Report(this.io, this.invocation, this.#options);
     for (const row of this.#journal?.rows() ?? []) this.#write(row);
     await report.finish();
     this.#journal?.remove();

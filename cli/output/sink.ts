@@ -6,7 +6,7 @@
  * written to as they are.
  */
 import { basename, dirname, join } from "node:path";
-import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { UsageError } from "../../core/base/errors.ts";
 import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal } from "./clean.ts";
@@ -71,15 +71,15 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   const [folder, name] = [dirname(path), basename(path)];
   const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
   removeLeftovers(folder, name);
-  const file = create(temporary, path);
+  const file = open(path, temporary, { write: true, create: true, truncate: true });
   lock(file);
-  let open = true;
+  let isOpen = true;
   const release = onSignals(() => Deno.removeSync(temporary));
   return {
     isTerminal: false,
     write: (text) => writeAll(file, text, path),
     commit() {
-      open = false;
+      isOpen = false;
       release();
       try {
         file.syncSync();
@@ -91,8 +91,8 @@ function openFileSink(path: string, overwrite: boolean): Sink {
       }
     },
     abandon() {
-      if (!open) return;
-      open = false;
+      if (!isOpen) return;
+      isOpen = false;
       release();
       file.close();
       Deno.removeSync(temporary);
@@ -100,17 +100,21 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   };
 }
 
-function openDevice(path: string): Sink {
-  let file: Deno.FsFile;
+/** Opens the file that stands for a target until it is complete. */
+function open(target: string, path: string, options: Deno.OpenOptions): Deno.FsFile {
   try {
-    file = Deno.openSync(path, { write: true });
+    return Deno.openSync(path, options);
   } catch (error) {
-    throw writeError(`"${path}"`, error);
+    throw writeError(`"${target}"`, error);
   }
-  let open = true;
+}
+
+function openDevice(path: string): Sink {
+  const file = open(path, path, { write: true });
+  let isOpen = true;
   const close = () => {
-    if (open) file.close();
-    open = false;
+    if (isOpen) file.close();
+    isOpen = false;
   };
   const isTerminal = file.isTerminal();
   const write = (text: string) => writeAll(file, isTerminal ? guardTerminal(text) : text, path);
@@ -158,24 +162,6 @@ function onSignals(cleanUp: () => void): () => void {
     endBy(signal);
   });
   return release;
-}
-
-function create(temporary: string, path: string): Deno.FsFile {
-  try {
-    return Deno.openSync(temporary, { write: true, create: true, truncate: true });
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) {
-      throw new UsageError(
-        `cannot write "${path}": its folder does not exist`,
-      );
-    }
-    if (error instanceof Deno.errors.PermissionDenied) {
-      throw new EnvironmentError(`cannot write "${path}": permission denied`, {
-        hints: ["check the owner and mode of its folder, or name another with --out"],
-      });
-    }
-    throw writeError(`"${path}"`, error);
-  }
 }
 
 /** Writes a whole text to `path`, or to stdout for `-` and undefined. */

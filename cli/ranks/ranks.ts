@@ -25,7 +25,6 @@ import {
 } from "../../core/runtime/mod.ts";
 import type { Trainer } from "../../core/train/trainer.ts";
 import { VERSION } from "../../core/base/version.ts";
-import { PLAIN } from "../output/color.ts";
 import { Interrupted, renderError, ReportedError, reportOf } from "../output/errors.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
@@ -179,7 +178,7 @@ export class Ranks {
       timeoutMs,
       folder,
       hints: [`resume from the last checkpoint with \`parscale train --resume --out ${folder}\``],
-      colored: io.palette("stderr") !== PLAIN,
+      colored: io.isColored("stderr"),
       json: this.json,
     });
     return joined;

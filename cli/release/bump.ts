@@ -5,32 +5,24 @@
  * carry the version follow.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { defineCommand } from "../framework/command.ts";
+import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
-import { runTool } from "./tool.ts";
+import { runTool, type ToolRun } from "./tool.ts";
 
 const UNRELEASED = "## [Unreleased]";
 /** MAJOR.MINOR.PATCH, with a pre-release part perhaps. */
 const VERSION = /^(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$/;
 
 export const command = defineCommand({
-  name: "bump",
-  summary: "Set the version of the next release",
   description: "Writes the version into deno.json, CHANGELOG.md and docs/install.md, so that one " +
     "commit holds the release. `deno task release` then makes its files.",
-  examples: [{ text: "The next minor version", line: "deno task bump 0.2.0" }],
+  examples: { "The next minor version": "deno task bump 0.2.0" },
   arguments: [{ name: "VERSION", required: true, summary: "Version of the next release" }],
   flags: {},
 });
 
-async function run(
-  { arguments: [version] }: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async ({ arguments: [version] }, io, invocation) => {
   const read = (file: string) => Deno.readTextFile(ROOT + file);
   const config = await read("deno.json"), { version: before } = JSON.parse(config);
   const files = bumped(version!, before, new Date(), {
@@ -41,9 +33,9 @@ async function run(
   await Deno.writeTextFile(`${ROOT}deno.json`, files.config);
   await Deno.writeTextFile(`${ROOT}CHANGELOG.md`, files.changelog);
   await Deno.writeTextFile(`${ROOT}docs/install.md`, files.install);
-  using report = openReport(io, invocation, { schema: "parscale.bump/1" });
+  using report = new Report(io, invocation, { schema: "parscale.bump/1" });
   await report.finish({ before, version });
-}
+};
 
 /** Texts of the files that carry the version. */
 export interface Versioned {
@@ -84,4 +76,6 @@ function isAbove(version: string, other: string): boolean {
   return pre! > preOther!;
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("bump", "Set the version of the next release", command, run);
+}

@@ -5,56 +5,45 @@
  * runs this, a launcher and the same files that the standalone program carries. Equal sources give
  * equal bytes, since names are sorted and owners and dates are fixed.
  */
-import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
-import { bytesText, grouped } from "../output/units.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { defineCommand } from "../framework/command.ts";
+import { Report } from "../output/report.ts";
 import { VERSION } from "../../core/base/version.ts";
 import launcher from "./launcher.sh" with { type: "text" };
 import { NOTICES_FILE } from "./notices.ts";
 import { platformOf } from "./platforms.ts";
 import { DATE, filesIn, ROOT, stage } from "./stage.ts";
-import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
+import {
+  outFlag,
+  replaceWith,
+  requireSize,
+  requireVersion,
+  runProgram,
+  runTool,
+  type ToolRun,
+} from "./tool.ts";
 
 /** Largest archive. */
 export const BUNDLE_LIMIT = 60e6;
 
 export const command = defineCommand({
-  name: "bundle",
-  summary: "Make a portable archive",
   description:
     "Packs deno, a launcher, parscale, its packages and the engine of this machine's platform. " +
     "Unpacked anywhere, bin/parscale runs without network and without HOME. It keeps what deno " +
     "translates in PARSCALE_CACHE, XDG_CACHE_HOME/parscale, ~/.cache/parscale or a folder in TMPDIR, " +
     "the first that can be written, and runs without any where none can.",
-  examples: [{ text: "For this machine", line: "deno task bundle" }],
-  flags: {
-    out: {
-      type: "path",
-      letter: "o",
-      group: "Bundle",
-      configurable: false,
-      defaultText: "dist/parscale-VERSION-PLATFORM.tar.xz",
-      summary: "Where the archive goes",
-      details: "An earlier one is replaced when the new one is whole; a failed build leaves it.",
-    },
-  },
+  examples: { "For this machine": "deno task bundle" },
+  flags: { out: outFlag("dist/parscale-VERSION-PLATFORM.tar.xz", "Where the archive goes") },
 });
 
-async function run(
-  values: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async (values, io, invocation) => {
   const platform = platformOf();
   if (platform === undefined || Deno.build.os !== "linux") {
     throw new UsageError(`bundles run on Linux only, not on ${Deno.build.target}`);
   }
   const name = `parscale-${VERSION}-${platform.name}`;
   const out = values.out ?? `${ROOT}dist/${name}.tar.xz`;
-  using report = openReport(io, invocation, { schema: "parscale.bundle/1" });
+  using report = new Report(io, invocation, { schema: "parscale.bundle/1" });
   await replaceWith(out, async (folder) => {
     const root = `${folder}/${name}`;
     await Deno.mkdir(`${root}/bin`, { recursive: true });
@@ -70,19 +59,13 @@ async function run(
     const env = { PARSCALE_CACHE: `${folder}/cache` };
     await requireVersion("bundle", `${root}/bin/parscale`, env);
     const archive = await pack(folder, name);
-    const { size } = await Deno.stat(archive);
-    if (size > BUNDLE_LIMIT) {
-      throw new DataError(
-        `the bundle has ${grouped(size)} bytes, expected at most ` +
-          bytesText(BUNDLE_LIMIT),
-      );
-    }
-    report.row({ part: "archive", files: [...filesIn(root)].length, bytes: size });
+    const bytes = await requireSize("bundle", archive, BUNDLE_LIMIT);
+    report.row({ part: "archive", files: [...filesIn(root)].length, bytes });
     return archive;
   });
   report.remark(out);
   await report.finish();
-}
+};
 
 /** Packs the folder `name` in `folder` and returns the archive's path. */
 async function pack(folder: string, name: string): Promise<string> {
@@ -109,4 +92,6 @@ async function mustRun(program: string, args: readonly string[]): Promise<void> 
   });
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("bundle", "Make a portable archive", command, run);
+}

@@ -5,62 +5,50 @@
  * downloads or DENORT_BIN names. Out: a program that writes its files to disk at its first start,
  * since the engine can only be loaded from there.
  */
-import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
-import { bytesText, grouped } from "../output/units.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { defineCommand } from "../framework/command.ts";
+import { Report } from "../output/report.ts";
 import { type Platform, platformOf, TARGET_NAMES } from "./platforms.ts";
 import { filesIn, ROOT, stage } from "./stage.ts";
-import { replaceWith, requireVersion, runProgram, runTool } from "./tool.ts";
+import {
+  outFlag,
+  replaceWith,
+  requireSize,
+  requireVersion,
+  runProgram,
+  runTool,
+  type ToolRun,
+} from "./tool.ts";
+import { flagGroup } from "../framework/table.ts";
 
 /** Largest program. */
 export const PROGRAM_LIMIT = 160e6;
 
 export const command = defineCommand({
-  name: "compile",
-  summary: "Make a standalone program",
   description:
     "Compiles parscale with its packages, workers, kernels and the engine of one platform into one " +
     "file that needs neither deno nor a network. At its first start the program writes its files " +
     "next to itself or, where that is not allowed, below XDG_DATA_HOME or ~/.local/share.\n\n" +
     "Deno downloads its base program for this. Where there is no network, DENORT_BIN names a " +
     "denort of the same version and target.",
-  examples: [
-    { text: "For this machine", line: "deno task compile" },
-    {
-      text: "For another one",
-      line: "deno task compile --target aarch64-apple-darwin --out dist/parscale-mac",
-    },
-  ],
-  flags: {
+  examples: {
+    "For this machine": "deno task compile",
+    "For another one": "deno task compile --target aarch64-apple-darwin --out dist/parscale-mac",
+  },
+  flags: flagGroup("Compile", {
     target: {
       type: "choice",
       choices: TARGET_NAMES,
-      group: "Compile",
       configurable: false,
       defaultText: "this machine",
       summary: "Platform of the program",
       details: "Only x86_64-unknown-linux-gnu has been run.",
     },
-    out: {
-      type: "path",
-      letter: "o",
-      group: "Compile",
-      configurable: false,
-      defaultText: "dist/parscale, with .exe for Windows",
-      summary: "Where the program goes",
-      details: "An earlier build is replaced when the new one is whole; a failed one leaves it.",
-    },
-  },
+    out: outFlag("dist/parscale, with .exe for Windows", "Where the program goes"),
+  }),
 });
 
-async function run(
-  values: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async (values, io, invocation) => {
   const platform = platformOf(values.target);
   if (platform === undefined) {
     throw new UsageError(`no engine for ${Deno.build.target}`, {
@@ -69,26 +57,21 @@ async function run(
   }
   const file = `parscale${platform.name.startsWith("windows") ? ".exe" : ""}`;
   const out = values.out ?? `${ROOT}dist/${file}`;
-  using report = openReport(io, invocation, { schema: "parscale.compile/1" });
+  using report = new Report(io, invocation, { schema: "parscale.compile/1" });
   await requireBase(io.env("DENORT_BIN"));
   await replaceWith(out, async (folder) => {
     const parts = await stage(`${folder}/app`, platform);
     const program = `${folder}/${file}`;
     await compile(`${folder}/app`, program, platform);
     if (platform.target === Deno.build.target) await requireVersion("program", program);
-    const { size } = await Deno.stat(program);
-    if (size > PROGRAM_LIMIT) {
-      throw new DataError(
-        `the program has ${grouped(size)} bytes, expected at most ${bytesText(PROGRAM_LIMIT)}`,
-      );
-    }
+    const bytes = await requireSize("program", program, PROGRAM_LIMIT);
     for (const part of parts) report.row({ ...part });
-    report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes: size });
+    report.row({ part: "program", files: [...filesIn(`${folder}/app`)].length, bytes });
     return program;
   });
   report.remark(`${out} for ${platform.target}, engine ${platform.engine}`);
   await report.finish();
-}
+};
 
 async function requireBase(path: string | undefined): Promise<void> {
   if (!path || await Deno.stat(path).then(() => true, () => false)) return;
@@ -125,4 +108,6 @@ async function compile(app: string, program: string, platform: Platform): Promis
   );
 }
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("compile", "Make a standalone program", command, run);
+}

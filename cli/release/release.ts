@@ -4,15 +4,13 @@
  * The archive for this machine, and a program for every platform whose base can be had.
  * Each tool checks what it makes; a platform that fails is reported and the rest is made.
  */
-import { createHash } from "node:crypto";
-import { defineCommand, type ValuesOf } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
+import { hashFile } from "../../core/data/hash.ts";
+import { defineCommand } from "../framework/command.ts";
 import { VERSION } from "../../core/base/version.ts";
-import { openReport } from "../output/report.ts";
+import { Report } from "../output/report.ts";
 import { platformOf, TARGET_NAMES } from "./platforms.ts";
 import { ROOT } from "./stage.ts";
-import { runProgram, runTool } from "./tool.ts";
+import { outFlag, runProgram, runTool, type ToolRun } from "./tool.ts";
 
 /** One file of a release, and the tool that makes it. */
 interface Piece {
@@ -36,39 +34,23 @@ export function pieces(): Piece[] {
 }
 
 export const command = defineCommand({
-  name: "release",
-  summary: "Make all files of a release",
   description: "Runs `bundle` and, for every platform, `compile`, and writes SHA256SUMS. Set the " +
     "version with `deno task bump` first. Exit code 1 tells that a file could not be made.",
-  examples: [{ text: "Everything for the version in deno.json", line: "deno task release" }],
-  flags: {
-    out: {
-      type: "path",
-      letter: "o",
-      group: "Release",
-      configurable: false,
-      defaultText: "dist/VERSION",
-      summary: "Folder of the files",
-      details: "Files of an earlier build are replaced.",
-    },
-  },
+  examples: { "Everything for the version in deno.json": "deno task release" },
+  flags: { out: outFlag("dist/VERSION", "Folder of the files") },
 });
 
-async function run(
-  values: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number | void> {
+const run: ToolRun<typeof command> = async (values, io, invocation) => {
   const out = values.out ?? `${ROOT}dist/${VERSION}`;
   await Deno.mkdir(out, { recursive: true });
-  using report = openReport(io, invocation, { schema: "parscale.release/1" });
+  using report = new Report(io, invocation, { schema: "parscale.release/1" });
   const sums: string[] = [];
   let failed = false;
   for (const { file, tool, args } of pieces()) {
     const script = `${ROOT}cli/release/${tool}.ts`, path = `${out}/${file}`;
     const all = ["run", "-A", script, ...args, "--out", path, "--quiet"];
     const { ok, text } = await runProgram(Deno.execPath(), all);
-    const sha256 = ok ? await hashOf(path) : null;
+    const sha256 = ok ? (await hashFile(path)).sha256 : null;
     if (ok) sums.push(`${sha256}  ${file}\n`);
     else io.warn(`${file} was not made: ${text.trim().split("\n")[0]}`);
     failed ||= !ok;
@@ -77,13 +59,8 @@ async function run(
   await Deno.writeTextFile(`${out}/SHA256SUMS`, sums.join(""));
   await report.finish();
   return failed ? 1 : 0;
-}
+};
 
-async function hashOf(path: string): Promise<string> {
-  const hash = createHash("sha256");
-  using file = await Deno.open(path);
-  for await (const chunk of file.readable) hash.update(chunk);
-  return hash.digest("hex");
+if (import.meta.main) {
+  await runTool("release", "Make all files of a release", command, run);
 }
-
-if (import.meta.main) await runTool(command, run);

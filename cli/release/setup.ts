@@ -6,23 +6,19 @@
 import { join } from "node:path";
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { homeFolder, PLATFORM } from "../../core/base/platform/mod.ts";
-import { type CommandValues, defineCommand } from "../framework/command.ts";
-import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
-import { openReport } from "../output/report.ts";
+import { defineCommand } from "../framework/command.ts";
+import { Report } from "../output/report.ts";
 import { ROOT } from "./stage.ts";
-import { requireVersion, runTool } from "./tool.ts";
+import { requireVersion, runTool, type ToolRun } from "./tool.ts";
 
 const command = defineCommand({
-  name: "setup",
-  summary: "Make the command parscale, which runs this clone",
   description:
     "Writes a launcher to ~/.local/bin or another folder. It runs the files of this clone with the " +
     "deno that runs this task, so it changes with `git pull` and ends when the clone is removed.",
-  examples: [
-    { text: "For your user", line: "deno task setup" },
-    { text: "In another folder", line: "deno task setup --folder bin" },
-  ],
+  examples: {
+    "For your user": "deno task setup",
+    "In another folder": "deno task setup --folder bin",
+  },
   flags: {
     folder: {
       type: "path",
@@ -37,12 +33,7 @@ const command = defineCommand({
 /** Marks what may be replaced. */
 const MARK = "Starts parscale from its clone; written by `deno task setup`.";
 
-/** Runs the tool. */
-async function run(
-  { folder, overwrite }: CommandValues<typeof command.flags>,
-  io: Io,
-  invocation: Invocation,
-): Promise<void> {
+const run: ToolRun<typeof command> = async ({ folder, overwrite }, io, invocation) => {
   const home = homeFolder((name) => io.env(name));
   const target = folder ?? (home && join(home, ".local", "bin"));
   if (target === undefined) throw new UsageError("there is no HOME: `setup` needs `--folder`");
@@ -55,11 +46,11 @@ async function run(
   const text = isWindows ? windowsLauncher() : launcher();
   await Deno.writeTextFile(path, text, { mode: 0o755 });
   await requireVersion("program", path);
-  using report = openReport(io, invocation, { schema: "parscale.setup/1" });
+  using report = new Report(io, invocation, { schema: "parscale.setup/1" });
   report.remark(`parscale is ${path}`);
   const onPath = (io.env("PATH") ?? "").split(isWindows ? ";" : ":").includes(target);
   if (!onPath) report.remark(`put it on the PATH: export PATH="${target}:$PATH"`);
-}
+};
 
 async function requireOurs(path: string): Promise<void> {
   let text: string;
@@ -94,4 +85,6 @@ function windowsLauncher(): string {
 
 const ARGS = ["run", "-A", "--node-modules-dir=manual", `${ROOT}mod.ts`];
 
-if (import.meta.main) await runTool(command, run);
+if (import.meta.main) {
+  await runTool("setup", "Make the command parscale, which runs this clone", command, run);
+}

@@ -10,20 +10,25 @@ import { rename } from "../../core/base/platform/rename.ts";
 import {
   type CommandBody,
   type CommandDefinition,
-  type CommandValues,
   entry,
+  type ValuesOf,
 } from "../framework/command.ts";
 import type { FlagTable } from "../framework/table.ts";
 import { VERSION } from "../../core/base/version.ts";
 import { main } from "../main.ts";
 import { Io, processSystem } from "../output/io.ts";
+import { bytesText, grouped } from "../output/units.ts";
+
+/** Work of a tool with the values of its flags. */
+export type ToolRun<D> = CommandBody<ValuesOf<D>>["run"];
 
 /** Runs a tool with the process's arguments. */
 export async function runTool<F extends FlagTable>(
+  name: string,
+  summary: string,
   command: CommandDefinition<F>,
-  run: CommandBody<CommandValues<F>>["run"],
+  run: ToolRun<CommandDefinition<F>>,
 ): Promise<void> {
-  const { name, summary } = command;
   const load = () => Promise.resolve({ command });
   const registry = [entry(name, summary, load, () => Promise.resolve({ run }))];
   Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), registry);
@@ -54,6 +59,27 @@ export async function requireVersion(
   const found = text.trim().slice(0, 200);
   if (found === `parscale ${VERSION}`) return;
   throw new DataError(`the ${name} is version "${found}", expected ${VERSION}`);
+}
+
+/** The flag that names what a tool makes, in place of `defaultText`. */
+export function outFlag(defaultText: string, summary: string) {
+  return {
+    type: "path",
+    letter: "o",
+    configurable: false,
+    defaultText,
+    summary,
+    details: "An earlier one is replaced when the new one is whole; a failed build leaves it.",
+  } as const;
+}
+
+/** Returns the size of a file. @throws {DataError} for one of more bytes than `limit` */
+export async function requireSize(what: string, path: string, limit: number): Promise<number> {
+  const { size } = await Deno.stat(path);
+  if (size <= limit) return size;
+  throw new DataError(
+    `the ${what} has ${grouped(size)} bytes, expected at most ${bytesText(limit)}`,
+  );
 }
 
 /** Lets `build` make a file in a new folder beside `out`, then puts it in its place. */

@@ -213,8 +213,8 @@ Deno.test("compare: what is no row is bad data", async () => {
   const { median_ms: _, ...without } = timing();
   const cases: [string, string, string][] = [
     ["", good, "stdin holds no rows of `bench`"],
-    ["{", good, "line 1 of stdin is not a JSON object"],
-    [good + "[]", good, "line 2 of stdin is not a JSON object"],
+    ["{", good, "line 1 of stdin is not valid JSON"],
+    [good + "[]", good, "line 2 of stdin: found [], expected a JSON object"],
     [good, '{"what":"decode"}', 'line 1 of "last.jsonl": found no "streams"'],
     [jsonLines(without), good, "line 1 of stdin: found median_ms undefined, expected"],
     [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],

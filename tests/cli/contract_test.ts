@@ -247,14 +247,12 @@ Deno.test("an error in a promise without a handler is told in our words", async 
   ) {
     const program = `
       import { runProcess } from ${at("../../cli/main.ts")};
-      const command = {
-        name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
-      };
+      const command = { name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {} };
       const body = {
         async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
       };
-      const load = async () => ({ command });
-      await runProcess(Deno.args, [{ name: "wait", summary: "Wait", load, body: async () => body }]);`;
+      const load = async () => command;
+      await runProcess(Deno.args, [{ ...command, load, body: async () => body }]);`;
     const { code, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program, "wait"],
       env: environment(),

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { main } from "../../cli/main.ts";
 import { guardTerminal, visible, visibleJson, visibleLines } from "../../cli/output/clean.ts";
-import { openReport } from "../../cli/output/report.ts";
+import { Report } from "../../cli/output/report.ts";
 import type { Invocation } from "../../cli/output/document.ts";
 import { captureIo } from "../unit/cli/capture_io.ts";
 import { copyFolder, jsonLines, MODEL } from "./models.ts";
@@ -55,7 +55,7 @@ Deno.test("tables, notes, warnings and errors are clean on a terminal, results e
   for (const format of ["table", "md", "csv", "json", "jsonl"] as const) {
     for (const terminals of [["stdout", "stderr"], []] as const) {
       const { io, stdout, stderr } = captureIo({ terminals, columns: 60 });
-      using report = openReport(io, invocation(format), { schema: "x/1" });
+      using report = new Report(io, invocation(format), { schema: "x/1" });
       report.row({ [`k${HOSTILE}`]: HOSTILE, n: 1 });
       await report.finish();
       io.note(HOSTILE);

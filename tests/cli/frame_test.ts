@@ -148,7 +148,7 @@ function waitingProgram(savesOnInterrupt: boolean): string {
     import { runProcess } from ${at("../../cli/main.ts")};
     import { Interrupted } from ${at("../../cli/output/errors.ts")};
     const command = {
-      name: "wait", summary: "Wait", description: "Waits.", examples: [], flags: {},
+      name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {},
       savesOnInterrupt: ${savesOnInterrupt},
     };
     const body = {
@@ -162,7 +162,7 @@ function waitingProgram(savesOnInterrupt: boolean): string {
         throw new Interrupted(io.interruption.reason.signal, ["resume with \`parscale wait\`"]);
       },
     };
-    const registry = [{ name: "wait", summary: "Wait", load: async () => ({ command }), body: async () => body }];
+    const registry = [{ ...command, load: async () => command, body: async () => body }];
     await runProcess(["wait"], registry);`;
 }
 

@@ -62,7 +62,7 @@ Deno.test({
     assertEquals(warnings, "");
     for (const command of await loadAll(commands)) {
       assertStringIncludes(text, `\n   ${command.name}\n`);
-      for (const { line } of command.examples) assertStringIncludes(text, line);
+      for (const line of Object.values(command.examples)) assertStringIncludes(text, line);
       for (const [name, flag] of Object.entries(flagsOf(command))) {
         assertStringIncludes(text, isNegatable(flag) ? `--[no-]${name}` : `--${name}`);
       }

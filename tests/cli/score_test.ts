@@ -131,7 +131,7 @@ Deno.test("a line that is no row ends the command with 3 and its number", async 
       '{"tokens": [1,',
       " is not valid JSON: Unexpected end of JSON input",
     ),
-    refused("[1, 2]", ": found [1, 2], expected a JSON object"),
+    refused("[1, 2]", ": found [1,2], expected a JSON object"),
     refused({ prompt: "x", id: 1 }, `: found only "prompt", "id", expected ${pair}`),
     refused({ tokens: "1 2" }, ': found "1 2" in "tokens", expected a list of numbers'),
     refused({ prompt: "x", continuation: null }, ': found null in "continuation", expected text'),

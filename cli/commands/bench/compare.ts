@@ -8,20 +8,19 @@
  * a name that lasts; that is for the user to know.
  */
 import { DataError } from "../../../core/base/errors.ts";
+import { isObject, type JsonObject } from "../../../core/base/files.ts";
 import { quantileOf } from "../../../core/base/statistics.ts";
-import { rowError } from "../../input/rows.ts";
+import { type InputRow, readRows, rowError } from "../../input/rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
-import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { inputName, type Io } from "../../output/io.ts";
+import { reportRows } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { counted } from "../../output/units.ts";
 import type { ComparisonPlan } from "./plan.ts";
 
 /** Layout of timed rows. */
 export const SCHEMA = "parscale.bench/1";
-/** Layout of the pairs. */
-const COMPARISON_SCHEMA = "parscale.bench_compare/2";
 
 /** Fields that partners agree in. */
 const KEYS = [
@@ -69,30 +68,21 @@ export async function compareTimings(
   const paired = rows.filter(({ ratio }) => ratio !== null);
   if (paired.length === 0) {
     throw new DataError(
-      `${nameOf(paths.compare)} and ${nameOf(paths.against)} have no row in common`,
+      `${inputName(paths.compare)} and ${inputName(paths.against)} have no row in common`,
       { hints: [`rows are paired by ${KEYS.join(", ")}`] },
     );
   }
-  using report = openReport(io, invocation, {
-    schema: COMPARISON_SCHEMA,
-    columns: COLUMNS,
-  });
-  for (const row of rows) report.row(row);
   const slower = paired.filter(({ result }) => result === "slower").length;
   const isBusy = noise > tolerance;
   const allowed = isBusy ? Math.ceil(noise * 100) : Number((tolerance * 100).toPrecision(6));
-  report.remark(
+  const remark = () =>
     `${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%` +
-      (isBusy ? ", the spread of the samples" : ""),
-  );
-  await report.finish();
+    (isBusy ? ", the spread of the samples" : "");
+  const options = { schema: "parscale.bench_compare/2", columns: COLUMNS };
+  await reportRows(io, invocation, options, rows, remark);
   const alone = rows.length - paired.length;
   if (alone > 0) io.warn(`${counted(alone, "row")} without a partner decided nothing`);
   return exitCode(slower > 0 ? "negative" : "done");
-}
-
-function nameOf(path: string): string {
-  return path === "-" ? "stdin" : `"${path}"`;
 }
 
 /** Rows of now in their order, then those that only the earlier file has. */
@@ -133,8 +123,9 @@ function keyOf({ key }: Timing): string {
 /** Reads a document of --json, or the lines of --jsonl. */
 async function readTimings(path: string, io: Io): Promise<Timing[]> {
   const text = await io.readText(path);
-  const name = nameOf(path);
-  const timings = rowsIn(text, name).map(({ value, line }) => timingOf(value, name, line));
+  const name = inputName(path);
+  const rows = documentRows(text, name) ?? await Array.fromAsync(readRows(text.split("\n"), name));
+  const timings = rows.map((row) => timingOf(row, name));
   if (timings.length === 0) {
     throw new DataError(`${name} holds no rows of \`bench\``, {
       hints: ["write them with `parscale bench --model … --jsonl -o FILE`"],
@@ -156,35 +147,27 @@ function describe({ key }: Timing): string {
   return KEYS.map((name) => `${name} ${key[name]}`).join(", ");
 }
 
-function rowsIn(text: string, name: string): { value: unknown; line: number }[] {
-  const document = parsed(text) as { schema?: unknown; results?: unknown } | undefined;
-  if (document?.schema !== undefined) {
-    if (document.schema === SCHEMA && Array.isArray(document.results)) {
-      return document.results.map((value) => ({ value, line: 1 }));
-    }
-    throw new DataError(
-      `${name} has schema ${JSON.stringify(document.schema)}, expected "${SCHEMA}"`,
-    );
+/** The rows of a document of --json; undefined for other text. */
+function documentRows(text: string, name: string): InputRow[] | undefined {
+  const { schema, results } = parsed(text) ?? {};
+  if (schema === undefined) return undefined;
+  if (schema === SCHEMA && Array.isArray(results)) {
+    return results.map((fields, id) => ({ id, line: 1, fields }));
   }
-  return text.split("\n").map((value, i) => ({ value, line: i + 1 }))
-    .filter(({ value }) => value.trim() !== "")
-    .map(({ value, line }) => ({ value: parsed(value), line }));
+  throw new DataError(`${name} has schema ${JSON.stringify(schema)}, expected "${SCHEMA}"`);
 }
 
-/** JSON, or undefined where it is none. */
-function parsed(text: string): unknown {
+/** A JSON object, or undefined where the text is none. */
+function parsed(text: string): JsonObject | undefined {
   try {
-    return JSON.parse(text) ?? undefined;
+    const value = JSON.parse(text);
+    return isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
 }
 
-function timingOf(value: unknown, name: string, line: number): Timing {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new DataError(`line ${line} of ${name} is not a JSON object`);
-  }
-  const row = value as Record<string, unknown>;
+function timingOf({ fields: row, line }: InputRow, name: string): Timing {
   const missing = KEYS.find((key) => !(key in row));
   if (missing !== undefined) {
     throw rowError(name, line, `no "${missing}"`, "a row of parscale bench");

@@ -1,26 +1,22 @@
 /** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { modelArgument, modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 
-const workFlags = {
-  model: {
-    type: "path",
-    letter: "m",
-    group: "Model",
-    conflictsWith: ["compare"],
-    summary: modelFlags.model.summary,
-    details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",
-  },
-  adapter: engineFlags.adapter,
+const model = {
+  ...modelFlags.model,
+  required: undefined,
+  conflictsWith: ["compare"],
+  details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",
+} as const;
+
+const workFlags = flagGroup("Work", {
   what: {
     type: "choice",
     choices: ["decode", "prefill"],
     list: "comma",
     default: ["decode", "prefill"],
-    group: "Work",
     summary: "What to benchmark: decode, prefill or both",
     details:
       "decode is a step that adds a token to every sequence; prefill is a whole prompt for " +
@@ -32,7 +28,6 @@ const workFlags = {
     max: 64,
     list: "comma",
     letter: "P",
-    group: "Work",
     defaultText: "those of the model",
     summary: "Numbers of streams to benchmark",
     details: "Where they are not the model's own, prefixes and aggregator are random ones over " +
@@ -44,7 +39,6 @@ const workFlags = {
     max: 1024,
     list: "comma",
     default: [1],
-    group: "Work",
     unit: "sequences",
     summary: "Batch size",
     details: "A step of decode gives each of them one token.",
@@ -53,7 +47,6 @@ const workFlags = {
     type: "int",
     min: 1,
     list: "comma",
-    group: "Work",
     unit: "tokens",
     defaultText: "512, or what the model's context leaves",
     summary: "Cached tokens before decode",
@@ -63,21 +56,19 @@ const workFlags = {
     type: "int",
     min: 1,
     list: "comma",
-    group: "Work",
     unit: "tokens",
     defaultText: "512, or the model's context",
     summary: "Prompt length for prefill",
     details: "Taken in by chunks, as generate does.",
   },
-} as const satisfies FlagTable;
+});
 
-const timingFlags = {
+const timingFlags = flagGroup("Timing", {
   rounds: {
     type: "int",
     min: 1,
     max: 10_000,
     default: 5,
-    group: "Timing",
     summary: "Timed rounds",
     details: "Rows take turns, so that a busy machine slows all of them alike.",
   },
@@ -86,7 +77,6 @@ const timingFlags = {
     min: 1,
     max: 10_000,
     default: 8,
-    group: "Timing",
     summary: "Decode steps per round",
     details: "Each is a sample.",
   },
@@ -95,11 +85,10 @@ const timingFlags = {
     min: 1,
     max: 1000,
     default: 1,
-    group: "Timing",
     summary: "Warm-up rounds",
     details: "The first one loads weights and compiles.",
   },
-} as const satisfies FlagTable;
+});
 
 const deviceFlags = {
   ...engineFlags,
@@ -118,11 +107,10 @@ const deviceFlags = {
   "block-size": quantizeFlags["block-size"],
 } as const satisfies FlagTable;
 
-const comparisonFlags = {
+const comparisonFlags = flagGroup("Comparison", {
   compare: {
     type: "path",
     placeholder: "FILE|-",
-    group: "Comparison",
     requires: ["against"],
     summary: "Compare the rows of this file, or of stdin, instead of timing",
     details: "Rows as --jsonl or --json print them. Any that is slower than its partner in " +
@@ -131,7 +119,6 @@ const comparisonFlags = {
   against: {
     type: "path",
     placeholder: "FILE",
-    group: "Comparison",
     requires: ["compare"],
     summary: "The rows --compare compares with",
     details: "Partners agree in what, streams, batch, context, prompt, device, dtype and weights.",
@@ -140,17 +127,14 @@ const comparisonFlags = {
     type: "share",
     min: 0,
     default: 0.05,
-    group: "Comparison",
     summary: "Slowdown of a median that counts as a regression",
     details:
       "A row counts as slower when its median and its fastest sample are, by more than this, than " +
       "its samples spread, and than the samples of most rows spread.",
   },
-} as const satisfies FlagTable;
+});
 
 export const command = defineCommand({
-  name: "bench",
-  summary: SUMMARIES.bench,
   description:
     "Times a model on made-up tokens: decode, one step after another behind --context cached " +
     "tokens, and prefill, a prompt of --prompt tokens. One row per combination of the lists. " +
@@ -164,22 +148,20 @@ export const command = defineCommand({
     "is 1 when a median is longer than its partner's by more than --tolerance. Rows without a " +
     "partner are named and decide nothing; without any pair at all the files do not belong " +
     "together, which is bad data.",
-  examples: [
-    {
-      text: "What do streams cost on this machine?",
-      line: "parscale bench --model qwen-p4 --streams 1..8*2",
-    },
-    {
-      text: "Quantised against exact, behind a long context",
-      line: "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
-    },
-    {
-      text: "Has anything become slower?",
-      line: "parscale bench --model run --streams 1..8*2 --jsonl | " +
-        "parscale bench --compare - --against last.jsonl",
-    },
-  ],
+  examples: {
+    "What do streams cost on this machine?": "parscale bench --model qwen-p4 --streams 1..8*2",
+    "Quantised against exact, behind a long context":
+      "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
+    "Has anything become slower?": "parscale bench --model run --streams 1..8*2 --jsonl | " +
+      "parscale bench --compare - --against last.jsonl",
+  },
   arguments: [modelArgument],
-  flags: { ...workFlags, ...timingFlags, ...deviceFlags, ...comparisonFlags },
+  flags: {
+    model,
+    ...workFlags,
+    ...timingFlags,
+    ...deviceFlags,
+    ...comparisonFlags,
+  },
   atLeastOneOf: [["model", "compare"]],
 });

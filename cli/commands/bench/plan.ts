@@ -15,16 +15,14 @@ import type { command } from "./flags.ts";
 type BenchValues = ValuesOf<typeof command>;
 
 /** Two files of timings, of which one may be stdin. */
-export interface ComparisonPlan {
+export interface ComparisonPlan extends Pick<BenchValues, "tolerance"> {
   readonly kind: "compare";
   readonly compare: string;
   readonly against: string;
-  /** Slowdown that counts, as a share. */
-  readonly tolerance: number;
 }
 
-/** Everything that is timed, in turns. */
-export interface TimingPlan {
+/** Everything that is timed, in turns; `seed` is that of random prefixes and aggregators. */
+export interface TimingPlan extends Pick<BenchValues, "rounds" | "warmup" | "steps" | "seed"> {
   readonly kind: "time";
   /** As the user named it. */
   readonly model: string;
@@ -32,12 +30,6 @@ export interface TimingPlan {
   readonly opened: readonly ModelPlan[];
   readonly streams: readonly Streams[];
   readonly work: readonly Work[];
-  readonly rounds: number;
-  readonly warmup: number;
-  /** Steps of decode per round. */
-  readonly steps: number;
-  /** Of random prefixes and aggregator. */
-  readonly seed: number;
 }
 
 /** A number of streams, and where their prefixes and aggregator are from. */

@@ -13,8 +13,8 @@ import { requireFreeMemory } from "../../framework/memory.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import { compareTimings, SCHEMA } from "./compare.ts";
@@ -47,7 +47,7 @@ export async function run(
   using bench = await openBench(plan, io);
   const devices = new Set(bench.cells.map(({ on }) => on.device));
   const isReadable = invocation.format === "table" || invocation.format === "md";
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: SCHEMA,
     device: [...devices].join(","),
     ...(isReadable && { columns: COLUMNS }),
@@ -135,7 +135,7 @@ async function* roundRobin(
   io: Io,
 ): AsyncGenerator<Cell> {
   const total = (warmup + rounds) * cells.length;
-  using progress = startProgress(io, { label: "Timing", unit: "runs", total });
+  using progress = new Progress(io, { label: "Timing", unit: "runs", total });
   let done = 0;
   for (let round = 0; round < warmup + rounds; round++) {
     for (const cell of cells) {

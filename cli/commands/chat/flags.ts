@@ -1,7 +1,6 @@
 /** `parscale chat`: a conversation in the terminal. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import {
   chatTemplateFlag,
   keptQuantizeFlags,
@@ -9,12 +8,11 @@ import {
   modelFlags,
   namedAdapterFlag,
 } from "../../input/model_flags.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
-  name: "chat",
-  summary: SUMMARIES.chat,
   description:
     "Every line is a message; the model's chat template is used, and the conversation is kept.\n\n" +
     "Lines that begin with / are commands: `/p 4` continues with the model that has 4 streams, " +
@@ -24,18 +22,13 @@ export const command = defineCommand({
     "On a terminal a line is edited with the usual keys, and the arrow keys go through earlier " +
     "messages. Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; pasted text keeps " +
     "its lines.",
-  examples: [
-    { text: "Talk to a model", line: "parscale chat --model qwen-p4" },
-    {
-      text: "Switch between 1, 2 and 4 streams by /p",
-      line:
-        "parscale chat --model Qwen/Qwen2.5-0.5B-Instruct --adapter p2=run-p2 --adapter p4=run-p4",
-    },
-    {
-      text: "Messages from a pipe, one a line",
-      line: "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
-    },
-  ],
+  examples: {
+    "Talk to a model": "parscale chat --model qwen-p4",
+    "Switch between 1, 2 and 4 streams by /p":
+      "parscale chat --model Qwen/Qwen2.5-0.5B-Instruct --adapter p2=run-p2 --adapter p4=run-p4",
+    "Messages from a pipe, one a line":
+      "printf 'Hello\\nAnd you?\\n' | parscale chat --model qwen-p4",
+  },
   arguments: [modelArgument],
   flags: {
     model: modelFlags.model,
@@ -44,12 +37,21 @@ export const command = defineCommand({
       ...namedAdapterFlag,
       summary: "An adapter over the backbone, chosen by /p; may be repeated",
     },
-    system: {
-      type: "string",
-      group: "Input",
-      summary: "System message at the beginning of the conversation",
-      details: "Not every chat template knows one.",
-    },
+    ...flagGroup("Input", {
+      system: {
+        type: "string",
+        summary: "System message at the beginning of the conversation",
+        details: "Not every chat template knows one.",
+      },
+      history: {
+        type: "switch",
+        default: true,
+        summary: "Keep messages for the arrow keys of later conversations",
+        details:
+          "In XDG_STATE_HOME/parscale/chat_history or ~/.local/state/parscale/chat_history, " +
+          "the last thousand. Only what is typed on a terminal is kept.",
+      },
+    }),
     "stream-weights": {
       type: "switch",
       group: "Result",
@@ -58,40 +60,31 @@ export const command = defineCommand({
         "On a terminal the letter of the stream with the largest weight stands under every token; " +
         "elsewhere the weights of every token follow the answer.",
     },
-    history: {
-      type: "switch",
-      default: true,
-      group: "Input",
-      summary: "Keep messages for the arrow keys of later conversations",
-      details: "In XDG_STATE_HOME/parscale/chat_history or ~/.local/state/parscale/chat_history, " +
-        "the last thousand. Only what is typed on a terminal is kept.",
-    },
-    "max-tokens": {
-      type: "int",
-      min: 1,
-      default: 512,
-      group: "Decoding",
-      unit: "tokens",
-      summary: "Maximum number of tokens per answer",
-      details: "The model's context limits them further.",
-    },
-    temperature: {
-      type: "number",
-      min: 0,
-      default: 0.7,
-      group: "Decoding",
-      summary: "Sampling temperature; 0 is greedy",
-      details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
-    },
-    "top-p": {
-      type: "number",
-      above: 0,
-      max: 1,
-      default: 0.95,
-      group: "Decoding",
-      summary: "Sample from the likeliest tokens of this total probability",
-      details: "The smallest set that reaches it is kept.",
-    },
+    ...flagGroup("Decoding", {
+      "max-tokens": {
+        type: "int",
+        min: 1,
+        default: 512,
+        unit: "tokens",
+        summary: "Maximum number of tokens per answer",
+        details: "The model's context limits them further.",
+      },
+      temperature: {
+        type: "number",
+        min: 0,
+        default: 0.7,
+        summary: "Sampling temperature; 0 is greedy",
+        details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
+      },
+      "top-p": {
+        type: "number",
+        above: 0,
+        max: 1,
+        default: 0.95,
+        summary: "Sample from the likeliest tokens of this total probability",
+        details: "The smallest set that reaches it is kept.",
+      },
+    }),
     ...keptQuantizeFlags,
     ...deviceFlags,
   },

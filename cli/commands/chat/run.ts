@@ -1,5 +1,6 @@
 /** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
 import type { ValuesOf } from "../../framework/command.ts";
+import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { onEndingSignals } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
@@ -10,20 +11,17 @@ import { addToHistory, historyPath, readHistory } from "./history.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
 import { Talk } from "./talk.ts";
 
+type ChatValues = ValuesOf<typeof command>;
+
 /** A conversation to hold. */
-interface ChatPlan {
+interface ChatPlan extends Pick<ChatValues, "system" | "streamWeights" | "history"> {
   readonly model: ModelPlan;
   readonly adapters: readonly NamedAdapter[];
-  readonly system: string | undefined;
-  /** True if the weights of every token are shown from the beginning. */
-  readonly streamWeights: boolean;
-  /** True if messages are kept for the arrow keys of later conversations. */
-  readonly history: boolean;
   readonly decoding: AnswerOptions;
 }
 
 /** The conversation that flags ask for. */
-export function plan(values: ValuesOf<typeof command>): ChatPlan {
+export function plan(values: ChatValues): ChatPlan {
   const { system, streamWeights, maxTokens, temperature, topP, seed, history } = values;
   return {
     model: modelPlan(values),
@@ -34,9 +32,6 @@ export function plan(values: ValuesOf<typeof command>): ChatPlan {
     decoding: { maxTokens, temperature, topP, seed },
   };
 }
-
-/** Exit code of a program that Ctrl-C ends. */
-const INTERRUPTED = 130;
 
 const PROMPT = "> ";
 
@@ -50,73 +45,57 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
   if (isTerminal) {
     io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
   }
-  const interrupted = Promise.withResolvers<"interrupted">();
+  const { promise: interrupted, resolve: end } = Promise.withResolvers<typeof INTERRUPTED>();
   let lines: Lines | undefined;
   const interrupt = () => {
-    if (!talk.stop() && !lines?.clear()) interrupted.resolve("interrupted");
+    if (!talk.stop() && !lines?.clear()) end(INTERRUPTED);
   };
   const release = onEndingSignals((signal) => {
     if (signal === "SIGINT") interrupt();
-    else interrupted.resolve("interrupted");
+    else end(INTERRUPTED);
   });
+  const path = isTerminal && plan.history ? historyPath(io) : undefined;
+  const history = path === undefined ? [] : await readHistory(path);
+  const known = history.length;
   try {
     lines = isTerminal
-      ? await typedLines(io, plan.history, interrupt)
+      ? new TerminalLines(io, PROMPT, history, interrupt)
       : pipedLines(io.system.stdin());
     for (;;) {
-      const line = await Promise.race([lines.next(), interrupted.promise]);
-      if (line === "interrupted") return INTERRUPTED;
-      if (line === undefined || line.text.trim() === "/quit") return 0;
-      const answered = await Promise.race([talk.take(line.text.trim()), interrupted.promise]);
-      if (answered === "interrupted") return INTERRUPTED;
+      const line = await Promise.race([lines.read(), interrupted]);
+      if (line === INTERRUPTED) break;
+      if (line === undefined || line.trim() === "/quit") return 0;
+      if (await Promise.race([talk.take(line.trim()), interrupted]) === INTERRUPTED) break;
     }
+    return exitCode("interrupted");
   } finally {
     release();
-    await lines?.close();
+    lines?.[Symbol.dispose]();
+    if (path !== undefined) await addToHistory(path, history.slice(known));
   }
 }
 
+const INTERRUPTED = Symbol("interrupted");
+
 /** Source of messages. */
-interface Lines {
-  next(): Promise<{ readonly text: string } | undefined>;
+interface Lines extends Disposable {
+  /** Reads a line; undefined at the end of input. */
+  read(): Promise<string | undefined>;
   /** Empties a line that is being typed; false when there is none. */
   clear(): boolean;
-  close(): Promise<void>;
-}
-
-/** Lines of a terminal; their history is kept in a file. */
-async function typedLines(io: Io, keeps: boolean, onInterrupt: () => void): Promise<Lines> {
-  const path = keeps ? historyPath(io) : undefined;
-  const history = path === undefined ? [] : await readHistory(path);
-  const known = history.length;
-  const terminal = new TerminalLines(io, history, onInterrupt);
-  return {
-    async next() {
-      const text = await terminal.read(PROMPT);
-      return text === undefined ? undefined : { text };
-    },
-    clear: () => terminal.clear(PROMPT),
-    async close() {
-      terminal[Symbol.dispose]();
-      if (path !== undefined) await addToHistory(path, history.slice(known));
-    },
-  };
 }
 
 /** Lines of a pipe, the last one even without its end. */
 function pipedLines(stdin: ReadableStream<Uint8Array>): Lines {
   const lines = readLines(stdin);
   return {
-    async next() {
-      const { done, value } = await lines.next();
-      return done ? undefined : { text: value };
-    },
+    read: async () => (await lines.next()).value,
     clear: () => false,
-    async close() {},
+    [Symbol.dispose]() {},
   };
 }
 
-async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string, undefined> {
   const decoder = new TextDecoder();
   let text = "";
   for await (const bytes of stdin) {

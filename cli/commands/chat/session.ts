@@ -27,17 +27,17 @@ export interface AnswerPart {
 
 export class ChatSession implements Disposable {
   temperature: number;
-  readonly #models: readonly ServedModel[];
-  readonly #options: AnswerOptions;
   #system: string | undefined;
   readonly #schedulers = new Map<ServedModel, Scheduler>();
   #messages: ChatMessage[] = [];
   #model: ServedModel;
   #answers = 0;
 
-  constructor(models: readonly ServedModel[], system: string | undefined, options: AnswerOptions) {
-    this.#models = models;
-    this.#options = options;
+  constructor(
+    private readonly models: readonly ServedModel[],
+    system: string | undefined,
+    private readonly options: AnswerOptions,
+  ) {
     this.#system = system;
     this.temperature = options.temperature;
     this.#model = models[0]!;
@@ -53,12 +53,12 @@ export class ChatSession implements Disposable {
 
   /** Streams that models have, in their order. */
   get choices(): number[] {
-    return this.#models.map(({ session }) => session.config.streams);
+    return this.models.map(({ session }) => session.config.streams);
   }
 
   /** Continues with the model that has so many streams; false when none has. */
   useStreams(streams: number): boolean {
-    const found = this.#models.find(({ session }) => session.config.streams === streams);
+    const found = this.models.find(({ session }) => session.config.streams === streams);
     if (found) this.#model = found;
     return found !== undefined;
   }
@@ -104,7 +104,7 @@ export class ChatSession implements Disposable {
     const tokens = await encodeChat(tokenizer, [...this.messages, asked]);
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
-    const { maxTokens, topP, seed } = this.#options;
+    const { maxTokens, topP, seed } = this.options;
     const hasWeights = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
     scheduler.add(index, {

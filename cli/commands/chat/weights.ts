@@ -29,18 +29,15 @@ export function meanWeightsText(parts: readonly AnswerPart[], streams: number): 
 
 /** Text of an answer with, under each of its lines, the letter of the stream with the largest weight. */
 export class LetteredText {
-  readonly #streams: number;
-  readonly #width: number;
-  readonly #colored: boolean;
   #column = 0;
   /** Letters of the line, by column. */
   #letters: { readonly column: number; readonly stream: number }[] = [];
 
-  constructor(streams: number, { width, colored }: { width: number; colored: boolean }) {
-    this.#streams = streams;
-    this.#width = width;
-    this.#colored = colored;
-  }
+  constructor(
+    private readonly streams: number,
+    private readonly width: number,
+    private readonly colored: boolean,
+  ) {}
 
   /** Returns the text to write for a part. */
   add({ text, weights }: AnswerPart): string {
@@ -49,7 +46,7 @@ export class LetteredText {
       if (i > 0) shown += this.end();
       const clean = visible(line);
       if (clean === "") continue;
-      if (this.#column > 0 && this.#column + displayWidth(clean) > this.#width) shown += this.end();
+      if (this.#column > 0 && this.#column + displayWidth(clean) > this.width) shown += this.end();
       if (weights) this.#letters.push({ column: this.#column, stream: winnerOf(weights) });
       shown += clean;
       this.#column += displayWidth(clean);
@@ -59,13 +56,13 @@ export class LetteredText {
 
   /** Ends the line: its letters, on a line of their own. */
   end(): string {
-    const labels = labelsOf(this.#streams);
+    const labels = labelsOf(this.streams);
     let under = "", at = 0;
     for (const { column, stream } of this.#letters) {
       const label = labels[stream]!;
       // A token of no width has the place of the next one.
       if (column < at) continue;
-      under += " ".repeat(column - at) + (this.#colored ? paintStream(label, stream) : label);
+      under += " ".repeat(column - at) + (this.colored ? paintStream(label, stream) : label);
       at = column + label.length;
     }
     this.#letters = [];

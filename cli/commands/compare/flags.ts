@@ -1,6 +1,5 @@
 /** Flags of `parscale compare`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
@@ -76,8 +75,6 @@ const compareFlags = {
 } as const satisfies FlagTable;
 
 export const command = defineCommand({
-  name: "compare",
-  summary: SUMMARIES.compare,
   description:
     "Evaluates a model with one stream, the same with beam search, and models with several streams, " +
     "on benchmarks that are answered in free words: the paper's comparison of ParScale with " +
@@ -87,18 +84,13 @@ export const command = defineCommand({
     "with first, or - for documents of `parscale eval --json` on stdin, one after the other. Of those " +
     "whose folder is gone only means are known, and intervals are wider. The exit code is 1 when a " +
     "model with streams is worse beyond its interval.",
-  examples: [
-    {
-      text: "The paper's table",
-      line: "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
-        "--tasks gsm8k,minerva_math --data bench --out table",
-    },
-    {
-      text: "Two finished evaluations",
-      line: "parscale compare results-p1 results-p4 --json",
-    },
-    { text: "Documents that were kept", line: "cat p1.json p4.json | parscale compare -" },
-  ],
+  examples: {
+    "The paper's table":
+      "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
+      "--tasks gsm8k,minerva_math --data bench --out table",
+    "Two finished evaluations": "parscale compare results-p1 results-p4 --json",
+    "Documents that were kept": "cat p1.json p4.json | parscale compare -",
+  },
   arguments: [
     {
       name: "FOLDER",

@@ -7,7 +7,7 @@ import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { camelCase } from "../../framework/table.ts";
 import { rowsPlan, selectTasks } from "../eval/plan.ts";
-import type { command } from "./flags.ts";
+import { command } from "./flags.ts";
 
 type CompareValues = ValuesOf<typeof command>;
 
@@ -18,20 +18,14 @@ export interface ReadPlan {
 }
 
 /** Evaluations that are run, each in a process of its own. */
-export interface EvaluatePlan {
+export interface EvaluatePlan extends Pick<CompareValues, "tasks" | "latencyRows" | "out"> {
   readonly kind: "evaluate";
   /** The one to compare with first. */
   readonly methods: readonly Method[];
-  /** As they were named. */
-  readonly tasks: readonly string[];
   readonly rows: RowsPlan;
   /** Arguments of `eval` that all methods share, and those of timing single answers. */
   readonly shared: readonly string[];
   readonly timing: readonly string[];
-  /** Rows that are timed; 0 for none. */
-  readonly latencyRows: number;
-  /** Folder in which evaluations are kept. */
-  readonly out: string | undefined;
 }
 
 /** A method's evaluation: the name of its folder, and the model as arguments of `eval`. */
@@ -101,30 +95,11 @@ async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Met
   return methods;
 }
 
-/** Flags that `eval` takes as they are given. */
-const SHARED = [
-  "tasks",
-  "data",
-  "shots",
-  "limit",
-  "ids",
-  "max-tokens",
-  "max-length",
-  "device",
-  "unverified",
-  "dtype",
-  "quantize",
-  "block-size",
-  "threads",
-  "seed",
-  "batch",
-  "memory-limit",
-  "deterministic",
-  "chat",
-];
+/** Flags that `eval` does not take as they are given. */
+const OWN = ["model", "parscale", "beams", "latency-rows", "out", "weight-cache", "cache-limit"];
 
 function sharedArguments(values: CompareValues): string[] {
-  return SHARED.flatMap((name) => {
+  return Object.keys(command.flags).filter((name) => !OWN.includes(name)).flatMap((name) => {
     const value: unknown = values[camelCase(name) as keyof CompareValues];
     if (value === true) return [`--${name}`];
     const isAbsent = value === undefined || value === false ||

@@ -13,8 +13,8 @@ import type { Invocation } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import { EXIT_CODES, exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
 import { prepareRows } from "../eval/data.ts";
 import { type Evaluation, readDocuments, readEvaluation, type Timing } from "./evaluations.ts";
@@ -34,9 +34,8 @@ export async function run(
     : await evaluateAll(plan, io);
   const comparisons = compareScores(evaluations);
   const isTable = invocation.format === "table" || invocation.format === "md";
-  using report = openReport(io, invocation, { schema: "parscale.compare/1" });
-  for (const row of isTable ? paperRows(comparisons) : comparisons.map(rowOf)) report.row(row);
-  await report.finish();
+  const rows = isTable ? paperRows(comparisons) : comparisons.map(rowOf);
+  await reportRows(io, invocation, { schema: "parscale.compare/1" }, rows);
   if (invocation.format === "table") {
     const text = conclusions(comparisons).map(visible).join("\n");
     io.write(text + "\n");
@@ -86,7 +85,7 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
       `${counted(rows, "row")} each, ${timed} of them timed one at a time`,
   );
   const total = methods.length * (rows + timed);
-  using progress = startProgress(io, { label: "Comparing", unit: "samples", total });
+  using progress = new Progress(io, { label: "Comparing", unit: "samples", total });
   let done = 0;
   /** Waits for work on so many samples, which it keeps as lines of a file if anywhere. */
   const during = async <T>(work: Promise<T>, samples: number, label: string, path?: string) => {

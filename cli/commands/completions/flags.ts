@@ -1,21 +1,16 @@
 /** `parscale completions SHELL`: a completion script on stdout. */
 import { SHELLS } from "../../framework/completions.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 /** The command. */
 export const command = defineCommand({
-  name: "completions",
-  summary: SUMMARIES.completions,
   description: "The script is static text made from the flag tables, so completing never starts " +
     "the program. Print it again after an update.",
-  examples: [
-    { text: "Complete in this bash session", line: "source <(parscale completions bash)" },
-    {
-      text: "Complete in every fish session",
-      line: "parscale completions fish -o ~/.config/fish/completions/parscale.fish",
-    },
-  ],
+  examples: {
+    "Complete in this bash session": "source <(parscale completions bash)",
+    "Complete in every fish session":
+      "parscale completions fish -o ~/.config/fish/completions/parscale.fish",
+  },
   arguments: [{ name: "SHELL", summary: "Shell to serve", required: true, choices: SHELLS }],
   flags: {},
 });

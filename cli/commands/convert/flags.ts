@@ -1,11 +1,8 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
 import { modelArgument } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
-  name: "convert",
-  summary: SUMMARIES.convert,
   description:
     "Adds the tensors that ParScale introduces, prefixes for every stream and layer and the " +
     "aggregator, to a Qwen2, Qwen2.5, Qwen3 or Llama checkpoint. Prefixes start from a text, so that " +
@@ -13,29 +10,18 @@ export const command = defineCommand({
     "normal distribution (0.02) by --seed. Every other byte is copied untouched, and its hash is " +
     "reported. The new folder appears complete or not at all.\n\n" +
     "The result is untrained: it does not yet predict better than its source.",
-  examples: [
-    {
-      text: "Four streams",
-      line: "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4",
-    },
-    {
-      text: "Only the new tensors, as an adapter over the same backbone",
-      line: "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
-    },
-    {
-      text: "One folder of a run that trained an adapter",
-      line: "parscale convert --model run --merge --out merged",
-    },
-    {
-      text: "Weights in 4 bits, which open at once",
-      line: "parscale convert --model qwen-p4 --quantize q4 --out qwen-p4-q4",
-    },
-    {
-      text: "A Hugging Face folder of a GGUF file",
-      line: "parscale convert --model model.gguf --dtype bf16 --out folder",
-    },
-    { text: "Back to a plain model", line: "parscale convert --model qwen-p4 --strip --out qwen" },
-  ],
+  examples: {
+    "Four streams": "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4",
+    "Only the new tensors, as an adapter over the same backbone":
+      "parscale convert --model qwen2.5-0.5b --streams 8 --introduced-only --out p8",
+    "One folder of a run that trained an adapter":
+      "parscale convert --model run --merge --out merged",
+    "Weights in 4 bits, which open at once":
+      "parscale convert --model qwen-p4 --quantize q4 --out qwen-p4-q4",
+    "A Hugging Face folder of a GGUF file":
+      "parscale convert --model model.gguf --dtype bf16 --out folder",
+    "Back to a plain model": "parscale convert --model qwen-p4 --strip --out qwen",
+  },
   arguments: [modelArgument],
   flags: {
     model: {

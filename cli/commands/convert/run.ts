@@ -13,8 +13,8 @@ import { hasStreamWeights, isParScale } from "../../../core/model/config.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import { type ConvertPlan, stateOf } from "./plan.ts";
 
 export { describe, plan } from "./plan.ts";
@@ -25,9 +25,9 @@ export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Pr
   const work = plan.work.kind === "convert"
     ? { kind: plan.work.kind, ...await withTextStart(plan.work, plan, io) }
     : plan.work;
-  using report = openReport(io, invocation, { schema: "parscale.convert/2", seed });
+  using report = new Report(io, invocation, { schema: "parscale.convert/2", seed });
   const label = work.kind === "convert" ? "Writing" : "Quantizing";
-  using progress = startProgress(io, { label, unit: "MB", total: work.bytes / 1e6 });
+  using progress = new Progress(io, { label, unit: "MB", total: work.bytes / 1e6 });
   const options = {
     onProgress: (done: number) => progress.update(done / 1e6),
     signal: io.interruption,

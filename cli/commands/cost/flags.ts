@@ -2,23 +2,22 @@
 import { modelArgument } from "../../input/model_flags.ts";
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup } from "../../framework/table.ts";
+
+const { threads, unverified } = engineFlags;
 
 /** Shared by the flags that describe a model without any file. */
 const sizeFlag = {
   type: "int",
   min: 1,
-  group: "Model",
   conflictsWith: ["model", "config-from"],
 } as const;
 
-const modelFlags = {
+const modelFlags = flagGroup("Model", {
   model: {
     type: "string",
     placeholder: "FOLDER|FILE|SIZE|-",
-    group: "Model",
     summary: "Checkpoint or run folder, config.json, or a size of the paper",
     defaultText: "none; 1.6B with --svg",
     details:
@@ -29,7 +28,6 @@ const modelFlags = {
   "config-from": {
     type: "path",
     placeholder: "SHAPE|PATH",
-    group: "Model",
     conflictsWith: ["model"],
     summary: "Shape by name, folder or config.json, as in `train --config-from`",
     details: "paper-0.5b to paper-4.4b are the sizes of the paper. Stands in place of --model.",
@@ -83,7 +81,6 @@ const modelFlags = {
   },
   untied: {
     type: "switch",
-    group: "Model",
     conflictsWith: ["model", "config-from"],
     summary: "Count an untied output matrix",
     details: "Without it one table serves input and output. A checkpoint says so itself.",
@@ -94,7 +91,6 @@ const modelFlags = {
     min: 1,
     max: 1024,
     list: "comma",
-    group: "Model",
     defaultText: "the model's, or 1",
     summary: "Number of parallel streams",
     details: "Lists and ranges: 1,2,4 or 1..8*2.",
@@ -103,23 +99,21 @@ const modelFlags = {
     type: "int",
     min: 0,
     max: 65_536,
-    group: "Model",
     unit: "tokens",
     defaultText: "the model's, or 48",
     summary: "Prefix tokens per stream and layer",
     details: "They count only with more than one stream.",
   },
-} as const satisfies FlagTable;
+});
 
 /** Shared by the lists of numbers that describe the work. */
-const listFlag = { type: "int", min: 1, list: "comma", group: "Work" } as const;
+const listFlag = { type: "int", min: 1, list: "comma" } as const;
 
-const workFlags = {
+const workFlags = flagGroup("Work", {
   mode: {
     type: "choice",
     choices: ["infer", "train"],
     default: "infer",
-    group: "Work",
     summary: "Predict generation, or a training step",
     details: "Only infer is checked against the paper's numbers; train follows the same roofline.",
   },
@@ -170,7 +164,6 @@ const workFlags = {
   "train-params": {
     type: "choice",
     choices: ["all", "introduced"],
-    group: "Work",
     defaultText: "all",
     requires: ["mode=train"],
     summary: "Train all parameters, or only the ParScale parameters",
@@ -178,21 +171,19 @@ const workFlags = {
   },
   recompute: {
     type: "switch",
-    group: "Work",
     requires: ["mode=train"],
     summary: "Activation checkpointing: recompute in the backward pass",
     details: "In training. Takes one more forward pass and far less memory.",
   },
-} as const satisfies FlagTable;
+});
 
 /** Shared by the numbers that describe hardware. */
-const rateFlag = { type: "number", above: 0, group: "Hardware" } as const;
+const rateFlag = { type: "number", above: 0 } as const;
 
-const hardwareFlags = {
+const hardwareFlags = flagGroup("Hardware", {
   hardware: {
     type: "string",
     placeholder: "NAME|FILE",
-    group: "Hardware",
     defaultText: "a100-sxm-80gb; this-machine with --measured",
     suggestions: DEVICES.map(({ name }) => name),
     summary: "Hardware to predict for: a name of the table, or a JSON file",
@@ -236,24 +227,22 @@ const hardwareFlags = {
     summary: "Fraction of the peak bandwidth that is reached",
     details: "The official script has this flag and ignores it; here it counts.",
   },
-} as const satisfies FlagTable;
+});
 
 const bits = (what: string, more: string) =>
   ({
     type: "choice",
     choices: ["4", "8", "16", "32"],
-    group: "Method",
     defaultText: "16; 32 in training and with --measured",
     summary: `Bits per ${what}`,
     details: more,
   }) as const;
 
-const methodFlags = {
+const methodFlags = flagGroup("Method", {
   method: {
     type: "choice",
     choices: ["exact", "paper"],
     default: "exact",
-    group: "Method",
     conflictsWith: ["mode=train"],
     summary: "A corrected roofline, or the paper's script to the last digit",
     details: "docs/analysis.md lists what differs.",
@@ -265,7 +254,6 @@ const methodFlags = {
     type: "choice",
     choices: ["shared", "copied"],
     default: "shared",
-    group: "Method",
     requires: ["mode=infer", "method=exact"],
     summary: "Whether sequences share prefixes or copy them",
     details: "Only for --method exact; the paper always copies.",
@@ -274,19 +262,17 @@ const methodFlags = {
     type: "duration",
     min: 0,
     default: 0,
-    group: "Method",
     requires: ["mode=infer", "method=exact"],
     summary: "Fixed overhead per forward pass",
     details: "For launch cost that was measured, such as 20ms. Only for --method exact.",
   },
-} as const satisfies FlagTable;
+});
 
-const questionFlags = {
+const questionFlags = flagGroup("Questions", {
   match: {
     type: "choice",
     choices: ["observed", "law"],
     default: "observed",
-    group: "Questions",
     onlyWith: ["svg"],
     summary: "Losses of --svg: observed by the paper, or of its law",
     details:
@@ -295,7 +281,6 @@ const questionFlags = {
   },
   svg: {
     type: "path",
-    group: "Questions",
     placeholder: "FILE",
     requires: ["mode=infer"],
     conflictsWith: ["measured"],
@@ -305,7 +290,6 @@ const questionFlags = {
   },
   measured: {
     type: "switch",
-    group: "Questions",
     requires: ["mode=infer"],
     summary: "Also run the rows here and report the measured times",
     details: "Random weights of the shape, in 32 bits, on --device. What would not fit into " +
@@ -313,7 +297,6 @@ const questionFlags = {
   },
   device: {
     ...engineFlags.device,
-    group: "Questions",
     onlyWith: ["measured"],
     formerly: ["run-device"],
     summary: "Device of --measured",
@@ -323,51 +306,44 @@ const questionFlags = {
     min: 1,
     max: 1000,
     default: 3,
-    group: "Questions",
     onlyWith: ["measured"],
     summary: "Timed runs of --measured, after one warm-up run",
     details: "The medians are reported.",
   },
-  threads: engineFlags.threads,
-  unverified: engineFlags.unverified,
-} as const satisfies FlagTable;
+});
 
 export const command = defineCommand({
-  name: "cost",
-  summary: SUMMARIES.cost,
   description:
     "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
     "of a model and the rates of the hardware. Nothing is run unless --measured asks for it.\n\n" +
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
     "paper's own script to the last digit.\n\n" +
     "`parscale cost ls` prints the hardware that is known by name.",
-  examples: [
-    {
-      text: "What do more streams cost on one A100?",
-      line: "parscale cost --model qwen-p4 --streams 1..8*2 --batch 1,4",
-    },
-    {
-      text: "The paper's figure: loss against memory and latency",
-      line: "parscale cost --method paper --svg cost.svg",
-    },
-    {
-      text: "A shape without files, on hardware of your own",
-      line: "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
-        "--bandwidth 200 --tflops 20 --capacity 16",
-    },
-    {
-      text: "Does training fit?",
-      line: "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
-        "--batch 64 --micro-batch 1..8*2 --recompute",
-    },
-    {
-      text: "Is it true here?",
-      line: "parscale cost --model qwen-p4 --measured --streams 1,4 --input 128 --output 32",
-    },
-  ],
+  examples: {
+    "What do more streams cost on one A100?":
+      "parscale cost --model qwen-p4 --streams 1..8*2 --batch 1,4",
+    "The paper's figure: loss against memory and latency":
+      "parscale cost --method paper --svg cost.svg",
+    "A shape without files, on hardware of your own":
+      "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
+      "--bandwidth 200 --tflops 20 --capacity 16",
+    "Does training fit?":
+      "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
+      "--batch 64 --micro-batch 1..8*2 --recompute",
+    "Is it true here?":
+      "parscale cost --model qwen-p4 --measured --streams 1,4 --input 128 --output 32",
+  },
   arguments: [
     modelArgument,
     { name: "ls", summary: "List the known hardware", choices: ["ls"] },
   ],
-  flags: { ...modelFlags, ...workFlags, ...hardwareFlags, ...methodFlags, ...questionFlags },
+  flags: {
+    ...modelFlags,
+    ...workFlags,
+    ...hardwareFlags,
+    ...methodFlags,
+    ...questionFlags,
+    threads,
+    unverified,
+  },
 });

@@ -28,7 +28,7 @@ import { measurePeak } from "../../../core/train/peak.ts";
 import { requireFreeMemory } from "../../framework/memory.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
 import { gib, headline, viewOf, WORK_COLUMNS } from "./show.ts";
@@ -57,7 +57,7 @@ export async function measureRows(
   try {
     const { show, ...view } = viewOf(setting, invocation, COLUMNS);
     const head = { schema: "parscale.cost/2", device: device.name };
-    using report = openReport(io, invocation, { ...head, ...view });
+    using report = new Report(io, invocation, { ...head, ...view });
     const engines = new Map<number, Engine>();
     for (const work of works) {
       const config = configOf(setting, work);

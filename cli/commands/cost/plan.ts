@@ -20,7 +20,7 @@ import {
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { parseJsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
-import { isGguf, openModelFiles } from "../../../core/checkpoint/model_files.ts";
+import { isGguf } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
@@ -37,21 +37,16 @@ type CostValues = ValuesOf<typeof command>;
 export type CostPlan = { readonly kind: "list" } | EstimatePlan;
 
 /** Everything that is asked, but for rates that have yet to be measured. */
-export interface EstimatePlan {
+export interface EstimatePlan
+  extends Pick<CostValues, "mode" | "method" | "prefixCache" | "stepOverhead" | "batch"> {
   readonly kind: "rows" | "figure" | "measured";
-  readonly mode: CostValues["mode"];
-  readonly method: CostValues["method"];
   readonly model: CostModel;
   readonly hardware: Hardware;
   readonly efficiency: Efficiencies;
   /** Bits per weight, activation and cache element. */
   readonly widths: { readonly weight: number; readonly activation: number; readonly cache: number };
-  readonly prefixCache: CostValues["prefixCache"];
-  /** Seconds. */
-  readonly stepOverhead: number;
   readonly streams: readonly number[];
   readonly prefixTokens: number;
-  readonly batch: readonly number[];
   /** Prompt and new tokens of generation. */
   readonly lengths: readonly { readonly input: number; readonly output: number }[];
   readonly training: TrainingPlan;
@@ -265,10 +260,7 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
   const info = await statIfExists(model);
   const size = info === undefined ? findSize(model) : undefined;
   if (size !== undefined) return plainModel(size);
-  const path = info?.isFile ? model : await configPath(model);
-  const json = await isGguf(path)
-    ? await (await openModelFiles(path)).json(CONFIG_FILE)
-    : await readJsonObject(path);
+  const { json, path } = await readShape(info?.isFile ? model : await configPath(model));
   return configModel(model, parseConfig(json, path), io);
 }
 

@@ -21,7 +21,7 @@ import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { reportRows } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
@@ -33,15 +33,14 @@ export { plan } from "./plan.ts";
 /** Runs the command. */
 export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {
   if (plan.kind === "list") return await listHardware(io, invocation);
-  const { known } = plan.hardware;
-  if (known !== undefined && plan.kind !== "measured") {
-    return await answer(settingOf(plan, known), io, invocation);
-  }
   // Loads the engine, which prediction does not need.
-  const { calibrate, measureRows } = await import("./measure.ts");
-  const setting = settingOf(plan, known ?? await calibrate(plan, io));
-  if (plan.kind !== "measured") return await answer(setting, io, invocation);
+  const measuring = () => import("./measure.ts");
+  const hardware = plan.hardware.known ?? await (await measuring()).calibrate(plan, io);
+  const setting = settingOf(plan, hardware);
+  if (plan.kind === "rows") return await estimate(setting, io, invocation);
+  if (plan.kind === "figure") return await drawFigure(setting, io, invocation);
   const predict = (work: Workload) => inferRow(setting, work);
+  const { measureRows } = await measuring();
   await measureRows(setting, workloadsOf(setting), predict, io, invocation);
 }
 
@@ -72,23 +71,15 @@ function questionOf(
 }
 
 async function listHardware(io: Io, invocation: Invocation): Promise<void> {
-  using report = openReport(io, invocation, { schema: "parscale.hardware/1" });
-  for (const { name, capacityGb, bandwidthGbS, tflops, origin, remark } of DEVICES) {
-    report.row({
-      name,
-      capacity_gib: capacityGb ?? null,
-      bandwidth_gb_s: bandwidthGbS,
-      tflops,
-      origin,
-      remark,
-    });
-  }
-  await report.finish();
-}
-
-async function answer(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
-  if (setting.kind === "figure") await drawFigure(setting, io, invocation);
-  else await estimate(setting, io, invocation);
+  const rows = DEVICES.map(({ name, capacityGb, bandwidthGbS, tflops, origin, remark }) => ({
+    name,
+    capacity_gib: capacityGb,
+    bandwidth_gb_s: bandwidthGbS,
+    tflops,
+    origin,
+    remark,
+  }));
+  await reportRows(io, invocation, { schema: "parscale.hardware/1" }, rows);
 }
 
 /** Writes a row per configuration. */
@@ -96,17 +87,18 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
   const { on, mode, method } = setting;
   const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
   const { show, ...view } = viewOf(setting, invocation, columns);
-  using report = openReport(io, invocation, { schema: "parscale.cost/2", ...view });
   const needed: number[] = [];
-  for (const row of mode === "train" ? trainRows(setting) : inferRows(setting)) {
-    const bytes = row.memory_bytes as number;
-    needed.push(bytes);
-    const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
-    report.row(show({ ...row, fits }));
-  }
-  // Only now, when no configuration can be refused any more.
-  report.remark(`${headline(setting)}; sizes in GiB, times in seconds`);
-  await report.finish();
+  const rows = function* () {
+    const inferRows = workloadsOf(setting).map((work) => inferRow(setting, work));
+    for (const row of mode === "train" ? trainRows(setting) : inferRows) {
+      const bytes = row.memory_bytes as number;
+      needed.push(bytes);
+      const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
+      yield show({ ...row, fits });
+    }
+  };
+  const remark = () => `${headline(setting)}; sizes in GiB, times in seconds`;
+  await reportRows(io, invocation, { schema: "parscale.cost/2", ...view }, rows(), remark);
   warnAboutCapacity(needed, on, io);
 }
 
@@ -132,10 +124,6 @@ function* workloadsOf(
       for (const pair of lengths) yield { streams: P, prefixTokens, batch: b, ...pair };
     }
   }
-}
-
-function* inferRows(setting: Setting): Generator<Row> {
-  for (const work of workloadsOf(setting)) yield inferRow(setting, work);
 }
 
 /** The workload, its cost and the parts. */
@@ -217,10 +205,9 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   const [title, ...more] = headline(setting).split(": ");
   figure!.write(await renderSvg(figureSpec(points, title!, [...more, means])));
   const { show, ...view } = viewOf(setting, invocation, FIGURE_COLUMNS);
-  using report = openReport(io, invocation, { schema: "parscale.cost-figure/2", ...view });
-  report.remark(`${headline(setting)}\n${means}`);
-  for (const point of points) report.row(show(snakeKeys(point)));
-  await report.finish();
+  const rows = points.map((point) => show(snakeKeys(point)));
+  const remark = () => `${headline(setting)}\n${means}`;
+  await reportRows(io, invocation, { schema: "parscale.cost-figure/2", ...view }, rows, remark);
 }
 
 /** Both ways to a lower loss from the model; memory and latency are means over all workloads. */

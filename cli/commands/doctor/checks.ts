@@ -1,12 +1,19 @@
 /**
  * The checks of `doctor`: each finds one thing out and says what to do about it.
  */
+import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
+import { cacheEntries, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
+import { detectLaunch } from "../../../core/collective/launch.ts";
+import { mpiVersion, openMpiLibrary } from "../../../core/collective/mpi.ts";
+import { openNccl } from "../../../core/collective/nccl_library.ts";
 import { Builder } from "../../../core/graph/builder.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
+import { describeMachine, openMachine } from "../../../core/runtime/cuda/open.ts";
 import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
+import { onnxRuntimePath } from "../../../core/runtime/onnxruntime/capi/library.ts";
+import { describeBinding } from "../../../core/runtime/tfjs/open.ts";
 import { bytesText } from "../../output/units.ts";
-import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
 
 /** Result of one check. */
 export interface Finding {
@@ -18,8 +25,9 @@ export interface Finding {
 /** One check; a required one decides the exit code. */
 export interface Check {
   readonly name: string;
-  readonly required: boolean;
-  run(): Promise<Finding>;
+  readonly required?: boolean;
+  /** A text is what was found, and well; an error says why it cannot be used. */
+  run(): string | Finding | Promise<string | Finding>;
 }
 
 /** Version that the project is tested with. */
@@ -30,127 +38,73 @@ export const CHECKS: readonly Check[] = [
   {
     name: "deno",
     required: true,
-    run: () =>
-      Promise.resolve({
-        ok: Deno.version.deno.startsWith(`${DENO_VERSION}.`),
-        found: `${Deno.version.deno} on ${Deno.build.os} ${Deno.build.arch}`,
-        remedy: `parscale is tested with Deno ${DENO_VERSION}`,
-      }),
+    run: () => ({
+      ok: Deno.version.deno.startsWith(`${DENO_VERSION}.`),
+      found: `${Deno.version.deno} on ${Deno.build.os} ${Deno.build.arch}`,
+      remedy: `parscale is tested with Deno ${DENO_VERSION}`,
+    }),
   },
-  {
-    name: "cores",
-    required: false,
-    run: () => Promise.resolve({ ok: true, found: `${usableCores()} usable` }),
-  },
+  { name: "cores", run: () => `${usableCores()} usable` },
   {
     name: "memory",
-    required: false,
     run() {
       const { total, available } = memoryInfo();
       const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
       const found = `${gib(available)} GiB free of ${gib(total)} GiB`;
-      return Promise.resolve({ ok: available > 2 ** 30, found, remedy: "close other programs" });
+      return { ok: available > 2 ** 30, found, remedy: "close other programs" };
     },
   },
   {
     name: "weight cache",
-    required: false,
-    run: () =>
-      attempt(async () => {
-        const { cacheEntries, weightCacheFolder } = await import(
-          "../../../core/checkpoint/quantized_cache.ts"
-        );
-        const folder = weightCacheFolder();
-        const entries = await cacheEntries(folder);
-        const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
-        return `${size} of quantized weights in ${folder}`;
-      }),
+    async run() {
+      const folder = weightCacheFolder();
+      const entries = await cacheEntries(folder);
+      const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
+      return `${size} of quantized weights in ${folder}`;
+    },
   },
   {
     name: "device cpu",
     required: true,
-    run: () =>
-      checkDevice("cpu", async () => {
-        const { onnxRuntimePath } = await import(
-          "../../../core/runtime/onnxruntime/capi/library.ts"
-        );
-        return `${onnxRuntimePath().split(/[/\\]/).slice(-3).join("/")} `;
-      }),
+    run: () => checkDevice("cpu", `${onnxRuntimePath().split(/[/\\]/).slice(-3).join("/")} `),
   },
+  { name: "cuda libraries", run: () => describeMachine(openMachine()) },
   {
-    name: "cuda libraries",
-    required: false,
-    async run() {
-      const { describeMachine, openMachine } = await import("../../../core/runtime/cuda/open.ts");
-      return await attempt(() => Promise.resolve(describeMachine(openMachine())));
+    name: "mpi",
+    run() {
+      const env = (name: string) => Deno.env.get(name);
+      const library = openMpiLibrary(env, detectLaunch(env));
+      return `${library.path}: ${mpiVersion(library)}`;
     },
   },
   {
-    name: "mpi",
-    required: false,
-    run: () =>
-      attempt(async () => {
-        const { mpiVersion, openMpiLibrary } = await import("../../../core/collective/mpi.ts");
-        const { detectLaunch } = await import("../../../core/collective/launch.ts");
-        const env = (name: string) => Deno.env.get(name);
-        const library = openMpiLibrary(env, detectLaunch(env));
-        return `${library.path}: ${mpiVersion(library)}`;
-      }),
-  },
-  {
     name: "nccl",
-    required: false,
-    run: () =>
-      attempt(async () => {
-        const { openNccl } = await import("../../../core/collective/nccl_library.ts");
-        const { path, version } = openNccl();
-        return `${path}: NCCL ${version}`;
-      }),
+    run() {
+      const { path, version } = openNccl();
+      return `${path}: NCCL ${version}`;
+    },
   },
-  {
-    name: "device cuda",
-    required: false,
-    run: () => checkDevice("cuda"),
-  },
-  { name: "device webgpu", required: false, run: () => checkDevice("webgpu") },
-  {
-    name: "device tfjs",
-    required: false,
-    run: () =>
-      checkDevice("tfjs", async () => {
-        const { describeBinding } = await import("../../../core/runtime/tfjs/open.ts");
-        return `${describeBinding()}, `;
-      }),
-  },
+  { name: "device cuda", run: () => checkDevice("cuda") },
+  { name: "device webgpu", run: () => checkDevice("webgpu") },
+  { name: "device tfjs", run: () => checkDevice("tfjs", `${describeBinding()}, `) },
 ];
 
-/** Returns what was found, or why it cannot be used. */
-async function attempt(about: () => Promise<string>): Promise<Finding> {
+/** Returns what a check found, or why the thing cannot be used. */
+export async function findingOf(check: Check): Promise<Finding> {
   try {
-    return { ok: true, found: await about() };
+    const found = await check.run();
+    return typeof found === "string" ? { ok: true, found } : found;
   } catch (error) {
-    return unusable(error);
+    const { message, hints = [] } = error as Error & { hints?: readonly string[] };
+    return { ok: false, found: message, remedy: hints.join("; ") };
   }
 }
 
-/** Runs a tiny program on a device. */
-async function checkDevice(
-  name: DeviceName,
-  library: () => Promise<string> = () => Promise.resolve(""),
-): Promise<Finding> {
-  try {
-    const what = await library();
-    const difference = await compareWithReference(name);
-    const found = `${what}computes, within ${difference.toExponential(0)} of the reference`;
-    return { ok: difference < 1e-5, found, remedy: "please report this" };
-  } catch (error) {
-    return unusable(error);
-  }
-}
-
-function unusable(error: unknown): Finding {
-  const hints = (error as { hints?: readonly string[] }).hints ?? [];
-  return { ok: false, found: (error as Error).message, remedy: hints.join("; ") };
+/** Runs a tiny program on a device, whose library is named first. */
+async function checkDevice(name: DeviceName, library = ""): Promise<Finding> {
+  const difference = await compareWithReference(name);
+  const found = `${library}computes, within ${difference.toExponential(0)} of the reference`;
+  return { ok: difference < 1e-5, found, remedy: "please report this" };
 }
 
 /** Largest difference between a device and the reference on a tiny program. */

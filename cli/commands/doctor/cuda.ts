@@ -58,8 +58,6 @@ const TOLERANCE: Readonly<Record<ComputeType, { op: number; logits: number; trai
   bf16: { op: 0.05, logits: 0.1, training: 0.05 },
 };
 
-const TYPES: readonly ComputeType[] = ["f32", "bf16"];
-
 /** Head sizes of the models in use, for which kernels are compiled one by one. */
 const HEAD_DIMS = [64, 128];
 
@@ -167,11 +165,11 @@ interface Context extends BringUpOptions {
 
 const reference = new ReferenceDevice("f64");
 
-async function withDevice<T>(
+async function withDevice(
   { machine, ordinal }: Context,
   elements: ComputeType,
-  use: (device: CudaDevice) => Promise<T>,
-): Promise<T> {
+  use: (device: CudaDevice) => Promise<string>,
+): Promise<string> {
   const device = new CudaDevice(machine!, { ordinal, elements });
   try {
     return await use(device);
@@ -293,6 +291,13 @@ function describeCeilings({ machine, ordinal, sizes, place }: Context): string {
     `${(flopRate / 1e12).toFixed(1)} TFLOP/s in bf16${of(flopRate / 1e12, sheet?.tflops)}`;
 }
 
+function inBothTypes(what: string, compare: (device: CudaDevice) => Promise<string>): Stage[] {
+  return (["f32", "bf16"] as const).map((type) => ({
+    name: `${what} in ${type}`,
+    run: (context) => withDevice(context, type, compare),
+  }));
+}
+
 const STAGES: readonly Stage[] = [
   {
     name: "libraries",
@@ -347,18 +352,9 @@ const STAGES: readonly Stage[] = [
         return `${file.name} for ${architecture}`;
       }),
   },
-  ...TYPES.map((type): Stage => ({
-    name: `kernels in ${type}`,
-    run: (context) => withDevice(context, type, compareKernels),
-  })),
-  ...TYPES.map((type): Stage => ({
-    name: `logits in ${type}`,
-    run: (context) => withDevice(context, type, compareLogits),
-  })),
-  ...TYPES.map((type): Stage => ({
-    name: `training in ${type}`,
-    run: (context) => withDevice(context, type, compareTraining),
-  })),
+  ...inBothTypes("kernels", compareKernels),
+  ...inBothTypes("logits", compareLogits),
+  ...inBothTypes("training", compareTraining),
   { name: "rates", run: describeCeilings },
 ];
 

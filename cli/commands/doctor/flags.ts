@@ -1,36 +1,30 @@
 /** `parscale doctor`: what works on this machine, and what to do where it does not. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { OTHER_GPUS } from "../../framework/common.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
-  name: "doctor",
-  summary: SUMMARIES.doctor,
   description:
     "Runs every check and shows what was found, with a remedy where something is missing. A " +
     "required check that fails gives exit code 4. Nothing leaves the machine. --device cuda tests a " +
     "GPU from its libraries to a training step, and records one that passes; --clear-cache removes " +
     "the quantized weights that were kept.",
-  examples: [
-    { text: "Check everything", line: "parscale doctor" },
-    { text: "Test an NVIDIA GPU step by step", line: "parscale doctor --device cuda" },
-    { text: "Compare the devices", line: "parscale doctor --traits" },
-    {
-      text: "List failures for a script",
-      line: `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
-    },
-  ],
-  flags: {
+  examples: {
+    "Check everything": "parscale doctor",
+    "Test an NVIDIA GPU step by step": "parscale doctor --device cuda",
+    "Compare the devices": "parscale doctor --traits",
+    "List failures for a script":
+      `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
+  },
+  flags: flagGroup("Result", {
     traits: {
       type: "switch",
-      group: "Result",
       summary: "Show what each device can do instead",
       details: "One row per device, whether it is present or not.",
     },
     device: {
       type: "choice",
       choices: ["cuda", ...OTHER_GPUS],
-      group: "Result",
       configurable: false,
       conflictsWith: ["traits"],
       summary: "Test a GPU step by step instead",
@@ -42,11 +36,10 @@ export const command = defineCommand({
     },
     "clear-cache": {
       type: "switch",
-      group: "Result",
       configurable: false,
       conflictsWith: ["traits", "device"],
       summary: "Remove kept quantized weights instead",
       details: "`--quantize` quantizes anew at the next start.",
     },
-  },
+  }),
 });

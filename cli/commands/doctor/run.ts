@@ -6,9 +6,10 @@ import { TRAITS } from "../../../core/runtime/traits.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report, reportRows } from "../../output/report.ts";
+import type { Row } from "../../output/table.ts";
 import { bytesText } from "../../output/units.ts";
-import { CHECKS } from "./checks.ts";
+import { CHECKS, type Finding, findingOf } from "./checks.ts";
 import { bringUp } from "./cuda.ts";
 import type { command } from "./flags.ts";
 
@@ -19,25 +20,26 @@ export async function run(
   invocation: Invocation,
 ): Promise<number> {
   if (device !== undefined) return await bringUpDevice(device, io, invocation);
-  if (traits) return await showTraits(io, invocation);
-  if (clears) return await clearWeights(io, invocation);
+  if (traits) {
+    await reportRows(io, invocation, { schema: "parscale.device_traits/1" }, traitRows());
+    return 0;
+  }
+  if (clears) {
+    await clearWeights(io, invocation);
+    return 0;
+  }
   // Remedies are sentences: on a terminal they stand under the table.
   const isShown = io.isTerminal("stdout") && invocation.format === "table" && !invocation.out;
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.doctor/1",
-    columns: [
-      { key: "check" },
-      { key: "status" },
-      { key: "found", shortens: true },
-      ...(isShown ? [] : [{ key: "remedy" }]),
-    ],
+    columns: ["check", "status", { key: "found", shortens: true }, ...(isShown ? [] : ["remedy"])],
   });
   let failed = false;
   const devices: DeviceResult[] = [];
   const remedies = new Map<string, readonly string[]>();
   for (const check of CHECKS) {
-    const { ok, found, remedy } = await check.run();
-    failed ||= !ok && check.required;
+    const { ok, found, remedy } = await findingOf(check);
+    failed ||= !ok && check.required === true;
     const status = ok ? "ok" : check.required ? "fail" : "missing";
     report.row({ check: check.name, status, found, remedy: ok ? null : remedy ?? null });
     if (!ok && remedy) remedies.set(remedy, [...remedies.get(remedy) ?? [], check.name]);
@@ -52,11 +54,26 @@ export async function run(
   return failed ? 4 : 0;
 }
 
+/** The devices' traits, in the words of `core/runtime/traits.ts`. */
+function traitRows(): Row[] {
+  return Object.entries(TRAITS).map(([device, traits]) => ({
+    device,
+    trains: traits.trains,
+    samples_tokens: traits.samplesTokens,
+    paged_cache: traits.pagedCache,
+    cache_types: traits.cacheTypes,
+    prefill_chunk: traits.prefillChunk,
+    static_shapes: traits.staticShapes,
+    discrete_memory: traits.discreteMemory,
+    readback_is_copy: traits.readbackIsCopy,
+    freezes_weights: traits.freezesWeights,
+    optimizer_chunk: traits.optimizerChunk,
+  }));
+}
+
 /** A device, and what its check found. */
-interface DeviceResult {
+interface DeviceResult extends Finding {
   readonly device: string;
-  readonly ok: boolean;
-  readonly found: string;
 }
 
 /** `ready: cpu; cuda: no driver; tfjs: no package`. */
@@ -78,9 +95,9 @@ const RATE_SIZES = { copyBytes: 2 ** 30, product: 8192 };
 
 /** A row per stage of the bring-up; the first that fails gives 4 and says what to report. */
 async function bringUpDevice(device: string, io: Io, invocation: Invocation): Promise<number> {
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.bring_up/1",
-    columns: ["stage", "status", "found", "seconds"].map((key) => ({ key })),
+    columns: ["stage", "status", "found", "seconds"],
   });
   const ordinal = Number(device.split(":")[1] ?? 0);
   let failed = false;
@@ -100,34 +117,15 @@ async function bringUpDevice(device: string, io: Io, invocation: Invocation): Pr
   return failed ? 4 : 0;
 }
 
-/** A table of the devices' traits, in the words of `core/runtime/traits.ts`. */
-async function showTraits(io: Io, invocation: Invocation): Promise<number> {
-  using report = openReport(io, invocation, { schema: "parscale.device_traits/1" });
-  for (const [device, traits] of Object.entries(TRAITS)) {
-    report.row({
-      device,
-      trains: traits.trains,
-      samples_tokens: traits.samplesTokens,
-      paged_cache: traits.pagedCache,
-      cache_types: traits.cacheTypes,
-      prefill_chunk: traits.prefillChunk,
-      static_shapes: traits.staticShapes,
-      discrete_memory: traits.discreteMemory,
-      readback_is_copy: traits.readbackIsCopy,
-      freezes_weights: traits.freezesWeights,
-      optimizer_chunk: traits.optimizerChunk,
-    });
-  }
-  await report.finish();
-  return 0;
-}
-
 /** Removes the cache of quantized weights; a row per entry. */
-async function clearWeights(io: Io, invocation: Invocation): Promise<number> {
-  using report = openReport(io, invocation, { schema: "parscale.weight_cache/1" });
-  const entries = await clearCache(weightCacheFolder());
-  for (const { model, format, bytes } of entries) report.row({ removed: model, format, bytes });
-  report.remark(`${bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0))} removed`);
-  await report.finish();
-  return 0;
+async function clearWeights(io: Io, invocation: Invocation): Promise<void> {
+  let total = 0;
+  const rows = async function* () {
+    for (const { model, format, bytes } of await clearCache(weightCacheFolder())) {
+      total += bytes;
+      yield { removed: model, format, bytes };
+    }
+  };
+  const remark = () => `${bytesText(total)} removed`;
+  await reportRows(io, invocation, { schema: "parscale.weight_cache/1" }, rows(), remark);
 }

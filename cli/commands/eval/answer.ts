@@ -20,7 +20,7 @@ import { startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { type Progress, startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
 
 /** An opened model, ready to answer. */
@@ -104,13 +104,10 @@ export function identityOf(
 }
 
 /** Statistics of answering, over all runs of an evaluation that was resumed. */
-export interface AnsweringStats {
+export interface AnsweringStats extends Omit<RunStats, "run"> {
   readonly samples: number;
-  readonly seconds: number;
   /** New tokens of answers in free words. */
   readonly new_tokens: number;
-  /** Most memory the process had; null where the system does not tell. */
-  readonly peak_rss_bytes: number | null;
 }
 
 /** Samples with what they took. */
@@ -158,11 +155,7 @@ export async function answer(
     eosTokenIds: model.session.config.eosTokenIds,
     eosText: model.session.tokenizer.namedTokens.eos_token,
     maxTokens: sampling.maxTokens,
-    batch: batchSize(model, plan, {
-      batch,
-      memoryLimit: modelPlan?.memoryLimit,
-      maxTokens: sampling.maxTokens,
-    }),
+    batch: batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens),
   };
   using clock = new StatsClock(io, folder);
   for await (const sample of predict(model, plan, options, (key) => done.has(key))) {
@@ -175,12 +168,12 @@ export async function answer(
     if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
   }
   warnAboutTruncation(model, io);
-  const { seconds, peak } = addUp([...earlier, clock.stats()]);
-  const tokens = samples.reduce(
+  const newTokens = samples.reduce(
     (sum, { text, tokens = 0 }) => text === undefined ? sum : sum + tokens,
     0,
   );
-  const stats = { samples: samples.length, seconds, new_tokens: tokens, peak_rss_bytes: peak };
+  const { seconds, peak_rss_bytes } = addUp([...earlier, clock.stats()]);
+  const stats = { samples: samples.length, seconds, new_tokens: newTokens, peak_rss_bytes };
   return { samples, stats };
 }
 
@@ -214,11 +207,11 @@ class StatsClock implements Disposable {
   }
 }
 
-function addUp(runs: readonly RunStats[]): { seconds: number; peak: number | null } {
+function addUp(runs: readonly RunStats[]): Omit<RunStats, "run"> {
   const known = runs.map(({ peak_rss_bytes: peak }) => peak).filter((peak) => peak !== null);
   return {
     seconds: runs.reduce((sum, { seconds }) => sum + seconds, 0),
-    peak: known.length === 0 ? null : known.reduce((a, b) => Math.max(a, b)),
+    peak_rss_bytes: known.length === 0 ? null : Math.max(...known),
   };
 }
 
@@ -240,11 +233,9 @@ async function planDocuments(
 function batchSize(
   { session: { engine }, maxLength }: EvalModel,
   plan: readonly PlannedDocument[],
-  { batch, memoryLimit, maxTokens }: {
-    readonly batch: number;
-    readonly memoryLimit: number | undefined;
-    readonly maxTokens: number | undefined;
-  },
+  batch: number,
+  memoryLimit: number | undefined,
+  maxTokens: number | undefined,
 ): number {
   const lengths = plan.map(({ requests: [request] }) =>
     request!.kind === "generate_until"
@@ -295,7 +286,7 @@ class TaskProgress implements Disposable {
       this.#line?.[Symbol.dispose]();
       this.#before = done - 1;
       const total = this.totals.get(task)! - this.#before;
-      this.#line = startProgress(this.io, { label: `Evaluating ${task}`, unit: "samples", total });
+      this.#line = new Progress(this.io, { label: `Evaluating ${task}`, unit: "samples", total });
       this.#task = task;
     }
     this.#line!.update(done - this.#before);

@@ -31,7 +31,7 @@ import type { HubFile } from "../../../core/hub/repository.ts";
 import { OpenDisplay } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import type { FetchPlan } from "./plan.ts";
 
@@ -157,10 +157,9 @@ export async function fetchFiles(
 ): Promise<void> {
   const fetched = await fetchTasks(tasks, io);
   if (verifies) await verify(tasks, io);
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.eval-fetch/1",
-    columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"]
-      .map((key) => ({ key })),
+    columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"],
   });
   const unpinned: FetchedFile[] = [];
   for (const { task } of tasks) {

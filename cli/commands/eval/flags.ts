@@ -1,19 +1,16 @@
 /** Flags of `parscale eval`. */
 import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
-import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
+import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { Preset } from "../../framework/resolve.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 
-const taskFlags = {
+const taskFlags = flagGroup("Tasks", {
   tasks: {
     type: "string",
     list: "comma",
     placeholder: "NAME",
-    group: "Tasks",
     suggestions: [...TASK_NAMES, ...Object.keys(SUITES)],
     summary: "Benchmarks to run, or suites of them",
     details: "`parscale eval ls` lists both.",
@@ -21,7 +18,6 @@ const taskFlags = {
   data: {
     type: "path",
     placeholder: "DIR|FILE",
-    group: "Tasks",
     defaultText: "fetched from where they are published",
     summary: "Folder with one folder per benchmark, or a file for one task",
     details: "Without it the published files of each task are fetched once, at a pinned commit, " +
@@ -30,7 +26,6 @@ const taskFlags = {
   },
   verify: {
     type: "switch",
-    group: "Tasks",
     configurable: false,
     summary: "With `eval fetch`: check the files against the hub again",
     details:
@@ -41,7 +36,6 @@ const taskFlags = {
     type: "string",
     list: "comma",
     placeholder: "N|TASK=N",
-    group: "Tasks",
     defaultText: "those of each task",
     summary: "Number of few-shot examples",
     details: "A number for all tasks, or one for a task: --shots gsm8k=4,arc=0.",
@@ -50,7 +44,6 @@ const taskFlags = {
     type: "int",
     min: 1,
     letter: "n",
-    group: "Tasks",
     unit: "rows",
     conflictsWith: ["ids"],
     summary: "Limit each task to its first N rows",
@@ -60,40 +53,35 @@ const taskFlags = {
     type: "int",
     min: 0,
     list: "comma",
-    group: "Tasks",
     summary: "Only these rows, numbered from 0 in file order",
     details: "Ranges are written 3..9.",
   },
   chat: {
     type: "switch",
-    group: "Tasks",
     summary: "Apply the chat template, with shots as earlier turns",
     details: "Uses the checkpoint's chat template, for models trained on chats. Code tasks are " +
       "always completed directly.",
   },
   "exclude-self": {
     type: "switch",
-    group: "Tasks",
     summary: "Exclude a row from its own shots",
     details: "RACE draws shots from the evaluated rows; the reference does not leave out the row " +
       "itself, so scores with this flag cannot be compared with published ones.",
   },
   shard: {
     ...shardFlag,
-    group: "Tasks",
     details:
       `${shardFlag.details} \`parscale eval merge\` puts the folders together; the result is ` +
       "that of a single run.",
   },
-} as const satisfies FlagTable;
+});
 
-const decodingFlags = {
+const decodingFlags = flagGroup("Decoding", {
   "n-samples": {
     type: "int",
     min: 1,
     max: 1000,
     default: 1,
-    group: "Decoding",
     unit: "samples",
     summary: "Number of sampled answers per question",
     details:
@@ -103,7 +91,6 @@ const decodingFlags = {
   temperature: {
     type: "number",
     min: 0,
-    group: "Decoding",
     defaultText: "0; 0.8 for more than one sample",
     summary: "Sampling temperature; 0 is greedy",
     details: "If given, all answers are sampled at this temperature.",
@@ -113,7 +100,6 @@ const decodingFlags = {
     above: 0,
     max: 1,
     default: 0.95,
-    group: "Decoding",
     summary: "Nucleus sampling: keep tokens up to this total probability",
     details: "The value of EvalPlus; without effect on greedy decoding.",
   },
@@ -122,7 +108,6 @@ const decodingFlags = {
     min: 1,
     max: 256,
     default: 1,
-    group: "Decoding",
     conflictsWith: ["n-samples", "temperature"],
     summary: "Number of beams; 1 disables beam search",
     details: "Concerns answers in free words only: of given choices nothing is decoded.",
@@ -130,7 +115,6 @@ const decodingFlags = {
   "max-tokens": {
     type: "int",
     min: 1,
-    group: "Decoding",
     unit: "tokens",
     defaultText: "those of each task",
     summary: "Maximum number of new tokens per answer",
@@ -139,20 +123,18 @@ const decodingFlags = {
   "max-length": {
     type: "int",
     min: 16,
-    group: "Decoding",
     unit: "tokens",
     defaultText: "the model's context",
     summary: "Maximum number of tokens of prompt and answer",
     details: "Longer prompts lose their beginning, which is where the shots are.",
   },
-} as const satisfies FlagTable;
+});
 
-const resultFlags = {
+const resultFlags = flagGroup("Result", {
   out: {
     type: "path",
     letter: "o",
     placeholder: "FOLDER",
-    group: "Result",
     defaultText: "nothing is kept",
     summary: "Folder for samples, scores and results",
     details:
@@ -161,7 +143,6 @@ const resultFlags = {
   },
   resume: {
     type: "switch",
-    group: "Result",
     configurable: false,
     requires: ["out"],
     summary: "Resume the evaluation in --out; fail if there is none",
@@ -169,7 +150,6 @@ const resultFlags = {
   },
   "predict-only": {
     type: "switch",
-    group: "Result",
     requires: ["out"],
     summary: "Only answer; score later with --score",
     details: "Lets code be written on one machine and run on another.",
@@ -177,7 +157,6 @@ const resultFlags = {
   score: {
     type: "path",
     placeholder: "FILE|-",
-    group: "Result",
     conflictsWith: ["predict-only"],
     summary: "Score answers that exist already; no model is run",
     details: "samples.jsonl of an evaluation, rows of `parscale generate`, EvalPlus' {task_id, " +
@@ -187,14 +166,15 @@ const resultFlags = {
     type: "string",
     list: "comma",
     placeholder: "TASK=VALUE",
-    group: "Result",
     summary: "Exit with 1 if a score is lower",
     details: "TASK is a task's headline, TASK.METRIC another of its metrics: gsm8k=0.3, " +
       "humaneval.plus_pass@1=0.2.",
   },
+});
+
+const codeFlags = flagGroup("Code", {
   "allow-code-execution": {
     type: "switch",
-    group: "Code",
     summary: "Run model-written programs in a sandbox",
     details: "Nothing written by a model runs without it. The sandbox has no files, network, " +
       "processes or environment.",
@@ -203,7 +183,6 @@ const resultFlags = {
     type: "choice",
     choices: ["auto", "bwrap", "pyodide"],
     default: "auto",
-    group: "Code",
     summary: "Sandbox for model-written programs",
     details: "pyodide is CPython in WebAssembly in a process of its own. bwrap puts that process " +
       "inside bubblewrap as a second wall; auto does where bubblewrap works.",
@@ -211,17 +190,17 @@ const resultFlags = {
   sanitize: {
     type: "switch",
     default: true,
-    group: "Code",
     summary: "Reduce programs to what the solution needs",
     details: "As EvalPlus does before it tests. Whole programs of other tools run as they are.",
   },
-} as const satisfies FlagTable;
+});
 
 export const evalFlags = {
   model: { ...modelFlags.model, required: undefined, placeholder: "PATH" },
   ...taskFlags,
   ...decodingFlags,
   ...resultFlags,
+  ...codeFlags,
   batch: { ...modelFlags.batch, default: 16 },
   ...engineFlags,
   ...keptQuantizeFlags,
@@ -260,8 +239,6 @@ const presets: Readonly<Record<string, Preset>> = {
 };
 
 export const command = defineCommand({
-  name: "eval",
-  summary: SUMMARIES.eval,
   description:
     "Asks a model the questions of public benchmarks, exactly as lm-evaluation-harness 0.4.13 and " +
     "EvalPlus do, and scores its answers by their rules. Rows are fetched from where they are " +
@@ -271,31 +248,20 @@ export const command = defineCommand({
     "prints exact prompts, and `eval merge` puts the folders of shards together.\n\n" +
     "With --out every answer is written down as it comes; the same command resumes after any " +
     "interruption. Answers can be scored later, or made by other tools (--score).",
-  examples: [
-    {
-      text: "A quick look at two benchmarks",
-      line: "parscale eval --model qwen-p4 --tasks gsm8k,arc --limit 50",
-    },
-    {
-      text: "The paper's table for base models",
-      line: "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
-        "--out results",
-    },
-    { text: "What exactly is asked?", line: "parscale eval show mmlu -n 2 --data bench" },
-    {
-      text: "Spread over four machines, then merge",
-      line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
-    },
-    {
-      text: "The same as the tasks of a Slurm array, or the ranks of mpirun",
-      line: "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
-    },
-    {
-      text: "Score answers made elsewhere",
-      line: "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
-        "--allow-code-execution",
-    },
-  ],
+  examples: {
+    "A quick look at two benchmarks": "parscale eval --model qwen-p4 --tasks gsm8k,arc --limit 50",
+    "The paper's table for base models":
+      "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
+      "--out results",
+    "What exactly is asked?": "parscale eval show mmlu -n 2 --data bench",
+    "Spread over four machines, then merge":
+      "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
+    "The same as the tasks of a Slurm array, or the ranks of mpirun":
+      "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
+    "Score answers made elsewhere":
+      "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
+      "--allow-code-execution",
+  },
   arguments: [
     modelArgument,
     {

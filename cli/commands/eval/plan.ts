@@ -3,43 +3,29 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
-import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import { SUITES } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { suggestionHint } from "../../framework/suggest.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
+import { requireTask } from "../../input/task.ts";
 import type { command } from "./flags.ts";
 
 /** Values of the flags. */
 type EvalValues = ValuesOf<typeof command>;
 
 /** Decoding of free-form answers; undefined leaves a number to the task. */
-export interface SamplingPlan {
-  readonly nSamples: number;
-  readonly temperature: number | undefined;
-  readonly topP: number;
-  readonly numBeams: number;
-  readonly maxTokens: number | undefined;
-  readonly seed: number;
-}
+type SamplingPlan = Pick<
+  EvalValues,
+  "nSamples" | "temperature" | "topP" | "numBeams" | "maxTokens" | "seed"
+>;
 
-/** Folder of an evaluation. */
-export interface FolderPlan {
-  readonly out: string | undefined;
-  readonly overwrite: boolean;
-  /** True if there must be an evaluation to continue with. */
-  readonly resume: boolean;
-}
-
-/** Scoring of samples. */
-export interface ScoringPlan extends FolderPlan {
-  readonly allowCodeExecution: boolean;
-  readonly sandbox: "auto" | "bwrap" | "pyodide";
-  /** True if programs are reduced to what the solution needs. */
-  readonly sanitize: boolean;
+/** Scoring of samples, and the folder of the evaluation; the tables of the paper are those of `preset`. */
+export interface ScoringPlan extends
+  Pick<
+    EvalValues,
+    "out" | "overwrite" | "resume" | "allowCodeExecution" | "sandbox" | "sanitize" | "preset"
+  > {
   readonly bounds: readonly Bound[];
-  /** Preset whose tables of the paper are shown. */
-  readonly preset: string | undefined;
 }
 
 /** A model's answers to the rows of tasks, and their scores. */
@@ -73,30 +59,22 @@ export interface ShowPlan {
   readonly model: ModelPlan | undefined;
 }
 
-/** Published files of tasks in the cache, and in a folder where one is given. */
-export interface FetchPlan {
+/** Published files of tasks in the cache, and in the folder of `data` where one is given. */
+export interface FetchPlan extends Pick<EvalValues, "data" | "verify" | "overwrite"> {
   readonly kind: "fetch";
   readonly tasks: RowsPlan["tasks"];
-  readonly data: string | undefined;
-  /** True if the hub is asked again for sizes and hashes. */
-  readonly verify: boolean;
-  readonly overwrite: boolean;
 }
 
-/** The folders of all shards as one. */
-export interface MergePlan extends Pick<ScoringPlan, "overwrite"> {
+/** The folders of all shards as one; only they tell the tasks of `--fail-under`. */
+export interface MergePlan extends Pick<EvalValues, "overwrite" | "failUnder"> {
   readonly kind: "merge";
   readonly folders: readonly string[];
   readonly out: string;
-  /** Texts of `--fail-under`, whose tasks only the folders tell. */
-  readonly failUnder: readonly string[];
 }
 
-/** The tasks that there are. */
-export interface ListPlan {
+/** The tasks that there are, with rows that are found in the folder of `data`. */
+export interface ListPlan extends Pick<EvalValues, "data"> {
   readonly kind: "list";
-  /** Folder in which their rows are looked for. */
-  readonly data: string | undefined;
 }
 
 /** Plan of `parscale eval`. */
@@ -236,14 +214,8 @@ export function selectTasks(names: readonly string[]): Task[] {
       hints: ["`parscale eval ls` lists them"],
     });
   }
-  const all = [...TASKS.map(({ name }) => name), ...Object.keys(SUITES)];
   const chosen = names.flatMap((name) => SUITES[name] ?? [name]);
-  return [...new Set(chosen)].map((name) => taskOf(name) ?? fail(name, all));
-}
-
-function fail(name: string, all: readonly string[]): never {
-  const hint = suggestionHint(name, all, "`parscale eval ls` lists the tasks")!;
-  throw new UsageError(`unknown task "${name}"`, { hints: [hint] });
+  return [...new Set(chosen)].map((name) => requireTask(name, Object.keys(SUITES)));
 }
 
 /** Shots asked for a task; undefined leaves them to the task. */

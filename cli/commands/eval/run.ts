@@ -11,8 +11,8 @@ import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
-import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
+import { inputName, type Io } from "../../output/io.ts";
+import { Progress } from "../../output/progress.ts";
 import { fetchFiles, prepareAvailable } from "./data.ts";
 import {
   type EvalPlan,
@@ -128,7 +128,7 @@ function watchOf(io: Io): Watch {
   return {
     interruption: io.interruption,
     warn: (...words) => io.warn(...words),
-    progress: (label, total) => startProgress(io, { label, unit: "rows", total }),
+    progress: (label, total) => new Progress(io, { label, unit: "rows", total }),
   };
 }
 
@@ -174,7 +174,7 @@ async function readSampleFile(
   io: Io,
 ): Promise<Sample[]> {
   const reader = new SampleReader(prepared.map(({ task }) => task.name));
-  const name = path === "-" ? "stdin" : `"${path}"`;
+  const name = inputName(path);
   const lines = await Array.fromAsync(io.readLines(path));
   const samples = lines.flatMap((line, i) => {
     if (line.trim() === "") return [];

@@ -13,6 +13,7 @@ import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
   type DocumentScore,
+  type Mean,
   summarize,
   type TaskFacts,
   type TaskResult,
@@ -30,8 +31,8 @@ import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
-import { type Column, plainTable, type Row } from "../../output/table.ts";
+import { Report } from "../../output/report.ts";
+import { plainTable, type Row } from "../../output/table.ts";
 import type { AnsweringStats } from "./answer.ts";
 import { describeFetch, type LeftOut, planFetch, prepareAvailable, prepareRows } from "./data.ts";
 import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
@@ -77,24 +78,17 @@ function lineOf(
   return `${asked}, ${answers} of at most ${maxTokens ?? task.maxTokens} tokens`;
 }
 
+const COLUMNS = ["task", "kind", "shots", "rows", "metrics", "files", "source"];
+
 /** Lists all tasks; with --data also how many rows were found, or what is missing. */
 export async function listTasks(
   { data }: ListPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.eval-tasks/1",
-    columns: [
-      { key: "task" },
-      { key: "kind" },
-      { key: "shots" },
-      { key: "rows" },
-      { key: "metrics" },
-      ...(data === undefined ? [] : [{ key: "found" }]),
-      { key: "files" },
-      { key: "source" },
-    ],
+    columns: data === undefined ? COLUMNS : COLUMNS.toSpliced(5, 0, "found"),
   });
   for (const task of TASKS) {
     report.row({
@@ -141,16 +135,9 @@ export async function showPrompts(
   const prepared = await prepareRows(rows, io);
   const render = rows.chat ? await openRenderer(model, io) : undefined;
   const isTable = invocation.format === "table";
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.eval-requests/1",
-    columns: [
-      { key: "doc_id" },
-      { key: "kind" },
-      { key: "context" },
-      { key: "continuation" },
-      { key: "stop" },
-      { key: "max_tokens" },
-    ],
+    columns: ["doc_id", "kind", "context", "continuation", "stop", "max_tokens"],
   });
   for (const { task, documents } of prepared) {
     for (const { document, requests: plain } of documents) {
@@ -202,16 +189,6 @@ interface FullResult extends TaskResult {
   readonly scores: readonly DocumentScore[];
 }
 
-/** Columns of the table. */
-const COLUMNS: readonly Column[] = [
-  { key: "task" },
-  { key: "version" },
-  { key: "shots" },
-  { key: "rows" },
-  { key: "metric" },
-  { key: "value", digits: 4, error: "stderr" },
-];
-
 /** Results of all tasks that have scores. */
 export function summarizeAll(
   facts: readonly TaskFacts[],
@@ -228,30 +205,17 @@ export function summarizeAll(
 /** One row per metric. */
 function tableRows(results: readonly FullResult[]): Row[] {
   return results.flatMap(({ task, facts, documents, means }) =>
-    means.map(({ metric, value, stderr, n }) => ({
+    means.map((mean) => ({
       task: task.name,
       version: task.version,
       shots: facts.shots,
       rows: documents,
-      metric,
-      value,
-      stderr: stderr ?? null,
-      n,
+      ...meanRow(mean),
     }))
   );
 }
 
-/** The `results` of the document: one object per task, and the tables of a preset. */
-function resultsObject(
-  results: readonly FullResult[],
-  preset: string | undefined,
-): Record<string, unknown> {
-  return {
-    tasks: results.map(taskObject),
-    tables: paperTables(results, preset),
-  };
-}
-
+/** The `results` of the document for a task. */
 function taskObject(
   { task, facts, documents, means, groups, scores }: FullResult,
 ): Record<string, unknown> {
@@ -262,10 +226,11 @@ function taskObject(
     version: task.version,
     shots: facts.shots,
     rows: documents,
-    metrics: means.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
-    groups: groups.map(({ stderr, ...mean }) => ({ ...mean, stderr: stderr ?? null })),
+    metrics: means.map(meanRow),
+    groups: groups.map(meanRow),
     supergroups: supergroups(task, scores),
-    undefined_rows: undefinedRows(task),
+    // Keys of IFEval whose rule the reference leaves to chance.
+    undefined_rows: task.name === "ifeval" ? [...UNDEFINED_KEYS] : [],
     prompts_sha256: createHash("sha256").update(prompts).digest("hex"),
     files: facts.files,
     sandbox: facts.sandbox ?? null,
@@ -277,15 +242,11 @@ function taskObject(
 function supergroups(task: Task, scores: readonly DocumentScore[]): Row[] {
   if (task.name !== "mmlu") return [];
   const regrouped = scores.map((s) => ({ ...s, group: MMLU_GROUPS.get(s.group) ?? "unknown" }));
-  return summarize(task, regrouped).groups.map((mean) => ({
-    ...mean,
-    stderr: mean.stderr ?? null,
-  }));
+  return summarize(task, regrouped).groups.map(meanRow);
 }
 
-/** Keys of IFEval whose rule the reference leaves to chance. */
-function undefinedRows({ name }: Task): readonly unknown[] {
-  return name === "ifeval" ? [...UNDEFINED_KEYS] : [];
+function meanRow(mean: Mean): Row {
+  return { ...mean, stderr: mean.stderr ?? null };
 }
 
 /** The model that was asked, and how. */
@@ -316,37 +277,35 @@ export async function report(
   },
 ): Promise<number> {
   const results = summarizeAll(facts, scores);
+  const tables = paperTables(results, preset);
   const object = {
     model: model?.fingerprint ?? null,
     streams: model?.streams ?? null,
     num_beams: model?.beams ?? null,
     quantize: model?.quantize ?? null,
     stats: stats ?? null,
-    ...resultsObject(results, preset),
+    tasks: results.map(taskObject),
+    tables,
     left_out: leftOut,
   };
   const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
   await folder?.finish(scores, buildDocument(invocation, head, duration, object));
-  using output = openReport(io, invocation, { ...head, columns: COLUMNS });
+  const value = { key: "value", digits: 4, error: "stderr" };
+  const columns = ["task", "version", "shots", "rows", "metric", value];
+  using output = new Report(io, invocation, { ...head, columns });
   if (invocation.format === "json") await output.finish(object);
   else {
     for (const row of tableRows(results)) output.row(row);
     await output.finish();
   }
-  const tables = invocation.format === "table" ? paperTables(results, preset) : [];
-  for (const { name, columns } of tables) {
-    const shown = Object.entries(columns).map(([key]) => ({ key, digits: 1 }));
+  for (const { name, columns } of invocation.format === "table" ? tables : []) {
+    const shown = Object.keys(columns).map((key) => ({ key, digits: 1 }));
     io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
   }
-  const code = exitCodeOf(shortfalls(bounds, results), io);
-  return leftOut.length > 0 ? exitCode("negative") : code;
-}
-
-/** Says what fell short; the exit code follows. */
-function exitCodeOf(missed: readonly string[], io: Io): number {
+  const missed = shortfalls(bounds, results);
   for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
-  return exitCode(missed.length > 0 ? "negative" : "done");
+  return exitCode(missed.length > 0 || leftOut.length > 0 ? "negative" : "done");
 }
 
 /** One line per score below its bound. */

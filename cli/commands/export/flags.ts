@@ -2,90 +2,79 @@
 import { modelArgument, quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
-  name: "export",
-  summary: SUMMARIES.export,
   description:
     "Writes the programs that read a prompt and decode a token, for fixed sizes, with one file of " +
     "weights that both share, the tokenizer, and a page on how to use them from JavaScript and " +
     "Python: in a server, in a browser, on a phone. The logits are those of the target they are for. " +
     "The folder appears complete or not at all.",
-  examples: [
-    { text: "Exact", line: "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx" },
-    {
-      text: "Small, for a phone",
-      line: "parscale export --model run --onnx --quantize q4 --capacity 512 --out phone",
-    },
-    {
-      text: "For the GPU of a browser",
-      line: "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
-    },
-  ],
+  examples: {
+    "Exact": "parscale export --model qwen-p4 --onnx --out qwen-p4-onnx",
+    "Small, for a phone":
+      "parscale export --model run --onnx --quantize q4 --capacity 512 --out phone",
+    "For the GPU of a browser":
+      "parscale export --model run --onnx --target webgpu --dtype f16 --out web",
+  },
   arguments: [modelArgument],
   flags: {
-    model: {
-      type: "path",
-      letter: "m",
-      required: true,
-      group: "Export",
-      summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
-      details: "A run of `train` is one too.",
-    },
+    ...flagGroup("Export", {
+      model: {
+        type: "path",
+        letter: "m",
+        required: true,
+        summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
+        details: "A run of `train` is one too.",
+      },
+      onnx: {
+        type: "switch",
+        summary: "In the ONNX format, the only one there is",
+        details: "May be said outright, so that scripts stay right when there are others.",
+      },
+      out: {
+        type: "path",
+        required: true,
+        letter: "o",
+        summary: "Output folder",
+        details: "Must not exist, or --overwrite replaces it.",
+      },
+      tokens: {
+        type: "int",
+        min: 1,
+        max: 65536,
+        default: 64,
+        unit: "tokens",
+        summary: "Prompt tokens per prefill call",
+        details: "Shorter prompts are padded, longer ones read in pieces.",
+      },
+      capacity: {
+        type: "int",
+        min: 1,
+        max: 1 << 20,
+        unit: "tokens",
+        defaultText: "1024, or the model's context",
+        summary: "Maximum length, prompt included",
+        details: "Keys and values for all of it go in and out at every step.",
+      },
+      target: {
+        type: "choice",
+        choices: ["cpu", "webgpu"],
+        default: "cpu",
+        formerly: ["device"],
+        summary: "Where the files will run",
+        details: "Files for webgpu use only what its operators can; they run on the processor too.",
+      },
+      dtype: {
+        type: "choice",
+        choices: ["f32", "f16"],
+        default: "f32",
+        requires: ["target=webgpu"],
+        summary: "Data type of matrices",
+        details: "f16 halves the file and is for webgpu. Keys and values go in and out as f32.",
+      },
+    }),
     adapter: engineFlags.adapter,
-    onnx: {
-      type: "switch",
-      group: "Export",
-      summary: "In the ONNX format, the only one there is",
-      details: "May be said outright, so that scripts stay right when there are others.",
-    },
-    out: {
-      type: "path",
-      required: true,
-      letter: "o",
-      group: "Export",
-      summary: "Output folder",
-      details: "Must not exist, or --overwrite replaces it.",
-    },
-    tokens: {
-      type: "int",
-      min: 1,
-      max: 65536,
-      default: 64,
-      group: "Export",
-      unit: "tokens",
-      summary: "Prompt tokens per prefill call",
-      details: "Shorter prompts are padded, longer ones read in pieces.",
-    },
-    capacity: {
-      type: "int",
-      min: 1,
-      max: 1 << 20,
-      group: "Export",
-      unit: "tokens",
-      defaultText: "1024, or the model's context",
-      summary: "Maximum length, prompt included",
-      details: "Keys and values for all of it go in and out at every step.",
-    },
-    target: {
-      type: "choice",
-      choices: ["cpu", "webgpu"],
-      default: "cpu",
-      group: "Export",
-      formerly: ["device"],
-      summary: "Where the files will run",
-      details: "Files for webgpu use only what its operators can; they run on the processor too.",
-    },
-    dtype: {
-      type: "choice",
-      choices: ["f32", "f16"],
-      default: "f32",
-      group: "Export",
-      requires: ["target=webgpu"],
-      summary: "Data type of matrices",
-      details: "f16 halves the file and is for webgpu. Keys and values go in and out as f32.",
-    },
     ...quantizeFlags,
   },
 });

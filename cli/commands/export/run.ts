@@ -1,27 +1,51 @@
-/** Runs `parscale export`: opens the checkpoint, checks the sizes, writes the folder. */
+/**
+ * Runs `parscale export`: opens the checkpoint, checks the sizes, and writes the folder with programs, weights,
+ * tokenizer, and a page on how to use them.
+ */
 import { UsageError } from "../../../core/base/errors.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
+import { VERSION } from "../../../core/base/version.ts";
+import { writeFolder } from "../../../core/checkpoint/folder.ts";
+import type { Checkpoint } from "../../../core/checkpoint/open.ts";
+import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
+import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
+import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/context.ts";
-import { checkQuantize } from "../../../core/session/quantization.ts";
 import { findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import type { command } from "./flags.ts";
-import { type ExportSettings, writeExport } from "./parts.ts";
+import guide from "./guide.md" with { type: "text" };
+
+type ExportValues = ValuesOf<typeof command>;
 
 /** Plan of an export: the flags, with sizes fitted to the model. */
-interface ExportPlan extends ExportSettings {
+interface ExportPlan extends ExportValues {
+  readonly capacity: number;
   readonly streams: number;
+  /** Type of the matrices. */
+  readonly weights: string;
 }
 
 /** Opens the checkpoint and checks the sizes. */
-export async function plan(values: ValuesOf<typeof command>, io: Io): Promise<ExportPlan> {
+export async function plan(values: ExportValues, io: Io): Promise<ExportPlan> {
   checkQuantize({ ...values, device: values.target });
   const { config } = await findCheckpoint(values, io, "`export`");
-  return { ...values, ...fittingSizes(values, config), streams: config.streams };
+  const limit = config.maxPositionEmbeddings;
+  const { tokens, capacity = Math.min(1024, limit), quantize = "none", dtype } = values;
+  const fitting = `pass --capacity ${limit} or less`;
+  requireContext(config, capacity, `\`--capacity ${capacity}\``, fitting);
+  if (tokens > capacity) {
+    throw new UsageError(`\`--tokens ${tokens}\` exceeds the capacity of ${capacity}`, {
+      hints: ["give a larger --capacity, or fewer --tokens"],
+    });
+  }
+  const weights = quantize === "none" ? dtype : quantize;
+  return { ...values, capacity, streams: config.streams, weights };
 }
 
 /** Text of `--dry-run`. */
@@ -35,10 +59,10 @@ export function describe({ tokens, capacity, out, streams }: ExportPlan): PlanTe
 
 /** Runs the command. */
 export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Promise<void> {
-  const { out, streams, tokens, capacity, target, quantize, dtype } = plan;
+  const { out, streams, tokens, capacity, target, weights } = plan;
   const checkpoint = await findCheckpoint(plan, io, "`export`");
-  using report = openReport(io, invocation, { schema: "parscale.export/2" });
-  using progress = startProgress(io, { label: "Writing", unit: "MB" });
+  using report = new Report(io, invocation, { schema: "parscale.export/2" });
+  using progress = new Progress(io, { label: "Writing", unit: "MB" });
   const bytes = await writeExport(plan, checkpoint, (done) => progress.update(done / 1e6));
   await report.finish({
     out,
@@ -46,29 +70,66 @@ export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Pro
     tokens,
     capacity,
     target,
-    weights: (quantize ?? "none") === "none" ? dtype : quantize,
+    weights,
     weight_bytes: bytes,
     files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
   });
 }
 
-/** Sizes of the programs, which fit each other and the model's context. */
-function fittingSizes(
-  values: { tokens: number; capacity: number | undefined },
-  config: ModelConfig,
-): { tokens: number; capacity: number } {
-  const limit = config.maxPositionEmbeddings;
-  const { tokens, capacity = Math.min(1024, limit) } = values;
-  requireContext(
-    config,
-    capacity,
-    `\`--capacity ${capacity}\``,
-    `pass --capacity ${limit} or less`,
-  );
-  if (tokens > capacity) {
-    throw new UsageError(`\`--tokens ${tokens}\` exceeds the capacity of ${capacity}`, {
-      hints: ["give a larger --capacity, or fewer --tokens"],
+/** Writes the folder and returns the bytes of the weights. */
+async function writeExport(
+  plan: ExportPlan,
+  checkpoint: Checkpoint,
+  onProgress: (written: number) => void,
+): Promise<number> {
+  const { config, tensors, directory } = checkpoint;
+  const { tokens, capacity, target, weights } = plan;
+  const program = (tokens: number) =>
+    buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
+  const replaces = plan.overwrite ? "export" : undefined;
+  return await writeFolder(plan.out, { replaces }, async (folder) => {
+    const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
+    const written = await exportPrograms(folder, programs, tensors, {
+      matrices: matrixFormat(checkpoint, plan),
+      target: target === "webgpu" ? webGpuTarget(plan.dtype) : undefined,
+      onProgress,
     });
-  }
-  return { tokens, capacity };
+    await writeJson(`${folder}/export.json`, {
+      version: VERSION,
+      streams: config.streams,
+      vocab_size: config.vocabSize,
+      eos_token_ids: config.eosTokenIds,
+      tokens,
+      capacity,
+      target,
+      weights,
+      programs: written.programs,
+    });
+    await writeText(`${folder}/README.md`, guideFor(plan));
+    await copyCompanions(directory, folder);
+    return written.weightBytes;
+  });
+}
+
+/** Text of the page about a target. */
+const PAGE = {
+  cpu: { DEVICE: "the CPU", OPTIONS: "{ logSeverityLevel: 3 }" },
+  webgpu: {
+    DEVICE:
+      "its WebGPU\nprovider (`onnxruntime-web/webgpu` in a browser), and without one on the CPU",
+    OPTIONS: `{
+  logSeverityLevel: 3,
+  executionProviders: ["webgpu"],
+  // Keys and values stay on the GPU.
+  preferredOutputLocation: Object.fromEntries(
+    about.programs.decode.inputs.filter(({ next }) => next).map(({ next }) => [next, "gpu-buffer"]),
+  ),
+}`,
+  },
+} as const;
+
+/** The page, with its numbers and what concerns the target. */
+function guideFor({ tokens, capacity, target }: ExportPlan): string {
+  const words = { TOKENS: `${tokens}`, CAPACITY: `${capacity}`, ...PAGE[target] };
+  return Object.entries(words).reduce((text, [word, by]) => text.replaceAll(word, by), guide);
 }

@@ -1,14 +1,12 @@
 /** Flags of `parscale fit`. Questions are texts here and are read in `plan.ts`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup } from "../../framework/table.ts";
 
-const lawFlags = {
+const lawFlags = flagGroup("Law", {
   "data-set": {
     type: "choice",
     choices: ["stack-v2-python", "pile"],
-    group: "Law",
     defaultText: "none; stack-v2-python with --parameters paper",
     summary: "Take the paper's observations instead of files",
     details: "The 24 losses of each of its two corpora; the laws it prints for them are taken by " +
@@ -18,7 +16,6 @@ const lawFlags = {
     type: "choice",
     choices: ["log", "theoretical", "chinchilla", "additive", "both", "all"],
     default: "log",
-    group: "Law",
     summary: "Which law to fit",
     details:
       "log: E + (A / (N (k ln P + 1)))^alpha. theoretical: E + (A / N)^alpha ((P - 1) rho + 1) / P. " +
@@ -30,21 +27,19 @@ const lawFlags = {
     type: "choice",
     choices: ["fit", "paper"],
     default: "fit",
-    group: "Law",
     summary: "Fit the parameters, or take those the paper prints",
     details:
       "paper fits nothing: it tests the printed law against the observations and answers questions. " +
       "--preset paper is the same.",
   },
-} as const satisfies FlagTable;
+});
 
-const uncertaintyFlags = {
+const uncertaintyFlags = flagGroup("Uncertainty", {
   bootstrap: {
     type: "int",
     min: 0,
     max: 1_000_000,
     default: 0,
-    group: "Uncertainty",
     placeholder: "REFITS",
     conflictsWith: ["parameters=paper"],
     summary: "Number of bootstrap refits; 500 is enough",
@@ -54,15 +49,14 @@ const uncertaintyFlags = {
   },
   seed: {
     ...engineFlags.seed,
-    group: "Uncertainty",
     details: "Only --bootstrap draws. The same seed and observations give the same intervals.",
   },
-} as const satisfies FlagTable;
+});
 
 /** Shared by the questions that take two quantities. */
-const pairFlag = { type: "string", list: "repeat", group: "Questions" } as const;
+const pairFlag = { type: "string", list: "repeat" } as const;
 
-const questionFlags = {
+const questionFlags = flagGroup("Questions", {
   predict: {
     ...pairFlag,
     placeholder: "N,P",
@@ -92,33 +86,28 @@ const questionFlags = {
     min: 1,
     max: 1_000_000,
     list: "comma",
-    group: "Questions",
     placeholder: "P",
     summary: "Share of parameters that P streams save at equal loss",
     details: "Lists and ranges: 2,4,8 or 1..8*2.",
   },
-} as const satisfies FlagTable;
+});
 
-const outputFlags = {
+const outputFlags = flagGroup("Output", {
   curves: {
     type: "path",
-    group: "Output",
     placeholder: "SVG",
     summary: "Draw loss over parameters, one curve per P",
     details: "Observations are marks; parameters and R^2 stand under the title.",
   },
   latex: {
     type: "switch",
-    group: "Output",
     conflictsWith: ["format"],
     summary: "Write the rows of the table for LaTeX",
     details: "P, N, predicted, observed, error, as in the paper's tables.",
   },
-} as const satisfies FlagTable;
+});
 
 export const command = defineCommand({
-  name: "fit",
-  summary: SUMMARIES.fit,
   description:
     "Fits loss as a function of parameters N and streams P, as the ParScale paper does: Huber losses " +
     "of logarithms, from a grid of 300 starting points, here each down to the optimum itself.\n\n" +
@@ -128,29 +117,17 @@ export const command = defineCommand({
     "from one stream to eight it grows by one or two percent.\n\n" +
     "A law printed without intervals says more than it knows: pass --bootstrap 500. The exit code is " +
     "1 when no optimum was reached.",
-  examples: [
-    {
-      text: "The paper's law for Stack-V2-Python, with intervals",
-      line: "parscale fit --data-set stack-v2-python --bootstrap 500",
-    },
-    {
-      text: "Predict a model from your own losses",
-      line: "parscale fit losses.csv --bootstrap 200 --predict 1.6e9,8 --json",
-    },
-    { text: "From training runs", line: "parscale fit run-p1 run-p2 run-p4 --law chinchilla" },
-    {
-      text: "Which law is right?",
-      line: "parscale fit --data-set stack-v2-python --law both",
-    },
-    {
-      text: "The parameters that the paper prints, and how much eight streams save",
-      line: "parscale fit --preset paper --saving 8 --params-for 1.05,8",
-    },
-    {
-      text: "The figure",
-      line: "parscale fit --data-set stack-v2-python --curves curves.svg",
-    },
-  ],
+  examples: {
+    "The paper's law for Stack-V2-Python, with intervals":
+      "parscale fit --data-set stack-v2-python --bootstrap 500",
+    "Predict a model from your own losses":
+      "parscale fit losses.csv --bootstrap 200 --predict 1.6e9,8 --json",
+    "From training runs": "parscale fit run-p1 run-p2 run-p4 --law chinchilla",
+    "Which law is right?": "parscale fit --data-set stack-v2-python --law both",
+    "The parameters that the paper prints, and how much eight streams save":
+      "parscale fit --preset paper --saving 8 --params-for 1.05,8",
+    "The figure": "parscale fit --data-set stack-v2-python --curves curves.svg",
+  },
   arguments: [
     {
       name: "FILE|-|RUN_FOLDER",

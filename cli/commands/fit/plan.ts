@@ -26,13 +26,13 @@ import { countParameters } from "../../../core/model/parameters.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { parseNumber } from "../../framework/values.ts";
 import { readMetrics } from "../../input/metrics_file.ts";
-import type { Io } from "../../output/io.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
 type FitValues = ValuesOf<typeof command>;
 
 /** Everything that a study of laws needs. */
-export interface FitPlan {
+export interface FitPlan extends Pick<FitValues, "seed" | "curves" | "latex"> {
   /** Names the observations. */
   readonly name: string;
   readonly observations: readonly Observation[];
@@ -40,11 +40,7 @@ export interface FitPlan {
   readonly laws: readonly (LawKind | Law)[];
   /** Refits; 0 for none. */
   readonly resamples: number;
-  readonly seed: number;
   readonly questions: readonly Question[];
-  /** File of the figure. */
-  readonly curves: string | undefined;
-  readonly latex: boolean;
 }
 
 /** A question to a law. */
@@ -164,7 +160,7 @@ async function readPaths({ arguments: paths, dataSet, parameters }: FitValues, i
       observations.push(observation);
       io.detail(`${path}: N ${observation.n}, P ${observation.p}, ${measure} ${observation.loss}`);
     } else {
-      const name = path === "-" ? "stdin" : `"${path}"`;
+      const name = inputName(path);
       observations.push(...parseObservations(await io.readText(path), name));
     }
   }

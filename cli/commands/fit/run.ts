@@ -2,7 +2,7 @@
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report, reportRows } from "../../output/report.ts";
 import { openFigure, writeText } from "../../output/sink.ts";
 import type { FitPlan } from "./plan.ts";
 import { COLUMNS, drawCurves, latexOf, textOf } from "./show.ts";
@@ -25,12 +25,13 @@ export async function run(plan: FitPlan, io: Io, invocation: Invocation): Promis
 /** Writes the result in the format that was asked for. */
 async function report(study: Study, io: Io, invocation: Invocation): Promise<void> {
   const isDocument = invocation.format.startsWith("json");
-  const columns = isDocument ? {} : { columns: COLUMNS };
-  using report = openReport(io, invocation, { schema: "parscale.fit/2", ...columns });
-  if (isDocument) return await report.finish(resultOf(study));
-  report.remark(textOf(study));
-  for (const row of rowsOf(study)) report.row(row);
-  await report.finish();
+  const schema = "parscale.fit/2";
+  if (!isDocument) {
+    const options = { schema, columns: COLUMNS };
+    return await reportRows(io, invocation, options, rowsOf(study), () => textOf(study));
+  }
+  using report = new Report(io, invocation, { schema });
+  await report.finish(resultOf(study));
 }
 
 /** A parameter below this has run towards zero, as far as it could. */

@@ -8,7 +8,6 @@ import {
 } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 /** Returns whether an argument is FILE rather than a prompt. */
 function namesInput(text: string): boolean {
@@ -20,8 +19,6 @@ function namesInput(text: string): boolean {
 }
 
 export const command = defineCommand({
-  name: "generate",
-  summary: SUMMARIES.generate,
   description:
     "Prompts come from --prompt, from FILE, or from stdin. Input whose first character is { is " +
     "read as JSON lines with `prompt`, `messages` or `tokens`; any other is one prompt as it " +
@@ -30,21 +27,14 @@ export const command = defineCommand({
     "rows are answered while later ones are still being read.\n\n" +
     "Without sampling flags decoding is greedy. Every prompt draws from a random stream of its " +
     "own, so a result does not depend on its neighbours.",
-  examples: [
-    {
-      text: "Continue a text",
-      line: 'parscale generate --model qwen-p4 --prompt "The capital of France is"',
-    },
-    {
-      text: "Answer many prompts, 8 bits a weight",
-      line: "parscale generate --model qwen-p4 --quantize q8 --jsonl < prompts.jsonl",
-    },
-    {
-      text: "Sample three answers to a question",
-      line: 'parscale generate --model qwen-p4 --chat --prompt "Why is the sky blue?" ' +
-        "--temperature 0.8 --top-p 0.95 --num-return 3 --json",
-    },
-  ],
+  examples: {
+    "Continue a text": 'parscale generate --model qwen-p4 --prompt "The capital of France is"',
+    "Answer many prompts, 8 bits a weight":
+      "parscale generate --model qwen-p4 --quantize q8 --jsonl < prompts.jsonl",
+    "Sample three answers to a question":
+      'parscale generate --model qwen-p4 --chat --prompt "Why is the sky blue?" ' +
+      "--temperature 0.8 --top-p 0.95 --num-return 3 --json",
+  },
   arguments: [
     modelArgument,
     {

@@ -17,7 +17,7 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { PrefillProgress } from "../../output/prefill.ts";
-import { startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
@@ -49,7 +49,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
   const isOne = whole?.length === 1 && plan.decoding.numReturn === 1;
-  const isShown = io.isTerminal("stdout") && (invocation.out ?? "-") === "-";
+  const isShown = io.isTerminal("stdout") && invocation.out === undefined;
   const isText = format === "table" && whole !== undefined &&
     (isOne || isShown && whole.length > 0) &&
     plan.shard === undefined && !plan.resume && tokenizer !== undefined;
@@ -205,12 +205,12 @@ async function writeRows(
   using rows = new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
-    columns: [{ key: "id" }, { key: "finish_reason" }, { key: "text" }, { key: "error" }],
+    columns: ["id", "finish_reason", "text", "error"],
     resume,
     identity: () => ({ model: model(), device }),
   });
   const total = "length" in prompts ? prompts.length : undefined;
-  using progress = startProgress(io, { label: "Generating", unit: "rows", total });
+  using progress = new Progress(io, { label: "Generating", unit: "rows", total });
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;

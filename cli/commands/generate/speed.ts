@@ -6,7 +6,6 @@ import type { SequenceEvent } from "./sequences.ts";
 
 /** Times a generation from the start of the command. */
 export class Speed {
-  readonly #io: Io;
   readonly #loadSeconds: number;
   readonly #began: number;
   #first: number | undefined;
@@ -14,8 +13,7 @@ export class Speed {
   #newTokens = 0;
 
   /** To be made when the model is open. */
-  constructor(io: Io, startedMs: number) {
-    this.#io = io;
+  constructor(private readonly io: Io, startedMs: number) {
     this.#began = io.system.now();
     this.#loadSeconds = (this.#began - startedMs) / 1000;
   }
@@ -23,7 +21,7 @@ export class Speed {
   /** Passes events on. */
   async *watch(events: AsyncIterable<SequenceEvent>): AsyncGenerator<SequenceEvent> {
     for await (const event of events) {
-      this.#first ??= this.#io.system.now();
+      this.#first ??= this.io.system.now();
       if (event.kind === "done") {
         this.#promptTokens += event.prompt.tokens.length;
         for (const { tokens } of event.sequences) this.#newTokens += tokens.length;
@@ -34,13 +32,13 @@ export class Speed {
 
   /** Says how it went, under `-v`. */
   report(): void {
-    const { system, settings } = this.#io;
+    const { system, settings } = this.io;
     if (settings.verbose === 0) return;
     const total = (system.now() - this.#began) / 1000;
     const ttft = ((this.#first ?? system.now()) - this.#began) / 1000;
     const peak = peakMemory();
     const decode = total - ttft;
-    this.#io.detail([
+    this.io.detail([
       `loaded in ${seconds(this.#loadSeconds)}`,
       `first text after ${seconds(ttft)}`,
       `${grouped(this.#promptTokens)} prompt tokens, ${rate(this.#promptTokens, ttft)}`,

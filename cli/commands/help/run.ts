@@ -13,7 +13,7 @@ import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import { EXIT_CODES } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { reportRows } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
@@ -111,21 +111,20 @@ function manualPage(loaded: readonly Command[]): string {
 
 /** Runs the command. */
 export async function run(
-  { arguments: [topic], out, overwrite }: ValuesOf<typeof command>,
+  { arguments: [topic] }: ValuesOf<typeof command>,
   io: Io,
   invocation: Invocation,
   commands: readonly CommandEntry[],
 ): Promise<void> {
+  const { out, overwrite } = invocation;
   const paint = out === undefined ? io.palette("stdout") : PLAIN;
   const options = { width: Math.min(io.width(), 100), paint };
   const write = (text: string) => writeText(io, text, out, overwrite);
   if (topic === undefined) return write(programHelp(commands, options));
   const entry = commands.find(({ name }) => name === topic);
-  if (entry) return write(fullHelp((await entry.load()).command, options));
+  if (entry) return write(fullHelp(await entry.load(), options));
   if (topic === "flags") return write(commonHelp(options));
   const loaded = await loadAll(commands);
   if (topic === "man") return write(manualPage(loaded));
-  using report = openReport(io, invocation, { schema: "parscale.help/1" });
-  for (const row of TOPICS[topic]!(loaded)) report.row(row);
-  await report.finish();
+  await reportRows(io, invocation, { schema: "parscale.help/1" }, TOPICS[topic]!(loaded));
 }

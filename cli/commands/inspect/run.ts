@@ -1,5 +1,5 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { type DataError, UsageError } from "../../../core/base/errors.ts";
 import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
 import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
 import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
@@ -12,11 +12,11 @@ import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/context.ts";
 import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
-import { rowError } from "../../input/rows.ts";
+import { readJsonLines, rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import type { command } from "./flags.ts";
 
@@ -54,7 +54,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   const storedBytes = (tensor: StoredTensor | StoredRange) =>
     "encoding" in tensor ? tensor.encoding!.byteLength : tensor.byteLength;
   const tokenizer = await model.openTokenizerIfAny();
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.inspect/2",
     device: model.device,
   });
@@ -140,14 +140,14 @@ async function runTokenizer({ model, tokenize, detokenize }: InspectValues, io: 
   const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   if (tokenize === "-") {
-    for await (const { value, line } of jsonLines(io)) {
+    for await (const { value, line } of readJsonLines(io.readLines(), "stdin")) {
       if (typeof value !== "string") throw valueError(line, value, "a JSON string");
       io.write(encode(value) + "\n");
     }
   } else if (tokenize !== undefined) {
     io.write(encode(tokenize) + "\n");
   } else if (detokenize === "-") {
-    for await (const { value, line } of jsonLines(io)) {
+    for await (const { value, line } of readJsonLines(io.readLines(), "stdin")) {
       if (!isIds(value)) throw valueError(line, value, "a JSON array of token ids");
       io.write(JSON.stringify(tokenizer.decode(value)) + "\n");
     }
@@ -160,21 +160,6 @@ async function runTokenizer({ model, tokenize, detokenize }: InspectValues, io: 
     }
     const text = tokenizer.decode(ids.map(Number));
     io.write((io.isTerminal("stdout") ? visibleLines(text) : text) + "\n");
-  }
-}
-
-/** The JSON values on stdin, one per line; empty lines are passed over. */
-async function* jsonLines(io: Io): AsyncGenerator<{ value: unknown; line: number }> {
-  let line = 0;
-  for await (const text of io.readLines()) {
-    line++;
-    if (text.trim() === "") continue;
-    try {
-      yield { value: JSON.parse(text), line };
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      throw new DataError(`line ${line} of stdin is not valid JSON: ${error.message}`);
-    }
   }
 }
 

@@ -6,7 +6,7 @@ import type { ConfigValue } from "../../framework/table.ts";
 import { parseShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
@@ -43,7 +43,7 @@ export async function run(
   const first = requireWhole(parts);
   const { schema, seed, device } = first.document;
   const config = { ...first.config, shard: null } as Record<string, ConfigValue>;
-  using report = openReport(io, { ...invocation, command: first.command, config }, {
+  using report = new Report(io, { ...invocation, command: first.command, config }, {
     schema: String(schema),
     seed: typeof seed === "number" ? seed : undefined,
     device: String(device),

@@ -1,14 +1,12 @@
 /** Flags of `parscale plot`. */
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup } from "../../framework/table.ts";
 
-const plotFlags = {
+const curveFlags = flagGroup("Curves", {
   x: {
     type: "choice",
     choices: ["tokens", "steps"],
     default: "tokens",
-    group: "Curves",
     summary: "What the x axis counts",
     details: "Tokens are those the run has read, padding left out.",
   },
@@ -17,7 +15,6 @@ const plotFlags = {
     choices: ["train", "eval"],
     list: "comma",
     default: ["train", "eval"],
-    group: "Curves",
     summary: "Training loss, validation loss, or both",
     details: "Validation loss is there where a run has --eval-data or --eval-split.",
   },
@@ -26,14 +23,12 @@ const plotFlags = {
     min: 0,
     below: 1,
     default: 0.95,
-    group: "Curves",
     summary: "EMA smoothing of the training loss; 0 turns it off",
     details: "The paper's figures use 0.95 and 0.98. Validation loss is drawn as it is.",
   },
   label: {
     type: "string",
     list: "comma",
-    group: "Curves",
     placeholder: "NAME",
     defaultText: "the names of the folders",
     summary: "Name of each run, in their order",
@@ -42,29 +37,28 @@ const plotFlags = {
   },
   chain: {
     type: "switch",
-    group: "Curves",
     summary: "Start a run where the run it was trained from ends",
     details: "For training in two stages: a run whose --model is another run of the figure, or a " +
       "checkpoint of it, continues there on the x axis.",
   },
+});
+
+const figureFlags = flagGroup("Figure", {
   log: {
     type: "choice",
     choices: ["x", "y"],
     list: "comma",
-    group: "Figure",
     summary: "Axes with a logarithmic scale",
     details: "--log x,y for both.",
   },
   title: {
     type: "string",
-    group: "Figure",
     defaultText: "the measure",
     summary: "Title of the SVG figure",
     details: "Stands above the curves.",
   },
   svg: {
     type: "path",
-    group: "Figure",
     placeholder: "FILE",
     summary: "Draw the figure as SVG too",
     details: "The file appears complete or not at all.",
@@ -74,42 +68,30 @@ const plotFlags = {
     min: 5,
     max: 200,
     default: 16,
-    group: "Figure",
     unit: "lines",
     summary: "Height of the figure on the terminal",
     details: "Its width is that of the terminal.",
   },
-} as const satisfies FlagTable;
+});
 
 export const command = defineCommand({
-  name: "plot",
-  summary: SUMMARIES.plot,
   description:
     "Draws training and validation loss of several runs into one figure, on the terminal and as SVG, " +
     "as the paper's figures of two-stage training, repeated data and continual training do. A run " +
     "that is still going is drawn as far as it is.\n\n" +
     "With --json or --jsonl every curve comes with all its points.",
-  examples: [
-    { text: "Two runs by tokens", line: "parscale plot run-p1 run-p4" },
-    {
-      text: "A figure for a paper",
-      line: "parscale plot run-p1 run-p4 --label P=1,P=4 --ema 0.98 --log x --svg loss.svg",
-    },
-    {
-      text: "Three seeds of two settings, each a mean with its range",
-      line: "parscale plot a0 a1 a2 b0 b1 b2 --label P=1,P=1,P=1,P=4,P=4,P=4 --svg seeds.svg",
-    },
-    {
-      text: "Both stages of two-stage training, one after the other",
-      line: "parscale plot stage1 stage2 --chain --svg stages.svg",
-    },
-    {
-      text: "Repeated data: where validation loss turns",
-      line: "parscale plot epochs --measure eval --x steps",
-    },
-  ],
+  examples: {
+    "Two runs by tokens": "parscale plot run-p1 run-p4",
+    "A figure for a paper":
+      "parscale plot run-p1 run-p4 --label P=1,P=4 --ema 0.98 --log x --svg loss.svg",
+    "Three seeds of two settings, each a mean with its range":
+      "parscale plot a0 a1 a2 b0 b1 b2 --label P=1,P=1,P=1,P=4,P=4,P=4 --svg seeds.svg",
+    "Both stages of two-stage training, one after the other":
+      "parscale plot stage1 stage2 --chain --svg stages.svg",
+    "Repeated data: where validation loss turns": "parscale plot epochs --measure eval --x steps",
+  },
   arguments: [
     { name: "RUN", summary: "Folders of runs, files like metrics.jsonl, or -", repeated: true },
   ],
-  flags: plotFlags,
+  flags: { ...curveFlags, ...figureFlags },
 });

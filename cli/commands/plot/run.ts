@@ -1,12 +1,10 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
-import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { openReport } from "../../output/report.ts";
+import { Report } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
-import type { Column } from "../../output/table.ts";
 import { renderSvgChart } from "../../output/vega.ts";
 import type { Measure, PlotPlan, Point, RunLosses } from "./plan.ts";
 
@@ -14,11 +12,24 @@ export { plan } from "./plan.ts";
 
 /** More points than pixels only make the file large. */
 const MOST_SVG_POINTS = 1500;
+const COLUMNS = [
+  "label",
+  "measure",
+  "runs",
+  "last_x",
+  "last_loss",
+  "spread",
+  "lowest_loss",
+  "lowest_x",
+];
 const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 
 /** Runs the command. */
 export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promise<void> {
-  using report = openReport(io, invocation, { schema: "parscale.plot/1", columns: COLUMNS });
+  using report = new Report(io, invocation, {
+    schema: "parscale.plot/1",
+    columns: COLUMNS,
+  });
   using figure = openFigure(io, plan.svg, invocation.overwrite);
   const curves = curvesOf(plan.runs, plan);
   if (curves.length === 0) {
@@ -28,26 +39,16 @@ export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promi
   }
   const series = seriesOf(curves);
   figure?.write(await drawFigure(curves, plan));
-  report.chart(renderChart(series, {
+  const chart = renderChart(series, {
     width: io.width(),
     height: plan.height,
-    color: invocation.out === undefined && io.palette("stdout") !== PLAIN,
+    color: invocation.out === undefined && io.isColored("stdout"),
     ...axesOf(plan),
-  }));
+  });
+  report.raw(`${chart}\n`);
   for (const curve of curves) report.row(rowOf(curve, plan));
   await report.finish();
 }
-
-const COLUMNS: readonly Column[] = [
-  { key: "label" },
-  { key: "measure" },
-  { key: "runs" },
-  { key: "last_x" },
-  { key: "last_loss" },
-  { key: "spread" },
-  { key: "lowest_loss" },
-  { key: "lowest_x" },
-];
 
 /** The figures of the table, and all points for programs. */
 function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {

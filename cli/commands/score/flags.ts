@@ -3,11 +3,8 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 
 export const command = defineCommand({
-  name: "score",
-  summary: SUMMARIES.score,
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
@@ -16,20 +13,14 @@ export const command = defineCommand({
     "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
     "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +
     "gives these very tokens.",
-  examples: [
-    {
-      text: "Score one continuation",
-      line: `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
-    },
-    {
-      text: "One part each, as the tasks of a Slurm array or the ranks of mpirun",
-      line: "parscale score rows.jsonl --model qwen-p4 --shard auto --json -o scores.json",
-    },
-    {
-      text: "Add the weight of every stream at every token",
-      line: "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
-    },
-  ],
+  examples: {
+    "Score one continuation":
+      `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
+    "One part each, as the tasks of a Slurm array or the ranks of mpirun":
+      "parscale score rows.jsonl --model qwen-p4 --shard auto --json -o scores.json",
+    "Add the weight of every stream at every token":
+      "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
+  },
   arguments: [modelArgument, {
     name: "FILE",
     summary: "rows as JSON lines; stdin when absent or -",

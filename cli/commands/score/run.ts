@@ -14,8 +14,8 @@ import type { ValuesOf } from "../../framework/command.ts";
 import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
+import { inputName, type Io } from "../../output/io.ts";
+import { Progress } from "../../output/progress.ts";
 import { RowWriter } from "../../output/row_writer.ts";
 import {
   failureOf,
@@ -28,21 +28,18 @@ import {
 } from "../../input/rows.ts";
 import type { command } from "./flags.ts";
 
+type ScoreValues = ValuesOf<typeof command>;
+
 /** Rows to score. */
-interface ScorePlan {
+interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resume"> {
   readonly model: ModelPlan;
   /** File of the rows; `-` is stdin. */
   readonly from: string;
-  readonly batch: number;
-  /** True if rows get the weights of the streams. */
-  readonly streamWeights: boolean;
   readonly shard: Shard | undefined;
-  /** True if rows of an interrupted run are kept. */
-  readonly resume: boolean;
 }
 
 /** The rows that flags name. */
-export function plan(values: ValuesOf<typeof command>): ScorePlan {
+export function plan(values: ScoreValues): ScorePlan {
   const { arguments: [from = "-"], batch, streamWeights, resume } = values;
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
@@ -59,17 +56,12 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    columns: [
-      { key: "id" },
-      { key: "loglikelihood", digits: 4 },
-      { key: "is_greedy" },
-      { key: "error" },
-    ],
+    columns: ["id", { key: "loglikelihood", digits: 4 }, "is_greedy", "error"],
     resume,
     identity: () => ({ model: modelFingerprint(checkpoint), device }),
   });
-  using progress = startProgress(io, { label: "Scoring", unit: "rows" });
-  const name = from === "-" ? "stdin" : `"${from}"`;
+  using progress = new Progress(io, { label: "Scoring", unit: "rows" });
+  const name = inputName(from);
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {

@@ -1,7 +1,6 @@
 /** `parscale serve`: an OpenAI-compatible HTTP server over one backbone. */
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import {
   chatTemplateFlag,
   keptQuantizeFlags,
@@ -13,8 +12,6 @@ import {
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
-  name: "serve",
-  summary: SUMMARIES.serve,
   description:
     "Answers /v1/chat/completions and /v1/completions of the OpenAI API, with log-probabilities, " +
     "echo, streaming and the rules of lm-evaluation-harness, and a chat page at /. Requests share " +
@@ -26,22 +23,16 @@ export const command = defineCommand({
     "The server listens on this machine alone unless --host says otherwise, which needs an API key " +
     "in PARSCALE_API_KEY. On SIGTERM and Ctrl-C running requests finish first; a second signal ends " +
     "the program at once.",
-  examples: [
-    { text: "Serve a model", line: "parscale serve --model qwen-p4" },
-    {
-      text: "One backbone with 1, 2 or 4 streams per request",
-      line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p2=run-p2 --adapter p4=run-p4",
-    },
-    {
-      text: "As many streams as keep a token within 100 ms",
-      line: "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p4=run-p4 --streams auto " +
-        "--target-tpot 100ms",
-    },
-    {
-      text: "On all interfaces, with the key in PARSCALE_API_KEY",
-      line: "parscale serve --model qwen-p4 --host 0.0.0.0",
-    },
-  ],
+  examples: {
+    "Serve a model": "parscale serve --model qwen-p4",
+    "One backbone with 1, 2 or 4 streams per request":
+      "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p2=run-p2 --adapter p4=run-p4",
+    "As many streams as keep a token within 100 ms":
+      "parscale serve --model Qwen/Qwen2.5-0.5B --adapter p4=run-p4 --streams auto " +
+      "--target-tpot 100ms",
+    "On all interfaces, with the key in PARSCALE_API_KEY":
+      "parscale serve --model qwen-p4 --host 0.0.0.0",
+  },
   arguments: [modelArgument],
   flags: {
     model: modelFlags.model,

@@ -1,9 +1,7 @@
 /** The flag table of `parscale train`. */
 import { modelArgument } from "../../input/model_flags.ts";
-import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
+import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
-import type { Preset } from "../../framework/resolve.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
 
@@ -339,8 +337,6 @@ const presets: Readonly<Record<string, Preset>> = {
 };
 
 export const command = defineCommand({
-  name: "train",
-  summary: SUMMARIES.train,
   description:
     "Trains a Qwen, Llama or ParScale checkpoint on texts, prompts with completions, conversations or " +
     "rows of tokens. A plain checkpoint is given streams with --streams. Documents are packed into " +
@@ -349,22 +345,15 @@ export const command = defineCommand({
     "last one, bit for bit. It can be passed as --model or --adapter to every other command.\n\n" +
     "One rate for everything is the paper's way. In short runs prefixes need a far higher one, and " +
     "the aggregator one of its own: see --lr-prefix and --lr-aggregator.",
-  examples: [
-    {
-      text: "Only prefixes and aggregator of four streams",
-      line: "parscale train --model qwen2.5-0.5b --streams 4 --train-params introduced " +
-        "--data corpus.jsonl.gz --tokens 20M --out run",
-    },
-    {
-      text: "Continue after an interruption",
-      line: "parscale train --resume --out run",
-    },
-    {
-      text: "See what would be done, with the memory it takes",
-      line: "parscale train --preset paper-cpt --model qwen-p4 --data corpus --tokens 1B " +
-        "--micro-batch 4 --out run --dry-run",
-    },
-  ],
+  examples: {
+    "Only prefixes and aggregator of four streams":
+      "parscale train --model qwen2.5-0.5b --streams 4 --train-params introduced " +
+      "--data corpus.jsonl.gz --tokens 20M --out run",
+    "Continue after an interruption": "parscale train --resume --out run",
+    "See what would be done, with the memory it takes":
+      "parscale train --preset paper-cpt --model qwen-p4 --data corpus --tokens 1B " +
+      "--micro-batch 4 --out run --dry-run",
+  },
   arguments: [modelArgument],
   flags: trainFlags,
   atLeastOneOf: [["model", "config-from", "resume"], ["data", "resume"]],

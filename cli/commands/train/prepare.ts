@@ -24,7 +24,7 @@ import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
-import { type Progress, startProgress } from "../../output/progress.ts";
+import { Progress } from "../../output/progress.ts";
 import { bytesText } from "../../output/units.ts";
 import type { Ranks } from "../../ranks/ranks.ts";
 import type { LengthPlan, TrainPlan } from "./plan.ts";
@@ -210,7 +210,7 @@ class TokenizeDisplay implements Disposable {
       this.#file = file;
     }
     this.#tokens = tokens;
-    this.#progress ??= startProgress(this.io, { label: "Tokenizing", unit: "tokens" });
+    this.#progress ??= new Progress(this.io, { label: "Tokenizing", unit: "tokens" });
     this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd());
   }
 

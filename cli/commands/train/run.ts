@@ -18,8 +18,8 @@ import { loadState, saveState, type TrainingState } from "../../../core/train/tr
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { formatDuration, startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
+import { formatDuration, Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension } from "./extend.ts";
@@ -99,7 +99,7 @@ async function trainInto(
   // Only the progress line compares with it.
   const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 
-  using report = openReport(io, invocation, {
+  using report = new Report(io, invocation, {
     schema: "parscale.train/1",
     seed,
     device: run.device.name,
@@ -112,7 +112,7 @@ async function trainInto(
   let startLoss: number | undefined;
   let evalLoss: number | undefined;
   const options = { label: "Training", unit: "steps", total, from: start.step };
-  using progress = startProgress(io, {
+  using progress = new Progress(io, {
     ...options,
     everyItems: plan.logEvery,
     line: (count) => progressLine(count, last, flops / peak),

@@ -1,16 +1,14 @@
 /** Flags of `parscale visualize`. */
 import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { SUMMARIES } from "../summaries.ts";
 import { engineFlags } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 
-const inputFlags = {
+const inputFlags = flagGroup("Input", {
   text: {
     type: "string",
     list: "repeat",
-    group: "Input",
     conflictsWith: ["FILE", "task"],
     summary: "A text to show; may be repeated",
     details: "Takes the place of FILE and stdin. Special tokens written out become one token each.",
@@ -19,7 +17,6 @@ const inputFlags = {
     type: "choice",
     choices: ["auto", "text", "jsonl"],
     default: "auto",
-    group: "Input",
     summary: "How FILE and stdin are read",
     details:
       "auto: JSON lines if the first line begins with a brace, otherwise one text, without " +
@@ -28,7 +25,6 @@ const inputFlags = {
   task: {
     type: "string",
     placeholder: "NAME",
-    group: "Input",
     conflictsWith: ["FILE"],
     suggestions: TASK_NAMES,
     summary: "Show rows of this benchmark",
@@ -38,7 +34,6 @@ const inputFlags = {
   data: {
     type: "path",
     placeholder: "DIR|FILE",
-    group: "Input",
     requires: ["task"],
     summary: "Folder with one folder per benchmark, or a file, for --task",
     details: "Laid out as for `parscale eval --data`.",
@@ -47,7 +42,6 @@ const inputFlags = {
     type: "int",
     min: 0,
     list: "comma",
-    group: "Input",
     defaultText: "0",
     requires: ["task"],
     summary: "Rows of --task, counted from 0",
@@ -57,7 +51,6 @@ const inputFlags = {
     type: "int",
     min: 0,
     max: 1000,
-    group: "Input",
     defaultText: "those of the task",
     requires: ["task"],
     summary: "Number of few-shot examples of --task",
@@ -67,14 +60,13 @@ const inputFlags = {
     type: "int",
     min: 1,
     max: Number.MAX_SAFE_INTEGER,
-    group: "Input",
     unit: "tokens",
     defaultText: "the whole text",
     formerly: ["max-length"],
     summary: "Truncate every text to this many tokens",
     details: "The rest is left out. Without it a text longer than the model's context is refused.",
   },
-} as const satisfies FlagTable;
+});
 
 const visualizeFlags = {
   ...inputFlags,
@@ -109,8 +101,6 @@ const visualizeFlags = {
 } as const satisfies FlagTable;
 
 export const command = defineCommand({
-  name: "visualize",
-  summary: SUMMARIES.visualize,
   description:
     "Runs a ParScale model over texts and shows, for every token, in which shares its streams " +
     "were mixed there to predict the next token. The stream with the largest share wins the " +
@@ -128,28 +118,18 @@ export const command = defineCommand({
     "of a character that takes several), `winner`, `stream` (from 0), `weights`, `entropy` " +
     "and `logprob`, what the model gave this token after those before. --json has them with " +
     "all statistics.",
-  examples: [
-    {
-      text: "A sentence on the terminal",
-      line: 'parscale visualize --model qwen-p4 --text "The cat sat on the mat"',
-    },
-    {
-      text: "A page to look at in a browser",
-      line: "parscale visualize story.txt --model qwen-p4 --html story.html",
-    },
-    {
-      text: "What the model wrote itself, from the rows of generate --jsonl",
-      line: "parscale visualize answers.jsonl --model qwen-p4 --jsonl -o weights.jsonl",
-    },
-    {
-      text: "Three rows of a benchmark with their answers",
-      line: "parscale visualize --model qwen-p4 --task gsm8k --data bench --ids 3,4,5",
-    },
-    {
-      text: "How differently the streams err",
-      line: "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
-    },
-  ],
+  examples: {
+    "A sentence on the terminal":
+      'parscale visualize --model qwen-p4 --text "The cat sat on the mat"',
+    "A page to look at in a browser":
+      "parscale visualize story.txt --model qwen-p4 --html story.html",
+    "What the model wrote itself, from the rows of generate --jsonl":
+      "parscale visualize answers.jsonl --model qwen-p4 --jsonl -o weights.jsonl",
+    "Three rows of a benchmark with their answers":
+      "parscale visualize --model qwen-p4 --task gsm8k --data bench --ids 3,4,5",
+    "How differently the streams err":
+      "parscale visualize wiki.txt --model qwen-p4 --max-tokens 2048 --diversity --json",
+  },
   arguments: [modelArgument, {
     name: "FILE|-",
     summary: "Texts to show; stdin when absent or -",

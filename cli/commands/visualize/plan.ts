@@ -14,9 +14,8 @@ import {
   shotsOf,
 } from "../../../core/eval/harness/documents.ts";
 import type { ChoiceQuestion } from "../../../core/eval/harness/task.ts";
-import { taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { suggestionHint } from "../../framework/suggest.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import {
   fieldNames,
@@ -26,22 +25,17 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
-import type { Io } from "../../output/io.ts";
+import { requireTask } from "../../input/task.ts";
+import { inputName, type Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
 type VisualizeValues = ValuesOf<typeof command>;
 
 /** Model, texts and outputs. */
-export interface VisualizePlan {
+export interface VisualizePlan
+  extends Pick<VisualizeValues, "maxTokens" | "batch" | "diversity" | "html"> {
   readonly model: ModelPlan;
   readonly source: TextSource;
-  /** Tokens after which a text is cut; undefined for the whole. */
-  readonly maxTokens: number | undefined;
-  /** Texts computed together. */
-  readonly batch: number;
-  readonly diversity: boolean;
-  /** File of the page. */
-  readonly html: string | undefined;
 }
 
 /** Source of the texts. */
@@ -82,13 +76,7 @@ function sourceOf(values: VisualizeValues): TextSource {
       ? { kind: "texts", texts }
       : { kind: "files", paths: paths.length > 0 ? paths : ["-"], format };
   }
-  const task = taskOf(name);
-  if (!task) {
-    const names = TASKS.map((known) => known.name);
-    throw new UsageError(`unknown task "${name}"`, {
-      hints: [suggestionHint(name, names, "`parscale eval ls` lists the tasks")!],
-    });
-  }
+  const task = requireTask(name);
   if (data === undefined) {
     throw new UsageError(
       `\`--task ${name}\` needs \`--data\``,
@@ -131,7 +119,7 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
   const { paths, format } = source;
   const texts: RawText[] = [];
   for (const path of paths) {
-    const name = path === "-" ? "stdin" : `"${path}"`;
+    const name = inputName(path);
     const content = (await io.readText(path)).replaceAll("\r\n", "\n");
     const isRows = format === "jsonl" || format === "auto" && content.trimStart().startsWith("{");
     if (!isRows) {
@@ -140,7 +128,7 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
       continue;
     }
     const before = texts.length;
-    for await (const row of readRows(linesOf(content), name)) texts.push(rawText(row, name));
+    for await (const row of readRows(content.split("\n"), name)) texts.push(rawText(row, name));
     if (texts.length === before) throw new DataError(`${name} holds no rows`);
   }
   return texts;
@@ -148,10 +136,6 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
 
 function beginningOf(text: string): string {
   return JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
-}
-
-async function* linesOf(text: string): AsyncGenerator<string> {
-  yield* text.split("\n");
 }
 
 function rawText(row: InputRow, name: string): RawText {

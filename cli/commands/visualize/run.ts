@@ -8,14 +8,12 @@ import { encodePair } from "../../../core/tokenizer/pair.ts";
 import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import { openModel } from "../../input/open_model.ts";
 import { visible } from "../../output/clean.ts";
-import { wantsColor } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { startProgress } from "../../output/progress.ts";
-import { openReport } from "../../output/report.ts";
-import { openFigure, openSink } from "../../output/sink.ts";
+import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
+import { openFigure } from "../../output/sink.ts";
 import { labelsOf } from "../../../core/base/stream_look.ts";
-import { type Column, plainTable, type Row, terminalTable } from "../../output/table.ts";
 import { drawPage } from "./html.ts";
 import { type RawText, readTexts, type VisualizePlan } from "./plan.ts";
 import {
@@ -25,7 +23,6 @@ import {
   type MeasuredText,
   resultOf,
   rowsOf,
-  type Study,
   studyTexts,
   summaryTables,
   textView,
@@ -36,22 +33,36 @@ export { plan } from "./plan.ts";
 /** Runs the command. */
 export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): Promise<void> {
   const { model: { model: name }, source, diversity, html } = plan;
+  const { format } = invocation;
   using page = openFigure(io, html, invocation.overwrite);
   const raw = await readTexts(source, io);
   using model = await openModel(plan.model, io);
   requireStreams(model, name);
-  const labels = labelsOf(model.config.streams);
+  const { device, config } = model;
+  const labels = labelsOf(config.streams);
   const encoded = await encodeTexts(raw, model, plan.maxTokens);
-  using result = openResult(io, invocation, {
-    labels,
-    device: model.device,
-    texts: encoded.length,
-    showsTexts: page === undefined,
+  const isFlat = format === "csv" || format === "md";
+  using report = new Report(io, invocation, {
+    schema: "parscale.visualize/2",
+    device,
+    ...(isFlat && { columns: columnsOf(labels) }),
   });
+  const view = {
+    width: io.width(),
+    colored: invocation.out === undefined && io.isColored("stdout"),
+  };
+  // The page shows the texts otherwise.
+  const showsTexts = page === undefined;
+  if (showsTexts) report.raw(`${legendText(labels, view)}\n`);
   const texts: MeasuredText[] = [];
   for await (const text of measureTexts(encoded, model, plan, io)) {
     texts.push(text);
-    result.text(text);
+    if (format === "table" && showsTexts) {
+      const head = encoded.length > 1 ? `--- text ${visible(String(text.id))}\n` : "";
+      report.raw(`${head}${textView(text, labels, view)}\n`);
+    } else if (isFlat || format === "jsonl") {
+      for (const row of rowsOf(text, labels)) report.row(isFlat ? flatRow(row, labels) : row);
+    }
   }
   // A page is passed on, and where a folder lies on this machine is private.
   const shown = name.split(/[/\\]/).findLast((part) => part !== "") ?? name;
@@ -60,7 +71,14 @@ export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): 
     io.warn("no text has two tokens, so nothing can be said of --diversity");
   }
   page?.write(drawPage(study));
-  await result.finish(study);
+  if (format === "table") {
+    const tables: string[] = [];
+    for (const { title, columns, rows, note } of summaryTables(study)) {
+      tables.push(`${title}\n${await report.draw(columns, rows)}${note}\n`);
+    }
+    report.raw(tables.join("\n"));
+  }
+  await report.finish(format === "json" ? resultOf(study) : undefined);
 }
 
 function requireStreams({ config }: Session, name: string): void {
@@ -137,7 +155,7 @@ async function* measureTexts(
 ): AsyncGenerator<MeasuredText> {
   const tokenizer = await model.openTokenizerIfAny();
   const total = texts.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  using progress = startProgress(io, { label: "Reading", unit: "tokens", total });
+  using progress = new Progress(io, { label: "Reading", unit: "tokens", total });
   let done = 0;
   for (let from = 0; from < texts.length; from += batch) {
     const group = texts.slice(from, from + batch);
@@ -170,80 +188,4 @@ export function piecesOf(tokens: readonly number[], tokenizer: Tokenizer | undef
   const rest = decoder.flush();
   if (rest !== "") pieces.push(pieces.pop()! + rest);
   return pieces;
-}
-
-/** A result being written. */
-interface Result extends Disposable {
-  text(text: MeasuredText): void;
-  finish(study: Study): Promise<void>;
-}
-
-/** Facts that are known before the first text. */
-interface ResultOptions {
-  readonly labels: readonly string[];
-  readonly device: string;
-  /** Number of texts to come. */
-  readonly texts: number;
-  /** True if readers get the texts as well as statistics. */
-  readonly showsTexts: boolean;
-}
-
-/** Opens the result; refuses an existing file. */
-function openResult(io: Io, invocation: Invocation, options: ResultOptions): Result {
-  return invocation.format === "table"
-    ? readableResult(io, invocation, options)
-    : programResult(io, invocation, options);
-}
-
-function programResult(
-  io: Io,
-  invocation: Invocation,
-  { labels, device }: ResultOptions,
-): Result {
-  const { format } = invocation;
-  const columns = format === "json" ? {} : { columns: columnsOf(labels) };
-  const report = openReport(io, invocation, { schema: "parscale.visualize/2", device, ...columns });
-  return {
-    text(text) {
-      if (format === "json") return;
-      for (const row of rowsOf(text, labels)) {
-        report.row(format === "jsonl" ? row : flatRow(row, labels));
-      }
-    },
-    finish: (study) => report.finish(format === "json" ? resultOf(study) : undefined),
-    [Symbol.dispose]: () => report[Symbol.dispose](),
-  };
-}
-
-function readableResult(
-  io: Io,
-  { out, overwrite }: Invocation,
-  { labels, texts, showsTexts }: ResultOptions,
-): Result {
-  const sink = openSink(io, out, overwrite);
-  const isFile = out !== undefined && out !== "-";
-  const colored = !isFile &&
-    wantsColor(io.settings.color, io.isTerminal("stdout"), (name) => io.env(name));
-  const view = { width: io.width(), colored };
-  const draw = (columns: readonly Column[], rows: readonly Row[]) =>
-    sink.isTerminal
-      ? terminalTable(columns, rows, view.width, io.palette("stdout"))
-      : plainTable(columns, rows);
-  if (showsTexts) sink.write(legendText(labels, view) + "\n");
-  return {
-    text(text) {
-      if (!showsTexts) return;
-      const head = texts > 1 ? `--- text ${visible(String(text.id))}\n` : "";
-      sink.write(`${head}${textView(text, labels, view)}\n`);
-    },
-    async finish(study) {
-      const tables: string[] = [];
-      for (const { title, columns, rows, note } of summaryTables(study)) {
-        tables.push(`${title}\n${await draw(columns, rows)}${note}\n`);
-      }
-      sink.write(tables.join("\n"));
-      sink.commit();
-    },
-    [Symbol.dispose]: () => sink.abandon(),
-  };
 }

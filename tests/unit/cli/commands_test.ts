@@ -19,11 +19,7 @@ const tables: [string, FlagTable][] = [
   ...loaded.map((command): [string, FlagTable] => [command.name, flagsOf(command)]),
 ];
 
-Deno.test("registry and command files agree; command names are unique", () => {
-  assertEquals(
-    loaded.map(({ name, summary }) => ({ name, summary })),
-    commands.map(({ name, summary }) => ({ name, summary })),
-  );
+Deno.test("command names are unique", () => {
   assertEquals(new Set(commands.map(({ name }) => name)).size, commands.length);
 });
 
@@ -67,8 +63,9 @@ Deno.test("defaults fit their own flags and shorthands name existing values", ()
 
 Deno.test("examples are command lines that parse", () => {
   for (const command of loaded) {
-    assert(command.examples.length > 0, command.name);
-    for (const { line } of command.examples) {
+    const lines = Object.values(command.examples);
+    assert(lines.length > 0, command.name);
+    for (const line of lines) {
       const words = line.split(/[|<>()]/).find((part) => part.trim().startsWith("parscale "))!;
       const [, name, ...args] = words.trim().split(/\s+/);
       assertEquals(name, command.name);

@@ -10,7 +10,12 @@ Deno.test("compare hands --unverified and an explicit --quantize none to its eva
   const table = flagsOf(command);
   const shared = async (...more: string[]) => {
     const args = ["--model", "m", "--tasks", "gsm8k", ...more];
-    const { values } = await resolve(parse(args, table), table, command, () => undefined);
+    const { values } = await resolve(
+      parse(args, table),
+      table,
+      { name: "compare", ...command },
+      () => undefined,
+    );
     const planned = await plan(values as unknown as ValuesOf<typeof command>);
     const flags = planned.kind === "evaluate" ? planned.shared : [];
     return ["--unverified", "--quantize"].map((flag) => {
@@ -20,5 +25,5 @@ Deno.test("compare hands --unverified and an explicit --quantize none to its eva
   };
   assertEquals(await shared(), [null, null]);
   assertEquals(await shared("--quantize", "none"), [null, "none"]);
-  assertEquals(await shared("--device", "cuda", "--unverified"), ["--dtype", null]);
+  assertEquals(await shared("--device", "cuda", "--unverified"), ["--seed", null]);
 });

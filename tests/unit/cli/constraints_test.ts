@@ -79,7 +79,7 @@ Deno.test("help tells constraints", () => {
 
 Deno.test("constraints of every command name its own flags and arguments", async () => {
   for (const entry of commands) {
-    const { command } = await entry.load();
+    const command = await entry.load();
     const flags = flagsOf(command);
     const names = [
       ...Object.keys(flags),

@@ -14,7 +14,7 @@ import {
   type ValuesOf,
 } from "../../../cli/framework/command.ts";
 import { Interrupted } from "../../../cli/output/errors.ts";
-import { openReport } from "../../../cli/output/report.ts";
+import { Report } from "../../../cli/output/report.ts";
 import { main } from "../../../cli/main.ts";
 import { captureIo, type CaptureOptions } from "./capture_io.ts";
 
@@ -34,10 +34,8 @@ const failures: Record<string, () => unknown> = {
 };
 
 const probe = defineCommand({
-  name: "probe",
-  summary: "Try the frame",
   description: "For tests only.",
-  examples: [{ text: "Try it", line: "parscale probe --fail data" }],
+  examples: { "Try it": "parscale probe --fail data" },
   arguments: [{ name: "FILE", summary: "rows" }],
   flags: {
     fail: {
@@ -55,14 +53,14 @@ const body: CommandBody<ValuesOf<typeof probe>> & { plan?: undefined } = {
   async run(values, io, invocation) {
     if (values.fail !== undefined) throw failures[values.fail]!();
     if (values.arguments[0] === "-") await io.readText("-");
-    using report = openReport(io, invocation, { schema: "parscale.probe/1" });
+    using report = new Report(io, invocation, { schema: "parscale.probe/1" });
     report.row({ max_tokens: values.maxTokens ?? null });
     await report.finish();
     return values.code;
   },
 };
 const load = () => Promise.resolve({ command: probe });
-const registry = [entry("probe", probe.summary, load, () => Promise.resolve(body))];
+const registry = [entry("probe", "Try the frame", load, () => Promise.resolve(body))];
 
 async function run(args: string[], options: CaptureOptions = {}) {
   const capture = captureIo(options);

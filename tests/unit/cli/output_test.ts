@@ -10,8 +10,8 @@ import { DataError, NumericalError, UsageError } from "../../../core/base/errors
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { buildDocument, type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
-import { formatDuration, startProgress } from "../../../cli/output/progress.ts";
-import { openReport } from "../../../cli/output/report.ts";
+import { formatDuration, Progress } from "../../../cli/output/progress.ts";
+import { Report } from "../../../cli/output/report.ts";
 import { openSink, writeText } from "../../../cli/output/sink.ts";
 import {
   csvLine,
@@ -236,7 +236,7 @@ Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", (
 
 async function reported(format: Invocation["format"], single?: Record<string, unknown>) {
   const capture = captureIo();
-  using report = openReport(capture.io, { ...invocation, format }, {
+  using report = new Report(capture.io, { ...invocation, format }, {
     schema: "parscale.score/1",
     ...(single === undefined ? { columns } : {}),
   });
@@ -266,7 +266,7 @@ Deno.test("reports: one object is upright in a table, one line in rows", async (
 
 Deno.test("reports: JSON lines go out row by row, before the end", () => {
   const capture = captureIo();
-  using report = openReport(capture.io, { ...invocation, format: "jsonl" }, { schema: "s/1" });
+  using report = new Report(capture.io, { ...invocation, format: "jsonl" }, { schema: "s/1" });
   report.row({ id: 0 });
   assertEquals(capture.stdout(), '{"id":0}\n');
 });
@@ -276,7 +276,7 @@ Deno.test("sinks: a file appears complete or not at all, and is not replaced una
     const path = `${folder}/result.json`;
     const { io } = captureIo();
     {
-      using report = openReport(io, { ...invocation, out: path }, { schema: "s/1" });
+      using report = new Report(io, { ...invocation, out: path }, { schema: "s/1" });
       report.row({ id: 0 });
       assertEquals([...Deno.readDirSync(folder)].some(({ name }) => name === "result.json"), false);
     }
@@ -300,7 +300,7 @@ Deno.test("sinks: - is stdout", () => {
 Deno.test("progress: redrawn on a terminal with rate and time left, gone at the end", () => {
   const capture = captureIo({ terminals: ["stderr"], columns: 100 });
   {
-    using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 20 });
+    using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 20 });
     assertStringIncludes(capture.stderr(), "Scoring: [                    ] 0/20 rows");
     capture.advance(50);
     progress.update(1);
@@ -329,7 +329,7 @@ Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progr
   for (const options of cases) {
     const capture = captureIo(options);
     {
-      using progress = startProgress(capture.io, {
+      using progress = new Progress(capture.io, {
         label: "Training",
         unit: "steps",
         everyItems: 2,
@@ -351,7 +351,7 @@ Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progr
 Deno.test("progress: slow items get a line of their own, at longer and longer times", () => {
   const capture = captureIo({ settings: { progress: false } });
   const options = { label: "Training", unit: "steps", everyItems: 10, line: () => "line" };
-  using progress = startProgress(capture.io, options);
+  using progress = new Progress(capture.io, options);
   const linesAfter = (seconds: number) => {
     capture.advance(1000 * seconds);
     progress.update(++step);
@@ -366,7 +366,7 @@ Deno.test("progress: a resumed run counts the whole run, and its rate only what 
   const capture = captureIo({ settings: { progress: false } });
   const options = { label: "Training", unit: "steps", total: 10, from: 6, everyItems: 1 };
   {
-    using progress = startProgress(capture.io, options);
+    using progress = new Progress(capture.io, options);
     capture.advance(1000);
     progress.update(8);
   }
@@ -380,7 +380,7 @@ Deno.test("progress: none where rows go to the same terminal", () => {
   const settings = { streamsRows: true };
   const capture = captureIo({ terminals: ["stdout", "stderr"], settings });
   {
-    using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
+    using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
     progress.update(1);
   }
   assertEquals(capture.stderr(), "");
@@ -390,7 +390,7 @@ Deno.test("progress: silent under -q, and for a short run without a terminal", (
   for (const settings of [{ quiet: 1 }, {}]) {
     const capture = captureIo({ settings, terminals: settings.quiet ? ["stderr"] : [] });
     {
-      using progress = startProgress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
+      using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
       capture.advance(100);
       progress.update(2);
     }

@@ -14,7 +14,8 @@ function resolved(line: string): Promise<Resolution> {
   const isNew = /paper-(scratch|stage1|openwebtext)/.test(line);
   const source = isNew ? "--config-from paper-1.6b" : line.includes("--model") ? "" : "--model m";
   const needed = `--data d --out run ${source}`.trim();
-  return resolve(parse(`${line} ${needed}`.split(" "), table), table, command, () => undefined);
+  const named = { name: "train", ...command };
+  return resolve(parse(`${line} ${needed}`.split(" "), table), table, named, () => undefined);
 }
 
 /** A value and the place in the paper that gives it; "ours" where the paper is silent. */
