@@ -9,7 +9,7 @@ import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { PlanText } from "../../framework/command.ts";
-import { requireFreeMemory } from "../../framework/memory.ts";
+import { requireFreeMemory } from "../../input/limits.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";

@@ -25,7 +25,7 @@ import { linear } from "../../../core/ops/linear.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import { type Device, openDevice } from "../../../core/runtime/mod.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
-import { requireFreeMemory } from "../../framework/memory.ts";
+import { requireFreeMemory } from "../../input/limits.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";

@@ -3,6 +3,7 @@ import { engineFlags, resumeFlags } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 /** Returns whether an argument is FILE rather than a prompt. */
@@ -68,21 +69,8 @@ export const command = defineCommand({
       },
     }),
     ...flagGroup("Decoding", {
-      "max-tokens": {
-        type: "int",
-        min: 1,
-        default: 256,
-        unit: "tokens",
-        summary: "Maximum number of new tokens per prompt",
-        details: "The model's context limits them further.",
-      },
-      temperature: {
-        type: "number",
-        min: 0,
-        default: 0,
-        summary: "Sampling temperature; 0 is greedy",
-        details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
-      },
+      "max-tokens": { ...maxTokensFlag, default: 256 },
+      temperature: { ...temperatureFlag, default: 0 },
       "top-k": {
         type: "int",
         min: 0,
@@ -91,15 +79,7 @@ export const command = defineCommand({
         summary: "Sample from the K most likely tokens; 0 turns it off",
         details: "Applied before --top-p and --min-p.",
       },
-      "top-p": {
-        type: "number",
-        above: 0,
-        max: 1,
-        default: 1,
-        onlyWith: ["temperature"],
-        summary: "Nucleus sampling: keep tokens up to this total probability",
-        details: "The smallest set that reaches it is kept.",
-      },
+      "top-p": { ...topPFlag, default: 1, onlyWith: ["temperature"] },
       "min-p": {
         type: "number",
         min: 0,
