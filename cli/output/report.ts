@@ -96,7 +96,7 @@ export class Report implements Disposable {
 
   /** Gives up an unfinished report. */
   [Symbol.dispose](): void {
-    this.#sink.abandon();
+    this.#sink[Symbol.dispose]();
   }
 
   #csv(row: Row): void {

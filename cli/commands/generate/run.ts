@@ -131,24 +131,20 @@ async function streamText(
   io: Io,
   { out, overwrite }: Invocation,
 ): Promise<number> {
-  const sink = openSink(io, out, overwrite);
+  using sink = openSink(io, out, overwrite);
   const turns = new Turns();
-  try {
-    let last = "";
-    for await (const event of events) {
-      if (event.kind === "text") {
-        last = event.text;
-        sink.write(sink.isTerminal ? visibleLines(last) : last);
-      }
-      if (event.kind === "failed") throw event.error;
-      await turns.give();
-      io.interruption.throwIfAborted();
+  let last = "";
+  for await (const event of events) {
+    if (event.kind === "text") {
+      last = event.text;
+      sink.write(sink.isTerminal ? visibleLines(last) : last);
     }
-    if (!last.endsWith("\n")) sink.write("\n");
-    sink.commit();
-  } finally {
-    sink.abandon();
+    if (event.kind === "failed") throw event.error;
+    await turns.give();
+    io.interruption.throwIfAborted();
   }
+  if (!last.endsWith("\n")) sink.write("\n");
+  sink.commit();
   return 0;
 }
 
