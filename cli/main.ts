@@ -1,9 +1,7 @@
 /**
- * The command line from arguments to exit code.
- *
- * In: arguments and an `Io`. Out: a promise of the exit code; everything else went through `io`.
- * There is one catch for everything, so the runtime's own error text never reaches a user. Help and
- * version load the command file at most, and are answered before any value is looked at.
+ * The command line from arguments to exit code. There is one catch for everything, so the runtime's own
+ * error text never reaches a user. Help and version load the command file at most, and are answered before
+ * any value is looked at.
  */
 import {
   type Command,

@@ -1,10 +1,7 @@
 /**
- * The manual page, one for all commands, in roff's `man` package.
- *
- * Takes the commands with their tables, and the tables of the help topics; returns text that `man
- * -l` shows. In roff a line that begins with a dot or a quote is a request, a backslash begins an
- * escape, and a plain hyphen is typeset as one that cannot be pasted into a shell; so all text
- * passes through `escapeRoff`.
+ * The manual page, one for all commands, in roff's `man` package. In roff a line that begins with a dot or
+ * a quote is a request, a backslash begins an escape, and a plain hyphen is typeset as one that cannot be
+ * pasted into a shell; so all text passes through `escapeRoff`.
  */
 import type { Command } from "./command.ts";
 import type { Row } from "../output/table.ts";

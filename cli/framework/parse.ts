@@ -1,10 +1,8 @@
 /**
- * Splits an argument list into flags and positional arguments; says nothing about values.
- *
- * In: arguments and a flag table. Out: the texts given for each flag under its long name. The
- * tokenizer is `parseArgs`, which guesses a great deal: it turns text into numbers, loses the value
- * in `--lr -1` and `--model -`, reads `-out` as three letters and nests dotted names. So a pass before it spells every known flag as `--name=value`, which
- * leaves nothing to guess, and every flag is declared as collected text.
+ * Splits an argument list into flags and positional arguments; says nothing about values. The tokenizer is
+ * `parseArgs`, which guesses a great deal: it turns text into numbers, loses the value in `--lr -1` and
+ * `--model -`, reads `-out` as three letters and nests dotted names. So a pass before it spells every known
+ * flag as `--name=value`, which leaves nothing to guess, and every flag is declared as collected text.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import type { Problem } from "./misuse.ts";

@@ -1,11 +1,7 @@
 /**
- * From what was typed to the values a command runs with.
- *
- * Sources, strongest first: flag, environment (`PARSCALE_*`), `--config` file, the user's file, `--preset`,
- * default.
- * Out: typed values for `run`, the same values under their long names (a valid `--config`), and
- * the origin of each. All problems of all sources are thrown at once; help and version never get
- * this far.
+ * From what was typed to the values a command runs with. Sources, strongest first: flag, environment
+ * (`PARSCALE_*`), `--config` file, the user's file, `--preset`, default. All problems of all sources are
+ * thrown at once; help and version never get this far.
  */
 import { readConfig, readUserConfig } from "./config_file.ts";
 import {

@@ -1,14 +1,9 @@
 /**
- * Measurements of `parscale cost`: rows next to their prediction, and the rates of this machine.
- *
- * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row
- * is a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not
- * timed. Memory is the exact plan of the step, not a measurement; tests elsewhere hold plans to
- * what processes take.
- *
- * Arithmetic of this machine is the best of a few large products (`core/train/peak.ts`); bandwidth is
- * the best of a few products of one row, which read every weight once, as decoding does. Both are in
- * 32 bits. These are achieved rates, so efficiencies default to 1.
+ * Measurements of `parscale cost`: rows next to their prediction, and the rates of this machine, in 32 bits.
+ * Weights are random, so that timing needs no checkpoint. A row is a prefill in chunks and o − 1 decode
+ * steps; memory is the exact plan of the step, not a measurement. Arithmetic of this machine is the best of a
+ * few large products (`core/train/peak.ts`); bandwidth is the best of a few products of one row, which read
+ * every weight once, as decoding does. These are achieved rates, so efficiencies default to 1.
  */
 import type { Workload } from "../../../core/analysis/cost.ts";
 import type { CostDevice } from "../../../core/analysis/devices.ts";
