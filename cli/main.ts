@@ -76,7 +76,7 @@ async function tell(error: unknown, frame: Frame): Promise<number> {
 /** Reads the common flags leniently, so that misuse, too, is shown as the user asked. */
 function openFrame(args: readonly string[], io: Io, registry: readonly CommandEntry[]): Frame {
   const { given } = parse(args, commonFlags);
-  const read = (name: string) => given.get(name)?.[0] ?? io.env(`PARSCALE_${name.toUpperCase()}`);
+  const read = (name: string) => given.get(name) ?? io.env(`PARSCALE_${name.toUpperCase()}`);
   const color = read("color");
   const settings: Settings = {
     color: color === "always" || color === "never" ? color : "auto",

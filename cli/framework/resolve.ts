@@ -47,14 +47,6 @@ interface Source {
   readonly label: (name: string) => string;
 }
 
-function flagSource(parsed: ParsedArgs, table: FlagTable): Source {
-  const entries = new Map<string, unknown>();
-  for (const [name, texts] of parsed.given) {
-    entries.set(name, isList(table[name]!) ? texts : texts[0]);
-  }
-  return { origin: "flag", entries, label: (name) => `\`--${name}\`` };
-}
-
 function environmentSource(table: FlagTable, env: (name: string) => string | undefined): Source {
   const entries = new Map<string, unknown>();
   for (const [name, flag] of Object.entries(table)) {
@@ -227,7 +219,8 @@ export async function resolve(
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
   const resolver = new Resolver(table, problems);
-  resolver.add(flagSource(parsed, table));
+  const label = (name: string) => `\`--${name}\``;
+  resolver.add({ origin: "flag", entries: parsed.given, label });
   resolver.add(environmentSource(table, env));
   const file = resolver.text("config");
   if (file !== undefined) {
@@ -255,7 +248,7 @@ export async function resolve(
     command.arguments ?? [],
     isSet,
   );
-  resolver.add({ origin: "flag", entries, label: (name) => `\`--${name}\`` });
+  resolver.add({ origin: "flag", entries, label });
   checkArguments(positionals, expected, command, table, isSet, problems);
   const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {
