@@ -46,11 +46,10 @@ export async function run(
   if (plan.kind === "compare") return await compareTimings(plan, io, invocation);
   using bench = await openBench(plan, io);
   const devices = new Set(bench.cells.map(({ on }) => on.device));
-  const isReadable = invocation.format === "table" || invocation.format === "md";
   using report = new Report(io, invocation, {
     schema: SCHEMA,
     device: [...devices].join(","),
-    ...(isReadable && { columns: COLUMNS }),
+    shown: COLUMNS,
   });
   const firsts = new Map<Work["what"], number>();
   for await (const cell of roundRobin(bench.cells, plan, io)) {

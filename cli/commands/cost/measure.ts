@@ -26,7 +26,7 @@ import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
-import { gib, headline, viewOf, WORK_COLUMNS } from "./show.ts";
+import { gib, headline, inputsOf, WORK_COLUMNS } from "./show.ts";
 
 const COLUMNS = [
   ...WORK_COLUMNS,
@@ -50,9 +50,12 @@ export async function measureRows(
   const { runs } = setting.device;
   const device = await openDevice(setting.device.device, setting.device);
   try {
-    const { show, ...view } = viewOf(setting, invocation, COLUMNS);
-    const head = { schema: "parscale.cost/2", device: device.name };
-    using report = new Report(io, invocation, { ...head, ...view });
+    const inputs = inputsOf(setting);
+    using report = new Report(io, invocation, {
+      schema: "parscale.cost/2",
+      device: device.name,
+      shown: COLUMNS,
+    });
     const engines = new Map<number, Engine>();
     for (const work of works) {
       const config = configOf(setting, work);
@@ -64,7 +67,8 @@ export async function measureRows(
       const { prefillS, decodeS } = await measureWork(engine, work, runs);
       const predicted = predict(work);
       const latency = prefillS + decodeS;
-      report.row(show({
+      report.row({
+        ...inputs,
         ...predicted,
         device: device.name,
         runs,
@@ -73,7 +77,7 @@ export async function measureRows(
         measured_decode_s: decodeS,
         latency_ratio: latency / (predicted.latency_s as number),
         plan_bytes: planBytes,
-      }));
+      });
     }
     report.remark(`${headline(setting)}; measured on ${device.name}, medians of ${runs}`);
     await report.finish();
