@@ -59,17 +59,15 @@ export async function main(
 /** Says what went wrong as the user asked to be told; the number is the exit code. */
 async function tell(error: unknown, frame: Frame): Promise<number> {
   if (error instanceof ClosedPipeError) return exitCode("done");
-  const { renderError, reportOf, ReportedError } = await import("./output/errors.ts");
+  const { errorText, reportOf, ReportedError } = await import("./output/errors.ts");
   if (error instanceof ReportedError) return error.code;
   const { io, command, json } = frame;
-  const paint = io.palette("stderr");
-  const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
   io.redraw("");
   if (error instanceof MissingInputError && command !== undefined && !json) {
     const { shortHelp } = await import("./framework/help.ts");
-    io.writeError(shortHelp(command, { width: helpWidth(io), paint }) + "\n");
+    io.writeError(shortHelp(command, { width: helpWidth(io), paint: io.palette("stderr") }) + "\n");
   }
-  io.writeError(renderError(error, { paint, json, trace }));
+  io.writeError(errorText(io, error, json));
   return reportOf(error).code;
 }
 
