@@ -1,5 +1,11 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
-import { modelArgument } from "../../input/model_flags.ts";
+import { engineFlags } from "../../framework/common.ts";
+import {
+  modelArgument,
+  modelFlags,
+  quantizeFlags,
+  smoothingFlag,
+} from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { flagGroup } from "../../framework/table.ts";
 
@@ -26,10 +32,7 @@ export const command = defineCommand({
   arguments: [modelArgument],
   flags: flagGroup("Conversion", {
     model: {
-      type: "path",
-      letter: "m",
-      required: true,
-      summary: "Checkpoint folder, GGUF file, or OWNER/NAME[@REVISION] on the hub",
+      ...modelFlags.model,
       details: "A path that exists is never looked up on the hub. A .gguf file becomes a folder " +
         "that transformers opens, with streams if --streams is given.",
     },
@@ -77,14 +80,7 @@ export const command = defineCommand({
       details:
         "Streams take pieces spread evenly over it; best is text like that to be trained on.",
     },
-    smoothing: {
-      type: "number",
-      min: 0,
-      max: 1,
-      default: 0.1,
-      summary: "Smoothing of the aggregation weights (paper: 0.1)",
-      details: "Keeps streams from dying early in training; the paper uses 0.1.",
-    },
+    smoothing: { ...smoothingFlag, default: 0.1 },
     aggregation: {
       type: "choice",
       choices: ["dynamic", "linear"],
@@ -94,10 +90,7 @@ export const command = defineCommand({
         "concatenated streams, which starts as their average and which the authors' code cannot open.",
     },
     seed: {
-      type: "int",
-      min: 0,
-      max: Number.MAX_SAFE_INTEGER,
-      default: 0,
+      ...engineFlags.seed,
       summary: "Seed of the new tensors",
       details: "The same seed gives the same tensors, however the files are sharded.",
     },
@@ -156,12 +149,8 @@ export const command = defineCommand({
         "source fit. Other programs do not read the folder.",
     },
     "block-size": {
-      type: "int",
-      min: 16,
-      max: 256,
-      defaultText: "32",
+      ...quantizeFlags["block-size"],
       requires: ["quantize"],
-      summary: "Columns that share one scale with --quantize",
       details: "A power of two. Larger blocks take less memory and are less exact.",
     },
     "max-shard-size": {

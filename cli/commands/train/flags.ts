@@ -1,5 +1,5 @@
 /** The flag table of `parscale train`. */
-import { modelArgument } from "../../input/model_flags.ts";
+import { modelArgument, smoothingFlag } from "../../input/model_flags.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
@@ -90,14 +90,7 @@ const model = flagGroup("Model", {
     summary: "Rank of --transform lora",
     details: "The update is scaled by two, that is, alpha is twice the rank.",
   },
-  smoothing: {
-    type: "number",
-    min: 0,
-    max: 1,
-    defaultText: "that of the checkpoint, or 0.1",
-    summary: "Smoothing of the aggregation weights (paper: 0.1)",
-    details: "Keeps streams from dying early in training; the paper uses 0.1.",
-  },
+  smoothing: { ...smoothingFlag, defaultText: "that of the checkpoint, or 0.1" },
   aggregation: {
     type: "choice",
     choices: ["dynamic", "linear", "static", "average"],
