@@ -3,7 +3,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
 import { errorText } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { PrefillProgress } from "../../output/prefill.ts";
+import { PrefillProgress } from "../../output/progress.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { LetteredText, meanWeightsText, PlainText, weightsText } from "./weights.ts";
 
