@@ -1,9 +1,7 @@
 /**
- * The command line from arguments to exit code.
- *
- * In: arguments and an `Io`. Out: a promise of the exit code; everything else went through `io`.
- * There is one catch for everything, so the runtime's own error text never reaches a user. Help and
- * version load the command file at most, and are answered before any value is looked at.
+ * The command line from arguments to exit code. There is one catch for everything, so the runtime's own
+ * error text never reaches a user. Help and version load the command file at most, and are answered before
+ * any value is looked at.
  */
 import {
   type Command,
@@ -61,24 +59,22 @@ export async function main(
 /** Says what went wrong as the user asked to be told; the number is the exit code. */
 async function tell(error: unknown, frame: Frame): Promise<number> {
   if (error instanceof ClosedPipeError) return exitCode("done");
-  const { renderError, reportOf, ReportedError } = await import("./output/errors.ts");
+  const { errorText, reportOf, ReportedError } = await import("./output/errors.ts");
   if (error instanceof ReportedError) return error.code;
   const { io, command, json } = frame;
-  const paint = io.palette("stderr");
-  const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
   io.redraw("");
   if (error instanceof MissingInputError && command !== undefined && !json) {
     const { shortHelp } = await import("./framework/help.ts");
-    io.writeError(shortHelp(command, { width: helpWidth(io), paint }) + "\n");
+    io.writeError(shortHelp(command, { width: helpWidth(io), paint: io.palette("stderr") }) + "\n");
   }
-  io.writeError(renderError(error, { paint, json, trace }));
+  io.writeError(errorText(io, error, json));
   return reportOf(error).code;
 }
 
 /** Reads the common flags leniently, so that misuse, too, is shown as the user asked. */
 function openFrame(args: readonly string[], io: Io, registry: readonly CommandEntry[]): Frame {
   const { given } = parse(args, commonFlags);
-  const read = (name: string) => given.get(name)?.[0] ?? io.env(`PARSCALE_${name.toUpperCase()}`);
+  const read = (name: string) => given.get(name) ?? io.env(`PARSCALE_${name.toUpperCase()}`);
   const color = read("color");
   const settings: Settings = {
     color: color === "always" || color === "never" ? color : "auto",

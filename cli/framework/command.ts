@@ -7,7 +7,7 @@
  */
 import { commonFlags } from "./common.ts";
 import type { Alternatives } from "./constraints.ts";
-import type { ConfigValue, Flag, FlagTable, Values } from "./table.ts";
+import type { ConfigValue, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
 
@@ -103,15 +103,9 @@ export function defineCommand<const F extends FlagTable>(
   return definition;
 }
 
-/** The command's own flags, then the common ones it does not replace, by name. */
-export function flagEntries({ flags }: { readonly flags: FlagTable }): [string, Flag][] {
-  const common = Object.entries<Flag>(commonFlags).filter(([name]) => !(name in flags));
-  return [...Object.entries(flags), ...common];
-}
-
-/** The same as one table. */
-export function flagsOf(command: { readonly flags: FlagTable }): FlagTable {
-  return Object.fromEntries(flagEntries(command));
+/** The command's own flags, then the common ones it does not replace. */
+export function flagsOf({ flags }: { readonly flags: FlagTable }): FlagTable {
+  return { ...flags, ...commonFlags, ...flags };
 }
 
 /** A command that may be loaded: its flags for help, its body to run it. */

@@ -1,12 +1,10 @@
 /**
- * Completion scripts for bash, zsh and fish, generated from the tables.
- *
- * The scripts are static text: completing never starts the program. Words offered are command
- * names, long flags, known values after a flag that has them (in lists after every comma), and paths
- * after a flag that takes one. The first word that is a command's name is the command, as the program
- * itself has it.
+ * Completion scripts for bash, zsh and fish. They are static text, so completing never starts the program.
+ * Words offered are command names, long flags, known values after a flag that has them (in lists after
+ * every comma), and paths after a flag that takes one. The first word that is a command's name is the
+ * command, as the program itself has it.
  */
-import { type Command, flagEntries } from "./command.ts";
+import { type Command, flagsOf } from "./command.ts";
 import { commonFlags } from "./common.ts";
 import { type Flag, isList, isNegatable, takesValue } from "./table.ts";
 
@@ -35,7 +33,7 @@ interface CommandWords {
 }
 
 function wordsOf(command: Command): CommandWords {
-  const flags = flagEntries(command).map(([name, flag]): FlagWords => {
+  const flags = Object.entries(flagsOf(command)).map(([name, flag]): FlagWords => {
     const choices = knownValues(command, name, flag);
     return {
       name: isNegatable(flag) ? `no-${name}` : name,

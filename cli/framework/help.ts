@@ -94,10 +94,15 @@ function columnsOfTwo(rows: readonly (readonly [string, string])[], width: numbe
   }).join("\n");
 }
 
-function argumentSection(command: Command, { width, paint }: HelpOptions): string[] {
-  const rows = (command.arguments ?? []).map(({ name, summary, choices }) =>
+/** Names and texts of arguments. */
+export function argumentRows(command: Command): (readonly [name: string, text: string])[] {
+  return (command.arguments ?? []).map(({ name, summary, choices }) =>
     [name, choices === undefined ? summary : `${summary}: ${choices.join(", ")}`] as const
   );
+}
+
+function argumentSection(command: Command, { width, paint }: HelpOptions): string[] {
+  const rows = argumentRows(command);
   return rows.length === 0 ? [] : [`${paint.bold("Arguments:")}\n${columnsOfTwo(rows, width)}`];
 }
 

@@ -1,16 +1,13 @@
 /**
- * The manual page, one for all commands, in roff's `man` package.
- *
- * Takes the commands with their tables, and the tables of the help topics; returns text that `man
- * -l` shows. In roff a line that begins with a dot or a quote is a request, a backslash begins an
- * escape, and a plain hyphen is typeset as one that cannot be pasted into a shell; so all text
- * passes through `escapeRoff`.
+ * The manual page, one for all commands, in roff's `man` package. In roff a line that begins with a dot or
+ * a quote is a request, a backslash begins an escape, and a plain hyphen is typeset as one that cannot be
+ * pasted into a shell; so all text passes through `escapeRoff`.
  */
 import type { Command } from "./command.ts";
 import type { Row } from "../output/table.ts";
 import { VERSION } from "../../core/base/version.ts";
 import { commonFlags } from "./common.ts";
-import { flagUsage, grouped, notes, usageLine } from "./help.ts";
+import { argumentRows, flagUsage, grouped, notes, usageLine } from "./help.ts";
 import type { Flag, FlagTable } from "./table.ts";
 
 /** A table of two columns with the heading it stands under. */
@@ -79,9 +76,7 @@ function commandSection(command: Command): string {
     escapeRoff(`${summary}.`),
     literal([usageLine(command).replace(/^Usage: /, "")]),
     paragraphs(description),
-    ...(command.arguments ?? []).map(({ name, summary, choices }) =>
-      tagged(name, [choices === undefined ? summary : `${summary}: ${choices.join(", ")}`])
-    ),
+    ...argumentRows(command).map(([name, text]) => tagged(name, [text])),
     ...flagEntries(flags),
     ...Object.entries(presets).map(([name, { summary }]) => tagged(`--preset ${name}`, [summary])),
     `.PP\n${bold("Examples:")}`,

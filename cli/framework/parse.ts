@@ -1,10 +1,8 @@
 /**
- * Splits an argument list into flags and positional arguments; says nothing about values.
- *
- * In: arguments and a flag table. Out: the texts given for each flag under its long name. The
- * tokenizer is `parseArgs`, which guesses a great deal: it turns text into numbers, loses the value
- * in `--lr -1` and `--model -`, reads `-out` as three letters and nests dotted names. So a pass before it spells every known flag as `--name=value`, which
- * leaves nothing to guess, and every flag is declared as collected text.
+ * Splits an argument list into flags and positional arguments; says nothing about values. The tokenizer is
+ * `parseArgs`, which guesses a great deal: it turns text into numbers, loses the value in `--lr -1` and
+ * `--model -`, reads `-out` as three letters and nests dotted names. So a pass before it spells every known
+ * flag as `--name=value`, which leaves nothing to guess, and every flag is declared as collected text.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import type { Problem } from "./misuse.ts";
@@ -14,8 +12,8 @@ import { describeExpected } from "./values.ts";
 
 /** Arguments as typed, not yet interpreted. */
 export interface ParsedArgs {
-  /** Texts by long name, in order; a scalar has one, the last that was given. */
-  readonly given: ReadonlyMap<string, readonly string[]>;
+  /** Texts by long name: all of a list in order, of others the last that was given. */
+  readonly given: ReadonlyMap<string, string | readonly string[]>;
   readonly positionals: readonly string[];
   /** Help that was asked for: `-h` or `--help`. */
   readonly help: "short" | "full" | undefined;
@@ -154,13 +152,13 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
     "--": true,
     unknown,
   });
-  const given = new Map<string, readonly string[]>();
+  const given = new Map<string, string | readonly string[]>();
   for (const name of names) {
     const texts = tokens[name] as string[];
     if (texts.length === 0) continue;
     const flag = table[name]!;
-    if (flag.type === "count") given.set(name, [countTexts(texts)]);
-    else given.set(name, isList(flag) ? texts : texts.slice(-1));
+    if (flag.type === "count") given.set(name, countTexts(texts));
+    else given.set(name, isList(flag) ? texts : texts.at(-1)!);
   }
   positionals.push(...(tokens["--"] as string[]));
   return { given, positionals, help, problems };

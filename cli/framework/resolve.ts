@@ -1,11 +1,7 @@
 /**
- * From what was typed to the values a command runs with.
- *
- * Sources, strongest first: flag, environment (`PARSCALE_*`), `--config` file, the user's file, `--preset`,
- * default.
- * Out: typed values for `run`, the same values under their long names (a valid `--config`), and
- * the origin of each. All problems of all sources are thrown at once; help and version never get
- * this far.
+ * From what was typed to the values a command runs with. Sources, strongest first: flag, environment
+ * (`PARSCALE_*`), `--config` file, the user's file, `--preset`, default. All problems of all sources are
+ * thrown at once; help and version never get this far.
  */
 import { readConfig, readUserConfig } from "./config_file.ts";
 import {
@@ -49,14 +45,6 @@ interface Source {
   readonly origin: Origin;
   readonly entries: ReadonlyMap<string, unknown>;
   readonly label: (name: string) => string;
-}
-
-function flagSource(parsed: ParsedArgs, table: FlagTable): Source {
-  const entries = new Map<string, unknown>();
-  for (const [name, texts] of parsed.given) {
-    entries.set(name, isList(table[name]!) ? texts : texts[0]);
-  }
-  return { origin: "flag", entries, label: (name) => `\`--${name}\`` };
 }
 
 function environmentSource(table: FlagTable, env: (name: string) => string | undefined): Source {
@@ -231,7 +219,8 @@ export async function resolve(
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
   const resolver = new Resolver(table, problems);
-  resolver.add(flagSource(parsed, table));
+  const label = (name: string) => `\`--${name}\``;
+  resolver.add({ origin: "flag", entries: parsed.given, label });
   resolver.add(environmentSource(table, env));
   const file = resolver.text("config");
   if (file !== undefined) {
@@ -259,7 +248,7 @@ export async function resolve(
     command.arguments ?? [],
     isSet,
   );
-  resolver.add({ origin: "flag", entries, label: (name) => `\`--${name}\`` });
+  resolver.add({ origin: "flag", entries, label });
   checkArguments(positionals, expected, command, table, isSet, problems);
   const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {

@@ -1,10 +1,8 @@
 /**
- * The flag table: what a command declares about each of its flags, and the types that follow.
- *
- * Parser, help, configuration files, environment, completions and tests all read this one table;
- * its keys are the long names. `Values` turns a table into what `run` receives: `max-tokens` of
- * type `int` becomes `values.maxTokens: number`. A flag without `default` and `required` may be
- * `undefined`; a list never is, an absent list is empty.
+ * The flag table: what a command declares about each of its flags, by long name; parser, help, configuration
+ * files, environment, completions and tests all read it. `Values` turns a table into what `run` receives:
+ * `max-tokens` of type `int` becomes `values.maxTokens: number`. A flag without `default` and `required`
+ * may be `undefined`; a list never is, an absent list is empty.
  */
 
 interface FlagBase {

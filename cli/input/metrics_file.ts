@@ -1,6 +1,7 @@
 /** Reads `metrics.jsonl` of a training run: one object per step. */
 import { DataError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, readRegularText, statIfExists } from "../../core/base/files.ts";
+import { type JsonObject, readRegularText, statIfExists } from "../../core/base/files.ts";
+import { readRows } from "./rows.ts";
 
 /** The rows of a file. */
 export async function readMetrics(path: string): Promise<JsonObject[]> {
@@ -9,30 +10,21 @@ export async function readMetrics(path: string): Promise<JsonObject[]> {
       hints: ["pass a folder written by `parscale train`"],
     });
   }
-  return parseMetrics(await readRegularText(path), `"${path}"`);
+  return await parseMetrics(await readRegularText(path), `"${path}"`);
 }
 
 /** The rows of a text, called `name` in messages; a last line that is still being written is left out. */
-export function parseMetrics(text: string, name: string): JsonObject[] {
+export async function parseMetrics(text: string, name: string): Promise<JsonObject[]> {
   const lines = text.split("\n");
-  const unfinished = parseLine(lines.at(-1)!) === undefined;
-  const complete = unfinished ? lines.slice(0, -1) : lines;
-  const rows: JsonObject[] = [];
-  for (const [i, line] of complete.entries()) {
-    if (line.trim() === "") continue;
-    const row = parseLine(line);
-    if (!isObject(row)) {
-      throw new DataError(`line ${i + 1} of ${name} is not valid JSON`);
-    }
-    rows.push(row);
-  }
-  return rows;
+  if (!isJson(lines.at(-1)!)) lines.pop();
+  return await Array.fromAsync(readRows(lines, name), ({ fields }) => fields);
 }
 
-function parseLine(line: string): unknown {
+function isJson(text: string): boolean {
   try {
-    return JSON.parse(line);
+    JSON.parse(text);
+    return true;
   } catch {
-    return undefined;
+    return false;
   }
 }

@@ -27,6 +27,15 @@ export const modelFlags = {
   },
 } as const satisfies FlagTable;
 
+/** Smoothing of a model's aggregation, for commands that give it streams. */
+export const smoothingFlag = {
+  type: "number",
+  min: 0,
+  max: 1,
+  summary: "Smoothing of the aggregation weights (paper: 0.1)",
+  details: "Keeps streams from dying early in training; the paper uses 0.1.",
+} as const;
+
 /** First argument of commands that open a model. */
 export const modelArgument = {
   name: "MODEL",

@@ -6,7 +6,7 @@ import { openModelFiles } from "../../core/checkpoint/model_files.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
-import { requireContext } from "./context.ts";
+import { requireContext } from "./limits.ts";
 import { type ModelPlan, openModel } from "./open_model.ts";
 
 /** A session, and by name those of adapters over its backbone. */

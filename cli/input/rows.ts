@@ -12,7 +12,7 @@ import { isObject, type JsonObject, show } from "../../core/base/files.ts";
 export interface InputRow {
   readonly id: unknown;
   readonly line: number;
-  readonly fields: Readonly<JsonObject>;
+  readonly fields: JsonObject;
 }
 
 /** Lines of a text, or of a file that is being read. */

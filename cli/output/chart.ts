@@ -1,11 +1,9 @@
 /**
- * Curves as text for a terminal: axes, ticks, several series, braille dots.
- *
- * Takes series of points; returns lines of text. A series is told from the others by its letter,
- * which stands in the curve and at its end; colour only repeats that. The packages at hand were
- * tried and left: `asciichart` has no x axis, `simple-ascii-chart` puts ticks at data values and
- * tells curves apart by colour alone, and neither knows a logarithm. Where curves lie on each
- * other, their letters or colours take turns from column to column.
+ * Curves as text for a terminal: axes, ticks, several series, braille dots. A series is told from the others
+ * by its letter, which stands in the curve and at its end; colour only repeats that. The packages at hand
+ * were tried and left: `asciichart` has no x axis, `simple-ascii-chart` puts ticks at data values and tells
+ * curves apart by colour alone, and neither knows a logarithm. Where curves lie on each other, their letters
+ * or colours take turns from column to column.
  */
 import { visible } from "./clean.ts";
 import { displayWidth } from "./wrap.ts";

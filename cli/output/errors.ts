@@ -10,6 +10,7 @@ import { MisuseError } from "../framework/misuse.ts";
 import { VERSION } from "../../core/base/version.ts";
 import type { Palette } from "./color.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import type { Io } from "./io.ts";
 import { visible, visibleJson, visibleLines } from "./clean.ts";
 import { isSystemError } from "./write_error.ts";
 import { type EndingSignal, SIGNALS } from "./signals.ts";
@@ -124,6 +125,12 @@ export function renderError(
     lines.push("", ...traces(error));
   }
   return lines.join("\n") + "\n";
+}
+
+/** The text for stderr of an invocation; a trace is added under `-v -v`. */
+export function errorText(io: Io, error: unknown, json = false): string {
+  const trace = io.settings.verbose >= 2 || io.env("PARSCALE_TRACE") === "1";
+  return renderError(error, { paint: io.palette("stderr"), json, trace });
 }
 
 function traces(error: Error): string[] {

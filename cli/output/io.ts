@@ -1,10 +1,7 @@
 /**
- * The one way a command touches its streams, environment and clock.
- *
- * In: the outside world as `System` (the process's own, or one that a test captures) and the
- * settings of this invocation. stdout has no other owner: no code calls `console.log`. Writes are
- * synchronous, so that a row is out before the next is computed, and a reader that has gone shows
- * at once, as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
+ * The one way a command touches its streams, environment and clock: no code calls `console.log`. Writes are
+ * synchronous, so that a row is out before the next is computed, and a reader that has gone shows at once,
+ * as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { guardTerminal, visible, visibleLines } from "./clean.ts";

@@ -1,10 +1,8 @@
 /**
- * Keeps the finished rows of a command with `-o FILE` in `FILE.partial`, so that a run that was
- * interrupted or killed continues with `--resume`.
- *
- * The first line says what was asked, the others are `{"at", "input", "rows"}`: the position in the
- * input, a hash of what stood there, and the result rows. They are appended in the order in which rows
- * finish. A last line that was cut off is removed.
+ * Keeps the finished rows of a command with `-o FILE` in `FILE.partial`, so that a run that was interrupted
+ * or killed continues with `--resume`. The first line says what was asked, the others are
+ * `{"at", "input", "rows"}`: the position in the input, a hash of what stood there, and the result rows, in
+ * the order in which rows finish. A last line that was cut off is removed.
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";

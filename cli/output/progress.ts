@@ -141,3 +141,26 @@ export class Progress implements Disposable {
     }`;
   }
 }
+
+/** Progress while long prompts are read, one after the other; a prompt of one chunk has none. */
+export class PrefillProgress implements Disposable {
+  #progress: Progress | undefined;
+
+  constructor(private readonly io: Io) {}
+
+  /** Reports the number of prompt tokens read. */
+  update(done: number, total: number): void {
+    this.#progress ??= new Progress(this.io, { label: "Reading prompt", unit: "tokens", total });
+    this.#progress.update(done);
+  }
+
+  /** Ends the line, when the first token is there. */
+  end(): void {
+    this.#progress?.[Symbol.dispose]();
+    this.#progress = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+}

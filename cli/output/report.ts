@@ -25,6 +25,8 @@ import { displayWidth, wrap } from "./wrap.ts";
 export interface ReportOptions extends DocumentHead {
   /** Columns of table, Markdown and CSV, those without a format by their keys; all keys of the rows when absent. */
   readonly columns?: readonly (Column | string)[];
+  /** Columns of table and Markdown alone, where CSV has all keys. */
+  readonly shown?: readonly (Column | string)[];
 }
 
 /** A result being written. */
@@ -40,7 +42,9 @@ export class Report implements Disposable {
     readonly invocation: Invocation,
     readonly options: ReportOptions,
   ) {
-    this.#columns = options.columns?.map((one) => typeof one === "string" ? { key: one } : one);
+    const isReadable = invocation.format === "table" || invocation.format === "md";
+    const columns = options.columns ?? (isReadable ? options.shown : undefined);
+    this.#columns = columns?.map((one) => typeof one === "string" ? { key: one } : one);
     this.#sink = openSink(io, invocation.out, invocation.overwrite);
   }
 
@@ -96,7 +100,7 @@ export class Report implements Disposable {
 
   /** Gives up an unfinished report. */
   [Symbol.dispose](): void {
-    this.#sink.abandon();
+    this.#sink[Symbol.dispose]();
   }
 
   #csv(row: Row): void {

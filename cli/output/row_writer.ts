@@ -42,20 +42,15 @@ export class RowWriter implements Disposable {
     },
   ) {
     const { out, overwrite } = invocation;
-    if (keepsRows(out)) {
-      const flags = Object.entries(invocation.config).filter(([name]) => !FREE.has(name));
-      const all = { ...identity(), ...Object.fromEntries(flags) };
-      this.#journal = new Journal({ out, identity: all, resume, overwrite });
-      if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);
-    } else if (resume) throw new UsageError("`--resume` needs `-o FILE`");
+    if (resume && !keepsRows(out)) throw new UsageError("`--resume` needs `-o FILE`");
     this.#options = options;
-    try {
-      this.#report = new Report(io, invocation, options);
-      if (this.#journal !== undefined) this.#closeReport(); // it could be opened; the rows come later
-    } catch (error) {
-      this.#journal?.[Symbol.dispose]();
-      throw error;
-    }
+    this.#report = new Report(io, invocation, options);
+    if (!keepsRows(out)) return;
+    this.#closeReport(); // it could be opened; the rows come later
+    const flags = Object.entries(invocation.config).filter(([name]) => !FREE.has(name));
+    const all = { ...identity(), ...Object.fromEntries(flags) };
+    this.#journal = new Journal({ out, identity: all, resume, overwrite });
+    if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);
   }
 
   /** Rows of the input that are finished, of an interrupted run too. */

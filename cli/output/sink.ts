@@ -14,14 +14,12 @@ import type { Io } from "./io.ts";
 import { endBy, onEndingSignals } from "./signals.ts";
 import { writeError } from "./write_error.ts";
 
-/** Takes text; nothing is final before `commit`. */
-export interface Sink {
+/** Takes text; nothing is final before `commit`, and disposing without it leaves no trace. */
+export interface Sink extends Disposable {
   /** True if a person reads it on a terminal as it comes. */
   readonly isTerminal: boolean;
   write(text: string): void;
   commit(): void;
-  /** Leaves no trace; does nothing after `commit`. */
-  abandon(): void;
 }
 
 /** Opens `path`, or stdout for `-` and undefined. */
@@ -31,7 +29,7 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
       isTerminal: io.isTerminal("stdout"),
       write: (text) => io.write(text),
       commit: () => {},
-      abandon: () => {},
+      [Symbol.dispose]() {},
     };
   }
   return isDevice(path) ? openDevice(path) : openFileSink(path, overwrite);
@@ -90,7 +88,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
         throw writeError(`"${path}"`, error);
       }
     },
-    abandon() {
+    [Symbol.dispose]() {
       if (!isOpen) return;
       isOpen = false;
       release();
@@ -118,7 +116,7 @@ function openDevice(path: string): Sink {
   };
   const isTerminal = file.isTerminal();
   const write = (text: string) => writeAll(file, isTerminal ? guardTerminal(text) : text, path);
-  return { isTerminal, write, commit: close, abandon: close };
+  return { isTerminal, write, commit: close, [Symbol.dispose]: close };
 }
 
 function writeAll(file: Deno.FsFile, text: string, path: string): void {
@@ -166,13 +164,9 @@ function onSignals(cleanUp: () => void): () => void {
 
 /** Writes a whole text to `path`, or to stdout for `-` and undefined. */
 export function writeText(io: Io, text: string, path: string | undefined, overwrite: boolean) {
-  const sink = openSink(io, path, overwrite);
-  try {
-    sink.write(text);
-    sink.commit();
-  } finally {
-    sink.abandon();
-  }
+  using sink = openSink(io, path, overwrite);
+  sink.write(text);
+  sink.commit();
 }
 
 /** A figure that a command writes besides its result. */
@@ -195,6 +189,6 @@ export function openFigure(
       sink.commit();
       io.note(`wrote ${path}`);
     },
-    [Symbol.dispose]: () => sink.abandon(),
+    [Symbol.dispose]: () => sink[Symbol.dispose](),
   };
 }

@@ -21,6 +21,8 @@ export interface Column {
   readonly digits?: number;
   /** Key of the uncertainty, shown behind the value as `± 0.02`. */
   readonly error?: string;
+  /** The value to show in place of one that is there; programs get it as it is. */
+  readonly show?: (value: unknown) => unknown;
   /** True if a terminal that is too narrow may show the beginning of a cell alone. */
   readonly shortens?: boolean;
 }
@@ -42,8 +44,13 @@ export function formatNumber(value: number, digits?: number): string {
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
 
+function shownValue(row: Row, { key, show }: Column): unknown {
+  const value = row[key];
+  return value === null || value === undefined ? value : show?.(value) ?? value;
+}
+
 function formatCell(row: Row, column: Column): string {
-  const value = row[column.key];
+  const value = shownValue(row, column);
   if (value === null || value === undefined) return "-";
   if (typeof value === "string") return value;
   if (Array.isArray(value) && value.every((one) => typeof one === "string")) {
@@ -56,8 +63,8 @@ function formatCell(row: Row, column: Column): string {
 }
 
 function formatCells(columns: readonly Column[], rows: readonly Row[]): Cells {
-  const numeric = columns.map(({ key }) => {
-    const present = rows.map((row) => row[key]).filter((value) => value != null);
+  const numeric = columns.map((column) => {
+    const present = rows.map((row) => shownValue(row, column)).filter((value) => value != null);
     return present.length > 0 && present.every((value) => typeof value === "number");
   });
   return {

@@ -1,8 +1,6 @@
 /**
- * Axes of a text chart: where values lie, and which of them get a number.
- *
- * Takes the range of the data and how many ticks would do; returns places from 0 to 1 and round
- * numbers (1, 2 or 5 times a power of ten) with just the digits that tell them apart.
+ * Axes of a text chart: where values lie, and which of them get a number: round ones (1, 2 or 5 times a
+ * power of ten) with just the digits that tell them apart.
  */
 
 /** A number on an axis. */

@@ -25,7 +25,7 @@ import {
 } from "../../core/runtime/mod.ts";
 import type { Trainer } from "../../core/train/trainer.ts";
 import { VERSION } from "../../core/base/version.ts";
-import { Interrupted, renderError, ReportedError, reportOf } from "../output/errors.ts";
+import { errorText, Interrupted, ReportedError, reportOf } from "../output/errors.ts";
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import { type EndingSignal, saveBeforeEnding } from "../output/signals.ts";
@@ -265,9 +265,7 @@ export class Ranks {
     }
     const isFirst = error instanceof RankLostError ? error.reportsFirst : isPrimary;
     if (!isFirst) await delay(PRECEDENCE_MS);
-    const paint = io.palette("stderr");
-    const text = renderError(error, { paint, json: this.json, trace: io.settings.verbose >= 2 });
-    io.writeError(rankText(launch.rank, text));
+    io.writeError(rankText(launch.rank, errorText(io, error, this.json)));
     if (this.#joined) markFailed(this.plan.folder, launch.rank);
     await delay(FORWARD_MS);
     this.#joined?.abort(code);

@@ -1,9 +1,7 @@
 /**
- * `deno task bundle`: an archive that runs where there is neither deno nor network nor HOME.
- *
- * In: the project with an installed `node_modules`, GNU tar, xz. Out: a `tar.xz` with the deno that
- * runs this, a launcher and the same files that the standalone program carries. Equal sources give
- * equal bytes, since names are sorted and owners and dates are fixed.
+ * `deno task bundle`: an archive that runs where there is neither deno nor network nor HOME. It holds the deno
+ * that runs this, a launcher and the files that the standalone program carries. Equal sources give equal
+ * bytes, since names are sorted and owners and dates are fixed. Needs GNU tar and xz.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand } from "../framework/command.ts";

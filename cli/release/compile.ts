@@ -1,9 +1,7 @@
 /**
- * `deno task compile`: one file that holds the runtime, parscale, its packages and one engine.
- *
- * In: the project with an installed `node_modules`, and `denort`, the base program that Deno
- * downloads or DENORT_BIN names. Out: a program that writes its files to disk at its first start,
- * since the engine can only be loaded from there.
+ * `deno task compile`: one file that holds the runtime, parscale, its packages and one engine. It writes its
+ * files to disk at its first start, since the engine can only be loaded from there. Needs `denort`, the base
+ * program that Deno downloads or DENORT_BIN names.
  */
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { defineCommand } from "../framework/command.ts";

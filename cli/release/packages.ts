@@ -1,9 +1,7 @@
 /**
- * Finds the npm packages that a release needs.
- *
- * In: the project's folder. Out: the packages that `deno.json` imports and what they depend on, less
- * dependencies that are known to be unused. Found by reading the installed `node_modules`, in the
- * layout of deno or of npm; nothing is asked of a registry.
+ * Finds the npm packages that a release needs: those that `deno.json` imports and what they depend on, less
+ * dependencies that are known to be unused. They are found in the installed `node_modules`, in the layout of
+ * deno or of npm; nothing is asked of a registry.
  */
 import { dirname } from "node:path";
 import { DataError, EnvironmentError } from "../../core/base/errors.ts";

@@ -1,8 +1,7 @@
 /**
- * The platforms a release can be made for, under the names that `deno compile --target` knows.
- *
- * In: a target. Out: which engine library belongs to it. Deno also compiles for Macs with Intel
- * processors, for which ONNX Runtime ships no library, so that target is not in the table.
+ * The platforms a release can be made for, under the names that `deno compile --target` knows, and the engine
+ * library of each. Deno also compiles for Macs with Intel processors, for which ONNX Runtime ships no
+ * library, so that target is not in the table.
  */
 import { LIBRARY } from "../../core/runtime/onnxruntime/capi/library.ts";
 

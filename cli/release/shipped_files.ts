@@ -1,10 +1,8 @@
 /**
- * The one list of what travels in a release: the project's own files and those of its packages.
- *
- * Program and bundle are both made from it. Whatever is not named stays behind: tests, fixtures,
- * type declarations, source maps, other platforms' engines. Most of `npm:` packages by size is
- * never loaded, so of the large ones single files are named; a file that is missed shows in the
- * tests, which run the command line from what was shipped.
+ * The one list of what travels in a release: the project's own files and those of its packages. Whatever is
+ * not named stays behind: tests, fixtures, type declarations, source maps, other platforms' engines. Most of
+ * `npm:` packages by size is never loaded, so of the large ones single files are named; a file that is missed
+ * shows in the tests, which run the command line from what was shipped.
  */
 
 /** Files and folders of the project. */

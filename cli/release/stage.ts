@@ -1,10 +1,8 @@
 /**
- * Lays out a release as plain files: the project, its packages, one engine.
- *
- * In: the project's folder with an installed `node_modules`, and a platform. Out: a folder that
- * runs with `deno run` and from which `deno compile` takes everything. Packages are put flat into
- * `node_modules`, without the links of the installed layout, since links are what archives and
- * Windows handle worst. All files carry one date, so equal sources give equal archives.
+ * Lays out a release as plain files: the project, its packages, one engine. The folder runs with `deno run`,
+ * and `deno compile` takes everything from it. Packages are put flat into `node_modules`, without the links
+ * of the installed layout, since links are what archives and Windows handle worst. All files carry one date,
+ * so equal sources give equal archives.
  */
 import { fileURLToPath } from "node:url";
 import { DataError, EnvironmentError } from "../../core/base/errors.ts";

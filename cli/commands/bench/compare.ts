@@ -1,11 +1,8 @@
 /**
  * `--compare`: rows timed now against rows of an earlier file, median by median. Other work on the machine
  * slows some rows evenly, so what can be told apart is bounded by the spread of the other rows, too: by
- * the upper quartile of all.
- *
- * Takes two lists of rows, as `--jsonl` or `--json` print them; returns a row per pair, and one for
- * every row without a partner. Partners need not be of the same model or machine, since neither has
- * a name that lasts; that is for the user to know.
+ * the upper quartile of all. Partners need not be of the same model or machine, since neither has a name
+ * that lasts; that is for the user to know.
  */
 import { DataError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject } from "../../../core/base/files.ts";

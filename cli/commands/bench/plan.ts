@@ -6,7 +6,7 @@ import { isParScale, type ModelConfig } from "../../../core/model/config.ts";
 import { quantizes } from "../../../core/runtime/mod.ts";
 import { checkBlockSize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { requireContext } from "../../input/context.ts";
+import { requireContext } from "../../input/limits.ts";
 import { findCheckpoint, findModel, type ModelPlan } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { counted } from "../../output/units.ts";

@@ -9,7 +9,7 @@ import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { PlanText } from "../../framework/command.ts";
-import { requireFreeMemory } from "../../framework/memory.ts";
+import { requireFreeMemory } from "../../input/limits.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -46,11 +46,10 @@ export async function run(
   if (plan.kind === "compare") return await compareTimings(plan, io, invocation);
   using bench = await openBench(plan, io);
   const devices = new Set(bench.cells.map(({ on }) => on.device));
-  const isReadable = invocation.format === "table" || invocation.format === "md";
   using report = new Report(io, invocation, {
     schema: SCHEMA,
     device: [...devices].join(","),
-    ...(isReadable && { columns: COLUMNS }),
+    shown: COLUMNS,
   });
   const firsts = new Map<Work["what"], number>();
   for await (const cell of roundRobin(bench.cells, plan, io)) {

@@ -8,6 +8,7 @@ import {
   modelFlags,
   namedAdapterFlag,
 } from "../../input/model_flags.ts";
+import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
@@ -62,28 +63,12 @@ export const command = defineCommand({
     },
     ...flagGroup("Decoding", {
       "max-tokens": {
-        type: "int",
-        min: 1,
+        ...maxTokensFlag,
         default: 512,
-        unit: "tokens",
         summary: "Maximum number of tokens per answer",
-        details: "The model's context limits them further.",
       },
-      temperature: {
-        type: "number",
-        min: 0,
-        default: 0.7,
-        summary: "Sampling temperature; 0 is greedy",
-        details: "Values below 1 sharpen the distribution, values above 1 flatten it.",
-      },
-      "top-p": {
-        type: "number",
-        above: 0,
-        max: 1,
-        default: 0.95,
-        summary: "Sample from the likeliest tokens of this total probability",
-        details: "The smallest set that reaches it is kept.",
-      },
+      temperature: { ...temperatureFlag, default: 0.7 },
+      "top-p": { ...topPFlag, default: 0.95 },
     }),
     ...keptQuantizeFlags,
     ...deviceFlags,

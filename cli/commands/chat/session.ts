@@ -27,7 +27,6 @@ export interface AnswerPart {
 
 export class ChatSession implements Disposable {
   temperature: number;
-  #system: string | undefined;
   readonly #schedulers = new Map<ServedModel, Scheduler>();
   #messages: ChatMessage[] = [];
   #model: ServedModel;
@@ -35,10 +34,10 @@ export class ChatSession implements Disposable {
 
   constructor(
     private readonly models: readonly ServedModel[],
-    system: string | undefined,
+    /** System message, of what was said too. */
+    public system: string | undefined,
     private readonly options: AnswerOptions,
   ) {
-    this.#system = system;
     this.temperature = options.temperature;
     this.#model = models[0]!;
   }
@@ -68,18 +67,9 @@ export class ChatSession implements Disposable {
     this.#messages = [];
   }
 
-  get system(): string | undefined {
-    return this.#system;
-  }
-
-  /** Changes the system message, of what was said too; an empty one is none. */
-  set system(text: string | undefined) {
-    this.#system = text || undefined;
-  }
-
   /** The conversation with its system message. */
   get messages(): ChatMessage[] {
-    const system = this.#system;
+    const { system } = this;
     const first = system === undefined ? [] : [{ role: "system", content: system }];
     return [...first, ...this.#messages];
   }

@@ -1,9 +1,9 @@
 /** One line of a conversation after the other: messages are answered, commands obeyed. */
 import { DataError } from "../../../core/base/errors.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
-import { renderError } from "../../output/errors.ts";
+import { errorText } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { PrefillProgress } from "../../output/prefill.ts";
+import { PrefillProgress } from "../../output/progress.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { LetteredText, meanWeightsText, PlainText, weightsText } from "./weights.ts";
 
@@ -125,7 +125,7 @@ export class Talk {
     } catch (error) {
       // Such as a conversation that exceeds the context: the next line may be /clear.
       if (!(error instanceof DataError)) throw error;
-      io.writeError(renderError(error, { paint: io.palette("stderr"), json: false, trace: false }));
+      io.writeError(errorText(io, error));
     } finally {
       this.#answering = undefined;
     }

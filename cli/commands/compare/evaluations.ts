@@ -1,10 +1,8 @@
 /**
- * Finished evaluations: folders of `parscale eval --out`, or the documents of `parscale eval --json`,
- * one after the other on stdin.
- *
- * A document has means and no rows. Where its evaluation was kept by --out, and the folder is still
- * there, its rows are compared one by one; else the difference of two means is all there is, and its
- * interval is wider.
+ * Finished evaluations: folders of `parscale eval --out`, or the documents of `parscale eval --json`, one
+ * after the other on stdin. A document has means and no rows. Where its evaluation was kept by --out, and
+ * the folder is still there, its rows are compared one by one; else the difference of two means is all there
+ * is, and its interval is wider.
  */
 import { join } from "node:path";
 import { DataError } from "../../../core/base/errors.ts";

@@ -1,6 +1,13 @@
 /** `parscale convert`: a plain checkpoint becomes a ParScale one, an adapter, or plain again. */
-import { modelArgument } from "../../input/model_flags.ts";
+import { engineFlags } from "../../framework/common.ts";
+import {
+  modelArgument,
+  modelFlags,
+  quantizeFlags,
+  smoothingFlag,
+} from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
+import { flagGroup } from "../../framework/table.ts";
 
 export const command = defineCommand({
   description:
@@ -23,13 +30,9 @@ export const command = defineCommand({
     "Back to a plain model": "parscale convert --model qwen-p4 --strip --out qwen",
   },
   arguments: [modelArgument],
-  flags: {
+  flags: flagGroup("Conversion", {
     model: {
-      type: "path",
-      letter: "m",
-      required: true,
-      group: "Conversion",
-      summary: "Checkpoint folder, GGUF file, or OWNER/NAME[@REVISION] on the hub",
+      ...modelFlags.model,
       details: "A path that exists is never looked up on the hub. A .gguf file becomes a folder " +
         "that transformers opens, with streams if --streams is given.",
     },
@@ -46,7 +49,6 @@ export const command = defineCommand({
       letter: "P",
       min: 2,
       max: 64,
-      group: "Conversion",
       summary: "Number of parallel streams",
       details: "Needed unless --strip, --merge or --quantize is given, or --model is a .gguf file.",
     },
@@ -55,7 +57,6 @@ export const command = defineCommand({
       min: 0,
       max: 4096,
       default: 48,
-      group: "Conversion",
       unit: "tokens",
       summary: "Learned prefix tokens per stream and layer",
       details: "The paper uses 48. With 0 all streams compute the same: a control for experiments.",
@@ -63,7 +64,6 @@ export const command = defineCommand({
     "prefix-init": {
       type: "choice",
       choices: ["text", "normal"],
-      group: "Conversion",
       defaultText: "text; normal for a model without a tokenizer",
       summary: "Initialize prefixes from a text or randomly",
       details:
@@ -73,7 +73,6 @@ export const command = defineCommand({
     },
     "prefix-text": {
       type: "path",
-      group: "Conversion",
       placeholder: "FILE",
       defaultText: "a text in many languages that parscale brings along",
       conflictsWith: ["strip", "merge"],
@@ -81,43 +80,28 @@ export const command = defineCommand({
       details:
         "Streams take pieces spread evenly over it; best is text like that to be trained on.",
     },
-    smoothing: {
-      type: "number",
-      min: 0,
-      max: 1,
-      default: 0.1,
-      group: "Conversion",
-      summary: "Smoothing of the aggregation weights (paper: 0.1)",
-      details: "Keeps streams from dying early in training; the paper uses 0.1.",
-    },
+    smoothing: { ...smoothingFlag, default: 0.1 },
     aggregation: {
       type: "choice",
       choices: ["dynamic", "linear"],
       default: "dynamic",
-      group: "Conversion",
       summary: "How streams are aggregated",
       details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
         "concatenated streams, which starts as their average and which the authors' code cannot open.",
     },
     seed: {
-      type: "int",
-      min: 0,
-      max: Number.MAX_SAFE_INTEGER,
-      default: 0,
-      group: "Conversion",
+      ...engineFlags.seed,
       summary: "Seed of the new tensors",
       details: "The same seed gives the same tensors, however the files are sharded.",
     },
     "introduced-only": {
       type: "switch",
-      group: "Conversion",
       summary: "Write only the ParScale parameters, as an adapter",
       details: "Use it with --adapter over the checkpoint it was made from.",
     },
     dtype: {
       type: "choice",
       choices: ["f32", "bf16", "f16"],
-      group: "Conversion",
       defaultText: "as stored",
       conflictsWith: ["merge", "introduced-only", "quantize"],
       summary: "Data type of the tensors written",
@@ -132,7 +116,6 @@ export const command = defineCommand({
     },
     merge: {
       type: "switch",
-      group: "Conversion",
       conflictsWith: ["streams", "introduced-only"],
       summary: "Fold an adapter, LoRA or BitFit into one folder",
       details:
@@ -144,7 +127,6 @@ export const command = defineCommand({
     },
     adapter: {
       type: "path",
-      group: "Conversion",
       requires: ["merge"],
       summary: "Adapter to fold into --model",
       details: "A folder or run with ParScale parameters. Needs --merge.",
@@ -152,7 +134,6 @@ export const command = defineCommand({
     quantize: {
       type: "choice",
       choices: ["q8", "q4"],
-      group: "Conversion",
       conflictsWith: [
         "streams",
         "strip",
@@ -168,36 +149,28 @@ export const command = defineCommand({
         "source fit. Other programs do not read the folder.",
     },
     "block-size": {
-      type: "int",
-      min: 16,
-      max: 256,
-      group: "Conversion",
-      defaultText: "32",
+      ...quantizeFlags["block-size"],
       requires: ["quantize"],
-      summary: "Columns that share one scale with --quantize",
       details: "A power of two. Larger blocks take less memory and are less exact.",
     },
     "max-shard-size": {
       type: "size",
       min: 1,
       default: 5e9,
-      group: "Conversion",
       summary: "Maximum size of a weights file",
       details: "A tensor is never split.",
     },
     "hf-code": {
       type: "path",
-      group: "Conversion",
       summary: "Folder with the official Python files to put beside the weights",
       details: "configuration_qwen2_parscale.py and modeling_qwen2_parscale.py. Without it " +
         "auto_map names them on the hub.",
     },
     verify: {
       type: "switch",
-      group: "Conversion",
       summary: "Read the written backbone again and compare its hash",
       details: "Doubles the time.",
     },
-  },
+  }),
   savesOnInterrupt: true,
 });

@@ -1,14 +1,9 @@
 /**
- * Measurements of `parscale cost`: rows next to their prediction, and the rates of this machine.
- *
- * Weights are random, of the asked shape and in 32 bits, so that timing needs no checkpoint. A row
- * is a prefill in chunks and o − 1 decode steps; medians of several runs after one that is not
- * timed. Memory is the exact plan of the step, not a measurement; tests elsewhere hold plans to
- * what processes take.
- *
- * Arithmetic of this machine is the best of a few large products (`core/train/peak.ts`); bandwidth is
- * the best of a few products of one row, which read every weight once, as decoding does. Both are in
- * 32 bits. These are achieved rates, so efficiencies default to 1.
+ * Measurements of `parscale cost`: rows next to their prediction, and the rates of this machine, in 32 bits.
+ * Weights are random, so that timing needs no checkpoint. A row is a prefill in chunks and o − 1 decode
+ * steps; memory is the exact plan of the step, not a measurement. Arithmetic of this machine is the best of a
+ * few large products (`core/train/peak.ts`); bandwidth is the best of a few products of one row, which read
+ * every weight once, as decoding does. These are achieved rates, so efficiencies default to 1.
  */
 import type { Workload } from "../../../core/analysis/cost.ts";
 import type { CostDevice } from "../../../core/analysis/devices.ts";
@@ -25,13 +20,13 @@ import { linear } from "../../../core/ops/linear.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import { type Device, openDevice } from "../../../core/runtime/mod.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
-import { requireFreeMemory } from "../../framework/memory.ts";
+import { requireFreeMemory } from "../../input/limits.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
-import { gib, headline, viewOf, WORK_COLUMNS } from "./show.ts";
+import { gib, headline, inputsOf, WORK_COLUMNS } from "./show.ts";
 
 const COLUMNS = [
   ...WORK_COLUMNS,
@@ -55,9 +50,12 @@ export async function measureRows(
   const { runs } = setting.device;
   const device = await openDevice(setting.device.device, setting.device);
   try {
-    const { show, ...view } = viewOf(setting, invocation, COLUMNS);
-    const head = { schema: "parscale.cost/2", device: device.name };
-    using report = new Report(io, invocation, { ...head, ...view });
+    const inputs = inputsOf(setting);
+    using report = new Report(io, invocation, {
+      schema: "parscale.cost/2",
+      device: device.name,
+      shown: COLUMNS,
+    });
     const engines = new Map<number, Engine>();
     for (const work of works) {
       const config = configOf(setting, work);
@@ -69,7 +67,8 @@ export async function measureRows(
       const { prefillS, decodeS } = await measureWork(engine, work, runs);
       const predicted = predict(work);
       const latency = prefillS + decodeS;
-      report.row(show({
+      report.row({
+        ...inputs,
         ...predicted,
         device: device.name,
         runs,
@@ -78,7 +77,7 @@ export async function measureRows(
         measured_decode_s: decodeS,
         latency_ratio: latency / (predicted.latency_s as number),
         plan_bytes: planBytes,
-      }));
+      });
     }
     report.remark(`${headline(setting)}; measured on ${device.name}, medians of ${runs}`);
     await report.finish();

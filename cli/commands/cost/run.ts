@@ -26,7 +26,7 @@ import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
 import type { CostPlan, EstimatePlan, Setting } from "./plan.ts";
-import { figureSpec, gib, headline, type Point, viewOf, WORK_COLUMNS } from "./show.ts";
+import { figureSpec, gib, headline, inputsOf, type Point, WORK_COLUMNS } from "./show.ts";
 
 export { plan } from "./plan.ts";
 
@@ -86,7 +86,8 @@ async function listHardware(io: Io, invocation: Invocation): Promise<void> {
 async function estimate(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
   const { on, mode, method } = setting;
   const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
-  const { show, ...view } = viewOf(setting, invocation, columns);
+  const options = { schema: "parscale.cost/2", shown: columns };
+  const inputs = inputsOf(setting);
   const needed: number[] = [];
   const rows = function* () {
     const inferRows = workloadsOf(setting).map((work) => inferRow(setting, work));
@@ -94,11 +95,11 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
       const bytes = row.memory_bytes as number;
       needed.push(bytes);
       const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
-      yield show({ ...row, fits });
+      yield { ...inputs, ...row, fits };
     }
   };
   const remark = () => `${headline(setting)}; sizes in GiB, times in seconds`;
-  await reportRows(io, invocation, { schema: "parscale.cost/2", ...view }, rows(), remark);
+  await reportRows(io, invocation, options, rows(), remark);
   warnAboutCapacity(needed, on, io);
 }
 
@@ -134,7 +135,7 @@ function inferRow(setting: Setting, work: Workload): Row {
   return snakeKeys({ ...work, ...cost, printed: printedLine(cost) });
 }
 
-function inferColumns(method: Setting["method"]): Column[] {
+function inferColumns(method: Setting["method"]): (Column | string)[] {
   const isPaper = method === "paper";
   return [
     ...WORK_COLUMNS,
@@ -145,14 +146,16 @@ function inferColumns(method: Setting["method"]): Column[] {
     ...(isPaper ? [] : [{ key: "latency_s", title: "latency" }]),
     { key: "prefill_s", title: "prefill" },
     isPaper ? { key: "decode_step_s", title: "step" } : { key: "decode_s", title: "decode" },
-    { key: "fits" },
-    ...(isPaper ? [{ key: "printed" }] : []),
+    FITS,
+    ...(isPaper ? ["printed"] : []),
   ];
 }
 
-const TRAIN_COLUMNS: readonly Column[] = [
-  { key: "streams" },
-  { key: "batch" },
+const FITS = { key: "fits", show: (fits: unknown) => fits ? "yes" : "no" };
+
+const TRAIN_COLUMNS = [
+  "streams",
+  "batch",
   { key: "micro_batch", title: "micro-batch" },
   { key: "seq_len", title: "tokens" },
   gib("memory", "memory"),
@@ -162,7 +165,7 @@ const TRAIN_COLUMNS: readonly Column[] = [
   gib("activation", "activations"),
   { key: "step_s", title: "step" },
   { key: "tokens_per_s", title: "tokens/s" },
-  { key: "fits" },
+  FITS,
 ];
 
 function* trainRows(setting: Setting): Generator<Row> {
@@ -186,10 +189,10 @@ function* trainRows(setting: Setting): Generator<Row> {
   }
 }
 
-const FIGURE_COLUMNS: readonly Column[] = [
-  { key: "way" },
-  { key: "model" },
-  { key: "streams" },
+const FIGURE_COLUMNS = [
+  "way",
+  "model",
+  "streams",
   { key: "loss", digits: 4 },
   gib("memory", "memory GiB"),
   { key: "latency_s", title: "latency s" },
@@ -204,10 +207,11 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   const means = `mean over batch ${batch.join(", ")} and ${[...tokens].join(", ")} tokens`;
   const [title, ...more] = headline(setting).split(": ");
   figure!.write(await renderSvg(figureSpec(points, title!, [...more, means])));
-  const { show, ...view } = viewOf(setting, invocation, FIGURE_COLUMNS);
-  const rows = points.map((point) => show(snakeKeys(point)));
+  const options = { schema: "parscale.cost-figure/2", shown: FIGURE_COLUMNS };
+  const inputs = inputsOf(setting);
+  const rows = points.map((point) => ({ ...inputs, ...snakeKeys(point) }));
   const remark = () => `${headline(setting)}\n${means}`;
-  await reportRows(io, invocation, { schema: "parscale.cost-figure/2", ...view }, rows, remark);
+  await reportRows(io, invocation, options, rows, remark);
 }
 
 /** Both ways to a lower loss from the model; memory and latency are means over all workloads. */

@@ -6,54 +6,20 @@
  * scales, whose domains are therefore fixed.
  */
 import { peakTflops } from "../../../core/analysis/devices.ts";
-import type { Invocation } from "../../output/document.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
 import { COLORS, FRAME, legendOf } from "../../output/vega.ts";
 import type { Setting } from "./plan.ts";
 
-/** Rows as an invocation shows them. */
-interface RowView {
-  /** The few that people compare; all keys for programs. */
-  readonly columns?: readonly Column[];
-  readonly show: (row: Row) => Row;
-}
-
-/** Programs get a row behind all its inputs; people get columns, sizes in GiB and yes or no. */
-export function viewOf(
-  setting: Setting,
-  { format }: Invocation,
-  columns: readonly Column[],
-): RowView {
-  if (format === "table" || format === "md") return { columns, show: readable };
-  const inputs = inputsOf(setting);
-  return { show: (row) => ({ ...inputs, ...row }) };
-}
-
-/** The row with each of its byte counts once more in GiB. */
-function readable(row: Row): Row {
-  return Object.fromEntries(
-    Object.entries(row).flatMap(([key, value]) => {
-      if (typeof value === "boolean") return [[key, value ? "yes" : "no"]];
-      if (!key.endsWith("_bytes") || typeof value !== "number") return [[key, value]];
-      return [[key, value], [key.replace(/_bytes$/, "_gib"), value / 2 ** 30]];
-    }),
-  );
-}
-
 /** A column in GiB for a field in bytes. */
 export const gib = (key: string, title: string): Column => ({
-  key: `${key}_gib`,
+  key: `${key}_bytes`,
   title,
   digits: 3,
+  show: (bytes) => bytes as number / 2 ** 30,
 });
 
 /** The workload of a row. */
-export const WORK_COLUMNS: readonly Column[] = [
-  { key: "streams" },
-  { key: "batch" },
-  { key: "input" },
-  { key: "output" },
-];
+export const WORK_COLUMNS = ["streams", "batch", "input", "output"];
 
 /** The line above a table that says what it is about. */
 export function headline({ model, on, efficiency, mode, method, widths }: Setting): string {
@@ -67,7 +33,7 @@ export function headline({ model, on, efficiency, mode, method, widths }: Settin
 }
 
 /** The inputs of a row under their JSON names, without the workload. */
-function inputsOf(setting: Setting): Row {
+export function inputsOf(setting: Setting): Row {
   const { model: { name, shape }, on, mode, method, efficiency, widths } = setting;
   const isExact = method === "exact" && mode === "infer";
   return {

@@ -3,6 +3,7 @@ import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
+import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { shardFlag } from "../../input/shard_flag.ts";
 
@@ -89,18 +90,13 @@ const decodingFlags = flagGroup("Decoding", {
       "addition to a greedy one: pass@1 is that one's, pass@10 theirs.",
   },
   temperature: {
-    type: "number",
-    min: 0,
+    ...temperatureFlag,
     defaultText: "0; 0.8 for more than one sample",
-    summary: "Sampling temperature; 0 is greedy",
     details: "If given, all answers are sampled at this temperature.",
   },
   "top-p": {
-    type: "number",
-    above: 0,
-    max: 1,
+    ...topPFlag,
     default: 0.95,
-    summary: "Nucleus sampling: keep tokens up to this total probability",
     details: "The value of EvalPlus; without effect on greedy decoding.",
   },
   "num-beams": {
@@ -113,9 +109,7 @@ const decodingFlags = flagGroup("Decoding", {
     details: "Concerns answers in free words only: of given choices nothing is decoded.",
   },
   "max-tokens": {
-    type: "int",
-    min: 1,
-    unit: "tokens",
+    ...maxTokensFlag,
     defaultText: "those of each task",
     summary: "Maximum number of new tokens per answer",
     details: "256 for mathematics, 768 for code, 1280 for IFEval are what published scores use.",

@@ -1,5 +1,5 @@
 /** `parscale export`: a model as ONNX files that run without parscale. */
-import { modelArgument, quantizeFlags } from "../../input/model_flags.ts";
+import { modelArgument, modelFlags, quantizeFlags } from "../../input/model_flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { flagGroup } from "../../framework/table.ts";
@@ -21,9 +21,7 @@ export const command = defineCommand({
   flags: {
     ...flagGroup("Export", {
       model: {
-        type: "path",
-        letter: "m",
-        required: true,
+        ...modelFlags.model,
         summary: "Checkpoint folder, or OWNER/NAME[@REVISION] on the hub",
         details: "A run of `train` is one too.",
       },

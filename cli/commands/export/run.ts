@@ -12,7 +12,7 @@ import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
-import { requireContext } from "../../input/context.ts";
+import { requireContext } from "../../input/limits.ts";
 import { findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";

@@ -16,8 +16,7 @@ import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { PrefillProgress } from "../../output/prefill.ts";
-import { Progress } from "../../output/progress.ts";
+import { PrefillProgress, Progress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
@@ -131,24 +130,20 @@ async function streamText(
   io: Io,
   { out, overwrite }: Invocation,
 ): Promise<number> {
-  const sink = openSink(io, out, overwrite);
+  using sink = openSink(io, out, overwrite);
   const turns = new Turns();
-  try {
-    let last = "";
-    for await (const event of events) {
-      if (event.kind === "text") {
-        last = event.text;
-        sink.write(sink.isTerminal ? visibleLines(last) : last);
-      }
-      if (event.kind === "failed") throw event.error;
-      await turns.give();
-      io.interruption.throwIfAborted();
+  let last = "";
+  for await (const event of events) {
+    if (event.kind === "text") {
+      last = event.text;
+      sink.write(sink.isTerminal ? visibleLines(last) : last);
     }
-    if (!last.endsWith("\n")) sink.write("\n");
-    sink.commit();
-  } finally {
-    sink.abandon();
+    if (event.kind === "failed") throw event.error;
+    await turns.give();
+    io.interruption.throwIfAborted();
   }
+  if (!last.endsWith("\n")) sink.write("\n");
+  sink.commit();
   return 0;
 }
 

@@ -6,6 +6,7 @@ import {
   loadAll,
   type ValuesOf,
 } from "../../framework/command.ts";
+import type { Format } from "../../framework/common.ts";
 import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
 import { manPage } from "../../framework/man.ts";
 import { environmentName } from "../../framework/table.ts";
@@ -18,53 +19,46 @@ import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
-const FORMAT_ROWS: readonly Row[] = [
-  { format: "table", meaning: "for reading; wrapped on a terminal, plain text in a pipe" },
-  { format: "json", meaning: "one document with schema, config, seed, device and results" },
-  { format: "jsonl", meaning: "one object per line, each written as soon as it is known" },
-  { format: "csv", meaning: "header and records, numbers unrounded" },
-  { format: "md", meaning: "a Markdown table" },
-];
+const FORMATS: Readonly<Record<Format, string>> = {
+  table: "for reading; wrapped on a terminal, plain text in a pipe",
+  json: "one document with schema, config, seed, device and results",
+  jsonl: "one object per line, each written as soon as it is known",
+  csv: "header and records, numbers unrounded",
+  md: "a Markdown table",
+};
 
 /** Variables that are no flag's. */
-const VARIABLES: readonly Row[] = [
-  { variable: "PARSCALE_CACHE", meaning: "folder for cached files, instead of the XDG one" },
-  { variable: "PARSCALE_TRACE", meaning: "1 adds the trace to an error" },
-  { variable: "NO_COLOR", meaning: "non-empty turns colour off" },
-  { variable: "FORCE_COLOR", meaning: "non-empty and not 0 turns colour on without a terminal" },
-  { variable: "TERM", meaning: "dumb turns colour off" },
-  { variable: "CI", meaning: "non-empty turns the redrawn progress line off" },
-  { variable: "XDG_CONFIG_HOME", meaning: "folder of settings, with parscale/config.json in it" },
-  { variable: "XDG_CACHE_HOME", meaning: "folder of caches, ours and those of the hub" },
-  { variable: "XDG_STATE_HOME", meaning: "folder of the messages that chat keeps" },
-  { variable: "HF_HOME", meaning: "folder whose hub/ holds downloads, shared with other programs" },
-  { variable: "HF_HUB_CACHE", meaning: "that folder itself" },
-  { variable: "PARSCALE_API_KEY", meaning: "key that `serve` asks its clients for" },
-  { variable: "HF_TOKEN", meaning: "token for gated and private repositories of the hub" },
-  { variable: "HF_TOKEN_PATH", meaning: "file with the token" },
-  { variable: "HF_ENDPOINT", meaning: "address of another hub" },
-  { variable: "HF_HUB_OFFLINE", meaning: "1 uses earlier downloads only" },
-  { variable: "PARSCALE_LIBCUDA", meaning: "file of the NVIDIA driver, where it is not found" },
-  { variable: "PARSCALE_NVRTC", meaning: "file of NVIDIA's compiler, where it is not found" },
-  { variable: "PARSCALE_CUBLASLT", meaning: "file of NVIDIA's products, where it is not found" },
-  { variable: "PARSCALE_NCCL", meaning: "file of NVIDIA's communication, where it is not found" },
-  {
-    variable: "PARSCALE_MPI",
-    meaning: "file of the MPI library, where it is another's or not found",
-  },
-  {
-    variable: "PARSCALE_DIST_PORT",
-    meaning: "port of rank 0, instead of the one after MASTER_PORT",
-  },
-  { variable: "MASTER_ADDR", meaning: "machine of rank 0; set by torchrun, with MASTER_PORT" },
-  { variable: "MASTER_PORT", meaning: "port of the launcher on it" },
-  {
-    variable: "VK_ICD_FILENAMES",
-    meaning: "file of a Vulkan driver, for --device webgpu on Linux",
-  },
-  { variable: "CUDA_HOME", meaning: "folder of a CUDA toolkit; also CUDA_PATH" },
-  { variable: "CUDA_VISIBLE_DEVICES", meaning: "the GPUs that may be used, and their order" },
-];
+const VARIABLES: Readonly<Record<string, string>> = {
+  PARSCALE_CACHE: "folder for cached files, instead of the XDG one",
+  PARSCALE_TRACE: "1 adds the trace to an error",
+  NO_COLOR: "non-empty turns colour off",
+  FORCE_COLOR: "non-empty and not 0 turns colour on without a terminal",
+  TERM: "dumb turns colour off",
+  CI: "non-empty turns the redrawn progress line off",
+  XDG_CONFIG_HOME: "folder of settings, with parscale/config.json in it",
+  XDG_CACHE_HOME: "folder of caches, ours and those of the hub",
+  XDG_STATE_HOME: "folder of the messages that chat keeps",
+  HF_HOME: "folder whose hub/ holds downloads, shared with other programs",
+  HF_HUB_CACHE: "that folder itself",
+  PARSCALE_API_KEY: "key that `serve` asks its clients for",
+  HF_TOKEN: "token for gated and private repositories of the hub",
+  HF_TOKEN_PATH: "file with the token",
+  HF_ENDPOINT: "address of another hub",
+  HF_HUB_OFFLINE: "1 uses earlier downloads only",
+  PARSCALE_LIBCUDA: "file of the NVIDIA driver, where it is not found",
+  PARSCALE_NVRTC: "file of NVIDIA's compiler, where it is not found",
+  PARSCALE_CUBLASLT: "file of NVIDIA's products, where it is not found",
+  PARSCALE_NCCL: "file of NVIDIA's communication, where it is not found",
+  PARSCALE_MPI: "file of the MPI library, where it is another's or not found",
+  PARSCALE_DIST_PORT: "port of rank 0, instead of the one after MASTER_PORT",
+  MASTER_ADDR: "machine of rank 0; set by torchrun, with MASTER_PORT",
+  MASTER_PORT: "port of the launcher on it",
+  VK_ICD_FILENAMES: "file of a Vulkan driver, for --device webgpu on Linux",
+  CUDA_HOME: "folder of a CUDA toolkit; also CUDA_PATH",
+  CUDA_VISIBLE_DEVICES: "the GPUs that may be used, and their order",
+};
+
+const FORMAT_ROWS = Object.entries(FORMATS).map(([format, meaning]) => ({ format, meaning }));
 
 function environmentRows(loaded: readonly Command[]): Row[] {
   const users = new Map<string, { flag: string; commands: string[] }>();
@@ -80,7 +74,8 @@ function environmentRows(loaded: readonly Command[]): Row[] {
     const where = commands.length === loaded.length ? "" : ` of ${commands.join(", ")}`;
     return { variable, meaning: `--${flag}${where}` };
   });
-  return [...VARIABLES, ...flagRows];
+  const others = Object.entries(VARIABLES).map(([variable, meaning]) => ({ variable, meaning }));
+  return [...others, ...flagRows];
 }
 
 function presetRows(loaded: readonly Command[]): Row[] {

@@ -10,7 +10,7 @@ import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { requireContext } from "../../input/context.ts";
+import { requireContext } from "../../input/limits.ts";
 import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
 import { readJsonLines, rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";

@@ -77,7 +77,9 @@ function labelOf(path: string): string {
 
 /** Rows of metrics, and what messages call their source. */
 async function readRows(path: string, io: Io): Promise<{ name: string; rows: JsonObject[] }> {
-  if (path === "-") return { name: "stdin", rows: parseMetrics(await io.readText("-"), "stdin") };
+  if (path === "-") {
+    return { name: "stdin", rows: await parseMetrics(await io.readText("-"), "stdin") };
+  }
   const info = await statIfExists(path);
   if (info === undefined) {
     throw new DataError(`no such file or folder: "${path}"`, {

@@ -7,8 +7,7 @@ import { createHandler } from "../../../core/serve/handler.ts";
 import { largestServingBatch, planServing } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
 import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
-import { renderError } from "../../output/errors.ts";
-import { Interrupted } from "../../output/errors.ts";
+import { errorText, Interrupted } from "../../output/errors.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
@@ -40,10 +39,7 @@ export async function run(
       if (isProbe(record)) io.detail(line);
       else io.note(line);
     },
-    onError(error) {
-      const trace = io.env("PARSCALE_TRACE") === "1";
-      io.writeError(renderError(error, { paint: io.palette("stderr"), json, trace }));
-    },
+    onError: (error) => io.writeError(errorText(io, error, json)),
   });
   const ended = Promise.withResolvers<EndingSignal>();
   const release = onEndingSignals(ended.resolve);

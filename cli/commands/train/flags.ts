@@ -1,15 +1,14 @@
 /** The flag table of `parscale train`. */
-import { modelArgument } from "../../input/model_flags.ts";
+import { modelArgument, smoothingFlag } from "../../input/model_flags.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
 
-const model = {
+const model = flagGroup("Model", {
   model: {
     type: "path",
     letter: "m",
-    group: "Model",
     summary: "Folder, run or OWNER/NAME[@REVISION] on the hub",
     details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
   },
@@ -17,14 +16,12 @@ const model = {
     type: "choice",
     choices: ["checkpoint", "scratch"],
     default: "checkpoint",
-    group: "Model",
     requires: ["config-from"],
     summary: "Start from a checkpoint or from random weights",
     details: "scratch takes --config-from in place of --model.",
   },
   "config-from": {
     type: "path",
-    group: "Model",
     placeholder: "SHAPE|PATH",
     requires: ["init=scratch"],
     summary: "Shape of a new model: paper-1.6b, a folder or a config.json",
@@ -35,7 +32,6 @@ const model = {
   },
   tokenizer: {
     type: "path",
-    group: "Model",
     placeholder: "FOLDER",
     defaultText: "that of --config-from",
     requires: ["init=scratch"],
@@ -46,7 +42,6 @@ const model = {
     type: "number",
     above: 0,
     default: 0.02,
-    group: "Model",
     summary: "Standard deviation of random initialization",
     details: "Norm weights start at one and biases at zero.",
   },
@@ -54,7 +49,6 @@ const model = {
     type: "int",
     min: 1,
     max: 64,
-    group: "Model",
     letter: "P",
     defaultText: "those of the checkpoint",
     summary: "Number of streams to add to a plain model",
@@ -64,7 +58,6 @@ const model = {
     type: "choice",
     choices: ["prefix", "lora", "bitfit"],
     list: "comma",
-    group: "Model",
     defaultText: "prefix",
     summary: "Input transformation of the streams",
     details: "prefix is the paper's choice; lora and bitfit, a low-rank update or a bias per " +
@@ -74,7 +67,6 @@ const model = {
     type: "int",
     min: 0,
     max: 65536,
-    group: "Model",
     defaultText: "those of the checkpoint, or 48",
     summary: "Prefix tokens per stream and layer",
     details:
@@ -84,7 +76,6 @@ const model = {
   "prefix-init": {
     type: "choice",
     choices: ["text", "normal"],
-    group: "Model",
     defaultText: "text where streams are added to a checkpoint with a tokenizer",
     summary: "Initialize new prefixes from a text or randomly",
     details:
@@ -95,24 +86,14 @@ const model = {
     type: "int",
     min: 1,
     max: 4096,
-    group: "Model",
     defaultText: "8",
     summary: "Rank of --transform lora",
     details: "The update is scaled by two, that is, alpha is twice the rank.",
   },
-  smoothing: {
-    type: "number",
-    min: 0,
-    max: 1,
-    group: "Model",
-    defaultText: "that of the checkpoint, or 0.1",
-    summary: "Smoothing of the aggregation weights (paper: 0.1)",
-    details: "Keeps streams from dying early in training; the paper uses 0.1.",
-  },
+  smoothing: { ...smoothingFlag, defaultText: "that of the checkpoint, or 0.1" },
   aggregation: {
     type: "choice",
     choices: ["dynamic", "linear", "static", "average"],
-    group: "Model",
     defaultText: "that of the checkpoint, or dynamic",
     summary: "How streams are aggregated",
     details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
@@ -124,7 +105,6 @@ const model = {
     min: 0,
     max: 65536,
     default: 0,
-    group: "Model",
     placeholder: "HIDDEN",
     summary: "Hidden size of the reparameterization MLP; 0 turns it off",
     details: "The MLP is folded into plain prefixes when the model is saved.",
@@ -132,7 +112,6 @@ const model = {
   "rope-theta": {
     type: "number",
     above: 0,
-    group: "Model",
     defaultText: "that of the checkpoint",
     summary: "New base of the rotary embedding, for longer context",
     details: "Qwen2.5 has 1,000,000.",
@@ -140,7 +119,6 @@ const model = {
   context: {
     type: "int",
     min: 1,
-    group: "Model",
     unit: "tokens",
     defaultText: "that of the checkpoint",
     summary: "New context length of the model",
@@ -149,18 +127,16 @@ const model = {
   "save-dtype": {
     type: "choice",
     choices: ["f32", "bf16", "f16"],
-    group: "Model",
     defaultText: "that of the checkpoint",
     summary: "Data type of saved weights",
     details: "Training itself is in f32, and so is the state it resumes from.",
   },
-} as const satisfies FlagTable;
+});
 
-const data = {
+const data = flagGroup("Data", {
   data: {
     type: "string",
     list: "several",
-    group: "Data",
     placeholder: "PATH[=WEIGHT]",
     summary: "Files, folders, globs, hf:// or - (stdin)",
     details:
@@ -173,7 +149,6 @@ const data = {
   },
   "text-column": {
     type: "string",
-    group: "Data",
     placeholder: "NAME",
     defaultText: "text",
     summary: "Column that holds the text of data on the hub",
@@ -182,7 +157,6 @@ const data = {
   where: {
     type: "string",
     list: "repeat",
-    group: "Data",
     placeholder: "COLUMN=VALUE",
     summary: "Read only such rows of data on the hub; may be repeated",
     details: "All conditions must hold. Example: --where metadata.language=Python.",
@@ -190,7 +164,6 @@ const data = {
   "seq-len": {
     type: "int",
     min: 2,
-    group: "Data",
     unit: "tokens",
     defaultText: "2048, or the model's context",
     summary: "Tokens per row",
@@ -199,7 +172,6 @@ const data = {
   pack: {
     type: "switch",
     default: true,
-    group: "Data",
     summary: "Pack several documents into one row",
     details: "Attention does not cross their borders, and positions restart. Without, each row " +
       "is one document, padded to the longest.",
@@ -207,7 +179,6 @@ const data = {
   shuffle: {
     type: "switch",
     default: true,
-    group: "Data",
     summary: "Shuffle documents every epoch",
     details: "Every epoch has an order of its own, decided by the seed.",
   },
@@ -215,20 +186,17 @@ const data = {
     type: "choice",
     choices: ["error", "drop", "truncate"],
     default: "error",
-    group: "Data",
     summary: "What to do with documents that do not fit a row",
     details: "Concerns prompts, messages and, without packing, tokens.",
   },
   "skip-bad-files": {
     type: "switch",
-    group: "Data",
     summary: "Leave out files that cannot be read",
     details: "Such as text that is not UTF-8; a note counts them. Empty files are always left out.",
   },
   "end-token": {
     type: "int",
     min: 0,
-    group: "Data",
     placeholder: "ID",
     defaultText: "<|endoftext|>, or the checkpoint's first end token",
     summary: "Token that ends a document",
@@ -237,7 +205,6 @@ const data = {
   "eval-data": {
     type: "string",
     list: "several",
-    group: "Data",
     placeholder: "PATH",
     summary: "Validation data",
     details: "Its loss is computed every --eval-every steps and at the end.",
@@ -246,13 +213,12 @@ const data = {
     type: "number",
     above: 0,
     below: 1,
-    group: "Data",
     placeholder: "SHARE",
     conflictsWith: ["eval-data"],
     summary: "Fraction of documents held out for validation",
     details: "Decided by the seed. Only without weights.",
   },
-} as const satisfies FlagTable;
+});
 
 export const trainFlags = {
   ...model,

@@ -1,26 +1,23 @@
 /** Flags of `parscale train` that concern the course of the run and its folder. */
-import type { FlagTable } from "../../framework/table.ts";
+import { flagGroup } from "../../framework/table.ts";
 
-export const trainingFlags = {
+export const trainingFlags = flagGroup("Training", {
   "train-params": {
     type: "choice",
     choices: ["all", "introduced"],
     default: "all",
-    group: "Training",
     summary: "Train all parameters, or only the ParScale parameters",
     details: "introduced saves adapters and leaves the backbone untouched.",
   },
   steps: {
     type: "int",
     min: 1,
-    group: "Training",
     summary: "Number of steps",
     details: "With several lengths the shortest counts.",
   },
   tokens: {
     type: "int",
     min: 1,
-    group: "Training",
     unit: "tokens",
     summary: "Number of tokens, padding included",
     details: "For instance 20M or 1.5B; rounded up to whole steps.",
@@ -37,7 +34,6 @@ export const trainingFlags = {
     type: "int",
     min: 1,
     default: 8,
-    group: "Training",
     unit: "rows",
     summary: "Batch size: rows per step",
     details: "The loss is a mean over the tokens of all of them.",
@@ -45,7 +41,6 @@ export const trainingFlags = {
   "micro-batch": {
     type: "int",
     min: 1,
-    group: "Training",
     unit: "rows",
     defaultText: "--batch",
     summary: "Micro-batch: rows computed at a time",
@@ -55,14 +50,12 @@ export const trainingFlags = {
     type: "number",
     min: 0,
     default: 3e-4,
-    group: "Training",
     summary: "Peak learning rate",
     details: "Of the backbone, and of the others unless they have their own.",
   },
   "lr-prefix": {
     type: "number",
     min: 0,
-    group: "Training",
     defaultText: "--lr",
     summary: "Peak learning rate of prefixes and other transformations",
     details: "Prefixes start small and far from useful values; in short runs they need much more.",
@@ -70,7 +63,6 @@ export const trainingFlags = {
   "lr-aggregator": {
     type: "number",
     min: 0,
-    group: "Training",
     defaultText: "--lr",
     summary: "Peak learning rate of the aggregator",
     details: "Too high, and one stream does all the work.",
@@ -79,7 +71,6 @@ export const trainingFlags = {
     type: "number",
     min: 0,
     default: 1e-5,
-    group: "Training",
     summary: "Learning rate at the end of the schedule",
     details: "Rates of groups fall by the same factor as --lr.",
   },
@@ -87,14 +78,12 @@ export const trainingFlags = {
     type: "choice",
     choices: ["cosine", "wsd", "constant"],
     default: "cosine",
-    group: "Training",
     summary: "Learning rate schedule after warm-up",
     details: "wsd stays at the peak and falls linearly over the last --decay-steps.",
   },
   warmup: {
     type: "int",
     min: 0,
-    group: "Training",
     unit: "steps",
     defaultText: "2000, or a tenth of a shorter run",
     summary: "Steps of linear warm-up",
@@ -103,7 +92,6 @@ export const trainingFlags = {
   "decay-steps": {
     type: "int",
     min: 1,
-    group: "Training",
     unit: "steps",
     defaultText: "a tenth of the run",
     summary: "Steps of the decay phase of --schedule wsd",
@@ -113,7 +101,6 @@ export const trainingFlags = {
     type: "number",
     min: 0,
     default: 0.1,
-    group: "Training",
     summary: "Decoupled weight decay",
     details: "For matrices, embeddings and prefixes; not for biases and norms.",
   },
@@ -121,7 +108,6 @@ export const trainingFlags = {
     type: "number",
     min: 0,
     default: 1,
-    group: "Training",
     summary: "Gradient clipping by global norm; 0 turns it off",
     details: "One norm over all trained parameters.",
   },
@@ -130,7 +116,6 @@ export const trainingFlags = {
     min: 0,
     below: 1,
     default: 0.9,
-    group: "Training",
     summary: "AdamW beta1",
     details: "Moments are kept in f32.",
   },
@@ -139,7 +124,6 @@ export const trainingFlags = {
     min: 0,
     below: 1,
     default: 0.95,
-    group: "Training",
     summary: "AdamW beta2",
     details: "Moments are kept in f32.",
   },
@@ -147,25 +131,22 @@ export const trainingFlags = {
     type: "number",
     above: 0,
     default: 1e-8,
-    group: "Training",
     summary: "AdamW epsilon",
     details: "Added to the root of the mean square.",
   },
   "checkpoint-activations": {
     type: "switch",
-    group: "Training",
     summary: "Activation checkpointing: recompute each layer in the backward pass",
     details: "Takes much less memory and about a third more time; the result is the same.",
   },
   "overfit-one-batch": {
     type: "switch",
-    group: "Training",
     summary: "Overfit the first batch, to check a setup",
     details: "A quick check: the loss must go to nearly zero.",
   },
-} as const satisfies FlagTable;
+});
 
-export const runFlags = {
+export const runFlags = flagGroup("Run", {
   out: {
     type: "path",
     default: "run",
@@ -177,7 +158,6 @@ export const runFlags = {
   },
   resume: {
     type: "switch",
-    group: "Run",
     configurable: false,
     summary: "Resume the run in --out",
     details: "Flags come from the run; the result is the same bit for bit as without a break.",
@@ -186,7 +166,6 @@ export const runFlags = {
     type: "int",
     min: 1,
     default: 500,
-    group: "Run",
     unit: "steps",
     summary: "Steps between checkpoints",
     details: "The end of the run and an interruption save too.",
@@ -194,7 +173,6 @@ export const runFlags = {
   keep: {
     type: "int",
     min: 1,
-    group: "Run",
     defaultText: "all",
     summary: "Number of newest checkpoints to keep",
     details: "Older ones are removed after a save.",
@@ -203,7 +181,6 @@ export const runFlags = {
     type: "int",
     min: 1,
     default: 100,
-    group: "Run",
     unit: "steps",
     summary: "Steps between validations",
     details: "The last step is validated too.",
@@ -212,25 +189,22 @@ export const runFlags = {
     type: "int",
     min: 1,
     default: 10,
-    group: "Run",
     unit: "steps",
     summary: "Steps between progress lines where none is redrawn",
     details: "metrics.jsonl has every step.",
   },
   tensorboard: {
     type: "switch",
-    group: "Run",
     summary: "Also write TensorBoard event files",
     details: "Into the folder tensorboard of the run.",
   },
-} as const satisfies FlagTable;
+});
 
-export const rankFlags = {
+export const rankFlags = flagGroup("Ranks", {
   dist: {
     type: "choice",
     choices: ["auto", "solo", "mpi", "nccl"],
     default: "auto",
-    group: "Ranks",
     summary: "How the processes of a launcher train together",
     details:
       "auto: those that mpirun, srun or torchrun started train together, on GPUs by NCCL and on " +
@@ -240,7 +214,6 @@ export const rankFlags = {
   "shard-optimizer": {
     type: "switch",
     default: true,
-    group: "Ranks",
     summary: "Keep the moments of one slice per rank (ZeRO-1)",
     details: "Without it every rank keeps all of them. Nothing changes for a single process.",
   },
@@ -248,7 +221,6 @@ export const rankFlags = {
     type: "duration",
     min: 1,
     default: 600,
-    group: "Ranks",
     summary: "How long to wait for the other ranks in a step",
     details:
       "Longer than a step and the saving of a checkpoint take. After it the run ends with exit " +
@@ -258,11 +230,10 @@ export const rankFlags = {
     type: "int",
     min: 1,
     max: 1_000_000,
-    group: "Ranks",
     configurable: false,
     requires: ["dry-run"],
     summary: "With --dry-run: plan for this many ranks",
     defaultText: "those of the launcher",
     details: "Shows the memory of each rank on a machine that has none of them.",
   },
-} as const satisfies FlagTable;
+});

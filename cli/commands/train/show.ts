@@ -44,6 +44,8 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const flops = countFlops(buildPrograms(trainer).gradients) * loop.microBatches;
   const seconds = loop.schedule.steps * flops / await measurePeak(run.device);
   const specs = plan.data.train.join(" ");
+  const { total: memoryBytes, runtime, ...sections } = memory;
+  const parts = Object.entries({ ...sections, ...(runtime > 0 && { runtime }) });
   const lines = [
     `model: ${plan.model.model ?? plan.model.configFrom}, ${config.family}, ${
       counted(config.streams, "stream")
@@ -63,14 +65,8 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
         counted(microBatch, "row")
       } a step`,
     ]),
-    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memory.total)}, that is`,
-    `  parameters ${bytesText(memory.parameters)} (${memory.parameters} bytes)`,
-    `  gradients ${bytesText(memory.gradients)} (${memory.gradients} bytes)`,
-    `  moments ${bytesText(memory.moments)} (${memory.moments} bytes)`,
-    `  activations ${bytesText(memory.activations)} (${memory.activations} bytes)`,
-    ...(memory.runtime === 0
-      ? []
-      : [`  runtime ${bytesText(memory.runtime)} (${memory.runtime} bytes)`]),
+    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memoryBytes)}, that is`,
+    ...parts.map(([name, bytes]) => `  ${name} ${bytesText(bytes)} (${bytes} bytes)`),
     `time: at least ${
       seconds < 1 ? `${seconds.toFixed(3)} s` : formatDuration(seconds)
     }, at the rate of a large matrix product here`,
@@ -96,7 +92,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       ranks: world,
       tokens_per_step: perStep,
       rows_per_epoch: data.stream.rowsPerEpoch,
-      memory_bytes: memory.total,
+      memory_bytes: memoryBytes,
       parameter_bytes: memory.parameters,
       gradient_bytes: memory.gradients,
       moment_bytes: memory.moments,

@@ -1,11 +1,9 @@
 /**
  * A page that shows the stream with the largest weight at every token, with the numbers under the pointer.
- *
- * Takes a study; returns one HTML document that needs nothing from elsewhere, and says so to the
- * browser in its content security policy. Without scripts it still has text, letters and
- * statistics. A token is one `span` without any attribute but its class, and numbers are packed as
- * base64 of 16-bit integers; with an element per weight, long texts would be slow to open. Blocks
- * of tokens end where a line ends, or after 512 tokens, which may break a line of the text.
+ * It needs nothing from elsewhere, and without scripts it still has text, letters and statistics. A token
+ * is one `span` without any attribute but its class, and numbers are packed as base64 of 16-bit integers:
+ * with an element per weight, long texts would be slow to open. Blocks of tokens end where a line ends, or
+ * after 512 tokens, which may break a line of the text.
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { PAGE_STYLE, streamStyle, strengthClass } from "../../../core/base/stream_look.ts";
