@@ -1,4 +1,5 @@
 /** Opens models for commands: flags become options, and what core reports goes to stderr. */
+import { basename, resolve } from "node:path";
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { ModelPaths } from "../../core/checkpoint/run.ts";
 import * as find from "../../core/session/find.ts";
@@ -55,6 +56,12 @@ export async function findCheckpoint(
 export async function findModel({ model, adapter }: NamePlan, io: Io): Promise<ModelPaths> {
   using events = new OpenDisplay(io);
   return await find.findModel(model, { adapter, events, signal: io.interruption });
+}
+
+/** Name of a folder in this one for what is made of a model, such as `qwen-q4`. */
+export function derivedName(model: string, made?: string): string {
+  const name = basename(resolve(model)).replace(/[@:].*$/, "").replace(/(-\d+-of-\d+)?\.gguf$/, "");
+  return made === undefined ? name : `${name}-${made}`;
 }
 
 /** Shows downloads and the quantizing of weights; dispose of it when that is over. */

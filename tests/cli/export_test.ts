@@ -1,4 +1,5 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
@@ -206,19 +207,10 @@ Deno.test("in 8 bits the file is smaller and the first token the same", async ()
 Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", async () => {
   await withScratch(async (cwd) => {
     const run = (...args: string[]) => runParscale(["export", ...args], { cwd });
-    const noFormat = await run("--model", MODEL, "--out", "x", "--dry-run");
-    assertEquals(noFormat.code, 0, noFormat.stderr);
-    const small = await run(
-      "--model",
-      MODEL,
-      "--onnx",
-      "--out",
-      "x",
-      "--tokens",
-      "9",
-      "--capacity",
-      "8",
-    );
+    const unnamed = await run(MODEL, "--dry-run");
+    assertEquals(unnamed.code, 0, unnamed.stderr);
+    assertStringIncludes(unnamed.stdout, `to ${basename(MODEL)}-onnx`);
+    const small = await run(MODEL, "--out", "x", "--tokens", "9", "--capacity", "8");
     assertEquals(small.code, 2);
     const long = await run("--model", MODEL, "--onnx", "--out", "x", "--capacity", "4k");
     assertRefused(long, 2, "`--capacity 4000` exceeds the model's context of 2048 tokens");

@@ -1,5 +1,4 @@
 /** From the flags of `parscale convert` to a checked conversion; reads no weights. */
-import { basename } from "node:path";
 import { DEFAULT_BLOCK } from "../../../core/base/quantize.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import {
@@ -13,7 +12,7 @@ import {
 } from "../../../core/checkpoint/quantize_checkpoint.ts";
 import { checkBlockSize } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
-import { findModel } from "../../input/open_model.ts";
+import { derivedName, findModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
@@ -45,14 +44,12 @@ export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> 
   return { work, model, out, seed, verify, prefixInit, prefixText };
 }
 
-/** Folder below the current one, named after the model and what is made of it. */
 function defaultOut(
   { model, quantize, strip, merge, streams, introducedOnly, dtype }: ConvertValues,
 ): string {
-  const name = basename(model).replace(/[@:].*$/, "").replace(/(-\d+-of-\d+)?\.gguf$/, "");
   const made = quantize ?? (strip ? "plain" : merge ? "merged" : undefined) ??
     (streams === undefined ? dtype : `p${streams}${introducedOnly ? "-adapter" : ""}`);
-  return made === undefined ? name : `${name}-${made}`;
+  return derivedName(model, made);
 }
 
 async function workOf(

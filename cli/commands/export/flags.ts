@@ -32,8 +32,8 @@ export const command = defineCommand({
       },
       out: {
         type: "path",
-        required: true,
         letter: "o",
+        defaultText: "the model's name with -onnx",
         summary: "Output folder",
         details: "Must not exist, or --overwrite replaces it.",
       },

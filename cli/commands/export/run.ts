@@ -13,7 +13,7 @@ import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_
 import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/limits.ts";
-import { findCheckpoint } from "../../input/open_model.ts";
+import { derivedName, findCheckpoint } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
@@ -25,6 +25,7 @@ type ExportValues = ValuesOf<typeof command>;
 
 /** Plan of an export: the flags, with sizes fitted to the model. */
 interface ExportPlan extends ExportValues {
+  readonly out: string;
   readonly capacity: number;
   readonly streams: number;
   /** Type of the matrices. */
@@ -45,7 +46,8 @@ export async function plan(values: ExportValues, io: Io): Promise<ExportPlan> {
     });
   }
   const weights = quantize === "none" ? dtype : quantize;
-  return { ...values, capacity, streams: config.streams, weights };
+  const { out = derivedName(values.model, "onnx") } = values;
+  return { ...values, out, capacity, streams: config.streams, weights };
 }
 
 /** Text of `--dry-run`. */
