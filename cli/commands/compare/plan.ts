@@ -5,7 +5,8 @@ import { statIfExists } from "../../../core/base/files.ts";
 import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
-import { camelCase } from "../../framework/table.ts";
+import { defaultOf } from "../../framework/resolve.ts";
+import { camelCase, type Flag } from "../../framework/table.ts";
 import { rowsPlan, selectTasks } from "../eval/plan.ts";
 import { command } from "./flags.ts";
 
@@ -96,14 +97,18 @@ async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Met
 }
 
 /** Flags that `eval` does not take as they are given. */
-const OWN = ["model", "parscale", "beams", "latency-rows", "out", "weight-cache", "cache-limit"];
+const OWN = ["model", "parscale", "beams", "latency-rows", "out"];
 
 function sharedArguments(values: CompareValues): string[] {
-  return Object.keys(command.flags).filter((name) => !OWN.includes(name)).flatMap((name) => {
-    const value: unknown = values[camelCase(name) as keyof CompareValues];
-    if (value === true) return [`--${name}`];
-    const isAbsent = value === undefined || value === false ||
-      (Array.isArray(value) && value.length === 0);
+  const valueOf = (name: string): unknown => values[camelCase(name) as keyof CompareValues];
+  const shared = Object.entries<Flag>(command.flags).filter(([name]) => !OWN.includes(name));
+  return shared.flatMap(([name, flag]) => {
+    const value = valueOf(name);
+    if (flag.onlyWith?.every((other) => valueOf(other) === undefined)) return [];
+    if (typeof value === "boolean") {
+      return value === defaultOf(flag) ? [] : [`--${value ? "" : "no-"}${name}`];
+    }
+    const isAbsent = value === undefined || (Array.isArray(value) && value.length === 0);
     return isAbsent ? [] : [`--${name}`, String(value)];
   });
 }

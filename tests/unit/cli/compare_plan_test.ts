@@ -6,7 +6,7 @@ import { flagsOf, type ValuesOf } from "../../../cli/framework/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";
 
-Deno.test("compare hands --unverified and an explicit --quantize none to its evaluations", async () => {
+Deno.test("compare hands --unverified and flags of quantization to its evaluations", async () => {
   const table = flagsOf(command);
   const shared = async (...more: string[]) => {
     const args = ["--model", "m", "--tasks", "gsm8k", ...more];
@@ -18,12 +18,16 @@ Deno.test("compare hands --unverified and an explicit --quantize none to its eva
     );
     const planned = await plan(values as unknown as ValuesOf<typeof command>);
     const flags = planned.kind === "evaluate" ? planned.shared : [];
-    return ["--unverified", "--quantize"].map((flag) => {
-      const at = flags.indexOf(flag);
-      return at < 0 ? null : flags[at + 1];
-    });
+    const wanted = ["--unverified", "--quantize", "--no-weight-cache", "--cache-limit"];
+    return wanted.filter((flag) => flags.includes(flag)).map((flag) =>
+      flag === "--quantize" ? `${flag} ${flags[flags.indexOf(flag) + 1]}` : flag
+    );
   };
-  assertEquals(await shared(), [null, null]);
-  assertEquals(await shared("--quantize", "none"), [null, "none"]);
-  assertEquals(await shared("--device", "cuda", "--unverified"), ["--seed", null]);
+  assertEquals(await shared(), []);
+  assertEquals(await shared("--quantize", "none"), ["--quantize none", "--cache-limit"]);
+  assertEquals(await shared("--device", "cuda", "--unverified"), ["--unverified"]);
+  assertEquals(
+    await shared("--quantize", "q8", "--no-weight-cache"),
+    ["--quantize q8", "--no-weight-cache", "--cache-limit"],
+  );
 });
