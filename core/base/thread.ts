@@ -15,11 +15,11 @@ export class Thread<Question, Answer> {
   readonly #open: PromiseWithResolvers<Answer>[] = [];
   #ended: { readonly reason: unknown } | undefined;
 
-  /** Starts a module that calls `answerQuestions`. It reads files and nothing else of the machine. */
-  constructor(module: URL, name: string) {
+  /** Starts a module that calls `answerQuestions`. It reads files at most, and nothing else of the machine. */
+  constructor(module: URL, name: string, read: "inherit" | false = "inherit") {
     this.#worker = new Worker(module, {
       type: "module",
-      deno: { permissions: { ...NO_PERMISSIONS, read: "inherit" } },
+      deno: { permissions: { ...NO_PERMISSIONS, read } },
     });
     this.#worker.onmessage = ({ data }: MessageEvent<Reply<Answer>>) => {
       const { resolve, reject } = this.#open.shift()!;
@@ -43,9 +43,9 @@ export class Thread<Question, Answer> {
 
   ask(question: Question): Promise<Answer> {
     if (this.#ended) return Promise.reject(this.#ended.reason);
+    this.#worker.postMessage(question); // throws for what is no data
     const open = Promise.withResolvers<Answer>();
     this.#open.push(open);
-    this.#worker.postMessage(question);
     return open.promise;
   }
 
@@ -54,5 +54,40 @@ export class Thread<Question, Answer> {
     this.#ended ??= { reason };
     this.#worker.terminate();
     for (const { reject } of this.#open.splice(0)) reject(reason);
+  }
+}
+
+/** A thread that starts with a question, and ends when none has come for a while: it keeps a program alive. */
+export class LazyThread<Question, Answer> {
+  #thread: Thread<Question, Answer> | undefined;
+  #idle: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly start: () => Thread<Question, Answer>,
+    private readonly idleMs: number,
+  ) {}
+
+  get waiting(): number {
+    return this.#thread?.waiting ?? 0;
+  }
+
+  async ask(question: Question): Promise<Answer> {
+    clearTimeout(this.#idle);
+    if (!this.#thread || this.#thread.hasEnded) this.#thread = this.start();
+    const thread = this.#thread;
+    try {
+      return await thread.ask(question);
+    } finally {
+      if (thread.waiting === 0) {
+        clearTimeout(this.#idle);
+        this.#idle = setTimeout(() => thread.end(), this.idleMs);
+        Deno.unrefTimer(this.#idle as unknown as number);
+      }
+    }
+  }
+
+  /** Ends the thread; the next question starts another. */
+  end(reason?: unknown): void {
+    this.#thread?.end(reason);
   }
 }

@@ -2,18 +2,24 @@
  * Plans to fold an adapter, LoRA or BitFit into one folder that stands by itself.
  *
  * Prefixes and aggregator are written beside the backbone. With one stream LoRA is added to the weights
- * it belongs to and BitFit to their biases, so that the result is a plain model. With several streams
- * each has its own, and no weight could hold them all.
+ * it belongs to and BitFit to their biases, piece by piece while they are written, so that the result is
+ * a plain model. With several streams each has its own, and no weight could hold them all.
+ *
+ *   W + 2 B A     W [out, in], B [1, out, r], A [1, r, in]
+ *   b + c         b [out] or absent, c [1, out]
+ *
+ * Sums are taken in double precision and rounded once, to the stored type of W.
  */
-import { ELEMENT_BYTES } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 import type { JsonObject } from "../base/files.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import { LORA_SCALE } from "../model/transforms.ts";
 import { configToJson, isOfficial } from "./config.ts";
-import { foldedBias, foldedMatrix } from "./fold.ts";
-import type { Checkpoint } from "./open.ts";
-import type { OutputTensor } from "./write.ts";
+import type { Checkpoint, StoredTensor } from "./open.ts";
+import { valuesOf } from "./read.ts";
+import type { ByteGenerator, OutputTensor } from "./write.ts";
 
 /** Content of a merged folder. */
 export interface MergedModel {
@@ -117,4 +123,43 @@ function mergedTensor({ name, shape }: ParameterSpec, source: Checkpoint): Outpu
 export function opensWith(config: ModelConfig): "transformers" | "authors" | undefined {
   if (!isParScale(config)) return "transformers";
   return isOfficial(config) ? "authors" : undefined;
+}
+
+/** A matrix with its low-rank update. Nothing is read before the first piece is asked for. */
+function foldedMatrix(
+  matrix: StoredTensor,
+  lowRank: StoredTensor,
+  highRank: StoredTensor,
+): ByteGenerator {
+  const [, width] = matrix.shape as [number, number];
+  const rank = lowRank.shape[1]!;
+  const size = ELEMENT_BYTES[matrix.dtype];
+  let factors: { a: Float32Array; b: Float32Array } | undefined;
+  return (start, length) => {
+    factors ??= { a: valuesOf(lowRank), b: valuesOf(highRank) };
+    const { a, b } = factors;
+    const values = valuesOf(matrix, start, length);
+    const first = start / size;
+    for (let i = 0; i < values.length; i++) {
+      const row = Math.floor((first + i) / width), column = (first + i) % width;
+      let update = 0;
+      for (let k = 0; k < rank; k++) update += b[row * rank + k]! * a[k * width + column]!;
+      values[i] = values[i]! + LORA_SCALE * update;
+    }
+    return fromF32(values, matrix.dtype);
+  };
+}
+
+/** A bias with that of the stream added. Nothing is read before it is asked for. */
+function foldedBias(
+  bias: StoredTensor | undefined,
+  own: StoredTensor,
+  dtype: WeightType,
+): ByteGenerator {
+  const size = ELEMENT_BYTES[dtype];
+  return (start, length) => {
+    const added = valuesOf(own), present = bias && valuesOf(bias);
+    const values = added.map((value, i) => value + (present?.[i] ?? 0));
+    return fromF32(values.slice(start / size, (start + length) / size), dtype);
+  };
 }

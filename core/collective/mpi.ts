@@ -18,7 +18,7 @@ import {
   OPEN_MPI_SYMBOLS,
   openMpiHandles,
 } from "./mpi_abi.ts";
-import type { FloatArray, ProcessGroup } from "./process_group.ts";
+import { type FloatArray, noAnswer, type ProcessGroup } from "./process_group.ts";
 
 type MpiFunctions = Deno.DynamicLibrary<typeof MPI_SYMBOLS>["symbols"];
 
@@ -257,12 +257,4 @@ export class MpiGroup implements ProcessGroup<HostArray> {
 /** By default MPI ends the job at an error; this is for libraries that are told not to. */
 function check(code: number, doing: string): void {
   if (code !== 0) throw new EnvironmentError(`cannot ${doing}: MPI error ${code}`);
-}
-
-/** The error of a wait that took too long. */
-export function noAnswer(rank: number, world: number, waitedMs: number): EnvironmentError {
-  return new EnvironmentError(
-    `rank ${rank} of ${world} got no answer from the others for ${Math.round(waitedMs / 1000)} s`,
-    { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
-  );
 }

@@ -4,11 +4,11 @@
  * Every operation is waited for by polling, beside the errors that NCCL meets in the background: a peer
  * that died leaves a kernel of NCCL running for ever. Signatures and numbers are those of nccl.h 2.30.
  */
-import { EnvironmentError } from "../base/errors.ts";
 import type { Driver } from "../runtime/cuda/driver/driver.ts";
 import { CudaError } from "../runtime/cuda/driver/errors.ts";
 import { type Host, openLibrary, SYSTEM } from "../runtime/cuda/driver/libraries.ts";
 import type { SymbolsOf } from "../runtime/cuda/driver/symbols.ts";
+import { noAnswer } from "./process_group.ts";
 
 /** ncclUniqueId, which is passed by value. */
 const ID = { struct: new Array<"u64">(16).fill("u64") } as const;
@@ -104,6 +104,7 @@ export class NcclCommunicator {
   readonly #driver: Driver;
   readonly #stream: bigint;
   readonly #rank: number;
+  readonly #world: number;
   readonly #timeoutMs: number;
   #communicator = 0n;
 
@@ -128,6 +129,7 @@ export class NcclCommunicator {
     this.#driver = driver;
     this.#stream = stream;
     this.#rank = rank;
+    this.#world = world;
     this.#timeoutMs = timeoutMs;
     const out = new BigUint64Array(1);
     const code = symbols.ncclCommInitRank(out, world, id, rank);
@@ -218,10 +220,7 @@ export class NcclCommunicator {
       const waited = performance.now() - began;
       if (waited > this.#timeoutMs) {
         this.abort();
-        throw new EnvironmentError(
-          `rank ${this.#rank} got no answer from the others for ${Math.round(waited / 1000)} s`,
-          { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
-        );
+        throw noAnswer(this.#rank, this.#world, waited);
       }
       if (waited > SPIN_MS) await new Promise((resolve) => setTimeout(resolve));
     }

@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { machineIdentity, type ProcessState, processState } from "../base/platform/mod.ts";
 import { gatherNumbers, hashNumber } from "./agreement.ts";
-import type { NumberGroup } from "./process_group.ts";
+import { noAnswer, type NumberGroup } from "./process_group.ts";
 
 /** Waits shorter than this are not looked into. */
 const PATIENCE_MS = 500;
@@ -152,11 +152,8 @@ export class PeerWatch {
     if (gone.length > 0) return this.#report(gone);
     if (!isLimited || this.#waited < timeoutMs) return undefined;
     if (suspects.length > 0) return this.#report(suspects);
-    const seconds = Math.round(this.#waited / 1000);
-    return {
-      message: `rank ${rank} of ${peers.length} got no answer from the others for ${seconds} s`,
-      reportsFirst: rank === 0,
-    };
+    const { message } = noAnswer(rank, peers.length, this.#waited);
+    return { message, reportsFirst: rank === 0 };
   }
 
   #suspects(): Suspect[] {

@@ -1,4 +1,5 @@
 /** Ranks that a launcher has connected, with the operations of MPI and NCCL. */
+import { EnvironmentError } from "../base/errors.ts";
 import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
 
 /** Arrays that can be added up. */
@@ -30,6 +31,14 @@ export interface ProcessGroup<A> extends NumberGroup {
   abort(code: number): void;
   /** Leaves the group; every rank calls it before it ends. */
   close(): void;
+}
+
+/** The error of a wait that took too long. */
+export function noAnswer(rank: number, world: number, waitedMs: number): EnvironmentError {
+  return new EnvironmentError(
+    `rank ${rank} of ${world} got no answer from the others for ${Math.round(waitedMs / 1000)} s`,
+    { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
+  );
 }
 
 /**

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { HubClient } from "../hub/client.ts";
-import { rename } from "../base/platform/rename.ts";
+import { replaceFile } from "../base/platform/rename.ts";
 import { RemoteFile } from "../hub/remote_file.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
@@ -286,10 +286,8 @@ class FileTokenizer implements AsyncDisposable {
       bytes = 0;
     }
     if (units.length === 0) throw new DataError(`"${this.name}" has no rows`);
-    const path = this.#unitsFile(), partial = `${path}.${crypto.randomUUID()}`;
     await Deno.mkdir(cacheFolder, { recursive: true });
-    await Deno.writeTextFile(partial, JSON.stringify({ units }));
-    await rename(partial, path);
+    await replaceFile(this.#unitsFile(), JSON.stringify({ units }));
     return units;
   }
 }

@@ -2,8 +2,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { answerQuestions } from "../base/thread_worker.ts";
-import { batchEncoder } from "./encode_batch.ts";
-import type { EncodeRequest } from "./encode_pool.ts";
+import { batchEncoder, type EncodeRequest } from "./encode_pool.ts";
 
 let encode: ReturnType<typeof batchEncoder> | undefined;
 

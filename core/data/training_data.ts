@@ -163,7 +163,7 @@ async function buildStreams(
     shuffle,
     pack,
     longRows,
-    ...(epochs === undefined ? {} : { epochs }),
+    epochs,
   });
   const evalOptions = (tokens: number) => ({ ...options(tokens), shuffle: false, epochs: 1 });
   let tokens = seqLen;

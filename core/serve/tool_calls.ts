@@ -5,6 +5,7 @@
  * be no call is text.
  */
 import { isObject } from "../base/files.ts";
+import { lengthBegun } from "../session/stream.ts";
 import type { ToolFormat } from "./tools.ts";
 
 /** A piece of a call; the first of each has its name. */
@@ -177,8 +178,7 @@ class JsonValue {
 
 /** Length of the end of a text that may belong to a call: blanks, and the beginning of its trigger. */
 function heldBack(text: string, trigger: string): number {
-  let length = Math.min(trigger.length - 1, text.length);
-  while (length > 0 && !text.endsWith(trigger.slice(0, length))) length--;
+  const length = lengthBegun(text, trigger);
   const before = text.slice(0, text.length - length);
   return length + before.length - before.trimEnd().length;
 }

@@ -186,11 +186,14 @@ export class TextStream {
   /** Length of the longest end of the text that begins a stop string. */
   #heldBack(): number {
     let held = 0;
-    for (const stop of this.#stops) {
-      let length = Math.min(stop.length - 1, this.text.length);
-      while (length > held && !this.text.endsWith(stop.slice(0, length))) length--;
-      held = Math.max(held, length);
-    }
+    for (const stop of this.#stops) held = Math.max(held, lengthBegun(this.text, stop));
     return held;
   }
+}
+
+/** Length of the longest end of a text that begins a word, without being all of it. */
+export function lengthBegun(text: string, word: string): number {
+  let length = Math.min(word.length - 1, text.length);
+  while (length > 0 && !text.endsWith(word.slice(0, length))) length--;
+  return length;
 }

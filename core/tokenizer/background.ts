@@ -4,7 +4,7 @@
  * The thread starts with the first long text, opens the tokenizer itself, and ends when none has come for
  * a while. Texts are encoded one after another.
  */
-import { Thread } from "../base/thread.ts";
+import { LazyThread, Thread } from "../base/thread.ts";
 import type { EncodeOptions, Tokenizer } from "./types.ts";
 
 /** From this many characters on a text is encoded in the background: milliseconds of work. */
@@ -21,12 +21,14 @@ export interface BackgroundRequest {
   readonly options: EncodeOptions;
 }
 
-let running: Thread<BackgroundRequest, Int32Array> | undefined;
-let idle: ReturnType<typeof setTimeout> | undefined;
+const thread = new LazyThread<BackgroundRequest, Int32Array>(
+  () => new Thread(new URL("./background_worker.ts", import.meta.url), "background tokenizer"),
+  IDLE_MS,
+);
 
 /** Long texts that are being encoded or wait for it. */
 export function waitingTexts(): number {
-  return running?.waiting ?? 0;
+  return thread.waiting;
 }
 
 /** Ids of a text; a long one is encoded in the background. */
@@ -36,19 +38,5 @@ export async function encodeBeside(
   options: EncodeOptions = {},
 ): Promise<ArrayLike<number>> {
   if (text.length < LONG_TEXT) return tokenizer.encode(text, options);
-  clearTimeout(idle);
-  if (!running || running.hasEnded) {
-    const worker = new URL("./background_worker.ts", import.meta.url);
-    running = new Thread(worker, "background tokenizer");
-  }
-  const thread = running;
-  try {
-    return await thread.ask({ directory: tokenizer.directory, text, options });
-  } finally {
-    if (thread.waiting === 0) {
-      clearTimeout(idle);
-      idle = setTimeout(() => thread.end(), IDLE_MS);
-      Deno.unrefTimer(idle as unknown as number);
-    }
-  }
+  return await thread.ask({ directory: tokenizer.directory, text, options });
 }

@@ -1,5 +1,5 @@
 /**
- * A worker that renders chat templates: answers each request in turn. See `template_renderer.ts`.
+ * A worker that renders chat templates; see `template_renderer.ts`.
  *
  * The interpreter is made to look at the clock and at the size of what it computes at every step: a
  * worker that the outside terminates may continue for long inside one large operation.
@@ -7,6 +7,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
+import { answerQuestions } from "../base/thread_worker.ts";
 import type { CountedRequest, RenderAnswer, RenderResult } from "./template_renderer.ts";
 
 /** Longest template, and longest text that a template makes: more than any model reads. */
@@ -28,13 +29,13 @@ let parsed: { source: string; template: Template } | undefined;
 let deadline = 0, steps = 0;
 let looks: CountedRequest["looks"];
 
-self.onmessage = ({ data }: MessageEvent<CountedRequest>) => {
-  const result = answer(data);
+answerQuestions((request: CountedRequest): Promise<RenderAnswer> => {
+  const result = render(request);
   const isWornOut = Deno.memoryUsage().heapUsed > MAX_HEAP_BYTES / 4;
-  self.postMessage({ ...result, isWornOut } satisfies RenderAnswer);
-};
+  return Promise.resolve({ ...result, isWornOut });
+});
 
-function answer({ template: source, variables, ...request }: CountedRequest): RenderResult {
+function render({ template: source, variables, ...request }: CountedRequest): RenderResult {
   deadline = performance.now() + MAX_MS;
   looks = request.looks;
   try {

@@ -9,7 +9,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
-import { readProblems } from "../../core/eval/grading/code/problems.ts";
+import { readProblems } from "../code_problems.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 

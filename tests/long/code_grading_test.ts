@@ -1,7 +1,7 @@
 /** Programs that are run: sanitising, statuses, kept references, against the goldens of EvalPlus. */
 import { assertEquals } from "@std/assert";
 import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
-import { readProblems } from "../../core/eval/grading/code/problems.ts";
+import { readProblems } from "../code_problems.ts";
 import { find, FIXTURES, golden, PLAIN } from "../unit/eval/grading/code_goldens.ts";
 
 const CACHE = await Deno.makeTempDir();

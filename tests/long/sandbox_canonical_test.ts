@@ -6,11 +6,8 @@
  */
 import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
-import {
-  type Benchmark,
-  type CodeProblem,
-  readProblems,
-} from "../../core/eval/grading/code/problems.ts";
+import type { Benchmark, CodeProblem } from "../../core/eval/grading/code/problems.ts";
+import { readProblems } from "../code_problems.ts";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { bubblewrapWorks } from "./sandbox_programs.ts";
 

@@ -66,10 +66,10 @@ core/model/rope_frequencies.ts by unit/model/rope_frequencies_test.ts
 
 core/checkpoint/safetensors.ts by unit/checkpoint/safetensors_test.ts
   bytes behind the last tensor: end !== fileSize → end > fileSize
-  gaps between tensors: entry.offset !== end → entry.offset < end
-  tensors that overlap: entry.offset !== end → entry.offset > end
-  bytes that do not fit the shape: byteLength * 8 !==  → byteLength * 8 < 
-  U8 takes two bytes: U8: 8, → U8: 16,
+  gaps between tensors: offset !== end → offset < end
+  tensors that overlap: offset !== end → offset > end
+  bytes that do not fit the shape: byteLength !== expected → byteLength < expected
+  U8 takes two bytes: 16: "I16 → 16: "U8 I16
 
 core/checkpoint/write.ts by unit/checkpoint/write_test.ts
   written files are not synced:     await file.sync();\n →
@@ -176,7 +176,7 @@ core/train/run_folder.ts by unit/train/run_folder_test.ts
 
 core/data/batch.ts by unit/data/batches_test.ts
   targets are the tokens themselves: stored[i + 1] ?? -1 → stored[i] ?? -1
-  positions run on in the next document: this.#positions[first + i] = i → this.#positions[first + i] = slot + i
+  positions run on in the next document: this.positions[first + i] = i → this.positions[first + i] = slot + i
   the target behind a cut is lost: start + length + 1) → start + length)
 
 core/data/pack.ts by unit/data/pack_test.ts unit/data/batches_test.ts
@@ -216,7 +216,7 @@ core/generate/beam_search.ts by device/generate/decoding_golden_test.ts
 core/session/stream.ts by unit/session/stream_test.ts
   stop strings inside one token alone: this.text.length - this.#longest + 1) → this.text.length)
   the first stop string of the list wins: first = Math.min(first, at) → first = Math.min(first, first === Infinity ? at : first)
-  one character too few is held back: stop.length - 1, this.text.length) → stop.length - 2, this.text.length)
+  one character too few is held back: word.length - 1, text.length) → word.length - 2, text.length)
 
 core/ops/attention.ts by unit/model/ops_test.ts
   a token sees the next one: slots.lessEqual(last.reshape(shape)) → slots.lessEqual(last.add(last.graph.constant(1, "i32")).reshape(shape))

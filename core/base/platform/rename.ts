@@ -4,6 +4,7 @@
  * Where a file that another program has open cannot be replaced, the rename is tried again for about
  * a second: scanners and indexers open new files for a moment.
  */
+import { writeAll } from "../write_all.ts";
 import { PLATFORM } from "./mod.ts";
 import type { Platform } from "./types.ts";
 
@@ -34,6 +35,18 @@ export async function rename(from: string, to: string, host: RenameHost = SYSTEM
     await host.wait(wait);
   }
   await host.rename(from, to);
+}
+
+/** Writes a file complete or not at all. Readers see the old or the new one. */
+export async function replaceFile(path: string, content: string | Uint8Array): Promise<void> {
+  const temporary = `${path}.${crypto.randomUUID()}`;
+  const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
+  {
+    using file = await Deno.open(temporary, { write: true, createNew: true });
+    await writeAll(file, bytes);
+    await file.sync();
+  }
+  await rename(temporary, path);
 }
 
 /** Like `rename`; blocks the process while it waits. */

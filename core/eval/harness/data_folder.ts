@@ -170,10 +170,7 @@ async function readFile(path: string, task: Task, files: DataFile[]): Promise<Ro
   const hash = createHash("sha256");
   const note = (chunk: Uint8Array) => void hash.update(chunk);
   let rows: Row[];
-  if (task.readFile) {
-    for await (const chunk of chunksOf(path)) note(chunk);
-    rows = await task.readFile(path);
-  } else if (ending.toLowerCase() === "parquet") {
+  if (ending.toLowerCase() === "parquet") {
     const table = await Array.fromAsync(readTable(path, undefined, note));
     rows = table.map((fields, i) => toRow(fields, path, i + 1));
   } else {
@@ -182,7 +179,7 @@ async function readFile(path: string, task: Task, files: DataFile[]): Promise<Ro
     const plain = compression ? decompress(raw, compression, path) : raw;
     const bytes = await joinChunks(plain, MAX_FILE_BYTES, `"${path}"`);
     const text = decodeText(bytes, `"${path}"`).replace(/^\ufeff/, "");
-    rows = parseRows(text, path, ending.toLowerCase(), task);
+    rows = task.parse?.(text, path) ?? parseRows(text, path, ending.toLowerCase(), task);
   }
   if (rows.length === 0) {
     throw new DataError(`"${path}" has no rows`);

@@ -86,8 +86,8 @@ interface TaskBase {
   describe?(group: string): string;
   /** Names the part of the benchmark a row belongs to, such as its subject. */
   groupOf?(row: Row): string;
-  /** Reads a file in its own way, where its numbers would not survive the usual one. */
-  readFile?(path: string): Promise<Row[]>;
+  /** Rows of a file's text, where its numbers would not survive the usual way. */
+  parse?(text: string, path: string): Row[];
   /** Rows as the official files have them, where one file is not simply a list of rows. */
   arrange?(rows: Row[]): Row[];
   /** Column that must be different in every row. */

@@ -5,10 +5,9 @@
  * U+0085, `length` counts UTF-16 units, and nothing there knows title case. Regular expressions are
  * translated in `regex.ts`.
  */
-import { SPACE } from "./classes.ts";
+import { SPACE } from "./regex.ts";
 
-export { SPACE } from "./classes.ts";
-export { pythonRegex } from "./regex.ts";
+export { pythonRegex, SPACE } from "./regex.ts";
 
 const LEADING_SPACE = new RegExp(`^[${SPACE}]+`, "u");
 const SPACE_CHARACTER = new RegExp(`^[${SPACE}]$`, "u");

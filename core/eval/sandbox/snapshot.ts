@@ -5,7 +5,7 @@
  */
 import { childCommand } from "./command.ts";
 import { RUNNER } from "./runner_text.ts";
-import { rename } from "../../base/platform/rename.ts";
+import { replaceFile } from "../../base/platform/rename.ts";
 
 /** Part of the name; raised when the worker prepares its interpreter in another way. */
 const FORMAT = 2;
@@ -44,9 +44,7 @@ async function sealed(path: string): Promise<boolean> {
 }
 
 async function seal(path: string): Promise<void> {
-  const temporary = `${path}.${crypto.randomUUID()}`;
-  await Deno.writeTextFile(temporary, await sha256(await Deno.readFile(path)));
-  await rename(temporary, `${path}.sha256`);
+  await replaceFile(`${path}.sha256`, await sha256(await Deno.readFile(path)));
 }
 
 /** Lower-case hex. */

@@ -9,7 +9,7 @@
  * MBPP+ v0.2.0. Plain HumanEval.jsonl gives base results only.
  */
 import type { CodeResult } from "../grading/code/grade.ts";
-import type { Benchmark, CodeProblem } from "../grading/code/problems.ts";
+import { type Benchmark, type CodeProblem, parseProblems } from "../grading/code/problems.ts";
 import { strip } from "../python/text.ts";
 import { Row } from "../harness/row.ts";
 import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../harness/task.ts";
@@ -72,11 +72,9 @@ function codeTask(
     stops: codeStops(name),
     maxTokens: CODE_TOKENS,
     nameOf: (question) => (question.target as CodeProblem).taskId,
-    async readFile(path) {
-      const { readProblems } = await import("../grading/code/problems.ts");
-      const problems = await readProblems(path, name);
-      return problems.map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`));
-    },
+    parse: (text, path) =>
+      parseProblems(text, path, name)
+        .map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`)),
     read(row) {
       const problem = row.fields.problem as CodeProblem;
       return { text: codePrompt(problem), answer: "", target: problem };

@@ -129,7 +129,7 @@ Deno.test({
     await assertRejects(
       () => ranks.allReduce({ address: 1n, count: 1, type: "f32" }),
       EnvironmentError,
-      "rank 2 got no answer from the others",
+      "rank 2 of 4 got no answer from the others",
     );
     assertEquals(stub.stubAborted(), before + 1);
   },

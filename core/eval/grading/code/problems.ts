@@ -1,8 +1,7 @@
 /**
  * Reads the problems of HumanEval, HumanEval+ and MBPP+.
  *
- * Takes one of the published JSONL files, gzipped or not; returns problems, in file order, with
- * their test inputs still as text. A row of HumanEval+ looks like this (shortened):
+ * Test inputs stay text. A row of HumanEval+ looks like this (shortened):
  *
  * ```json
  * {"task_id": "HumanEval/53", "prompt": "def add(x: int, y: int): ...", "entry_point": "add",
@@ -12,7 +11,6 @@
  * Plain HumanEval has a function `check(candidate)` under `test` instead of inputs.
  */
 import { DataError } from "../../../base/errors.ts";
-import { readRegularFile } from "../../../base/files.ts";
 import { arrayTexts, objectTexts } from "./json_text.ts";
 
 /** The benchmarks whose answers are programs. */
@@ -52,10 +50,10 @@ export interface CodeProblem {
 
 const PREFIX: Readonly<Record<Benchmark, string>> = { humaneval: "HumanEval/", mbpp: "Mbpp/" };
 
-/** Reads a problem file. */
-export async function readProblems(path: string, benchmark: Benchmark): Promise<CodeProblem[]> {
+/** Problems of a file's text; `path` names it in messages. */
+export function parseProblems(file: string, path: string, benchmark: Benchmark): CodeProblem[] {
   const problems = new Map<string, CodeProblem>();
-  for (const [index, text] of (await readText(path)).split("\n").entries()) {
+  for (const [index, text] of file.split("\n").entries()) {
     if (text.trim() === "") continue;
     const fail: Fail = (problem, hints = []) =>
       new DataError(`line ${index + 1} of "${path}" ${problem}`, { hints });
@@ -69,18 +67,6 @@ export async function readProblems(path: string, benchmark: Benchmark): Promise<
     throw new DataError(`"${path}" has no problems`);
   }
   return [...problems.values()];
-}
-
-async function readText(path: string): Promise<string> {
-  try {
-    const bytes = await readRegularFile(path);
-    if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
-    const stream = ReadableStream.from([bytes]).pipeThrough(new DecompressionStream("gzip"));
-    return await new Response(stream).text();
-  } catch (error) {
-    if (error instanceof DataError) throw error;
-    throw new DataError(`"${path}" is not a readable file of JSON lines`, { cause: error });
-  }
 }
 
 /** Makes the error about a line; `problem` is a predicate, such as "repeats task …". */

@@ -6,8 +6,7 @@
  * again.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
-import { writeAll } from "../../../base/write_all.ts";
-import { rename } from "../../../base/platform/rename.ts";
+import { replaceFile } from "../../../base/platform/rename.ts";
 import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
 import { CHECK } from "../../sandbox/runner_text.ts";
 import { sha256 } from "../../sandbox/snapshot.ts";
@@ -229,12 +228,5 @@ async function readKept(path: string, problem: CodeProblem): Promise<Kept | unde
 
 async function writeKept(folder: string, path: string, kept: Kept): Promise<void> {
   await Deno.mkdir(folder, { recursive: true });
-  const bytes = gzipSync(JSON.stringify(kept));
-  const temporary = `${path}.${crypto.randomUUID()}`;
-  {
-    using file = await Deno.open(temporary, { write: true, createNew: true });
-    await writeAll(file, bytes);
-    await file.sync();
-  }
-  await rename(temporary, path);
+  await replaceFile(path, gzipSync(JSON.stringify(kept)));
 }

@@ -1,10 +1,7 @@
 /** Problems of HumanEval+ and MBPP+, and what EvalPlus says of them. */
 import { fileURLToPath } from "node:url";
-import {
-  type Benchmark,
-  type CodeProblem,
-  readProblems,
-} from "../../../../core/eval/grading/code/problems.ts";
+import type { Benchmark, CodeProblem } from "../../../../core/eval/grading/code/problems.ts";
+import { readProblems } from "../../../code_problems.ts";
 
 export const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 export const FILES: Readonly<Record<Benchmark, string>> = {
