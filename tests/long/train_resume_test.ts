@@ -123,9 +123,6 @@ Deno.test("a finished run has nothing left to do, a run never begun cannot conti
     assertEquals(place.metrics("run").length, 2);
     const none = '"none" holds no training run: it has no config.json';
     assertRefused(await place.train("--resume --out none"), 3, none);
-    const nowhere = await place.train("--resume");
-    assertEquals([nowhere.code, nowhere.stdout], [2, ""]);
-    assertStringIncludes(nowhere.stderr, "--out");
   }));
 
 Deno.test("--keep never removes the newest checkpoint, nor later ones that were left behind", () =>
