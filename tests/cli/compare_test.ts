@@ -11,8 +11,8 @@ const WORK = [
   ...["--limit", "3", "--max-tokens", "6", "--latency-rows", "2"],
 ];
 
-Deno.test("models: one evaluation per method, kept, and gone on with", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("models: one evaluation per method, kept, and gone on with", () =>
+  withScratch(async (cwd) => {
     const args = [
       ...["compare", "--model", PLAIN_MODEL, "--parscale", MODEL, "--beams", "2,4"],
       ...[...WORK, "--out", "table", "--jsonl", "-q"],
@@ -36,8 +36,7 @@ Deno.test("models: one evaluation per method, kept, and gone on with", async () 
       "gsm8k (strict_match, 3 rows): no method differs from the first beyond its 95% interval",
     );
     assert(/^P or beams +gsm8k ParScale +gsm8k beam/.test(again.stdout), again.stdout);
-  });
-});
+  }));
 
 /** A finished evaluation with these metrics. */
 async function finished(
@@ -59,8 +58,8 @@ async function finished(
   await Deno.writeTextFile(`${folder}/scores.jsonl`, jsonLines(...scores));
 }
 
-Deno.test("folders: differences are paired, and a regression of streams ends with 1", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("folders: differences are paired, and a regression of streams ends with 1", () =>
+  withScratch(async (cwd) => {
     const base = Array.from({ length: 40 }, (_, i) => Number(i % 2 === 0));
     const worse = base.map((value, i) => i < 12 ? 0 : value);
     const better = base.map((value, i) => i < 20 ? 1 : value);
@@ -84,11 +83,10 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     const table = await runParscale(["compare", "p1", "p4", "beams"], { cwd });
     assertStringIncludes(table.stdout, "0.750 (+0.250 ± 0.14");
     assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
-  });
-});
+  }));
 
-Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", () =>
+  withScratch(async (cwd) => {
     const run = (bits: string, ...more: string[]) =>
       runParscale([
         ...["eval", "--model", TINY, "--tasks", "perplexity", "--data", "book.txt"],
@@ -123,8 +121,7 @@ Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", 
     for (const name of ["1", "1, q8", "1, q4"]) {
       assert(table.stdout.split("\n").some((line) => line.trim().startsWith(`${name} `)), name);
     }
-  });
-});
+  }));
 
 /** Returns the document of `parscale eval --json` for scores of 0 and 1. */
 function documentOf(
@@ -255,8 +252,8 @@ Deno.test("intervals are Student's: ten rows, known values", () => {
   assertEquals(pairedDifference([1], [0]), undefined);
 });
 
-Deno.test("folders that do not fit are refused", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("folders that do not fit are refused", () =>
+  withScratch(async (cwd) => {
     await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
     await finished(`${cwd}/b`, { streams: 2 }, [1, 0]);
     await Deno.mkdir(`${cwd}/empty`);
@@ -275,8 +272,7 @@ Deno.test("folders that do not fit are refused", async () => {
       2,
       "`compare` needs at least two evaluations; there is one",
     );
-  });
-});
+  }));
 
 Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", async () => {
   assertRefused(
@@ -308,12 +304,11 @@ Deno.test("an evaluation that fails ends the comparison with its own exit code",
   assertEquals(limited.code, 4, limited.stderr);
 });
 
-Deno.test("a closed pipe ends quietly with 0", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a closed pipe ends quietly with 0", () =>
+  withScratch(async (cwd) => {
     await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
     await finished(`${cwd}/b`, { streams: 2 }, [1, 0, 1]);
     const script = `parscale compare a b --jsonl | head -c 20 >/dev/null; echo "\${PIPESTATUS[0]}"`;
     const { stdout, stderr } = await runShell(script, { cwd });
     assertEquals([stdout, stderr], ["0\n", ""]);
-  });
-});
+  }));

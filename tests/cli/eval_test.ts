@@ -63,8 +63,8 @@ Deno.test("prompts longer than the model's context are evaluated", async () => {
   assertStringIncludes(stderr, "lost their beginning, since they are longer than 512 tokens");
 });
 
-Deno.test("greedy answers are the reference's, cut at the stop strings", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("greedy answers are the reference's, cut at the stop strings", () =>
+  withScratch(async (cwd) => {
     const args = [...tasks("gsm8k"), "--shots", "4", "--ids", "0..4", "--max-tokens", "48"];
     await runEval([...args, "--out", "run"], cwd);
     const samples = sortedLines(`${cwd}/run/samples.jsonl`);
@@ -75,11 +75,10 @@ Deno.test("greedy answers are the reference's, cut at the stop strings", async (
       for (const stop of effective_until) expected = expected.split(stop)[0];
       assertEquals([text, temperature], [expected, 0]);
     }
-  });
-});
+  }));
 
-Deno.test("perplexity of a text is that of its tokens", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("perplexity of a text is that of its tokens", () =>
+  withScratch(async (cwd) => {
     const text = "Once upon a time there was a small model. ".repeat(30);
     await Deno.writeTextFile(`${cwd}/book.txt`, text);
     const run = async (...more: string[]) => {
@@ -103,8 +102,7 @@ Deno.test("perplexity of a text is that of its tokens", async () => {
     assert(Math.abs(whole.bits_per_byte - bits) < 1e-5);
     // A window sees at least one token before what it scores.
     assert((await run("--max-length", "64")).loss > whole.loss * 0.9);
-  });
-});
+  }));
 
 Deno.test("ls needs no model, tells what is there, and lists suites", async () => {
   const { code, stdout, stderr } = await runParscale(["eval", "ls"]);
@@ -146,8 +144,8 @@ Deno.test("--fail-under: 0 where all scores reach their bounds, else 1 with the 
   );
 });
 
-Deno.test("sampled answers depend on the seed, not on what else is asked", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("sampled answers depend on the seed, not on what else is asked", () =>
+  withScratch(async (cwd) => {
     const run = async (out: string, ...more: string[]) => {
       const args = ["--temperature", "1", "--n-samples", "2", "--max-tokens", "8", "--out", out];
       await runEval([...args, ...more], cwd);
@@ -160,19 +158,17 @@ Deno.test("sampled answers depend on the seed, not on what else is asked", async
     assert(some[0].text !== some[1].text);
     const other = await run("c", ...tasks("gsm8k_cot"), "--ids", "2", "--seed", "1");
     assert(other[0].text !== some[0].text);
-  });
-});
+  }));
 
-Deno.test("beams answer in free words too", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("beams answer in free words too", () =>
+  withScratch(async (cwd) => {
     const args = [...tasks("gsm8k"), "--limit", "2", "--max-tokens", "8"];
     await runEval([...args, "--num-beams", "4", "--out", "beams"], cwd);
     await runEval([...args, "--out", "greedy"], cwd);
     const texts = (out: string) => sortedLines(`${cwd}/${out}/samples.jsonl`).map((s) => s.text);
     assertEquals(texts("beams").length, 2);
     assert(texts("beams").join() !== texts("greedy").join());
-  });
-});
+  }));
 
 Deno.test("a preset sets tasks and shots and prints the paper's table", async () => {
   const { stdout } = await runEval([
@@ -241,8 +237,8 @@ Deno.test("misuse is refused before a model is opened", async () => {
   }
 });
 
-Deno.test("rows that are not what they should be name their place", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("rows that are not what they should be name their place", () =>
+  withScratch(async (cwd) => {
     const refused = async (task: string, rows: string, message: string) => {
       await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows);
       const args = ["eval", "show", task, "--shots", "0", "--data", "rows.jsonl", "-n", "1", "-q"];
@@ -276,8 +272,7 @@ Deno.test("rows that are not what they should be name their place", async () => 
       'row 2 of "data/ifeval/input_data.jsonl" repeats "key" 7 of row 1 of ' +
         '"data/ifeval/input_data.jsonl"',
     );
-  });
-});
+  }));
 
 Deno.test("a task without rows is left out, and the others are evaluated", () =>
   withScratch(async (cwd) => {
@@ -303,8 +298,8 @@ Deno.test("a task without rows is left out, and the others are evaluated", () =>
     );
   }));
 
-Deno.test("the training split under the name of the evaluated one is refused", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("the training split under the name of the evaluated one is refused", () =>
+  withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/gsm8k`);
     const rows = jsonLines({ question: "q", answer: "#### 1" }).repeat(7473);
     for (const name of ["test", "train"]) {
@@ -315,8 +310,7 @@ Deno.test("the training split under the name of the evaluated one is refused", a
       3,
       "the file of gsm8k is its training split: it has 7473 rows, expected 1319",
     );
-  });
-});
+  }));
 
 Deno.test("a closed pipe ends quietly with 0", async () => {
   const script = `parscale eval ls --jsonl | head -c 20 >/dev/null; echo "\${PIPESTATUS[0]}"`;

@@ -103,8 +103,8 @@ for (const device of ["cpu", "webgpu"]) {
   });
 }
 
-Deno.test("the programs continue as the golden model does, and say what they take", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("the programs continue as the golden model does, and say what they take", () =>
+  withScratch(async (cwd) => {
     const { code, stderr } = await runParscale([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], {
       cwd,
     });
@@ -125,8 +125,7 @@ Deno.test("the programs continue as the golden model does, and say what they tak
     const prompt = prompts.find((each: number[]) => each.length <= TOKENS);
     const expected = outputs[prompts.indexOf(prompt)].slice(0, STEPS);
     assertEquals(await continued(`${cwd}/onnx`, prompt), expected);
-  });
-});
+  }));
 
 /** Tokens that the JavaScript of the written page prints, as it stands. */
 async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<number[]> {
@@ -187,8 +186,8 @@ Deno.test("files for webgpu run on the processor too; in f16 they are little mor
   });
 });
 
-Deno.test("in 8 bits the file is smaller and the first token the same", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("in 8 bits the file is smaller and the first token the same", () =>
+  withScratch(async (cwd) => {
     const sizes: number[] = [];
     const first: number[] = [];
     for (const bits of ["none", "q8"]) {
@@ -200,8 +199,7 @@ Deno.test("in 8 bits the file is smaller and the first token the same", async ()
     }
     assert(sizes[1]! < sizes[0]! * 0.7, `${sizes}`);
     assertEquals(first[0], first[1]);
-  });
-});
+  }));
 
 Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", async () => {
   await withScratch(async (cwd) => {

@@ -99,8 +99,8 @@ Deno.test("colour is off in a pipe, on with --color always and FORCE_COLOR, NO_C
   assertEquals(await colored(["--color=never"], { FORCE_COLOR: "1" }), false);
 });
 
-Deno.test("environment and config set flags; a working folder is never read unasked", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("environment and config set flags; a working folder is never read unasked", () =>
+  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/config.json`, '{ "format": "csv" } // comment');
     const topic = ["help", "exit-codes"];
     const csv = (await runParscale([...topic, "--config", "config.json"], { cwd })).stdout;
@@ -113,11 +113,10 @@ Deno.test("environment and config set flags; a working folder is never read unas
     const unknown = await runParscale([...topic, "--config", "config.json"], { cwd });
     assertEquals(unknown.code, 2);
     assertStringIncludes(unknown.stderr, "did you mean `format`?");
-  });
-});
+  }));
 
-Deno.test("a dry run prints a config that repeats it, and touches nothing", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a dry run prints a config that repeats it, and touches nothing", () =>
+  withScratch(async (cwd) => {
     const args = ["completions", "bash", "--out", "script", "--quiet", "--dry-run", "--json"];
     const plan = await runParscale(args, { cwd });
     assertEquals([plan.code, plan.stderr], [0, ""]);
@@ -126,11 +125,10 @@ Deno.test("a dry run prints a config that repeats it, and touches nothing", asyn
     const again = await runParscale(["completions", "bash", "--config", "plan.json"], { cwd });
     assertEquals(again, { code: 0, stdout: "", stderr: "" });
     assertStringIncludes(await Deno.readTextFile(`${cwd}/script`), "complete -F _parscale");
-  });
-});
+  }));
 
-Deno.test("an existing file is only replaced with --overwrite", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("an existing file is only replaced with --overwrite", () =>
+  withScratch(async (cwd) => {
     const args = ["help", "formats", "-o", "formats.txt"];
     assertEquals((await runParscale(args, { cwd })).code, 0);
     const refused = await runParscale(args, { cwd });
@@ -138,8 +136,7 @@ Deno.test("an existing file is only replaced with --overwrite", async () => {
     assertStringIncludes(refused.stderr, "hint: pass --overwrite, or another name");
     assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
     assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["formats.txt"]);
-  });
-});
+  }));
 
 /** A program whose one command waits for ever, or saves when it is interrupted. */
 function waitingProgram(savesOnInterrupt: boolean): string {

@@ -38,8 +38,8 @@ function start(args: readonly string[], cwd?: string) {
   };
 }
 
-Deno.test("prompts from flags, FILE, - and stdin are the same prompts", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("prompts from flags, FILE, - and stdin are the same prompts", () =>
+  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows`, jsonLines({ prompt: "a" }, "", { prompt: "b b" }));
     const stdin = await Deno.readTextFile(`${cwd}/rows`);
     const rows = await rowsOf([...FEW, "rows"], { cwd });
@@ -49,8 +49,7 @@ Deno.test("prompts from flags, FILE, - and stdin are the same prompts", async ()
     assertEquals(await rowsOf([...FEW, "--prompt", "a", "--prompt", "b b"]), rows);
     const both = await runParscale([...FEW, "rows", "--prompt", "a"], { cwd });
     assertRefused(both, 2, "`--prompt` cannot be combined with FILE");
-  });
-});
+  }));
 
 Deno.test("text is one prompt without its last line end, also where it looks like JSON", async () => {
   const [[two], [flag], [json]] = await Promise.all([
@@ -182,8 +181,8 @@ Deno.test("an empty stdin gives an empty result and a warning, a closed one does
   assertEquals([closed.stdout, closed.stderr], ["0\n", warning]);
 });
 
-Deno.test("ids need no tokenizer and then have no text; text and --stop need one", async () => {
-  await withScratch(async (folder) => {
+Deno.test("ids need no tokenizer and then have no text; text and --stop need one", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, {
       "tokenizer.json": undefined,
       "tokenizer_config.json": undefined,
@@ -204,8 +203,7 @@ Deno.test("ids need no tokenizer and then have no text; text and --stop need one
       assertEquals(code, 3);
       assertStringIncludes(stderr, `error: "${model}" has no tokenizer: `);
     }
-  });
-});
+  }));
 
 Deno.test("the memory limit is an environment error before anything is computed", async () => {
   const limited = await runParscale([...FEW, "--memory-limit", "1", "--prompt", "a"]);
@@ -263,8 +261,8 @@ Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", asyn
   }
 });
 
-Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite replaces", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite replaces", () =>
+  withScratch(async (cwd) => {
     const run = (...args: string[]) =>
       runParscale([...FEW, "--prompt", "a", "-o", "out", ...args], { cwd });
     assertEquals(await run(), { code: 0, stdout: "", stderr: "" });
@@ -276,8 +274,7 @@ Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite 
     assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["out"]);
     const dash = await runParscale([...FEW, "--prompt", "a", "-o", "-"], { cwd });
     assertEquals(dash.stdout, text);
-  });
-});
+  }));
 
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {
   const slow = ["--max-tokens", "2000", "--ignore-eos"];

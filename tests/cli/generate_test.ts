@@ -239,8 +239,8 @@ Deno.test("--quantize needs a device that can, --block-size needs --quantize", a
   }
 });
 
-Deno.test("--adapter lays introduced tensors over a plain backbone", async () => {
-  await withScratch(async (folder) => {
+Deno.test("--adapter lays introduced tensors over a plain backbone", () =>
+  withScratch(async (folder) => {
     const convert = await runParscale([
       ...["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"],
       ...["--out", `${folder}/adapter`, "--introduced-only"],
@@ -259,14 +259,13 @@ Deno.test("--adapter lays introduced tensors over a plain backbone", async () =>
     ].map((args) => rowsOf(["generate", ...args, ...few.slice(0, 2)], { stdin: GREEDY_ROWS })));
     assertEquals(laid, written);
     assert(JSON.stringify(laid) !== JSON.stringify(bare));
-  });
-});
+  }));
 
 const TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" +
   "{% if add_generation_prompt %}<assistant>{% endif %}";
 
-Deno.test("messages and --chat go through the template, and say so where there is none", async () => {
-  await withScratch(async (folder) => {
+Deno.test("messages and --chat go through the template, and say so where there is none", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": TEMPLATE });
     const run = ["generate", "--model", model, "--max-tokens", "4"];
     const messages = [{ role: "user", content: "hi" }];
@@ -290,8 +289,7 @@ Deno.test("messages and --chat go through the template, and say so where there i
         `"${MODEL}" has no chat template for messages`,
       );
     }
-  });
-});
+  }));
 
 Deno.test("beams: a prompt that fills the context has its own row, and the rows after it too", async () => {
   const full = { tokens: new Array(2048).fill(1) };

@@ -55,8 +55,8 @@ Deno.test("--stream-weights adds a row of shares per token; one stream has ones"
   }
 });
 
-Deno.test("table, json, csv and md hold the same numbers; FILE and - are read alike", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("table, json, csv and md hold the same numbers; FILE and - are read alike", () =>
+  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
     const rows = await rowsOf([...SCORE, "rows.jsonl"], { cwd });
     assertEquals(await rowsOf([...SCORE, "-"], { cwd, stdin: ROWS }), rows);
@@ -75,8 +75,7 @@ Deno.test("table, json, csv and md hold the same numbers; FILE and - are read al
     const rounded = rows[0].loglikelihood.toFixed(4);
     assertStringIncludes(await run(), rounded);
     assertStringIncludes(await run("--format", "md"), `| ${rounded} |`);
-  });
-});
+  }));
 
 Deno.test("companions and batch size change nothing but the last bits", async () => {
   const [together, alone] = await Promise.all([
@@ -162,8 +161,8 @@ Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin
   assertEquals(closed.stdout, "0\n");
 });
 
-Deno.test("ids need no tokenizer, text does", async () => {
-  await withScratch(async (folder) => {
+Deno.test("ids need no tokenizer, text does", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, {
       "tokenizer.json": undefined,
       "tokenizer_config.json": undefined,
@@ -173,8 +172,7 @@ Deno.test("ids need no tokenizer, text does", async () => {
     const text = await runParscale(run, { stdin: jsonLines({ prompt: "a", continuation: "b" }) });
     assertEquals([text.code, text.stdout], [3, ""]);
     assertStringIncludes(text.stderr, `error: "${model}" has no tokenizer: `);
-  });
-});
+  }));
 
 Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", async () => {
   const { stdout, stderr } = await runShell(
@@ -212,8 +210,8 @@ Deno.test("the reference device agrees with the cpu", async () => {
   assert(Math.abs(reference.loglikelihood - cpu.loglikelihood) < 1e-4);
 });
 
-Deno.test("-o writes a file whole, and replaces one only with --overwrite", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("-o writes a file whole, and replaces one only with --overwrite", () =>
+  withScratch(async (cwd) => {
     const args = [...SCORE, "--jsonl", "-o", "out.jsonl"];
     const first = await runParscale(args, { cwd, stdin: ROWS });
     assertEquals(first, { code: 0, stdout: "", stderr: "" });
@@ -234,5 +232,4 @@ Deno.test("-o writes a file whole, and replaces one only with --overwrite", asyn
     assertEquals((await runParscale(again, { cwd, stdin: mended })).code, 0);
     const ids = parseLines(await Deno.readTextFile(`${cwd}/out.jsonl`)).map(({ id }) => id);
     assertEquals(ids, [0, 1]);
-  });
-});
+  }));

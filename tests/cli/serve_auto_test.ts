@@ -11,8 +11,8 @@ const EASY = ["--target-tpot", "1h", "--target-ttft", "1h"], HARD = ["--target-t
 
 const greedy = { prompt: "The red fox", max_tokens: 8, temperature: 0, ignore_eos: true };
 
-Deno.test("streams by load", async (t) => {
-  await withScratch(async (folder) => {
+Deno.test("streams by load", (t) =>
+  withScratch(async (folder) => {
     const [two, four, other] = await Promise.all([
       makeAdapter(CHAT_MODEL, 2, `${folder}/two`),
       makeAdapter(CHAT_MODEL, 4, `${folder}/four`),
@@ -128,5 +128,4 @@ Deno.test("streams by load", async (t) => {
         assertStringIncludes(stderr, hint);
       }
     });
-  });
-});
+  }));

@@ -206,8 +206,8 @@ Deno.test("/health answers while a long prompt is prefilled", async () => {
   assert(answers > 100, `${answers} answers before the prompt was read`);
 });
 
-Deno.test("a ParScale model serves beside adapters of its backbone", async () => {
-  await withScratch(async (folder) => {
+Deno.test("a ParScale model serves beside adapters of its backbone", () =>
+  withScratch(async (folder) => {
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const convert = ["convert", "--model", CHAT_MODEL, "--streams", "2", "--out", `${folder}/p2`];
     assertEquals((await runParscale(convert)).code, 0);
@@ -225,13 +225,11 @@ Deno.test("a ParScale model serves beside adapters of its backbone", async () =>
       const [row] = await rowsOf(["generate", ...args]);
       assertEquals(text, row.text);
     }
-  });
-});
+  }));
 
-Deno.test("an adapter of another backbone is refused at the start", async () => {
-  await withScratch(async (folder) => {
+Deno.test("an adapter of another backbone is refused at the start", () =>
+  withScratch(async (folder) => {
     const adapter = await makeAdapter(OTHER_MODEL, 2, `${folder}/two`);
     const args = ["serve", "--port", "0", "--model", MODEL, "--adapter", `p2=${adapter}`];
     assertEquals((await runParscale(args)).code, 3);
-  });
-});
+  }));

@@ -314,8 +314,8 @@ Deno.test("completions", async (t) => {
   });
 });
 
-Deno.test("chats, and adapters as model names over one backbone", async (t) => {
-  await withScratch(async (folder) => {
+Deno.test("chats, and adapters as model names over one backbone", (t) =>
+  withScratch(async (folder) => {
     const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
@@ -385,5 +385,4 @@ Deno.test("chats, and adapters as model names over one backbone", async (t) => {
         assertEquals(named.choices[0].message.content, row.text);
       }
     });
-  });
-});
+  }));

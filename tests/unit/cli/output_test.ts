@@ -271,8 +271,8 @@ Deno.test("reports: JSON lines go out row by row, before the end", () => {
   assertEquals(capture.stdout(), '{"id":0}\n');
 });
 
-Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", async () => {
-  await scratch(async (folder) => {
+Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", () =>
+  scratch(async (folder) => {
     const path = `${folder}/result.json`;
     const { io } = captureIo();
     {
@@ -288,8 +288,7 @@ Deno.test("sinks: a file appears complete or not at all, and is not replaced una
     assertEquals([...Deno.readDirSync(folder)].length, 1);
     assertThrows(() => openSink(io, folder, true), UsageError, "is a folder");
     assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "folder does not exist");
-  });
-});
+  }));
 
 Deno.test("sinks: - is stdout", () => {
   const capture = captureIo();
