@@ -1,7 +1,7 @@
 /** `parscale cost` as a black box: rows, models, devices, questions, and everything refused. */
 import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertFailed, assertRefused, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -167,9 +167,7 @@ Deno.test("hardware: flags count, files describe, names can be new", () =>
       ] as const
     ) {
       await Deno.writeTextFile(`${cwd}/bad.json`, content);
-      const bad = await runParscale([...base, "--hardware", "bad.json"], { cwd });
-      assertEquals([bad.code, bad.stdout], [3, ""], bad.stderr);
-      assertStringIncludes(bad.stderr, words);
+      assertFailed(await runParscale([...base, "--hardware", "bad.json"], { cwd }), 3, words);
     }
   }));
 
@@ -276,7 +274,5 @@ Deno.test("--measured runs the rows next to the prediction", async () => {
     "--hardware",
     "t4-16gb",
   ];
-  const { code, stderr } = await runParscale([...huge, "-P", "64"]);
-  assertEquals(code, 4, stderr);
-  assertStringIncludes(stderr, " of memory; ");
+  assertFailed(await runParscale([...huge, "-P", "64"]), 4, " of memory; ");
 });

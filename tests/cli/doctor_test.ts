@@ -1,13 +1,12 @@
 /** `parscale doctor` as a black box: what it finds, in every format, and what a failure looks like. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { parseLines } from "./models.ts";
+import { parseLines, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 Deno.test("a healthy machine passes every required check", async () => {
-  const { code, stdout, stderr } = await runParscale(["doctor", "--json"]);
-  assertEquals([code, stderr], [0, ""]);
+  const stdout = await succeed(["doctor", "--json"]);
   const { schema, results } = JSON.parse(stdout);
   assertEquals(schema, "parscale.doctor/1");
   for (const row of results) {
@@ -101,8 +100,7 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", ()
   }));
 
 Deno.test("--traits lists every device with what it can do", async () => {
-  const { code, stdout } = await runParscale(["doctor", "--traits", "--json"]);
-  assertEquals(code, 0);
+  const stdout = await succeed(["doctor", "--traits", "--json"]);
   const { schema, results } = JSON.parse(stdout);
   assertEquals(schema, "parscale.device_traits/1");
   const devices = results.map(({ device }: { device: string }) => device);

@@ -1,7 +1,7 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, misuse, pipes. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, jsonLines, parseLines } from "./models.ts";
+import { assertRefused, jsonLines, parseLines, succeed } from "./models.ts";
 import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -83,8 +83,7 @@ Deno.test("perplexity of a text is that of its tokens", () =>
     await Deno.writeTextFile(`${cwd}/book.txt`, text);
     const run = async (...more: string[]) => {
       const args = ["eval", "--model", TINY, "--tasks", "perplexity", "--data", "book.txt"];
-      const { code, stdout, stderr } = await runParscale([...args, ...more, "--json"], { cwd });
-      assertEquals([code, stderr], [0, ""]);
+      const stdout = await succeed([...args, ...more, "--json"], { cwd });
       const [{ metrics }] = JSON.parse(stdout).results.tasks;
       return Object.fromEntries(
         metrics.map((m: { metric: string; value: number }) => [m.metric, m.value]),
@@ -105,8 +104,7 @@ Deno.test("perplexity of a text is that of its tokens", () =>
   }));
 
 Deno.test("ls needs no model, tells what is there, and lists suites", async () => {
-  const { code, stdout, stderr } = await runParscale(["eval", "ls"]);
-  assertEquals([code, stderr], [0, ""]);
+  const stdout = await succeed(["eval", "ls"]);
   for (const text of ["gsm8k", "minerva_math", "arc = arc_easy, arc_challenge"]) {
     assertStringIncludes(stdout, text);
   }
@@ -124,13 +122,12 @@ Deno.test("show prints one row per request, or prompts to be read", async () => 
   assertEquals(Object.keys(rows[0]), ["doc_id", "kind", "context", "continuation"]);
   const golden = parseLines(Deno.readTextFileSync(`${GOLDEN}requests_arc_easy.jsonl`));
   assertEquals(rows[0].context, golden[3].context);
-  const read = await runParscale(["eval", "show", "gsm8k", "-n", "2", "--data", DATA]);
-  assertEquals(read.code, 0);
-  assertEquals(read.stdout.match(/^--- gsm8k \d: prompt$/gm), [
+  const read = await succeed(["eval", "show", "gsm8k", "-n", "2", "--data", DATA]);
+  assertEquals(read.match(/^--- gsm8k \d: prompt$/gm), [
     "--- gsm8k 0: prompt",
     "--- gsm8k 1: prompt",
   ]);
-  assertStringIncludes(read.stdout, '--- at most 256 tokens, until "Question:"');
+  assertStringIncludes(read, '--- at most 256 tokens, until "Question:"');
 });
 
 Deno.test("--fail-under: 0 where all scores reach their bounds, else 1 with the score", async () => {
@@ -181,8 +178,7 @@ Deno.test("a preset sets tasks and shots and prints the paper's table", async ()
 
 Deno.test("--dry-run says what would be asked and opens no model", async () => {
   const args = ["eval", "--model", "nowhere", "--data", DATA, "--limit", "3", "--n-samples", "10"];
-  const { code, stdout } = await runParscale([...args, ...tasks("piqa,humaneval"), "--dry-run"]);
-  assertEquals(code, 0);
+  const stdout = await succeed([...args, ...tasks("piqa,humaneval"), "--dry-run"]);
   assertStringIncludes(stdout, "piqa: 3 of 12 rows, 5 shots, log-likelihoods of choices");
   assertStringIncludes(stdout, "humaneval: 3 of 164 rows, 0 shots, 11 answers of at most 768");
 });

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
-import { assertRefused, EXPECTED, hasWebGpu, MODEL } from "./models.ts";
+import { assertRefused, EXPECTED, hasWebGpu, MODEL, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -105,10 +105,7 @@ for (const device of ["cpu", "webgpu"]) {
 
 Deno.test("the programs continue as the golden model does, and say what they take", () =>
   withScratch(async (cwd) => {
-    const { code, stderr } = await runParscale([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], {
-      cwd,
-    });
-    assertEquals([code, stderr], [0, ""]);
+    await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], { cwd });
     const files = Array.from(Deno.readDirSync(`${cwd}/onnx`), ({ name }) => name).sort();
     assertEquals(files.filter((name) => !name.startsWith("tokenizer")), [
       "README.md",
@@ -129,11 +126,7 @@ Deno.test("the programs continue as the golden model does, and say what they tak
 
 /** Tokens that the JavaScript of the written page prints, as it stands. */
 async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<number[]> {
-  const { code, stderr } = await runParscale(
-    [...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args],
-    { cwd },
-  );
-  assertEquals([code, stderr], [0, ""]);
+  await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args], { cwd });
   const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
   await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
   const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
@@ -173,8 +166,7 @@ Deno.test("files for webgpu run on the processor too; in f16 they are little mor
     const sizes = [];
     for (const dtype of ["f32", "f16"]) {
       const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", "webgpu", "--dtype", dtype];
-      const { code, stdout } = await runParscale([...args, "--overwrite", "--json"], { cwd });
-      assertEquals(code, 0);
+      const stdout = await succeed([...args, "--overwrite", "--json"], { cwd });
       const { results } = JSON.parse(stdout);
       assertEquals([results.target, results.weights], ["webgpu", dtype]);
       sizes.push(results.weight_bytes);

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertFailed, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -91,10 +91,9 @@ Deno.test("runs of train are observations", () =>
       return total - embedding;
     }));
     assertEquals([p1.n_params, p2.n_params], counts);
-    const none = await runParscale(["fit", "p1", "p2"], { cwd });
-    assertEquals([none.code, none.stdout], [3, ""]);
-    assertStringIncludes(
-      none.stderr,
+    assertFailed(
+      await runParscale(["fit", "p1", "p2"], { cwd }),
+      3,
       "has 4 parameters and needs more observations than that: there are 2",
     );
   }));
@@ -224,9 +223,7 @@ Deno.test("the figure is a whole SVG file, and never overwrites unasked", () =>
     assertEquals(count(curves, /aria-roledescription="(point|circle|square)"/g) > 0, true);
     for (const text of ["P=1", "P=8"]) assertStringIncludes(curves, `>${text}<`);
     assertStringIncludes(curves, "R² = 0.9978");
-    const again = await runParscale(draw, { cwd });
-    assertEquals([again.code, again.stdout], [2, ""]);
-    assertStringIncludes(again.stderr, "hint: pass --overwrite");
+    assertFailed(await runParscale(draw, { cwd }), 2, "hint: pass --overwrite");
     assertEquals((await runParscale([...draw, "--overwrite", "-q"], { cwd })).stderr, "");
     const failed = await runParscale(["fit", "none.csv", "--curves", "new.svg"], { cwd });
     assertEquals(failed.code, 3);

@@ -1,6 +1,6 @@
 /** `parscale plot` as a black box: figure, table, rows, SVG, chained runs, misuse, bad data, pipes. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonLines, parseLines } from "./models.ts";
+import { assertFailed, jsonLines, parseLines, succeed } from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -32,8 +32,7 @@ async function inFolder(body: (cwd: string) => Promise<void>): Promise<void> {
 
 Deno.test("a chart with letters, and a table of where each curve ends", () =>
   inFolder(async (cwd) => {
-    const { code, stdout, stderr } = await runParscale(["plot", "a", "b", "--ema", "0"], { cwd });
-    assertEquals([code, stderr], [0, ""]);
+    const stdout = await succeed(["plot", "a", "b", "--ema", "0"], { cwd });
     const lines = stdout.split("\n");
     assertEquals(lines[0], "loss (nats per token)");
     assertStringIncludes(
@@ -47,8 +46,7 @@ Deno.test("a chart with letters, and a table of where each curve ends", () =>
 Deno.test("rows have all points: smoothed training loss, validation loss as it is", () =>
   inFolder(async (cwd) => {
     const rows = async (...args: string[]) => {
-      const { code, stdout, stderr } = await runParscale(["plot", ...args, "--jsonl"], { cwd });
-      assertEquals([code, stderr], [0, ""]);
+      const stdout = await succeed(["plot", ...args, "--jsonl"], { cwd });
       return parseLines(stdout);
     };
     const [train, evaluated] = await rows("a", "--x", "steps", "--ema", "0.5");
@@ -104,9 +102,7 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     const point = Deno.readTextFileSync(`${cwd}/one.svg`);
     assertFigure(point, "Loss over tokens", axes);
     assertEquals(point.match(/aria-roledescription="(point|circle)"/g)?.length, 1);
-    const again = await runParscale(args, { cwd });
-    assertEquals([again.code, again.stdout], [2, ""]);
-    assertStringIncludes(again.stderr, "hint: pass --overwrite");
+    assertFailed(await runParscale(args, { cwd }), 2, "hint: pass --overwrite");
     const failed = await runParscale(["plot", "none", "--svg", "new.svg"], { cwd });
     assertEquals(failed.code, 3);
     assertEquals([...Deno.readDirSync(cwd)].filter(({ name }) => name.includes("new")), []);

@@ -1,6 +1,6 @@
 /** Files of `parscale train` when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { assertRefused } from "./models.ts";
+import { assertFailed, assertRefused } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
@@ -223,7 +223,5 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
 
 Deno.test("a run behind --resume is told to be that of --out", () =>
   withWorkplace(async (place) => {
-    const { code, stderr } = await place.train("--resume run");
-    assertEquals(code, 2);
-    assertStringIncludes(stderr, "hint: did you mean `--resume --out run`?");
+    assertFailed(await place.train("--resume run"), 2, "hint: did you mean `--resume --out run`?");
   }));

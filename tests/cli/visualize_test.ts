@@ -1,6 +1,6 @@
 /** `parscale visualize` as a black box: every format, statistics, figures, pipes. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, EXPECTED, jsonLines, MODEL, rowsOf } from "./models.ts";
+import { assertRefused, EXPECTED, jsonLines, MODEL, rowsOf, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -43,8 +43,7 @@ Deno.test("the document has statistics that follow from its rows", async () => {
     id: "b",
     text: "the mat and the hat",
   });
-  const { code, stdout, stderr } = await runParscale([...SHOW, "--json"], { stdin });
-  assertEquals([code, stderr], [0, ""]);
+  const stdout = await succeed([...SHOW, "--json"], { stdin });
   const { schema, command, device, results } = JSON.parse(stdout);
   assertEquals([schema, command, device], ["parscale.visualize/2", "visualize", "cpu"]);
   const { statistics, texts, agreement, diversity, rows } = results;
@@ -71,8 +70,7 @@ Deno.test("the document has statistics that follow from its rows", async () => {
 });
 
 Deno.test("for readers: text, letters below, statistics; colour only when asked", async () => {
-  const { code, stdout, stderr } = await runParscale([...SHOW, "--text", TEXT]);
-  assertEquals([code, stderr], [0, ""]);
+  const stdout = await succeed([...SHOW, "--text", TEXT]);
   const rows = await rowsOf([...SHOW, "--text", TEXT]);
   const [legend, , above, below] = stdout.split("\n");
   assertEquals(legend, "Streams: A B C D");

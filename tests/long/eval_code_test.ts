@@ -1,7 +1,7 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertRefused, jsonLines } from "../cli/models.ts";
+import { assertRefused, jsonLines, succeed } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -13,8 +13,7 @@ async function metricsOf(
   rows: readonly unknown[],
   args: readonly string[] = ALLOWED,
 ): Promise<Record<string, number>> {
-  const { code, stdout, stderr } = await runParscale(args, { stdin: jsonLines(...rows) });
-  assertEquals(code, 0, stderr);
+  const stdout = await succeed(args, { stdin: jsonLines(...rows) });
   const [task] = JSON.parse(stdout).results.tasks;
   assert(["pyodide", "bwrap"].includes(task.sandbox), task.sandbox);
   assert(/^3\.\d+\.\d+$/.test(task.python), task.python);

@@ -1,7 +1,7 @@
 /** Evaluations that are killed, spread over shards, or scored later give what a single run gives. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, EVAL, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertRefused, jsonLines, parseLines } from "../cli/models.ts";
+import { assertFailed, assertRefused, jsonLines, parseLines, succeed } from "../cli/models.ts";
 import { parscale, runParscale, runShell } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -123,9 +123,8 @@ Deno.test("answers now, scores later: the file scores as the run did, also from 
     await runEval([...WORK, "--out", "answers", "--predict-only"], cwd);
     const data = ["--tasks", "arc_easy,mmlu,gsm8k,gsm8k_cot", "--limit", "8", "--data", DATA];
     const path = "answers/samples.jsonl";
-    const scored = await runParscale(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
-    assertEquals([scored.code, scored.stderr], [0, ""]);
-    const { tasks } = JSON.parse(scored.stdout).results;
+    const scored = await succeed(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
+    const { tasks } = JSON.parse(scored).results;
     assertEquals(tasks, comparable(`${cwd}/whole`).results.tasks);
     const piped = await runShell(
       `cat ${path} | parscale eval --score - ${data.join(" ")} --json`,
@@ -139,10 +138,9 @@ Deno.test("a folder of another evaluation is refused, and replaced only when tol
     const args = ["--tasks", "piqa", "--limit", "2", "--out", "run"];
     await runEval(args, cwd);
     const other = [...EVAL, ...args, "--shots", "1"];
-    const refused = await runParscale(other, { cwd });
-    assertEquals(refused.code, 2);
-    assertStringIncludes(
-      refused.stderr,
+    assertFailed(
+      await runParscale(other, { cwd }),
+      2,
       '"run" holds an evaluation with another shots',
     );
     assertEquals((await runParscale([...other, "--overwrite"], { cwd })).code, 0);
