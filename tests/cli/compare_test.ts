@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { differenceOfMeans, pairedDifference } from "../../core/eval/harness/paired.ts";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertRefusals, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runProcess, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -197,36 +197,24 @@ Deno.test("stdin: a regression ends with 1, and what is no document is refused",
     runParscale(["compare", "-", ...args], { stdin });
   const bad = await compare(documentOf(base) + documentOf(worse, { streams: 2 }));
   assertEquals([bad.code, bad.stderr], [1, "warning: P=2 is worse than P=1 on gsm8k\n"]);
-  assertRefused(
-    await compare(""),
-    2,
-    "`compare` needs at least two evaluations; there is none",
-  );
-  assertRefused(
-    await compare(documentOf(base)),
-    2,
-    "`compare` needs at least two evaluations; there is one",
-  );
-  assertRefused(
-    await compare(documentOf(base), "-"),
-    2,
-    "`-` is given twice; stdin can be read once",
-  );
-  assertRefused(
-    await compare(documentOf(base) + "oops"),
-    3,
-    'document 2 of stdin is not valid JSON: "oops"',
-  );
-  assertRefused(
-    await compare('{"schema":"parscale.cost/1"}'),
-    3,
-    'document 1 of stdin is no evaluation: its schema is "parscale.cost/1", expected "parscale.eval/1"',
-  );
-  assertRefused(
-    await compare(documentOf(base) + documentOf(worse, { prompts: "other" })),
-    3,
-    "document 2 of stdin and document 1 of stdin have different prompts for gsm8k",
-  );
+  const needs = "error: `compare` needs at least two evaluations; there is ";
+  const one = documentOf(base), other = documentOf(worse, { prompts: "other" });
+  await assertRefusals([
+    [compare(""), 2, `${needs}none\n`],
+    [compare(one), 2, `${needs}one\n`],
+    [compare(one, "-"), 2, "error: `-` is given twice; stdin can be read once\n"],
+    [compare(`${one}oops`), 3, 'error: document 2 of stdin is not valid JSON: "oops"\n'],
+    [
+      compare('{"schema":"parscale.cost/1"}'),
+      3,
+      'error: document 1 of stdin is no evaluation: its schema is "parscale.cost/1", expected "parscale.eval/1"\n',
+    ],
+    [
+      compare(one + other),
+      3,
+      "error: document 2 of stdin and document 1 of stdin have different prompts for gsm8k\n",
+    ],
+  ]);
 });
 
 Deno.test("stdin: what eval prints is what compare reads", async () => {
@@ -257,51 +245,35 @@ Deno.test("folders that do not fit are refused", () =>
     await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
     await finished(`${cwd}/b`, { streams: 2 }, [1, 0]);
     await Deno.mkdir(`${cwd}/empty`);
-    assertRefused(
-      await runParscale(["compare", "a", "b"], { cwd }),
-      3,
-      'only one of "b" and "a" has row 2 of gsm8k',
-    );
-    assertRefused(
-      await runParscale(["compare", "a", "empty"], { cwd }),
-      3,
-      '"empty" is no finished evaluation: it has no config.json',
-    );
-    assertRefused(
-      await runParscale(["compare", "a"], { cwd }),
-      2,
-      "`compare` needs at least two evaluations; there is one",
-    );
+    await assertRefusals([
+      ["compare a b", 3, 'error: only one of "b" and "a" has row 2 of gsm8k\n'],
+      ["compare a empty", 3, 'error: "empty" is no finished evaluation: it has no config.json\n'],
+      ["compare a", 2, "error: `compare` needs at least two evaluations; there is one\n"],
+    ], { cwd });
   }));
 
-Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", async () => {
-  assertRefused(
-    await runParscale(["compare", "--model", PLAIN_MODEL, "--tasks", "piqa", "--data", DATA]),
-    2,
-    "`compare` cannot use piqa: its answers are given choices",
-  );
-  assertRefused(
-    await runParscale(["compare"]),
-    2,
-    "`compare` needs `--model` or FOLDER",
-  );
-});
+Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", () =>
+  assertRefusals([
+    [
+      `compare --model ${PLAIN_MODEL} --tasks piqa --data ${DATA}`,
+      2,
+      "error: `compare` cannot use piqa: its answers are given choices\n",
+    ],
+    ["compare", 2, "error: `compare` needs `--model` or FOLDER\n"],
+  ]));
 
 Deno.test("an evaluation that fails ends the comparison with its own exit code", async () => {
   const compare = ["compare", "--tasks", "gsm8k", "--data", DATA, "--limit", "1", "--model"];
-  const missing = await runProcess([...compare, "./none"]);
-  assertEquals([missing.code, missing.stdout], [3, ""]);
-  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
-  assertStringIncludes(
-    missing.stderr,
-    "error: `parscale eval --model ./none",
-  );
-  assertStringIncludes(
-    missing.stderr,
-    "failed with exit code 3\n\nhint: its own error stands above",
-  );
-  const limited = await runParscale([...compare, PLAIN_MODEL, "--memory-limit", "1"]);
-  assertEquals(limited.code, 4, limited.stderr);
+  await assertRefusals([
+    [
+      runProcess([...compare, "./none"]),
+      3,
+      'error: no such folder: "./none"',
+      "error: `parscale eval --model ./none",
+      "failed with exit code 3\n\nhint: its own error stands above",
+    ],
+    [[...compare, PLAIN_MODEL, "--memory-limit", "1"], 4],
+  ]);
 });
 
 Deno.test("a closed pipe ends quietly with 0", () =>

@@ -1,7 +1,15 @@
 /** `parscale inspect` as a black box: fields, the tokenizer, the check of weights and adapters. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
-import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import {
+  assertRefusals,
+  assertRefused,
+  jsonLines,
+  MODEL,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
@@ -86,27 +94,25 @@ Deno.test("rows that cannot be used are named by line; good ones before are out 
 });
 
 Deno.test("misuse ends with 2 and prints no result", async () => {
-  const cases: [string[], string][] = [
-    [["inspect"], "`inspect` needs `--model`"],
-    [[...INSPECT, "--batch", "0"], 'invalid value "0" for `--batch`'],
-    [[...INSPECT, "--context", "0"], 'invalid value "0" for `--context`'],
+  const inspect = INSPECT.join(" ");
+  await assertRefusals([
+    ["inspect", 2, "`inspect` needs `--model`"],
+    [`${inspect} --batch 0`, 2, 'invalid value "0" for `--batch`'],
+    [`${inspect} --context 0`, 2, 'invalid value "0" for `--context`'],
     [
-      [...INSPECT, "--context", "8k"],
+      `${inspect} --context 8k`,
+      2,
       "error: `--context 8000` exceeds the model's context of 2048 tokens\n\n" +
       "hint: pass --context 2048 or less\n",
     ],
-    [[...INSPECT, "--device", "tpu"], 'invalid value "tpu" for `--device`'],
-    [[...INSPECT, "--detokenize", "1 2"], 'invalid value "1 2" for `--detokenize`'],
+    [`${inspect} --device tpu`, 2, 'invalid value "tpu" for `--device`'],
+    [[...INSPECT, "--detokenize", "1 2"], 2, 'invalid value "1 2" for `--detokenize`'],
     [
-      [...INSPECT, "--tokenize", "a", "--detokenize", "1"],
+      `${inspect} --tokenize a --detokenize 1`,
+      2,
       "`--tokenize a` cannot be combined with `--detokenize`",
     ],
-  ];
-  for (const [args, words] of cases) {
-    const { code, stdout, stderr } = await runParscale(args);
-    assertEquals([code, stdout], [2, ""], stderr);
-    assertStringIncludes(stderr, words);
-  }
+  ]);
 });
 
 Deno.test("a folder that is no model, or an adapter alone, is refused with a way out", () =>

@@ -1,6 +1,6 @@
 /** Small models for the tests of commands, and what commands answer. */
 import { fileURLToPath } from "node:url";
-import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type RunOptions, runParscale, type RunResult } from "./run.ts";
 import { linkSync } from "../links.ts";
 
@@ -68,6 +68,28 @@ export function assertFailed(result: RunResult, code: number, ...words: string[]
   assertEquals([result.code, result.stdout], [code, ""], result.stderr);
   assertMatch(result.stderr, /(^|\n)(error: [^\n]+\n)+(\n(hint: [^\n]+\n)+)?$/);
   for (const word of words) assertStringIncludes(result.stderr, word);
+}
+
+/** A command line, or a run, with the code it ends with and words of its errors and hints. */
+export type Refusal = readonly [
+  run: string | readonly string[] | Promise<RunResult>,
+  code: number,
+  ...words: readonly string[],
+];
+
+/** Fails unless every run ends with its code and words, and prints nothing. */
+export async function assertRefusals(
+  refusals: readonly Refusal[],
+  options: RunOptions = {},
+): Promise<void> {
+  await Promise.all(refusals.map(async ([run, code, ...words]) => {
+    const args = typeof run === "string" ? run.split(" ") : run;
+    const { code: found, stdout, stderr } =
+      await (args instanceof Promise ? args : runParscale(args, options));
+    assertEquals([found, stdout], [code, ""], `${run}: ${stderr}`);
+    for (const word of words) assertStringIncludes(stderr, word, `${run}`);
+    assert(!/^\s+at /m.test(stderr), stderr);
+  }));
 }
 
 /** Returns whether `--device webgpu` works here; says why not. */

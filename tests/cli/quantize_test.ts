@@ -1,7 +1,15 @@
 /** `parscale convert --quantize` and the commands that run its result, as black boxes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertRefused, copyFolder, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import {
+  assertRefusals,
+  assertRefused,
+  copyFolder,
+  jsonLines,
+  MODEL,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -127,20 +135,15 @@ Deno.test("commands and devices that need full-precision weights refuse a quanti
   }));
 
 Deno.test("convert --quantize: flags that do not go together", async () => {
-  const line = ["convert", "--model", PLAIN_MODEL, "--out", "no"];
-  const refusals: [string[], string][] = [
-    [["--quantize", "q4", "--streams", "2"], "`--quantize q4` cannot be combined with `--streams`"],
-    [["--quantize", "q4", "--strip"], "`--quantize q4` cannot be combined with `--strip`"],
-    [["--quantize", "q4", "--block-size", "48"], "invalid value 48 for `--block-size`"],
-    [["--quantize", "q5"], 'invalid value "q5" for `--quantize`'],
-    [["--streams", "2", "--block-size", "32"], "`--block-size 32` needs `--quantize`"],
-    [[], "`convert` needs"],
-  ];
-  for (const [args, message] of refusals) {
-    const { code, stdout, stderr } = await runParscale([...line, ...args]);
-    assertEquals([code, stdout], [2, ""], stderr);
-    assertStringIncludes(stderr.split("\n")[0]!, message);
-  }
+  const line = `convert --model ${PLAIN_MODEL} --out no`;
+  await assertRefusals([
+    [`${line} --quantize q4 --streams 2`, 2, "`--quantize q4` cannot be combined with `--streams`"],
+    [`${line} --quantize q4 --strip`, 2, "`--quantize q4` cannot be combined with `--strip`"],
+    [`${line} --quantize q4 --block-size 48`, 2, "invalid value 48 for `--block-size`"],
+    [`${line} --quantize q5`, 2, 'invalid value "q5" for `--quantize`'],
+    [`${line} --streams 2 --block-size 32`, 2, "`--block-size 32` needs `--quantize`"],
+    [line, 2, "`convert` needs"],
+  ]);
 });
 
 Deno.test("convert --quantize: dry run, overwrite, and a source that is the target", () =>
