@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runParscale, type RunResult } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
-import { assertFailed, jsonLines } from "../cli/models.ts";
+import { jsonLines } from "../cli/models.ts";
 import { comparable, EVAL, sortedLines } from "../cli/eval_testing.ts";
 
 const MODEL = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
@@ -101,7 +101,9 @@ Deno.test("--shard auto needs a launcher, an output and a file", () =>
       [["score", ...auto.slice(2), ...out], TASK(1, 2), "`--shard` needs FILE"],
     ] as const;
     for (const [args, env, message] of cases) {
-      assertFailed(await runParscale(args, { cwd, env, stdin: "" }), 2, message);
+      const { code, stderr } = await runParscale(args, { cwd, env, stdin: "" });
+      assertEquals(code, 2, stderr);
+      assertStringIncludes(stderr, message);
     }
   }));
 

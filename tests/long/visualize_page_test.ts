@@ -2,7 +2,8 @@
  * The page of `parscale visualize` in a real browser: it renders, hover works, nothing is fetched.
  */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { MODEL, rowsOf, succeed } from "../cli/models.ts";
+import { MODEL, rowsOf } from "../cli/models.ts";
+import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 
@@ -25,7 +26,8 @@ Deno.test({
   ignore: CHROMIUM === undefined,
   fn: () =>
     withScratch(async (cwd) => {
-      await succeed([...ARGS, "--html", "p.html", "--diversity"], { cwd });
+      const made = await runParscale([...ARGS, "--html", "p.html", "--diversity"], { cwd });
+      assertEquals(made.code, 0, made.stderr);
       const rows = await rowsOf(ARGS);
       const second = rows.findIndex(({ text_id }) => text_id === 1);
       await using page = await BrowserPage.open();
