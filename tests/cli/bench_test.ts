@@ -266,7 +266,7 @@ Deno.test("misuse is refused with a way out", async () => {
   ], { stdin: jsonLines(timing()) });
 });
 
-Deno.test("pipelines: one run feeds a comparison, a reader that leaves ends it quietly", () =>
+Deno.test("one run feeds a comparison", () =>
   withScratch(async (cwd) => {
     const bench = `parscale ${BENCH.join(" ")} --jsonl`;
     const first = await runShell(`${bench} > last.jsonl; wc -l < last.jsonl`, { cwd });
@@ -277,8 +277,6 @@ Deno.test("pipelines: one run feeds a comparison, a reader that leaves ends it q
     );
     assertEquals([again.code, again.stderr], [0, ""]);
     assertEquals(parseLines(again.stdout).map(({ what }) => what), ["decode", "prefill"]);
-    const gone = await runShell(`${bench} | true; echo \${PIPESTATUS[0]}`);
-    assertEquals(gone, { code: 0, stdout: "0\n", stderr: "" });
   }));
 
 Deno.test("an adapter is timed beside other streams over its backbone", () =>

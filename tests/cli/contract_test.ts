@@ -165,6 +165,21 @@ Deno.test("documents have one head, snake_case keys and the config that repeats 
     assertEquals(step.step, 1);
   }));
 
+Deno.test("a reader that leaves ends every command quietly with 0", () =>
+  withScratch(async (cwd) => {
+    for (const [line, stdin = ""] of [...DOCUMENTS, ["cost ls"], ["eval ls"]] as typeof DOCUMENTS) {
+      const script = `parscale ${
+        line.replace(` ${LAW} --`, " --")
+      } -q --jsonl | true; echo \${PIPESTATUS[0]}`;
+      const result = await runShell(script, {
+        cwd,
+        stdin,
+        env: { PARSCALE_CACHE: `${cwd}/cache` },
+      });
+      assertEquals(result, { code: 0, stdout: "0\n", stderr: "" }, line);
+    }
+  }));
+
 Deno.test("nothing asks the network for what is there", async () => {
   for (const [line, stdin = ""] of DOCUMENTS) {
     // The first write files, and the last needs what the runtime only gives with all permissions.

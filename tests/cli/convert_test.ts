@@ -56,15 +56,12 @@ Deno.test("without --out the folder is named after the model and what is made of
     assertRefused(again, 2, '"qwen-p4" already exists');
   }));
 
-Deno.test("the pipeline of the contract, and a reader that has gone", () =>
+Deno.test("jq reads the document of a conversion", () =>
   withScratch(async (cwd) => {
-    const line = `parscale convert --model ${PLAIN_MODEL} --streams 4 --json`;
-    const piped = await runShell(`${line} --out a | jq -r .results.introduced_params`, { cwd });
+    const line = `parscale convert --model ${PLAIN_MODEL} --streams 4 --json --out a`;
+    const piped = await runShell(`${line} | jq -r .results.introduced_params`, { cwd });
     assertEquals([piped.code, piped.stderr], [0, ""]);
     assert(Number(piped.stdout) > 0);
-    const closed = await runShell(`${line} --out b | true; echo \${PIPESTATUS[0]}`, { cwd });
-    assertEquals(closed, { code: 0, stdout: "0\n", stderr: "" });
-    assertEquals(names(cwd), ["a", "b"]);
   }));
 
 Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
@@ -205,48 +202,22 @@ Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing
 /** Makes a model that something is wrong with in `folder`. */
 type Damage = (folder: string) => void;
 
-const withConfig =
-  (changes: Record<string, unknown>, name = "qwen2-p1-tied-f32"): Damage => (folder) =>
-    copyModel(name, folder, changes);
-
 /** Changes the weight file of a copied model. */
 const withWeights = (change: (path: string) => void): Damage => (folder) => {
   copyModel("qwen2-p1-tied-f32", folder);
   change(`${folder}/model.safetensors`);
 };
 
+/** One of each kind; what is refused when a folder is opened has tests beside that. */
 const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, words: string])[] =
   [
     ["no folder", () => {}, 3, "no such folder"],
-    [
-      "an empty folder",
-      (folder) => Deno.mkdirSync(folder),
-      3,
-      "is not a Hugging Face model folder: it has no config.json",
-    ],
-    [
-      "no weights",
-      withWeights(Deno.removeSync),
-      3,
-      "has no weights: neither model.safetensors nor model.safetensors.index.json",
-    ],
     [
       "a truncated file",
       withWeights((path) => Deno.truncateSync(path, 9000)),
       3,
       ", and the file has 9000\n",
     ],
-    [
-      "a missing shard",
-      withWeights((path) => {
-        Deno.removeSync(path);
-        const weight_map = { "model.norm.weight": "model-00001-of-00002.safetensors" };
-        Deno.writeTextFileSync(`${path}.index.json`, JSON.stringify({ weight_map }));
-      }),
-      3,
-      "1 of 1 shards listed in model.safetensors.index.json is missing",
-    ],
-    ["wrong shapes", withConfig({ vocab_size: 500 }), 3, "tensor model.embed_tokens.weight in "],
     [
       "a NaN",
       withWeights((path) => {
@@ -259,22 +230,8 @@ const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, 
       "tensor model.norm.weight in ",
     ],
     [
-      "a sliding window",
-      withConfig({ use_sliding_window: true }),
-      3,
-      "sliding-window attention is not supported: use_sliding_window is true",
-    ],
-    ["experts", withConfig({ model_type: "qwen3_moe" }), 3, 'llama_parscale, not "qwen3_moe"'],
-    [
-      "scaled rope",
-      withConfig({ rope_scaling: { type: "dynamic", factor: 4 } }),
-      3,
-      "rope_scaling",
-    ],
-    ["an untrue tie", withConfig({ tie_word_embeddings: false }), 3, "no tensor lm_head.weight"],
-    [
       "streams already",
-      withConfig({}, "qwen2-p2-tied-f32"),
+      (folder) => copyModel("qwen2-p2-tied-f32", folder),
       3,
       '"./model" already is a ParScale model with 2 streams',
     ],

@@ -5,7 +5,7 @@ import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertFailed, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 
@@ -291,11 +291,4 @@ Deno.test("what makes no sense is refused with a way out", async () => {
     assertEquals([code, stdout], [expected, ""], `${args.join(" ")}: ${stderr}`);
     assertStringIncludes(said, words);
   });
-});
-
-Deno.test("a closed pipe ends quietly with 0", async () => {
-  for (const flags of ["", "--jsonl", "--latex"]) {
-    const script = `parscale fit --preset paper ${flags} | true; echo \${PIPESTATUS[0]}`;
-    assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
-  }
 });

@@ -10,14 +10,10 @@ import { withScratch } from "../scratch.ts";
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
 
 Deno.test("version and help go to stdout with 0", async () => {
-  const { version } = JSON.parse(
-    await Deno.readTextFile(CONFIG),
-  );
-  assertEquals(await runParscale(["--version"]), {
-    code: 0,
-    stdout: `parscale ${version}\n`,
-    stderr: "",
-  });
+  const { version } = JSON.parse(await Deno.readTextFile(CONFIG));
+  for (const args of [["--version"], ["-V"], ["score", "-V"]]) {
+    assertEquals(await succeed(args), `parscale ${version}\n`);
+  }
   for (const args of [["--help"], ["-h"], ["help"]]) {
     const stdout = await succeed(args);
     for (const { name, summary } of commands) {

@@ -2,7 +2,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertFailed, assertRefusals, jsonLines, parseLines, succeed } from "./models.ts";
 import { assertFigure } from "./figures.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
@@ -155,14 +155,6 @@ Deno.test("a run that is being written is drawn up to its last whole line", () =
     Deno.writeTextFileSync(path, '{"step":41,"tokens":4100,"lo', { append: true });
     const { code, stdout } = await runParscale(["plot", "a", "--jsonl"], { cwd });
     assertEquals([code, parseLines(stdout)[0].last_x], [0, 4000]);
-  }));
-
-Deno.test("a closed pipe ends it quietly", () =>
-  inFolder(async (cwd) => {
-    const script =
-      'set -o pipefail; parscale plot a b --jsonl | head -c 10; echo " ${PIPESTATUS[0]}"';
-    const { stdout, stderr } = await runShell(script, { cwd });
-    assertEquals([stdout, stderr], ['{"label":" 0\n', ""]);
   }));
 
 Deno.test("what train has written is what is drawn", () =>

@@ -1,7 +1,7 @@
 /** `parscale score` as a black box: every format, bad rows, misuse, pipes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
-  assertRefused,
+  assertRefusals,
   copyFolder,
   EXPECTED,
   jsonLines,
@@ -118,41 +118,32 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
   const good = { tokens: [1, 2] };
-  const refused = async (line: unknown, message: string) =>
-    assertRefused(
-      await runParscale(SCORE, { stdin: jsonLines(good, "", line) }),
+  const after = (line: unknown) => runParscale(SCORE, { stdin: jsonLines(good, "", line) });
+  const at = "error: line 3 of stdin", pair = '"tokens", or "prompt" and "continuation"';
+  const list = "expected a list of numbers", text = "expected text";
+  await assertRefusals([
+    [after('{"tokens": [1,'), 3, `${at} is not valid JSON: Unexpected end of JSON input\n`],
+    [after("[1, 2]"), 3, `${at}: found [1,2], expected a JSON object\n`],
+    [after({ prompt: "x", id: 1 }), 3, `${at}: found only "prompt", "id", expected ${pair}\n`],
+    [after({ tokens: "1 2" }), 3, `${at}: found "1 2" in "tokens", ${list}\n`],
+    [
+      after({ prompt: "x", continuation: null }),
       3,
-      `line 3 of stdin${message}`,
-    );
-  const pair = '"tokens", or "prompt" and "continuation"';
-  await Promise.all([
-    refused(
-      '{"tokens": [1,',
-      " is not valid JSON: Unexpected end of JSON input",
-    ),
-    refused("[1, 2]", ": found [1,2], expected a JSON object"),
-    refused({ prompt: "x", id: 1 }, `: found only "prompt", "id", expected ${pair}`),
-    refused({ tokens: "1 2" }, ': found "1 2" in "tokens", expected a list of numbers'),
-    refused({ prompt: "x", continuation: null }, ': found null in "continuation", expected text'),
+      `${at}: found null in "continuation", ${text}\n`,
+    ],
   ]);
 });
 
-Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad value", async () => {
-  const run = (...args: string[]) => runParscale(["score", ...args], { stdin: ROWS });
-  const [none, missing, flag, value, files] = await Promise.all([
-    run(),
-    run("--model", "./none"),
-    run("--model", MODEL, "--stream-wieghts"),
-    run("--model", MODEL, "--batch", "0"),
-    run("--model", MODEL, "a", "b"),
-  ]);
-  assertEquals([none, flag, value, files].map(({ code }) => code), [2, 2, 2, 2]);
-  assertStringIncludes(flag.stderr, "did you mean `--stream-weights`?");
-  assertStringIncludes(value.stderr, "--batch");
-  assertEquals(missing.code, 3);
-  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
-  const file = await run("--model", MODEL, "none.jsonl");
-  assertRefused(file, 3, 'no such file: "none.jsonl"');
+Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad value", () => {
+  const score = `score --model ${MODEL}`;
+  return assertRefusals([
+    ["score", 2],
+    ["score --model ./none", 3, 'error: no such folder: "./none"'],
+    [`${score} --stream-wieghts`, 2, "did you mean `--stream-weights`?"],
+    [`${score} --batch 0`, 2, "--batch"],
+    [`${score} a b`, 2],
+    [`${score} none.jsonl`, 3, 'error: no such file: "none.jsonl"\n'],
+  ], { stdin: ROWS });
 });
 
 Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin", async () => {

@@ -223,12 +223,3 @@ Deno.test("more memory than allowed, which is known before anything is allocated
       /^error: training needs \d+ MB, more than the memory limit of 1\.0 MB\n\nhint: lower --micro-batch/,
     );
   }));
-
-Deno.test("with --json an error is one object on stderr", () =>
-  withWorkplace(async (place) => {
-    const { code, stdout, stderr } = await place.train(`${P2} --out no --json`);
-    assertEquals([code, stdout], [2, ""]);
-    const { error } = JSON.parse(stderr);
-    assertEquals(Object.keys(error), ["code", "kind", "message", "hints"]);
-    assertEquals([error.code, error.kind], [2, "usage"]);
-  }));
