@@ -101,17 +101,7 @@ const DOCUMENTS: readonly (readonly [args: string, stdin?: string])[] = [
   ["help formats"],
 ];
 
-const HEAD = [
-  "schema",
-  "version",
-  "command",
-  "config",
-  "seed",
-  "device",
-  "started_at",
-  "duration_s",
-  "results",
-];
+const HEAD = "schema version command config seed device started_at duration_s results".split(" ");
 
 /** Fields of the results, or of their first row, that scripts rely on. */
 const FIELDS: Readonly<Record<string, string>> = {

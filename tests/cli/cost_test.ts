@@ -60,14 +60,7 @@ Deno.test("a shape of the paper by --config-from costs what its size costs", asy
 
 Deno.test("a row echoes its inputs under fixed names, then total and parts", async () => {
   const [exact] = await rowsOf(SHAPE);
-  const parts = [
-    "weight_bytes",
-    "kv_cache_bytes",
-    "activation_bytes",
-    "prefill_s",
-    "decode_s",
-    "flops",
-  ];
+  const parts = "weight_bytes kv_cache_bytes activation_bytes prefill_s decode_s flops".split(" ");
   assertEquals(Object.keys(exact), [
     ...INPUT_KEYS,
     "memory_bytes",
@@ -186,14 +179,10 @@ Deno.test("training: parts, micro-batches and what is learned", async () => {
 Deno.test("the hardware list", async () => {
   const rows = await rowsOf(["cost", "ls"]);
   assertEquals(rows.length, 33);
-  assertEquals(Object.keys(rows[0]), [
-    "name",
-    "capacity_gib",
-    "bandwidth_gb_s",
-    "tflops",
-    "origin",
-    "remark",
-  ]);
+  assertEquals(
+    Object.keys(rows[0]),
+    "name capacity_gib bandwidth_gb_s tflops origin remark".split(" "),
+  );
 });
 
 Deno.test("PARSCALE_DEVICE and variables of other questions break nothing", async () => {

@@ -70,20 +70,10 @@ function checkPairs(requests: readonly Request[], expected: Record<string, unkno
   assertEquals(contexts.map((ids) => sha256(ids.join(","))), expected.context_token_sha256);
 }
 
-for (
-  const name of [
-    "winogrande",
-    "hellaswag",
-    "openbookqa",
-    "piqa",
-    "arc_easy",
-    "arc_challenge",
-    "sciq",
-    "mmlu",
-    "mmlu_chat",
-    "race",
-  ]
-) {
+const CHOICES =
+  "winogrande hellaswag openbookqa piqa arc_easy arc_challenge sciq mmlu mmlu_chat race".split(" ");
+
+for (const name of CHOICES) {
   Deno.test(`${name}: contexts and continuations`, async () => {
     const cases = golden(`requests_${name}`);
     const found = await documents(name.replace("_chat", ""), cases[0].num_fewshot);
@@ -102,9 +92,9 @@ for (
   });
 }
 
-for (
-  const name of ["gsm8k", "gsm8k_chat", "gsm8k_cot", "minerva_math", "ifeval", "ifeval_chat"]
-) {
+const TEXTS = "gsm8k gsm8k_chat gsm8k_cot minerva_math ifeval ifeval_chat".split(" ");
+
+for (const name of TEXTS) {
   Deno.test(`${name}: prompts, stops and targets`, async () => {
     const cases = golden(`requests_${name}`);
     const found = await documents(name.replace("_chat", ""), cases[0].num_fewshot);
