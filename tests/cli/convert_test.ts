@@ -1,7 +1,15 @@
 /** `parscale convert` as a black box: results, round trips, refusals. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
-import { assertRefused, jsonLines, MODEL, PLAIN_MODEL, rowsOf, succeed } from "./models.ts";
+import {
+  assertRefusals,
+  assertRefused,
+  jsonLines,
+  MODEL,
+  PLAIN_MODEL,
+  rowsOf,
+  succeed,
+} from "./models.ts";
 import { converted, names } from "./convert_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { linkSync } from "../links.ts";
@@ -161,41 +169,35 @@ Deno.test("convert --overwrite replaces a checkpoint, and refuses any other fold
 
 Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing", () =>
   withScratch(async (cwd) => {
-    const model = ["--model", PLAIN_MODEL], out = ["--out", "out"];
+    const line = `convert --model ${PLAIN_MODEL} --out out`;
+    const strip = `convert --model ${MODEL} --out out --strip`;
     const between = (flag: string, value: string, low: number, high: number) =>
       `invalid value "${value}" for \`${flag}\`: must be an integer from ${low} to ${high}`;
-    const cases: [string[], string[]][] = [
-      [[], ["`convert` needs `--model`"]],
-      [[...model, ...out], ["`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"]],
-      [[...model, ...out, "-P", "1"], [between("--streams", "1", 2, 64)]],
-      [[...model, ...out, "-P", "65", "--prefix-tokens", "-1"], [
+    const combined = (flag: string) => `\`--strip\` cannot be combined with \`${flag}\``;
+    await assertRefusals([
+      ["convert", 2, "`convert` needs `--model`"],
+      [line, 2, "`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"],
+      [`${line} -P 1`, 2, between("--streams", "1", 2, 64)],
+      [
+        `${line} -P 65 --prefix-tokens -1`,
+        2,
         between("--streams", "65", 2, 64),
         between("--prefix-tokens", "-1", 0, 4096),
-      ]],
-      [[...model, ...out, "-P", "2", "--smoothing", "1.5"], [
-        '"1.5" for `--smoothing`: must be a number',
-      ]],
-      [[...model, ...out, "-P", "2", "--seed", "-1"], ['invalid value "-1" for `--seed`']],
-      [[...model, ...out, "-P", "2", "--max-shard-size", "0"], ['"0" for `--max-shard-size`']],
-      [[...model, ...out, "-P", "two"], ['invalid value "two" for `--streams`']],
-      [["--model", MODEL, ...out, "--strip", "-P", "2"], [
-        "`--strip` cannot be combined with `--streams`",
-      ]],
-      [["--model", MODEL, ...out, "--strip", "--hf-code", "code"], [
-        "`--strip` cannot be combined with `--hf-code`",
-      ]],
-      [["--model", MODEL, ...out, "--strip", "--introduced-only"], [
-        "`--strip` cannot be combined with `--introduced-only`",
-      ]],
-      [[...model, "--out", PLAIN_MODEL, "-P", "2", "--overwrite"], ["holds the model to convert"]],
-      [[...model, ...out, "-P", "2", "--steams", "3"], ["unknown flag `--steams`"]],
-    ];
-    for (const [args, messages] of cases) {
-      const { code, stdout, stderr } = await runParscale(["convert", ...args], { cwd });
-      assertEquals([code, stdout], [2, ""], args.join(" "));
-      for (const message of messages) assertStringIncludes(stderr, message);
-      assert(/^(error: [^\n]+[^.\n]\n)+(\n(hint: [^A-Z][^\n]+\n)+)?$/.test(stderr), stderr);
-    }
+      ],
+      [`${line} -P 2 --smoothing 1.5`, 2, '"1.5" for `--smoothing`: must be a number'],
+      [`${line} -P 2 --seed -1`, 2, 'invalid value "-1" for `--seed`'],
+      [`${line} -P 2 --max-shard-size 0`, 2, '"0" for `--max-shard-size`'],
+      [`${line} -P two`, 2, 'invalid value "two" for `--streams`'],
+      [`${strip} -P 2`, 2, combined("--streams")],
+      [`${strip} --hf-code code`, 2, combined("--hf-code")],
+      [`${strip} --introduced-only`, 2, combined("--introduced-only")],
+      [
+        `convert --model ${PLAIN_MODEL} --out ${PLAIN_MODEL} -P 2 --overwrite`,
+        2,
+        "holds the model to convert",
+      ],
+      [`${line} -P 2 --steams 3`, 2, "unknown flag `--steams`"],
+    ], { cwd });
     assertEquals(names(cwd), []);
   }));
 
@@ -308,16 +310,21 @@ Deno.test("--max-shard-size takes units as Hugging Face writes them", () =>
 Deno.test("a target that takes no folder is the environment's fault", () =>
   withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/file`, "");
-    for (const out of ["/proc/parscale-out", "file/out"]) {
-      const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", out];
-      const { code, stdout, stderr } = await runParscale(args, { cwd });
-      assertEquals([code, stdout], [4, ""], stderr);
-      const reason = out === "file/out"
-        ? "part of the path is a file, not a folder"
-        : "it cannot be created there";
-      assertEquals(
-        stderr,
-        `error: cannot write folder "${out}": ${reason}\n\nhint: choose another folder\n`,
-      );
-    }
+    const line = `convert --model ${PLAIN_MODEL} --streams 2 --out`,
+      hint = "hint: choose another folder";
+    const cannot = (out: string) => `error: cannot write folder "${out}": `;
+    await assertRefusals([
+      [
+        `${line} /proc/parscale-out`,
+        4,
+        `${cannot("/proc/parscale-out")}it cannot be created`,
+        hint,
+      ],
+      [
+        `${line} file/out`,
+        4,
+        `${cannot("file/out")}part of the path is a file, not a folder`,
+        hint,
+      ],
+    ], { cwd });
   }));

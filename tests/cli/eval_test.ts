@@ -1,7 +1,7 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, misuse, pipes. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, jsonLines, parseLines, succeed } from "./models.ts";
+import { assertRefusals, assertRefused, jsonLines, parseLines, succeed } from "./models.ts";
 import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -184,53 +184,49 @@ Deno.test("--dry-run says what would be asked and opens no model", async () => {
 });
 
 Deno.test("misuse is refused before a model is opened", async () => {
-  const cases: [string[], string][] = [
-    [["eval"], "`eval` needs `--tasks`"],
-    [["eval", "--tasks", "gsm9k"], 'unknown task "gsm9k"'],
+  const evaluate = EVAL.join(" ");
+  await assertRefusals([
+    ["eval -q", 2, "error: `eval` needs `--tasks`\n"],
+    ["eval --tasks gsm9k -q", 2, 'error: unknown task "gsm9k"\n'],
+    ["eval --tasks gsm8k -q", 2, "error: `eval` needs `--model`\n"],
+    [`eval --tasks gsm8k --data ${DATA} -q`, 2, "error: `eval` needs `--model`\n"],
     [
-      ["eval", "--tasks", "gsm8k"],
-      "`eval` needs `--model`",
+      `${evaluate} --tasks gsm8k --shots four -q`,
+      2,
+      'error: invalid value "four" for `--shots`: must be a number, or TASK=NUMBER\n',
     ],
     [
-      ["eval", ...tasks("gsm8k"), "--data", DATA],
-      "`eval` needs `--model`",
+      `${evaluate} --tasks gsm8k --shots mmlu=4 -q`,
+      2,
+      "error: `--shots mmlu=4` names a task that is not among --tasks: gsm8k\n",
     ],
     [
-      [...EVAL, ...tasks("gsm8k"), "--shots", "four"],
-      'invalid value "four" for `--shots`: must be a number, or TASK=NUMBER',
+      `${evaluate} --tasks gsm8k --shard 3/2 -q`,
+      2,
+      'error: invalid value "3/2" for `--shard`: must be I/N with I from 1 to N, or auto\n',
     ],
     [
-      [...EVAL, ...tasks("gsm8k"), "--shots", "mmlu=4"],
-      "`--shots mmlu=4` names a task that is not among --tasks: gsm8k",
+      `${evaluate} --tasks gsm8k --ids 12 -q`,
+      2,
+      "error: gsm8k has no row 12: of its 12 rows, 0 to 11 are evaluated\n",
     ],
     [
-      [...EVAL, ...tasks("gsm8k"), "--shard", "3/2"],
-      'invalid value "3/2" for `--shard`: must be I/N with I from 1 to N, or auto',
+      `${evaluate} --tasks gsm8k --fail-under gsm8k.acc=0.5 -q`,
+      2,
+      "error: `--fail-under gsm8k.acc=0.5` names an unknown metric of gsm8k\n",
     ],
     [
-      [...EVAL, ...tasks("gsm8k"), "--ids", "12"],
-      "gsm8k has no row 12: of its 12 rows, 0 to 11 are evaluated",
+      `${evaluate} --tasks gsm8k --num-beams 4 --temperature 1 -q`,
+      2,
+      "error: `--num-beams 4` cannot be combined with `--temperature`\n",
     ],
     [
-      [...EVAL, ...tasks("gsm8k"), "--fail-under", "gsm8k.acc=0.5"],
-      "`--fail-under gsm8k.acc=0.5` names an unknown metric of gsm8k",
+      `${evaluate} --tasks humaneval -q`,
+      2,
+      "error: scoring programs runs code written by a model: pass `--allow-code-execution`\n",
     ],
-    [
-      [...EVAL, ...tasks("gsm8k"), "--num-beams", "4", "--temperature", "1"],
-      "`--num-beams 4` cannot be combined with `--temperature`",
-    ],
-    [
-      [...EVAL, ...tasks("humaneval"), "-q"],
-      "scoring programs runs code written by a model: pass `--allow-code-execution`",
-    ],
-    [
-      [...EVAL, ...tasks("gsm8k"), "--predict-only"],
-      "`--predict-only` needs `--out`",
-    ],
-  ];
-  for (const [args, message] of cases) {
-    assertRefused(await runParscale([...args, "-q"]), 2, message);
-  }
+    [`${evaluate} --tasks gsm8k --predict-only -q`, 2, "error: `--predict-only` needs `--out`\n"],
+  ]);
 });
 
 Deno.test("rows that are not what they should be name their place", () =>

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
-import { assertRefused, EXPECTED, hasWebGpu, MODEL, succeed } from "./models.ts";
+import { assertRefusals, EXPECTED, hasWebGpu, MODEL, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -192,33 +192,26 @@ Deno.test("in 8 bits the file is smaller and the first token the same", () =>
 
 Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", async () => {
   await withScratch(async (cwd) => {
-    const run = (...args: string[]) => runParscale(["export", ...args], { cwd });
-    const noFormat = await run("--model", MODEL, "--out", "x", "--dry-run");
-    assertEquals(noFormat.code, 0, noFormat.stderr);
-    const small = await run(
-      "--model",
-      MODEL,
-      "--onnx",
-      "--out",
-      "x",
-      "--tokens",
-      "9",
-      "--capacity",
-      "8",
-    );
-    assertEquals(small.code, 2);
-    const long = await run("--model", MODEL, "--onnx", "--out", "x", "--capacity", "4k");
-    assertRefused(long, 2, "`--capacity 4000` exceeds the model's context of 2048 tokens");
-    const half = await run("--model", MODEL, "--onnx", "--out", "x", "--dtype", "f16");
-    assertEquals(half.code, 2);
-    assertStringIncludes(half.stderr, "`--dtype f16` needs `--target webgpu`");
-    assertEquals((await run("--model", "nothing", "--onnx", "--out", "x")).code, 3);
-    const plan = await run("--model", MODEL, "--onnx", "--out", "x", "--dry-run");
-    assertEquals(plan.code, 0);
-    assertStringIncludes(plan.stdout + plan.stderr, "would write prefill.onnx");
     await Deno.mkdir(`${cwd}/taken`);
     await Deno.writeTextFile(`${cwd}/taken/mine`, "");
-    assertEquals((await run("--model", MODEL, "--onnx", "--out", "taken")).code, 2);
+    const line = `export --model ${MODEL} --onnx --out`;
+    await assertRefusals([
+      [`${line} x --tokens 9 --capacity 8`, 2],
+      [
+        `${line} x --capacity 4k`,
+        2,
+        "error: `--capacity 4000` exceeds the model's context of 2048 tokens\n",
+      ],
+      [`${line} x --dtype f16`, 2, "`--dtype f16` needs `--target webgpu`"],
+      ["export --model nothing --onnx --out x", 3],
+      [`${line} taken`, 2],
+    ], { cwd });
+    const run = (...args: string[]) => runParscale(["export", "--model", MODEL, ...args], { cwd });
+    const noFormat = await run("--out", "x", "--dry-run");
+    assertEquals(noFormat.code, 0, noFormat.stderr);
+    const plan = await run("--onnx", "--out", "x", "--dry-run");
+    assertEquals(plan.code, 0);
+    assertStringIncludes(plan.stdout + plan.stderr, "would write prefill.onnx");
     assertEquals(Array.from(Deno.readDirSync(cwd), ({ name }) => name), ["taken"]);
   });
   const line = EXPORT.map((word) => `'${word}'`).join(" ");

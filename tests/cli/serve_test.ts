@@ -295,21 +295,11 @@ Deno.test("completions", async (t) => {
     assertStringIncludes(new TextDecoder().decode(answer), "403");
     const metrics = await server.metrics();
     const label = `{model="${NAME}"}`;
-    for (
-      const name of [
-        "num_requests_running",
-        "num_requests_waiting",
-        "kv_cache_usage_perc",
-        "prefix_cache_queries_total",
-        "prefix_cache_hits_total",
-        "prompt_tokens_total",
-        "generation_tokens_total",
-        "time_to_first_token_seconds_count",
-        "inter_token_latency_seconds_sum",
-        "e2e_request_latency_seconds_count",
-        "request_queue_time_seconds_count",
-      ]
-    ) assert(metrics.has(`parscale_${name}${label}`), name);
+    const names = "num_requests_running num_requests_waiting kv_cache_usage_perc " +
+      "prefix_cache_queries_total prefix_cache_hits_total prompt_tokens_total " +
+      "generation_tokens_total time_to_first_token_seconds_count inter_token_latency_seconds_sum " +
+      "e2e_request_latency_seconds_count request_queue_time_seconds_count";
+    for (const name of names.split(" ")) assert(metrics.has(`parscale_${name}${label}`), name);
     assert(metrics.get(`parscale_request_failure_total{code="404"}`)! >= 2);
   });
 });

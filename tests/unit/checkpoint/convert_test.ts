@@ -205,7 +205,7 @@ Deno.test("requests that make no sense are refused before anything is read", asy
   }
 });
 
-Deno.test("an aborted, damaged or unwritable conversion leaves nothing behind", () =>
+Deno.test("an aborted or damaged conversion leaves nothing behind", () =>
   withScratch(async (folder) => {
     const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/out`;
     const abort = new AbortController();
@@ -223,12 +223,6 @@ Deno.test("an aborted, damaged or unwritable conversion leaves nothing behind", 
     assertEquals(error.kind, "numerical");
     assertStringIncludes(error.message, "model.norm.weight");
     assertEquals(names(folder), ["bad"]);
-
-    const underFile = `${folder}/bad/config.json/out`;
-    for (const target of [underFile, "/proc/parscale-out"]) {
-      const failure = await userError(() => run({ model, out: target, streams: 2 }));
-      assertEquals(failure.kind, "environment", failure.message);
-    }
   }));
 
 Deno.test("an existing folder is replaced only on request, and only at the end", () =>
