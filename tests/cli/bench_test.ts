@@ -9,6 +9,7 @@ import {
   parseLines,
   PLAIN_MODEL,
   rowsOf,
+  succeed,
 } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -102,9 +103,8 @@ Deno.test("a document, a table and a file; a run folder is its newest checkpoint
   }));
 
 Deno.test("a dry run names what would be timed, with the memory it takes", async () => {
-  const plan = await runParscale([...BENCH, "--streams", "2,4", "--dry-run"]);
-  assertEquals([plan.code, plan.stderr], [0, ""]);
-  const [head, ...cells] = plan.stdout.trimEnd().split("\n\n")[0]!.split("\n");
+  const plan = await succeed([...BENCH, "--streams", "2,4", "--dry-run"]);
+  const [head, ...cells] = plan.trimEnd().split("\n\n")[0]!.split("\n");
   assert(
     /^times 4 rows in turns, 1 round to warm up and 3 timed, in [\d.]+ MB:$/.test(head!),
     head,
@@ -225,8 +225,7 @@ Deno.test("compare: what is no row is bad data", async () => {
 Deno.test("default lengths fit a model with a short context", async () => {
   const model = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
   const args = ["bench", "--model", model, "--steps", "12", "--dry-run"];
-  const { code, stdout, stderr } = await runParscale(args);
-  assertEquals(code, 0, stderr);
+  const stdout = await succeed(args);
   assertStringIncludes(stdout, "500 cached");
   assertStringIncludes(stdout, "512 tokens");
 });

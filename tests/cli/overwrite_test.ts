@@ -2,10 +2,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { EVAL, runEval } from "./eval_testing.ts";
 import { assertRefused, MODEL, succeed } from "./models.ts";
+import { names } from "./convert_testing.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-
-const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 
 Deno.test("eval --overwrite replaces an evaluation, and refuses a folder that holds anything else", () =>
   withScratch(async (cwd) => {

@@ -9,20 +9,18 @@ import {
   MODEL,
   PLAIN_MODEL,
   rowsOf,
+  succeed,
 } from "./models.ts";
+import { names } from "./convert_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const PROMPTS = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
 
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
-
 /** Runs a command successfully and returns `results` of its JSON document. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 async function results(cwd: string, ...args: string[]): Promise<any> {
-  const result = await runParscale([...args, "--json"], { cwd });
-  assertEquals([result.code, result.stderr], [0, ""]);
-  return JSON.parse(result.stdout).results;
+  return JSON.parse(await succeed([...args, "--json"], { cwd })).results;
 }
 
 const quantized = (cwd: string, ...args: string[]) =>
