@@ -181,10 +181,8 @@ Deno.test("compare: rows without a partner are named and decide nothing", async 
   const now = jsonLines(timing(), timing({ batch: 8, median_ms: 99 }));
   const before = jsonLines(timing({ context: 9 }), timing());
   const result = await compare(now, before);
-  assertEquals([result.code, result.stderr], [
-    0,
-    "warning: 2 rows without a partner decided nothing\n",
-  ]);
+  const warning = "warning: 2 rows without a partner decided nothing\n";
+  assertEquals([result.code, result.stderr], [0, warning]);
   const words = result.stdout.split("\n").slice(2, 5).map((line) => line.split(/ +/));
   assertEquals(words.map((line) => [line[2], line[3], line.at(-1)]), [
     ["1", "8", "same"],

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertFailed, assertRefusals, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertFailed, assertRefusals, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -18,7 +18,7 @@ const ROWS: Row[] = GOLDEN.observations.map(
   ({ N, P, loss }: Record<string, number>) => ({ n_params: N, streams: P, loss }),
 );
 const CSV = toCsv(ROWS);
-const JSONL = ROWS.map((row) => JSON.stringify(row) + "\n").join("");
+const JSONL = jsonLines(...ROWS);
 
 function toCsv(rows: readonly Row[]): string {
   const lines = rows.map(({ n_params, streams, loss }) => `${n_params},${streams},${loss}\n`);
@@ -60,10 +60,7 @@ Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and buil
       assertEquals([row.n_params, row.streams, row.loss], Object.values(ROWS[i]!));
     });
     for (const result of results) {
-      assertEquals({ ...result, observations: "" }, {
-        ...first,
-        observations: "",
-      });
+      assertEquals({ ...result, observations: "" }, { ...first, observations: "" });
     }
   }));
 
@@ -74,10 +71,7 @@ Deno.test("runs of train are observations", () =>
       linkSync(model, `${cwd}/${name}/checkpoint-000002`);
       await Deno.writeTextFile(`${cwd}/${name}/last`, "checkpoint-000002\n");
       const metrics = [{ eval_loss: last, loss_ema: 3 }, { eval_loss: null, loss_ema: 2.5 }];
-      await Deno.writeTextFile(
-        `${cwd}/${name}/metrics.jsonl`,
-        metrics.map((row) => JSON.stringify(row) + "\n").join(""),
-      );
+      await Deno.writeTextFile(`${cwd}/${name}/metrics.jsonl`, jsonLines(...metrics));
     }
     await Deno.writeTextFile(`${cwd}/l.csv`, CSV);
     const args = ["fit", "l.csv", "p1", "p2", "--jsonl"];
@@ -138,17 +132,12 @@ Deno.test("both laws side by side", async () => {
 Deno.test("all laws side by side, the better one by AICc", async () => {
   const args = ["fit", "--data-set", "pile", "--law", "all"];
   const [result] = await rowsOf([...args, "--predict", "2e9,8", "--saving", "8"]);
-  assertEquals(result.comparison.map(({ law }: { law: string }) => law), [
-    "log",
-    "theoretical",
-    "additive",
-  ]);
+  const laws = result.comparison.map(({ law }: { law: string }) => law);
+  assertEquals(laws, ["log", "theoretical", "additive"]);
   const [log, theoretical, additive] = result.comparison.map(({ aicc }: { aicc: number }) => aicc);
   assert(additive < log && log < theoretical);
-  assertEquals([result.law, Object.keys(result.parameters)], [
-    "additive",
-    ["E", "A", "b", "beta", "alpha"],
-  ]);
+  assertEquals(result.law, "additive");
+  assertEquals(Object.keys(result.parameters), ["E", "A", "b", "beta", "alpha"]);
   assertEquals(result.queries[1].value, null, "a saving depends on N");
   const table = await runParscale(args);
   assertStringIncludes(table.stdout, "smaller AICc");
@@ -160,11 +149,8 @@ Deno.test("all laws side by side, the better one by AICc", async () => {
 
 Deno.test("the paper's parameters, of both corpora", async () => {
   const [stack] = await rowsOf(["fit", "--preset", "paper", "--saving", "8"]);
-  assertEquals([stack.parameters_from, stack.starts, stack.parameters.k], [
-    "paper",
-    null,
-    0.393463,
-  ]);
+  const { parameters_from, starts, parameters } = stack;
+  assertEquals([parameters_from, starts, parameters.k], ["paper", null, 0.393463]);
   assertEquals(
     stack.rows.map(({ predicted }: { predicted: number }) => Number(predicted.toFixed(4))),
     GOLDEN.logarithmic.paper_predictions,

@@ -96,10 +96,8 @@ Deno.test("rows are only taken up by the same command over the same input", () =
     const none = await runParscale([...SAMPLES, "-o", "out", "--resume"], { cwd });
     assertRefused(none, 3, 'nothing to resume: no such file "out.partial"');
     const stdout = await runParscale([...SAMPLES, "--jsonl", "--resume"], { cwd });
-    assertEquals([stdout.code, JSON.parse(stdout.stderr).error.message], [
-      2,
-      "`--resume` needs `-o FILE`",
-    ]);
+    assertEquals(stdout.code, 2);
+    assertEquals(JSON.parse(stdout.stderr).error.message, "`--resume` needs `-o FILE`");
     assertEquals((await stopped(out, cwd, 6, "SIGKILL")).code, 137);
     const before = await Deno.readTextFile(`${cwd}/out.partial`);
     const last = Math.max(...parseLines(before).slice(1).map(({ at }) => at));
