@@ -209,12 +209,8 @@ Deno.test("a ParScale model serves beside adapters of its backbone", () =>
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const convert = ["convert", "--model", CHAT_MODEL, "--streams", "2", "--out", `${folder}/p2`];
     assertEquals((await runParscale(convert)).code, 0);
-    await using server = await TestServer.start([
-      "--model",
-      `${folder}/p2`,
-      "--adapter",
-      `p4=${four}`,
-    ]);
+    const models = ["--model", `${folder}/p2`, "--adapter", `p4=${four}`];
+    await using server = await TestServer.start(models);
     const prompt = { prompt: "The red fox", max_tokens: 8, temperature: 0 };
     for (const [model, from] of [["p2", `${folder}/p2`], ["p4", CHAT_MODEL]] as const) {
       const { choices: [{ text }] } = await server.complete({ ...prompt, model });

@@ -39,16 +39,15 @@ Deno.test("the golden weights of a model with two streams", async () => {
 });
 
 Deno.test("the document has statistics that follow from its rows", async () => {
-  const stdin = jsonLines({ text: "the cat and the dog" }, {
-    id: "b",
-    text: "the mat and the hat",
-  });
+  const texts = [{ text: "the cat and the dog" }, { id: "b", text: "the mat and the hat" }];
+  const stdin = jsonLines(...texts);
   const stdout = await succeed([...SHOW, "--json"], { stdin });
   const { schema, command, device, results } = JSON.parse(stdout);
   assertEquals([schema, command, device], ["parscale.visualize/2", "visualize", "cpu"]);
-  const { statistics, texts, agreement, diversity, rows } = results;
+  const { statistics, agreement, diversity, rows } = results;
   assertEquals([results.streams, results.labels, diversity], [4, ["A", "B", "C", "D"], null]);
-  assertEquals(texts.map(({ text_id }: { text_id: unknown }) => text_id), [0, "b"]);
+  const ids = results.texts.map(({ text_id }: { text_id: unknown }) => text_id);
+  assertEquals(ids, [0, "b"]);
   assertEquals(statistics.tokens, rows.length);
   const wins = (p: number) => rows.filter(({ stream }: { stream: number }) => stream === p).length;
   assertEquals(statistics.shares, [0, 1, 2, 3].map((p) => wins(p) / rows.length));
