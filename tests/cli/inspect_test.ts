@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import {
+  assertFailed,
   assertRefusals,
   assertRefused,
   jsonLines,
@@ -127,8 +128,7 @@ Deno.test("a folder that is no model, or an adapter alone, is refused with a way
     const args = ["--model", PLAIN_MODEL, "-P", "2", "--introduced-only", "--out", "adapter"];
     assertEquals((await runParscale(["convert", ...args], { cwd })).code, 0);
     const alone = await runParscale(["inspect", "--model", "adapter"], { cwd });
-    assertEquals([alone.code, alone.stdout], [3, ""]);
-    assertStringIncludes(alone.stderr, "hint: this is an adapter folder: pass it with `--adapter`");
+    assertFailed(alone, 3, "hint: this is an adapter folder: pass it with `--adapter`");
   }));
 
 Deno.test("--check finds a weight that is not finite and an adapter of another backbone", () =>
@@ -147,20 +147,15 @@ Deno.test("--check finds a weight that is not finite and an adapter of another b
     writeRaw(path, header, data);
     assertEquals((await check("--adapter", "adapter")).code, 0);
     const alien = await check("--adapter", "adapter", "--check");
-    assertEquals([alien.code, alien.stdout], [3, ""]);
-    assertStringIncludes(
-      alien.stderr,
-      'error: adapter "adapter" was not made from "other": backbone_sha256 is ',
-    );
-    assertStringIncludes(alien.stderr, "hint: pass the `--model` that the adapter was made from");
+    const made = 'error: adapter "adapter" was not made from "other": backbone_sha256 is ';
+    assertFailed(alien, 3, made, "hint: pass the `--model` that the adapter was made from");
 
     data.fill(0xff, begin + 8, begin + 12);
     writeRaw(path, header, data);
     assertEquals((await check()).code, 0);
     const bad = await check("--check");
-    assertEquals([bad.code, bad.stdout], [5, ""]);
-    assertStringIncludes(bad.stderr, "tensor model.norm.weight in ");
-    assertStringIncludes(bad.stderr, "is not finite: NaN at index 2 of shape [");
+    const found = "is not finite: NaN at index 2 of shape [";
+    assertFailed(bad, 5, "tensor model.norm.weight in ", found);
   }));
 
 Deno.test("a closed pipe ends quietly with 0", async () => {
