@@ -20,18 +20,7 @@ const STEPS = 16;
 const PREFILL = 512;
 
 const flags = parseArgs(Deno.args, {
-  string: [
-    "shape",
-    "streams",
-    "quantize",
-    "block",
-    "rounds",
-    "threads",
-    "cached",
-    "python",
-    "torch",
-    "llama",
-  ],
+  string: "shape streams quantize block rounds threads cached python torch llama".split(" "),
   boolean: ["prefill"],
   negatable: ["prefill"],
   default: {

@@ -7,8 +7,8 @@ import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
 
 const GREEDY = ["--model", CHAT_MODEL, "--temperature", "0"];
 
-Deno.test("answers are those of generate with the whole conversation; /p keeps it; /weights shows", async () => {
-  await withScratch(async (folder) => {
+Deno.test("answers are those of generate with the whole conversation; /p keeps it; /weights shows", () =>
+  withScratch(async (folder) => {
     const adapter = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const stdin = "Tell me\n/p 2\nMore\n/p 3\n/weights\nAgain\n/clear\nTell me\n";
     const args = ["chat", ...GREEDY, "--adapter", `p2=${adapter}`, "--max-tokens", "6"];
@@ -37,8 +37,7 @@ Deno.test("answers are those of generate with the whole conversation; /p keeps i
     assertEquals(printable(lines[2]!.replaceAll(/\[[AB]\]/g, "")), printable(texts[2]!));
     const weights = lines.slice(3, 9);
     for (const line of weights) assert(/^ {2}A 0\.\d{4} {2}B 0\.\d{4} {2}"/.test(line), line);
-  });
-});
+  }));
 
 Deno.test("Ctrl-C stops an answer and not the program; between answers it ends it with 130", async () => {
   const process = parscale(["chat", ...GREEDY, "--max-tokens", "100000"], {

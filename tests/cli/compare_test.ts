@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { differenceOfMeans, pairedDifference } from "../../core/eval/harness/paired.ts";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import { assertRefusals, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { runParscale, runProcess, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -11,8 +11,8 @@ const WORK = [
   ...["--limit", "3", "--max-tokens", "6", "--latency-rows", "2"],
 ];
 
-Deno.test("models: one evaluation per method, kept, and gone on with", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("models: one evaluation per method, kept, and gone on with", () =>
+  withScratch(async (cwd) => {
     const args = [
       ...["compare", "--model", PLAIN_MODEL, "--parscale", MODEL, "--beams", "2,4"],
       ...[...WORK, "--out", "table", "--jsonl", "-q"],
@@ -36,8 +36,7 @@ Deno.test("models: one evaluation per method, kept, and gone on with", async () 
       "gsm8k (strict_match, 3 rows): no method differs from the first beyond its 95% interval",
     );
     assert(/^P or beams +gsm8k ParScale +gsm8k beam/.test(again.stdout), again.stdout);
-  });
-});
+  }));
 
 /** A finished evaluation with these metrics. */
 async function finished(
@@ -59,8 +58,8 @@ async function finished(
   await Deno.writeTextFile(`${folder}/scores.jsonl`, jsonLines(...scores));
 }
 
-Deno.test("folders: differences are paired, and a regression of streams ends with 1", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("folders: differences are paired, and a regression of streams ends with 1", () =>
+  withScratch(async (cwd) => {
     const base = Array.from({ length: 40 }, (_, i) => Number(i % 2 === 0));
     const worse = base.map((value, i) => i < 12 ? 0 : value);
     const better = base.map((value, i) => i < 20 ? 1 : value);
@@ -84,11 +83,10 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     const table = await runParscale(["compare", "p1", "p4", "beams"], { cwd });
     assertStringIncludes(table.stdout, "0.750 (+0.250 ± 0.14");
     assertStringIncludes(table.stdout, "P=4 better, 4 beams worse");
-  });
-});
+  }));
 
-Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", () =>
+  withScratch(async (cwd) => {
     const run = (bits: string, ...more: string[]) =>
       runParscale([
         ...["eval", "--model", TINY, "--tasks", "perplexity", "--data", "book.txt"],
@@ -100,10 +98,8 @@ Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", 
       const { code, stdout, stderr } = await run(bits);
       assertEquals([code, stderr], [0, ""]);
       const { results } = JSON.parse(stdout);
-      assertEquals([results.quantize, results.tasks[0].task], [
-        bits === "none" ? null : bits,
-        "perplexity",
-      ]);
+      assertEquals(results.quantize, bits === "none" ? null : bits);
+      assertEquals(results.tasks[0].task, "perplexity");
       loss.push(results.tasks[0].metrics.at(-1).value);
     }
     const [exact, q8, q4] = loss as [number, number, number];
@@ -123,8 +119,7 @@ Deno.test("--quantize of eval shows beside exact weights what fewer bits cost", 
     for (const name of ["1", "1, q8", "1, q4"]) {
       assert(table.stdout.split("\n").some((line) => line.trim().startsWith(`${name} `)), name);
     }
-  });
-});
+  }));
 
 /** Returns the document of `parscale eval --json` for scores of 0 and 1. */
 function documentOf(
@@ -147,12 +142,8 @@ Deno.test("stdin: documents give differences of means, rows where their folder i
   const { code, stdout, stderr } = await runParscale(["compare", "-", "--jsonl"], { stdin });
   assertEquals([code, stderr], [0, ""]);
   const [first, second] = parseLines(stdout);
-  assertEquals([first.label, first.paired, second.label, second.paired], [
-    "P=1",
-    null,
-    "P=4",
-    false,
-  ]);
+  assertEquals([first.label, first.paired], ["P=1", null]);
+  assertEquals([second.label, second.paired], ["P=4", false]);
   assertEquals([second.value, second.difference], [0.75, 0.25]);
   // Welch: standard errors 0.0801 and 0.0693, 76 degrees of freedom, t 1.9917.
   assert(Math.abs(second.difference_high - 0.25 - 1.9917 * Math.hypot(0.080064, 0.069338)) < 1e-4);
@@ -200,36 +191,24 @@ Deno.test("stdin: a regression ends with 1, and what is no document is refused",
     runParscale(["compare", "-", ...args], { stdin });
   const bad = await compare(documentOf(base) + documentOf(worse, { streams: 2 }));
   assertEquals([bad.code, bad.stderr], [1, "warning: P=2 is worse than P=1 on gsm8k\n"]);
-  assertRefused(
-    await compare(""),
-    2,
-    "`compare` needs at least two evaluations; there is none",
-  );
-  assertRefused(
-    await compare(documentOf(base)),
-    2,
-    "`compare` needs at least two evaluations; there is one",
-  );
-  assertRefused(
-    await compare(documentOf(base), "-"),
-    2,
-    "`-` is given twice; stdin can be read once",
-  );
-  assertRefused(
-    await compare(documentOf(base) + "oops"),
-    3,
-    'document 2 of stdin is not valid JSON: "oops"',
-  );
-  assertRefused(
-    await compare('{"schema":"parscale.cost/1"}'),
-    3,
-    'document 1 of stdin is no evaluation: its schema is "parscale.cost/1", expected "parscale.eval/1"',
-  );
-  assertRefused(
-    await compare(documentOf(base) + documentOf(worse, { prompts: "other" })),
-    3,
-    "document 2 of stdin and document 1 of stdin have different prompts for gsm8k",
-  );
+  const needs = "error: `compare` needs at least two evaluations; there is ";
+  const one = documentOf(base), other = documentOf(worse, { prompts: "other" });
+  await assertRefusals([
+    [compare(""), 2, `${needs}none\n`],
+    [compare(one), 2, `${needs}one\n`],
+    [compare(one, "-"), 2, "error: `-` is given twice; stdin can be read once\n"],
+    [compare(`${one}oops`), 3, 'error: document 2 of stdin is not valid JSON: "oops"\n'],
+    [
+      compare('{"schema":"parscale.cost/1"}'),
+      3,
+      'error: document 1 of stdin is no evaluation: its schema is "parscale.cost/1", expected "parscale.eval/1"\n',
+    ],
+    [
+      compare(one + other),
+      3,
+      "error: document 2 of stdin and document 1 of stdin have different prompts for gsm8k\n",
+    ],
+  ]);
 });
 
 Deno.test("stdin: what eval prints is what compare reads", async () => {
@@ -239,10 +218,8 @@ Deno.test("stdin: what eval prints is what compare reads", async () => {
       "parscale compare - --jsonl",
   );
   assertEquals(stderr, "");
-  assertEquals(parseLines(stdout).map(({ label, rows }) => [label, rows]), [["P=1", 2], [
-    "P=2",
-    2,
-  ]]);
+  const compared = parseLines(stdout).map(({ label, rows }) => [label, rows]);
+  assertEquals(compared, [["P=1", 2], ["P=2", 2]]);
 });
 
 Deno.test("intervals are Student's: ten rows, known values", () => {
@@ -255,65 +232,47 @@ Deno.test("intervals are Student's: ten rows, known values", () => {
   assertEquals(pairedDifference([1], [0]), undefined);
 });
 
-Deno.test("folders that do not fit are refused", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("folders that do not fit are refused", () =>
+  withScratch(async (cwd) => {
     await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
     await finished(`${cwd}/b`, { streams: 2 }, [1, 0]);
     await Deno.mkdir(`${cwd}/empty`);
-    assertRefused(
-      await runParscale(["compare", "a", "b"], { cwd }),
-      3,
-      'only one of "b" and "a" has row 2 of gsm8k',
-    );
-    assertRefused(
-      await runParscale(["compare", "a", "empty"], { cwd }),
-      3,
-      '"empty" is no finished evaluation: it has no config.json',
-    );
-    assertRefused(
-      await runParscale(["compare", "a"], { cwd }),
-      2,
-      "`compare` needs at least two evaluations; there is one",
-    );
-  });
-});
+    await assertRefusals([
+      ["compare a b", 3, 'error: only one of "b" and "a" has row 2 of gsm8k\n'],
+      ["compare a empty", 3, 'error: "empty" is no finished evaluation: it has no config.json\n'],
+      ["compare a", 2, "error: `compare` needs at least two evaluations; there is one\n"],
+    ], { cwd });
+  }));
 
-Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", async () => {
-  assertRefused(
-    await runParscale(["compare", "--model", PLAIN_MODEL, "--tasks", "piqa", "--data", DATA]),
-    2,
-    "`compare` cannot use piqa: its answers are given choices",
-  );
-  assertRefused(
-    await runParscale(["compare"]),
-    2,
-    "`compare` needs `--model` or FOLDER",
-  );
-});
+Deno.test("choice tasks are refused with the reason, and nothing to compare is misuse", () =>
+  assertRefusals([
+    [
+      `compare --model ${PLAIN_MODEL} --tasks piqa --data ${DATA}`,
+      2,
+      "error: `compare` cannot use piqa: its answers are given choices\n",
+    ],
+    ["compare", 2, "error: `compare` needs `--model` or FOLDER\n"],
+  ]));
 
 Deno.test("an evaluation that fails ends the comparison with its own exit code", async () => {
   const compare = ["compare", "--tasks", "gsm8k", "--data", DATA, "--limit", "1", "--model"];
-  const missing = await runProcess([...compare, "./none"]);
-  assertEquals([missing.code, missing.stdout], [3, ""]);
-  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
-  assertStringIncludes(
-    missing.stderr,
-    "error: `parscale eval --model ./none",
-  );
-  assertStringIncludes(
-    missing.stderr,
-    "failed with exit code 3\n\nhint: its own error stands above",
-  );
-  const limited = await runParscale([...compare, PLAIN_MODEL, "--memory-limit", "1"]);
-  assertEquals(limited.code, 4, limited.stderr);
+  await assertRefusals([
+    [
+      runProcess([...compare, "./none"]),
+      3,
+      'error: no such folder: "./none"',
+      "error: `parscale eval --model ./none",
+      "failed with exit code 3\n\nhint: its own error stands above",
+    ],
+    [[...compare, PLAIN_MODEL, "--memory-limit", "1"], 4],
+  ]);
 });
 
-Deno.test("a closed pipe ends quietly with 0", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a closed pipe ends quietly with 0", () =>
+  withScratch(async (cwd) => {
     await finished(`${cwd}/a`, { streams: 1 }, [1, 0, 1]);
     await finished(`${cwd}/b`, { streams: 2 }, [1, 0, 1]);
     const script = `parscale compare a b --jsonl | head -c 20 >/dev/null; echo "\${PIPESTATUS[0]}"`;
     const { stdout, stderr } = await runShell(script, { cwd });
     assertEquals([stdout, stderr], ["0\n", ""]);
-  });
-});
+  }));

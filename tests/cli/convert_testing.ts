@@ -1,6 +1,6 @@
 /** Shared by the tests of `parscale convert`. */
 import { assertEquals } from "@std/assert";
-import { runParscale } from "./run.ts";
+import { succeed } from "./models.ts";
 
 /** Names in a folder, hidden ones too. */
 export const names = (folder: string) =>
@@ -9,9 +9,8 @@ export const names = (folder: string) =>
 /** Runs `convert` successfully and returns `results` of its JSON document. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 export async function converted(cwd: string, ...args: string[]): Promise<any> {
-  const result = await runParscale(["convert", ...args, "--json"], { cwd });
-  assertEquals([result.code, result.stderr], [0, ""]);
-  const document = JSON.parse(result.stdout);
+  const result = await succeed(["convert", ...args, "--json"], { cwd });
+  const document = JSON.parse(result);
   assertEquals([document.schema, document.command], ["parscale.convert/2", "convert"]);
   return document.results;
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
-import { assertRefused, EXPECTED, hasWebGpu, MODEL } from "./models.ts";
+import { assertRefusals, EXPECTED, hasWebGpu, MODEL, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -104,20 +104,14 @@ for (const device of ["cpu", "webgpu"]) {
   });
 }
 
-Deno.test("the programs continue as the golden model does, and say what they take", async () => {
-  await withScratch(async (cwd) => {
-    const { code, stderr } = await runParscale([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], {
-      cwd,
-    });
-    assertEquals([code, stderr], [0, ""]);
+Deno.test("the programs continue as the golden model does, and say what they take", () =>
+  withScratch(async (cwd) => {
+    await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], { cwd });
     const files = Array.from(Deno.readDirSync(`${cwd}/onnx`), ({ name }) => name).sort();
-    assertEquals(files.filter((name) => !name.startsWith("tokenizer")), [
-      "README.md",
-      "decode.onnx",
-      "export.json",
-      "prefill.onnx",
-      "weights.bin",
-    ]);
+    assertEquals(
+      files.filter((name) => !name.startsWith("tokenizer")),
+      "README.md decode.onnx export.json prefill.onnx weights.bin".split(" "),
+    );
     assertStringIncludes(
       Deno.readTextFileSync(`${cwd}/onnx/README.md`),
       `reads \`${TOKENS}\` tokens`,
@@ -126,16 +120,11 @@ Deno.test("the programs continue as the golden model does, and say what they tak
     const prompt = prompts.find((each: number[]) => each.length <= TOKENS);
     const expected = outputs[prompts.indexOf(prompt)].slice(0, STEPS);
     assertEquals(await continued(`${cwd}/onnx`, prompt), expected);
-  });
-});
+  }));
 
 /** Tokens that the JavaScript of the written page prints, as it stands. */
 async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<number[]> {
-  const { code, stderr } = await runParscale(
-    [...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args],
-    { cwd },
-  );
-  assertEquals([code, stderr], [0, ""]);
+  await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args], { cwd });
   const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
   await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
   const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
@@ -175,8 +164,7 @@ Deno.test("files for webgpu run on the processor too; in f16 they are little mor
     const sizes = [];
     for (const dtype of ["f32", "f16"]) {
       const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", "webgpu", "--dtype", dtype];
-      const { code, stdout } = await runParscale([...args, "--overwrite", "--json"], { cwd });
-      assertEquals(code, 0);
+      const stdout = await succeed([...args, "--overwrite", "--json"], { cwd });
       const { results } = JSON.parse(stdout);
       assertEquals([results.target, results.weights], ["webgpu", dtype]);
       sizes.push(results.weight_bytes);
@@ -188,8 +176,8 @@ Deno.test("files for webgpu run on the processor too; in f16 they are little mor
   });
 });
 
-Deno.test("in 8 bits the file is smaller and the first token the same", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("in 8 bits the file is smaller and the first token the same", () =>
+  withScratch(async (cwd) => {
     const sizes: number[] = [];
     const first: number[] = [];
     for (const bits of ["none", "q8"]) {
@@ -201,29 +189,28 @@ Deno.test("in 8 bits the file is smaller and the first token the same", async ()
     }
     assert(sizes[1]! < sizes[0]! * 0.7, `${sizes}`);
     assertEquals(first[0], first[1]);
-  });
-});
+  }));
 
 Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", async () => {
   await withScratch(async (cwd) => {
-    const run = (...args: string[]) => runParscale(["export", ...args], { cwd });
-    const unnamed = await run(MODEL, "--dry-run");
-    assertEquals(unnamed.code, 0, unnamed.stderr);
-    assertStringIncludes(unnamed.stdout, `to ${basename(MODEL)}-onnx`);
-    const small = await run(MODEL, "--out", "x", "--tokens", "9", "--capacity", "8");
-    assertEquals(small.code, 2);
-    const long = await run("--model", MODEL, "--onnx", "--out", "x", "--capacity", "4k");
-    assertRefused(long, 2, "`--capacity 4000` exceeds the model's context of 2048 tokens");
-    const half = await run("--model", MODEL, "--onnx", "--out", "x", "--dtype", "f16");
-    assertEquals(half.code, 2);
-    assertStringIncludes(half.stderr, "`--dtype f16` needs `--target webgpu`");
-    assertEquals((await run("--model", "nothing", "--onnx", "--out", "x")).code, 3);
-    const plan = await run("--model", MODEL, "--onnx", "--out", "x", "--dry-run");
-    assertEquals(plan.code, 0);
-    assertStringIncludes(plan.stdout + plan.stderr, "would write prefill.onnx");
     await Deno.mkdir(`${cwd}/taken`);
     await Deno.writeTextFile(`${cwd}/taken/mine`, "");
-    assertEquals((await run("--model", MODEL, "--onnx", "--out", "taken")).code, 2);
+    const line = `export --model ${MODEL} --onnx --out`;
+    await assertRefusals([
+      [`${line} x --tokens 9 --capacity 8`, 2],
+      [
+        `${line} x --capacity 4k`,
+        2,
+        "error: `--capacity 4000` exceeds the model's context of 2048 tokens\n",
+      ],
+      [`${line} x --dtype f16`, 2, "`--dtype f16` needs `--target webgpu`"],
+      ["export --model nothing --onnx --out x", 3],
+      [`${line} taken`, 2],
+    ], { cwd });
+    const plan = await runParscale(["export", MODEL, "--dry-run"], { cwd });
+    assertEquals(plan.code, 0, plan.stderr);
+    assertStringIncludes(plan.stdout, "would write prefill.onnx");
+    assertStringIncludes(plan.stdout, `to ${basename(MODEL)}-onnx`);
     assertEquals(Array.from(Deno.readDirSync(cwd), ({ name }) => name), ["taken"]);
   });
   const line = EXPORT.map((word) => `'${word}'`).join(" ");

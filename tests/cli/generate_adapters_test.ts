@@ -5,8 +5,8 @@ import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
 
-Deno.test("rows choose an adapter by name or path; others run on the backbone", async () => {
-  await withScratch(async (folder) => {
+Deno.test("rows choose an adapter by name or path; others run on the backbone", () =>
+  withScratch(async (folder) => {
     const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const common = ["generate", "--model", CHAT_MODEL, "--max-tokens", "40"];
@@ -40,5 +40,4 @@ Deno.test("rows choose an adapter by name or path; others run on the backbone", 
         .stdout,
     );
     assertEquals(kept[0].text, expected[1], "without adapters the field means nothing");
-  });
-});
+  }));

@@ -1,6 +1,14 @@
 /** `parscale generate` as a black box: input, errors, streams, files and signals. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, copyFolder, jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
+import {
+  assertRefusals,
+  assertRefused,
+  copyFolder,
+  jsonLines,
+  MODEL,
+  parseLines,
+  rowsOf,
+} from "./models.ts";
 import { parscale, runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { HANG_MS } from "../hang.ts";
@@ -38,8 +46,8 @@ function start(args: readonly string[], cwd?: string) {
   };
 }
 
-Deno.test("prompts from flags, FILE, - and stdin are the same prompts", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("prompts from flags, FILE, - and stdin are the same prompts", () =>
+  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows`, jsonLines({ prompt: "a" }, "", { prompt: "b b" }));
     const stdin = await Deno.readTextFile(`${cwd}/rows`);
     const rows = await rowsOf([...FEW, "rows"], { cwd });
@@ -49,8 +57,7 @@ Deno.test("prompts from flags, FILE, - and stdin are the same prompts", async ()
     assertEquals(await rowsOf([...FEW, "--prompt", "a", "--prompt", "b b"]), rows);
     const both = await runParscale([...FEW, "rows", "--prompt", "a"], { cwd });
     assertRefused(both, 2, "`--prompt` cannot be combined with FILE");
-  });
-});
+  }));
 
 Deno.test("text is one prompt without its last line end, also where it looks like JSON", async () => {
   const [[two], [flag], [json]] = await Promise.all([
@@ -92,64 +99,64 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
 });
 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
-  const refused = async (line: unknown, message: string) =>
-    assertRefused(
-      await runParscale(FEW, { stdin: jsonLines({ prompt: "a" }, line) }),
+  const after = (line: unknown) => runParscale(FEW, { stdin: jsonLines({ prompt: "a" }, line) });
+  const at = "error: line 2 of stdin";
+  await assertRefusals([
+    [
+      after("nonsense"),
       3,
-      `line 2 of stdin${message}`,
-    );
-  await Promise.all([
-    refused(
-      "nonsense",
-      ` is not valid JSON: Unexpected token 'o', "nonsense" is not valid JSON`,
-    ),
-    refused({ text: "a" }, ': found only "text", expected "prompt", "messages" or "tokens"'),
-    refused({ tokens: ["1"] }, ': found ["1"] in "tokens", expected a list of numbers'),
-    refused({ prompt: ["a"] }, ': found ["a"] in "prompt", expected text'),
+      `${at} is not valid JSON: Unexpected token 'o', "nonsense" is not valid JSON\n`,
+    ],
+    [
+      after({ text: "a" }),
+      3,
+      `${at}: found only "text", expected "prompt", "messages" or "tokens"\n`,
+    ],
+    [after({ tokens: ["1"] }), 3, `${at}: found ["1"] in "tokens", expected a list of numbers\n`],
+    [after({ prompt: ["a"] }), 3, `${at}: found ["a"] in "prompt", expected text\n`],
   ]);
 });
 
 Deno.test("misuse ends with 2 and says what is expected", async () => {
-  const run = (...args: string[]) => runParscale([...FEW, "--prompt", "a", ...args]);
-  const beams = await run("--num-beams", "2", "--temperature", "1");
-  assertRefused(
-    beams,
-    2,
-    "`--num-beams 2` cannot be combined with `--temperature`",
-  );
-  const many = await run("--num-return", "3", "--num-beams", "2");
-  assertRefused(
-    many,
-    2,
-    "`--num-return 3` needs `--temperature` above 0, or `--num-beams` of at least 3",
-  );
-  for (
-    const bad of [["--top-p", "0"], ["--temperature", "-1"], ["--max-tokens", "0"], ["--eos", "x"]]
-  ) {
-    assertEquals((await run(...bad)).code, 2, bad.join(" "));
-  }
-  assertRefused(
-    await run("--quantize", "q8", "--block-size", "17"),
-    2,
-    "invalid value 17 for `--block-size`: must be 16, 32, 64, 128 or 256",
-  );
-  const eos = await run("--eos", "1,512");
-  assertRefused(eos, 2, "`--eos 512` is no token: the vocabulary has ids 0 to 511");
+  const few = `${FEW.join(" ")} --prompt a`;
+  await assertRefusals([
+    [
+      `${few} --num-beams 2 --temperature 1`,
+      2,
+      "error: `--num-beams 2` cannot be combined with `--temperature`\n",
+    ],
+    [
+      `${few} --num-return 3 --num-beams 2`,
+      2,
+      "error: `--num-return 3` needs `--temperature` above 0, or `--num-beams` of at least 3\n",
+    ],
+    [`${few} --top-p 0`, 2],
+    [`${few} --temperature -1`, 2],
+    [`${few} --max-tokens 0`, 2],
+    [`${few} --eos x`, 2],
+    [
+      `${few} --quantize q8 --block-size 17`,
+      2,
+      "error: invalid value 17 for `--block-size`: must be 16, 32, 64, 128 or 256\n",
+    ],
+    [
+      `${few} --eos 1,512`,
+      2,
+      "error: `--eos 512` is no token: the vocabulary has ids 0 to 511\n",
+    ],
+    // Known before anything is computed.
+    [
+      `${few} --memory-limit 1`,
+      4,
+      "error: the model exceeds the memory limit of 1 bytes: it needs ",
+    ],
+  ]);
 });
 
 Deno.test("a flag that changes nothing is a warning, silenced by -q", async () => {
-  const idle = [
-    "--top-k",
-    "5",
-    "--top-p",
-    "0.9",
-    "--min-p",
-    "0.1",
-    "--length-penalty",
-    "2",
-    "--early-stopping",
-    "true",
-  ];
+  const idle = "--top-k 5 --top-p 0.9 --min-p 0.1 --length-penalty 2 --early-stopping true".split(
+    " ",
+  );
   const { code, stderr } = await runParscale([...FEW, "--prompt", "a", ...idle]);
   assertEquals(code, 0);
   const flags = [...stderr.matchAll(/^warning: `(\S+)` has no effect without/gm)].map(([, flag]) =>
@@ -182,8 +189,8 @@ Deno.test("an empty stdin gives an empty result and a warning, a closed one does
   assertEquals([closed.stdout, closed.stderr], ["0\n", warning]);
 });
 
-Deno.test("ids need no tokenizer and then have no text; text and --stop need one", async () => {
-  await withScratch(async (folder) => {
+Deno.test("ids need no tokenizer and then have no text; text and --stop need one", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, {
       "tokenizer.json": undefined,
       "tokenizer_config.json": undefined,
@@ -204,17 +211,7 @@ Deno.test("ids need no tokenizer and then have no text; text and --stop need one
       assertEquals(code, 3);
       assertStringIncludes(stderr, `error: "${model}" has no tokenizer: `);
     }
-  });
-});
-
-Deno.test("the memory limit is an environment error before anything is computed", async () => {
-  const limited = await runParscale([...FEW, "--memory-limit", "1", "--prompt", "a"]);
-  assertEquals([limited.code, limited.stdout], [4, ""]);
-  assertStringIncludes(
-    limited.stderr,
-    "error: the model exceeds the memory limit of 1 bytes: it needs ",
-  );
-});
+  }));
 
 Deno.test("--jsonl answers early rows while stdin is open, in input order", async () => {
   const run = start([...FEW, "--jsonl"]);
@@ -263,8 +260,8 @@ Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", asyn
   }
 });
 
-Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite replaces", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite replaces", () =>
+  withScratch(async (cwd) => {
     const run = (...args: string[]) =>
       runParscale([...FEW, "--prompt", "a", "-o", "out", ...args], { cwd });
     assertEquals(await run(), { code: 0, stdout: "", stderr: "" });
@@ -276,8 +273,7 @@ Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite 
     assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["out"]);
     const dash = await runParscale([...FEW, "--prompt", "a", "-o", "-"], { cwd });
     assertEquals(dash.stdout, text);
-  });
-});
+  }));
 
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {
   const slow = ["--max-tokens", "2000", "--ignore-eos"];
@@ -324,13 +320,12 @@ Deno.test("a file of prompts or - behind the model is read, and is no prompt", (
   }));
 
 Deno.test("a prompt where a file or a model should be is told which flag was meant", async () => {
-  const cases: [string[], string, string][] = [
-    [["--model", MODEL, "the sky is"], 'no such file: "the sky is"', '--prompt "the sky is"'],
-    [["--model", MODEL, "sky"], 'no such file: "sky"', "--prompt sky"],
-    [["the sky is"], "`generate` needs `--model`", '--prompt "the sky is"'],
-  ];
-  for (const [args, error, flag] of cases) {
-    const { code, stderr } = await runParscale(["generate", ...args]);
-    assertEquals([code, stderr], [2, `error: ${error}\n\nhint: did you mean \`${flag}\`?\n`]);
-  }
+  const told = (error: string, flag: string) =>
+    `error: ${error}\n\nhint: did you mean \`${flag}\`?\n`;
+  const file = (name: string) => `no such file: "${name}"`;
+  await assertRefusals([
+    [[...GENERATE, "the sky is"], 2, told(file("the sky is"), '--prompt "the sky is"')],
+    [[...GENERATE, "sky"], 2, told(file("sky"), "--prompt sky")],
+    [["generate", "the sky is"], 2, told("`generate` needs `--model`", '--prompt "the sky is"')],
+  ]);
 });

@@ -9,6 +9,7 @@ import {
   parseLines,
   PLAIN_MODEL,
   rowsOf,
+  succeed,
 } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -59,10 +60,8 @@ Deno.test("table, json, csv and md hold the same results", async () => {
   assertStringIncludes(csv, "id,finish_reason,text,error");
   assertStringIncludes(csv, "x,length,");
   const table = (await run()).trimEnd().split("\n");
-  assertEquals([table.length, /^id +finish reason +text +error$/.test(table[0]!.trim())], [
-    3,
-    true,
-  ]);
+  assertEquals(table.length, 3);
+  assertMatch(table[0]!.trim(), /^id +finish reason +text +error$/);
   assertStringIncludes(await run("--format", "md"), "| x | length |");
 });
 
@@ -146,14 +145,10 @@ Deno.test("several results per prompt are a table row each", async () => {
 });
 
 Deno.test("--quantize q8 and q4 run, with blocks of other sizes; q3 is misuse", async () => {
-  const [q8, q4, block] = await Promise.all([
-    rowsOf([...GENERATE, "--quantize", "q8", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
-    rowsOf([...GENERATE, "--quantize", "q4", "--max-tokens", "4"], { stdin: GREEDY_ROWS }),
-    rowsOf([...GENERATE, "--quantize", "q4", "--block-size", "64", "--max-tokens", "4"], {
-      stdin: GREEDY_ROWS,
-    }),
-  ]);
-  for (const rows of [q8, q4, block]) assertEquals(rows.length, prompts.length);
+  for (const how of [["q8"], ["q4"], ["q4", "--block-size", "64"]]) {
+    const args = [...GENERATE, "--max-tokens", "4", "--quantize", ...how];
+    assertEquals((await rowsOf(args, { stdin: GREEDY_ROWS })).length, prompts.length, `${how}`);
+  }
   const wrong = await runParscale([...GENERATE, "--quantize", "q3", "--prompt", "a"]);
   assertEquals(wrong.code, 2);
 });
@@ -239,34 +234,27 @@ Deno.test("--quantize needs a device that can, --block-size needs --quantize", a
   }
 });
 
-Deno.test("--adapter lays introduced tensors over a plain backbone", async () => {
-  await withScratch(async (folder) => {
-    const convert = await runParscale([
-      ...["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"],
-      ...["--out", `${folder}/adapter`, "--introduced-only"],
-    ]);
-    assertEquals(convert.code, 0, convert.stderr);
-    const whole = await runParscale([
-      ...["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"],
-      ...["--out", `${folder}/whole`],
-    ]);
-    assertEquals(whole.code, 0, whole.stderr);
-    const few = ["--max-tokens", "6", "--jsonl"];
+Deno.test("--adapter lays introduced tensors over a plain backbone", () =>
+  withScratch(async (folder) => {
+    const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--prefix-tokens", "4"];
+    for (const out of [["adapter", "--introduced-only"], ["whole"]]) {
+      await succeed([...convert, "--out", ...out], { cwd: folder });
+    }
+    const few = ["--max-tokens", "6"];
     const [laid, written, bare] = await Promise.all([
       ["--model", PLAIN_MODEL, "--adapter", `${folder}/adapter`],
       ["--model", `${folder}/whole`],
       ["--model", PLAIN_MODEL],
-    ].map((args) => rowsOf(["generate", ...args, ...few.slice(0, 2)], { stdin: GREEDY_ROWS })));
+    ].map((args) => rowsOf(["generate", ...args, ...few], { stdin: GREEDY_ROWS })));
     assertEquals(laid, written);
     assert(JSON.stringify(laid) !== JSON.stringify(bare));
-  });
-});
+  }));
 
 const TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" +
   "{% if add_generation_prompt %}<assistant>{% endif %}";
 
-Deno.test("messages and --chat go through the template, and say so where there is none", async () => {
-  await withScratch(async (folder) => {
+Deno.test("messages and --chat go through the template, and say so where there is none", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": TEMPLATE });
     const run = ["generate", "--model", model, "--max-tokens", "4"];
     const messages = [{ role: "user", content: "hi" }];
@@ -290,8 +278,7 @@ Deno.test("messages and --chat go through the template, and say so where there i
         `"${MODEL}" has no chat template for messages`,
       );
     }
-  });
-});
+  }));
 
 Deno.test("beams: a prompt that fills the context has its own row, and the rows after it too", async () => {
   const full = { tokens: new Array(2048).fill(1) };

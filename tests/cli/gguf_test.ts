@@ -18,8 +18,9 @@ async function withModels(
   });
 }
 
-async function succeed(args: readonly string[], cwd: string): Promise<string> {
-  const { code, stdout, stderr } = await runParscale(args, { cwd });
+/** Stdout of a line that must succeed; it may say more on stderr. */
+async function succeed(line: string, cwd: string): Promise<string> {
+  const { code, stdout, stderr } = await runParscale(line.split(" "), { cwd });
   assertEquals(code, 0, stderr);
   return stdout;
 }
@@ -35,22 +36,15 @@ Deno.test("generate, inspect, convert, export and cost read a file like its fold
     const generate = ["generate", "--prompt", "a b c", "--max-tokens", "8"];
     const [file, folder] = await both(generate);
     assertEquals(file!.map(({ text }) => text), folder!.map(({ text }) => text));
-    const ids = await succeed(
-      ["inspect", "-m", "model.gguf", "--tokenize", "It's 12 o'clock"],
-      cwd,
-    );
-    const expected = await succeed(
-      ["inspect", "-m", "folder", "--tokenize", "It's 12 o'clock"],
-      cwd,
-    );
-    assertEquals(ids, expected);
+    const ids = (model: string) => succeed(`inspect -m ${model} --tokenize It's_12_o'clock`, cwd);
+    assertEquals(await ids("model.gguf"), await ids("folder"));
 
-    await succeed(["convert", "--model", "model.gguf", "--out", "out"], cwd);
+    await succeed("convert --model model.gguf --out out", cwd);
     const [again] = await rowsOf([...generate, "--model", "out"], { cwd });
     assertEquals(again.text, folder![0].text);
-    await succeed(["convert", "--model", "model.gguf", "--streams", "2", "--out", "p2"], cwd);
+    await succeed("convert --model model.gguf --streams 2 --out p2", cwd);
     assertEquals((await rowsOf(["inspect", "--model", "p2"], { cwd }))[0].streams, 2);
-    await succeed(["export", "--onnx", "--model", "model.gguf", "--out", "onnx"], cwd);
+    await succeed("export --onnx --model model.gguf --out onnx", cwd);
     const [cost] = await rowsOf(["cost", "--model", "model.gguf"], { cwd });
     assert(cost !== undefined);
   }));
@@ -60,23 +54,10 @@ Deno.test("inspect shows the types of a file, and --quantize none dequantizes th
     const [row] = await rowsOf(["inspect", "--model", "model.gguf", "--check"], { cwd });
     assertEquals(row.dtypes.toSorted(), ["Q8_0", "f32"]);
     assertEquals(row.stored_bytes, DATA_BYTES);
-    for (const flags of [[], ["--quantize", "none"], ["--quantize", "q8"], ["--quantize", "q4"]]) {
-      await succeed(
-        ["generate", "--model", "model.gguf", "--prompt", "a", "--max-tokens", "2", ...flags],
-        cwd,
-      );
+    const flags = ["--quantize none", "--quantize q8", "--quantize q4", "--device reference"];
+    for (const flag of ["", ...flags]) {
+      await succeed(`generate -m model.gguf --prompt a --max-tokens 2 ${flag}`.trim(), cwd);
     }
-    await succeed([
-      "generate",
-      "-m",
-      "model.gguf",
-      "--device",
-      "reference",
-      "--prompt",
-      "a",
-      "--max-tokens",
-      "2",
-    ], cwd);
   }, { type: "Q8_0" }));
 
 /** Q8_0 matrices: 34 bytes for 32 elements; norms in f32. */
@@ -87,28 +68,19 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
   withModels(async (cwd) => {
     const rows = Array.from({ length: 8 }, (_, i) => JSON.stringify({ text: `row ${i} of rows` }));
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows.join("\n") + "\n");
-    const train = ["train", "--data", "rows.jsonl", "--seq-len", "16", "--batch", "2"];
-    const run = [...train, "--model", "model.gguf", "--out", "run", "--streams", "2"];
-    const params = ["--train-params", "introduced", "--steps", "2", "--prefix-tokens", "2"];
-    await succeed([...run, ...params], cwd);
-    const [row] = await rowsOf(["generate", "-m", "run", "--prompt", "a", "--max-tokens", "4"], {
-      cwd,
-    });
+    const train = "train --data rows.jsonl --seq-len 16 --batch 2";
+    const params = "--train-params introduced --steps 2 --prefix-tokens 2";
+    await succeed(`${train} --model model.gguf --out run --streams 2 ${params}`, cwd);
+    const generated = (model: string) =>
+      rowsOf(["generate", "-m", model, "--prompt", "a", "--max-tokens", "4"], { cwd });
+    const [row] = await generated("run");
     assert(typeof row.text === "string");
-    await succeed(["convert", "--model", "run", "--merge", "--out", "merged"], cwd);
-    const [merged] = await rowsOf([
-      "generate",
-      "-m",
-      "merged",
-      "--prompt",
-      "a",
-      "--max-tokens",
-      "4",
-    ], { cwd });
+    await succeed("convert --model run --merge --out merged", cwd);
+    const [merged] = await generated("merged");
     assertEquals(merged.text, row.text);
-    await succeed([...train, "--model", "model.gguf", "--out", "all", "--steps", "1"], cwd);
-    const scratch = ["--init", "scratch", "--config-from", "model.gguf", "--steps", "1"];
-    await succeed([...train, ...scratch, "--out", "fresh"], cwd);
+    await succeed(`${train} --model model.gguf --out all --steps 1`, cwd);
+    const scratch = "--init scratch --config-from model.gguf --steps 1";
+    await succeed(`${train} ${scratch} --out fresh`, cwd);
     const [fresh] = await rowsOf(["inspect", "-m", "fresh"], { cwd });
     assertEquals(fresh.tokenizer, "byte-level-bpe");
   }));

@@ -1,6 +1,6 @@
 /** Models named as `organisation/name`, downloaded from a stand-in hub on this machine. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { PLAIN_MODEL } from "./models.ts";
+import { assertFailed, PLAIN_MODEL } from "./models.ts";
 import { runParscale, runProcess, type RunResult } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import {
@@ -85,16 +85,6 @@ function inspected(result: RunResult): void {
   assertEquals([schema, results.streams], ["parscale.inspect/2", 1]);
 }
 
-/** Fails unless the run ended with an error as users see it, with these words in it. */
-function failed(result: RunResult, code: number, ...words: string[]): void {
-  assertEquals([result.code, result.stdout], [code, ""], result.stderr);
-  assert(
-    /^error: [^\n]+\n(\nhint: [^\n]+\n(hint: [^\n]+\n)*)?$/.test(result.stderr),
-    result.stderr,
-  );
-  for (const word of words) assertStringIncludes(result.stderr, word);
-}
-
 Deno.test("a download fills the standard cache, which then serves without the hub", () =>
   withHub(async (hub, cwd, run) => {
     inspected(await run(INSPECT));
@@ -153,7 +143,7 @@ Deno.test("the token goes to the hub and nowhere else", () =>
     inspected(await run(INSPECT, { HF_TOKEN: "api_other" }));
     hub.take();
     const odd = await run(PLAIN, { HF_TOKEN: "sec ret" });
-    failed(odd, 4, "HF_TOKEN has blanks");
+    assertFailed(odd, 4, "HF_TOKEN has blanks");
     assert(!odd.stderr.includes("sec"));
     assertEquals(hub.take(), []);
   }));
@@ -181,23 +171,28 @@ Deno.test("a hub that refuses, fails or is not there", () =>
     ] as const;
     for (const [status, code, message] of refusals) {
       hub.answer = () => Response.json({ error: "no" }, { status, headers: headers(code) });
-      failed(await run(PLAIN), 3, message);
+      assertFailed(await run(PLAIN), 3, message);
       assertEquals(hub.take().length, 1, "asked once");
     }
     for (const status of [429, 500]) {
       hub.answer = () => new Response("", { status, headers: { "retry-after": "0" } });
-      failed(await run(PLAIN), 4, `status ${status}`, "after 5 tries");
+      assertFailed(await run(PLAIN), 4, `status ${status}`, "after 5 tries");
       assertEquals(hub.take().length, 5);
     }
     await Deno.writeTextFile(`${cwd}/file`, "");
     hub.answer = () => undefined;
-    failed(await run(PLAIN, { HF_HOME: `${cwd}/file` }), 4, "cannot write", `"${cwd}/file/hub"`);
-    failed(
+    assertFailed(
+      await run(PLAIN, { HF_HOME: `${cwd}/file` }),
+      4,
+      "cannot write",
+      `"${cwd}/file/hub"`,
+    );
+    assertFailed(
       await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
       4,
       `HF_HUB_OFFLINE is set: no earlier download is in "${cwd}/home/hub"`,
     );
-    failed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not a URL");
+    assertFailed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not a URL");
   }));
 
 Deno.test("a transfer that breaks off is continued where it ended", async () => {
@@ -215,7 +210,7 @@ Deno.test("a transfer that breaks off is continued where it ended", async () => 
 
 Deno.test("a repository without safetensors is refused before anything is fetched", () =>
   withHub(async (hub, _cwd, run) => {
-    failed(
+    assertFailed(
       await run(PLAIN),
       3,
       'has no model.safetensors and no model.safetensors.index.json; it has "model.gguf"',
@@ -252,7 +247,7 @@ Deno.test("a hub cannot choose where files go: hashes, paths and commits are che
   await withHub(async (hub, cwd, run) => {
     for (const [answer, reason] of cases) {
       hub.answer = answer;
-      failed(await run(PLAIN), 3, `cannot download "${NAME}": the hub gives the`, reason);
+      assertFailed(await run(PLAIN), 3, `cannot download "${NAME}": the hub gives the`, reason);
       assertEquals(allPaths(cwd), [], "nothing was written");
     }
   });
@@ -268,7 +263,7 @@ Deno.test("a flipped byte is found before the file gets its name", async () => {
         bytes[bytes.length >> 1]! ^= 1;
         return new Response(bytes);
       };
-      failed(await run(PLAIN), 3, `"${file}" has the hash `, `expected ${hash(file)}`);
+      assertFailed(await run(PLAIN), 3, `"${file}" has the hash `, `expected ${hash(file)}`);
       const blobs = allPaths(`${cacheOf(cwd)}/blobs`);
       assert(blobs.every((path) => !path.endsWith(hash(file))), `${blobs}`);
       hub.answer = () => undefined;
@@ -287,7 +282,7 @@ Deno.test("an answer that never ends is cut off at the size of the file", () =>
       return new Response(endless);
     };
     const { length } = bytesOf(WEIGHTS);
-    failed(await run(PLAIN), 3, `more than ${length} bytes of "${WEIGHTS}" arrive`);
+    assertFailed(await run(PLAIN), 3, `more than ${length} bytes of "${WEIGHTS}" arrive`);
     assert(!allPaths(cwd).some((path) => path.endsWith(`blobs/${hash(WEIGHTS)}`)));
   }));
 
@@ -309,19 +304,23 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
     assert(resolved(hub.take()).has(shard));
     assert(!allPaths(cwd).some((path) => path.endsWith(unlisted)));
     await Deno.remove(`${cacheOf(cwd)}/snapshots/${SHA}/${shard}`);
-    failed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4, `the earlier download lacks "${shard}"`);
+    assertFailed(
+      await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
+      4,
+      `the earlier download lacks "${shard}"`,
+    );
     hub.answer = () => new Response("", { status: 503, headers: { "retry-after": "0" } });
-    failed(await run(PLAIN), 4, "status 503"); // and it is no fallback
+    assertFailed(await run(PLAIN), 4, "status 503"); // and it is no fallback
   }, sharded(shard)).then(() =>
     withHub(async (_hub, _cwd, run) => {
-      failed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');
+      assertFailed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');
     }, sharded("gone.safetensors"))
   );
 });
 
 Deno.test("a revision is a part of the name", () =>
   withHub(async (hub, cwd, run) => {
-    failed(await run(["inspect", "--model", `${NAME}@v9`]), 3, 'has no revision "v9"');
+    assertFailed(await run(["inspect", "--model", `${NAME}@v9`]), 3, 'has no revision "v9"');
     inspected(await run(["inspect", "--model", `${NAME}@${SHA}`, "--json"]));
     assert(!hub.take().some((line) => line.includes("main")));
     assert(!allPaths(cacheOf(cwd)).some((path) => path.includes("/refs/")));
@@ -333,7 +332,7 @@ Deno.test("a download larger than the disk is refused before it begins", () =>
       path.includes("/tree/")
         ? Response.json(FILES.map(entryOf).map((entry) => ({ ...entry, size: 1e15 })))
         : undefined;
-    failed(await run(PLAIN), 4, "the download takes", "HF_HUB_CACHE");
+    assertFailed(await run(PLAIN), 4, "the download takes", "HF_HUB_CACHE");
     assertEquals([...resolved(hub.take())], []);
   }));
 

@@ -1,7 +1,16 @@
 /** `parscale inspect` as a black box: fields, the tokenizer, the check of weights and adapters. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
-import { assertRefused, jsonLines, MODEL, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
+import {
+  assertFailed,
+  assertRefusals,
+  assertRefused,
+  jsonLines,
+  MODEL,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+} from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
@@ -86,27 +95,25 @@ Deno.test("rows that cannot be used are named by line; good ones before are out 
 });
 
 Deno.test("misuse ends with 2 and prints no result", async () => {
-  const cases: [string[], string][] = [
-    [["inspect"], "`inspect` needs `--model`"],
-    [[...INSPECT, "--batch", "0"], 'invalid value "0" for `--batch`'],
-    [[...INSPECT, "--context", "0"], 'invalid value "0" for `--context`'],
+  const inspect = INSPECT.join(" ");
+  await assertRefusals([
+    ["inspect", 2, "`inspect` needs `--model`"],
+    [`${inspect} --batch 0`, 2, 'invalid value "0" for `--batch`'],
+    [`${inspect} --context 0`, 2, 'invalid value "0" for `--context`'],
     [
-      [...INSPECT, "--context", "8k"],
+      `${inspect} --context 8k`,
+      2,
       "error: `--context 8000` exceeds the model's context of 2048 tokens\n\n" +
       "hint: pass --context 2048 or less\n",
     ],
-    [[...INSPECT, "--device", "tpu"], 'invalid value "tpu" for `--device`'],
-    [[...INSPECT, "--detokenize", "1 2"], 'invalid value "1 2" for `--detokenize`'],
+    [`${inspect} --device tpu`, 2, 'invalid value "tpu" for `--device`'],
+    [[...INSPECT, "--detokenize", "1 2"], 2, 'invalid value "1 2" for `--detokenize`'],
     [
-      [...INSPECT, "--tokenize", "a", "--detokenize", "1"],
+      `${inspect} --tokenize a --detokenize 1`,
+      2,
       "`--tokenize a` cannot be combined with `--detokenize`",
     ],
-  ];
-  for (const [args, words] of cases) {
-    const { code, stdout, stderr } = await runParscale(args);
-    assertEquals([code, stdout], [2, ""], stderr);
-    assertStringIncludes(stderr, words);
-  }
+  ]);
 });
 
 Deno.test("a folder that is no model, or an adapter alone, is refused with a way out", () =>
@@ -121,8 +128,7 @@ Deno.test("a folder that is no model, or an adapter alone, is refused with a way
     const args = ["--model", PLAIN_MODEL, "-P", "2", "--introduced-only", "--out", "adapter"];
     assertEquals((await runParscale(["convert", ...args], { cwd })).code, 0);
     const alone = await runParscale(["inspect", "--model", "adapter"], { cwd });
-    assertEquals([alone.code, alone.stdout], [3, ""]);
-    assertStringIncludes(alone.stderr, "hint: this is an adapter folder: pass it with `--adapter`");
+    assertFailed(alone, 3, "hint: this is an adapter folder: pass it with `--adapter`");
   }));
 
 Deno.test("--check finds a weight that is not finite and an adapter of another backbone", () =>
@@ -141,20 +147,15 @@ Deno.test("--check finds a weight that is not finite and an adapter of another b
     writeRaw(path, header, data);
     assertEquals((await check("--adapter", "adapter")).code, 0);
     const alien = await check("--adapter", "adapter", "--check");
-    assertEquals([alien.code, alien.stdout], [3, ""]);
-    assertStringIncludes(
-      alien.stderr,
-      'error: adapter "adapter" was not made from "other": backbone_sha256 is ',
-    );
-    assertStringIncludes(alien.stderr, "hint: pass the `--model` that the adapter was made from");
+    const made = 'error: adapter "adapter" was not made from "other": backbone_sha256 is ';
+    assertFailed(alien, 3, made, "hint: pass the `--model` that the adapter was made from");
 
     data.fill(0xff, begin + 8, begin + 12);
     writeRaw(path, header, data);
     assertEquals((await check()).code, 0);
     const bad = await check("--check");
-    assertEquals([bad.code, bad.stdout], [5, ""]);
-    assertStringIncludes(bad.stderr, "tensor model.norm.weight in ");
-    assertStringIncludes(bad.stderr, "is not finite: NaN at index 2 of shape [");
+    const found = "is not finite: NaN at index 2 of shape [";
+    assertFailed(bad, 5, "tensor model.norm.weight in ", found);
   }));
 
 Deno.test("a closed pipe ends quietly with 0", async () => {

@@ -6,7 +6,7 @@ import { resolveRuns } from "../../core/checkpoint/run.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { maxDifference } from "../device/goldens.ts";
 import { reference } from "../device/devices.ts";
-import { jsonLines } from "./models.ts";
+import { assertRefusals, jsonLines } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
 import { linkSync } from "../links.ts";
 
@@ -107,49 +107,41 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
     await place.trained(
       `--model qwen3 --streams 1 --transform bitfit ${INTRODUCED} ${ROWS} --steps 1 --out three`,
     );
-    const refused = async (line: string, code: number, message: string, hint: string) => {
-      const { code: found, stdout, stderr } = await place.command(line);
-      assertEquals([found, stdout], [code, ""], `${line}: ${stderr}`);
-      assertStringIncludes(stderr, `error: ${message}\n`);
-      if (hint !== "") assertStringIncludes(stderr, `\nhint: ${hint}`);
-      assert(!place.exists("no"));
-    };
-    await Promise.all([
-      refused(
+    const two = place.last("two").replace(place.cwd + "/", "");
+    await assertRefusals([
+      [
         "convert --model two --merge --out no",
         3,
-        `cannot merge "${
-          place.last("two").replace(place.cwd + "/", "")
-        }": its 2 streams have LoRA ` +
-          "parameters of their own, which one set of weights cannot hold",
-        "run it as it is",
-      ),
-      refused(
+        `error: cannot merge "${two}": its 2 streams have LoRA parameters of their own, which one set ` +
+        "of weights cannot hold\n",
+        "hint: run it as it is",
+      ],
+      [
         "convert --model three --merge --out no",
         3,
-        'cannot merge "three/checkpoint-000001": BitFit has biases in the MLP, for which Qwen3 has ' +
-          "no place",
-        "run it as it is",
-      ),
-      refused(
+        'error: cannot merge "three/checkpoint-000001": BitFit has biases in the MLP, for which Qwen3 ' +
+        "has no place\n",
+        "hint: run it as it is",
+      ],
+      [
         "convert --model two --streams 4 --merge --out no",
         2,
-        "`--merge` cannot be combined with `--streams`",
-        "drop one of the two",
-      ),
-      refused(
+        "error: `--merge` cannot be combined with `--streams`\n",
+        "hint: drop one of the two",
+      ],
+      [
         "convert --model p1 --adapter two --strip --out no",
         2,
-        "`--adapter two` needs `--merge`",
-        "",
-      ),
-      refused(
+        "error: `--adapter two` needs `--merge`\n",
+      ],
+      [
         "convert --model two --streams 4 --out no",
         2,
-        '"two" is an adapter run, not a whole model',
-        "--merge makes a whole model of it",
-      ),
-    ]);
+        'error: "two" is an adapter run, not a whole model\n',
+        "hint: --merge makes a whole model of it",
+      ],
+    ], place);
+    assert(!place.exists("no"));
     const { stderr } = await place.run("convert --model p2 --merge --out copy");
     assertStringIncludes(stderr, '"p2" is self-contained already; copy is a copy of it');
     assertEquals(await logits(place, "copy"), await logits(place, "p2"));

@@ -1,6 +1,6 @@
 /** Small models for the tests of commands, and what commands answer. */
 import { fileURLToPath } from "node:url";
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type RunOptions, runParscale, type RunResult } from "./run.ts";
 import { linkSync } from "../links.ts";
 
@@ -41,9 +41,14 @@ export function jsonLines(...rows: unknown[]): string {
 /** Rows that a successful run printed as JSON lines. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 export async function rowsOf(args: readonly string[], options: RunOptions = {}): Promise<any[]> {
-  const result = await runParscale([...args, "--jsonl"], options);
-  assertEquals([result.code, result.stderr], [0, ""]);
-  return parseLines(result.stdout);
+  return parseLines(await succeed([...args, "--jsonl"], options));
+}
+
+/** Stdout of a run that must succeed without a word on stderr. */
+export async function succeed(args: readonly string[], options?: RunOptions): Promise<string> {
+  const { code, stdout, stderr } = await runParscale(args, options);
+  assertEquals([code, stderr], [0, ""], `${args.join(" ")}: ${stderr}`);
+  return stdout;
 }
 
 /** Parses JSON lines. */
@@ -56,6 +61,35 @@ export function parseLines(text: string): any[] {
 export function assertRefused(result: RunResult, code: number, message: string): void {
   const [first] = result.stderr.split("\n");
   assertEquals([result.code, result.stdout, first], [code, "", `error: ${message}`]);
+}
+
+/** Fails unless a run ended with this code, printed nothing, and said these words among its errors and hints. */
+export function assertFailed(result: RunResult, code: number, ...words: string[]): void {
+  assertEquals([result.code, result.stdout], [code, ""], result.stderr);
+  assertMatch(result.stderr, /(^|\n)(error: [^\n]+\n)+(\n(hint: [^\n]+\n)+)?$/);
+  for (const word of words) assertStringIncludes(result.stderr, word);
+}
+
+/** A command line, or a run, with the code it ends with and words of its errors and hints. */
+export type Refusal = readonly [
+  run: string | readonly string[] | Promise<RunResult>,
+  code: number,
+  ...words: readonly string[],
+];
+
+/** Fails unless every run ends with its code and words, and prints nothing. */
+export async function assertRefusals(
+  refusals: readonly Refusal[],
+  options: RunOptions = {},
+): Promise<void> {
+  await Promise.all(refusals.map(async ([run, code, ...words]) => {
+    const args = typeof run === "string" ? run.split(" ") : run;
+    const { code: found, stdout, stderr } =
+      await (args instanceof Promise ? args : runParscale(args, options));
+    assertEquals([found, stdout], [code, ""], `${run}: ${stderr}`);
+    for (const word of words) assertStringIncludes(stderr, word, `${run}`);
+    assert(!/^\s+at /m.test(stderr), stderr);
+  }));
 }
 
 /** Returns whether `--device webgpu` works here; says why not. */

@@ -1,11 +1,10 @@
 /** --overwrite replaces only folders that parscale wrote; train and convert have their own tests. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { EVAL, runEval } from "./eval_testing.ts";
-import { assertRefused, MODEL } from "./models.ts";
+import { assertRefused, MODEL, succeed } from "./models.ts";
+import { names } from "./convert_testing.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-
-const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 
 Deno.test("eval --overwrite replaces an evaluation, and refuses a folder that holds anything else", () =>
   withScratch(async (cwd) => {
@@ -39,7 +38,6 @@ Deno.test("export --overwrite replaces an export, and refuses a checkpoint", () 
     assertRefused(refused, 2, `${reason}: it is not replaced`);
     await Deno.remove(`${cwd}/out/model.safetensors`);
     for (const flags of [[], ["--overwrite"]]) {
-      const result = await runParscale([...args, "--out", "out", ...flags], { cwd });
-      assertEquals(result.code, 0, result.stderr);
+      await succeed([...args, "--out", "out", ...flags], { cwd });
     }
   }));

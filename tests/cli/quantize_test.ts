@@ -1,20 +1,26 @@
 /** `parscale convert --quantize` and the commands that run its result, as black boxes. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertRefused, copyFolder, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import {
+  assertRefusals,
+  assertRefused,
+  copyFolder,
+  jsonLines,
+  MODEL,
+  PLAIN_MODEL,
+  rowsOf,
+  succeed,
+} from "./models.ts";
+import { names } from "./convert_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const PROMPTS = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
 
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
-
 /** Runs a command successfully and returns `results` of its JSON document. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
 async function results(cwd: string, ...args: string[]): Promise<any> {
-  const result = await runParscale([...args, "--json"], { cwd });
-  assertEquals([result.code, result.stderr], [0, ""]);
-  return JSON.parse(result.stdout).results;
+  return JSON.parse(await succeed([...args, "--json"], { cwd })).results;
 }
 
 const quantized = (cwd: string, ...args: string[]) =>
@@ -97,50 +103,34 @@ Deno.test("inspect, bench, visualize and eval take a quantized folder and name i
 Deno.test("commands and devices that need full-precision weights refuse a quantized folder", () =>
   withScratch(async (cwd) => {
     await quantized(cwd);
-    const generate = ["generate", "--model", "q4", "--prompt", "a"];
-    const is = 'needs full-precision weights: "q4" is q4';
-    const refusals: [string[], number, string][] = [
-      [
-        ["train", "--model", "q4", "--data", "x.jsonl", "--steps", "1", "--out", "no"],
-        3,
-        "`train`",
-      ],
-      [["convert", "--model", "q4", "--strip", "--out", "no"], 3, "`convert`"],
-      [["convert", "--model", "q4", "--quantize", "q8", "--out", "no"], 3, "`convert`"],
-      [["export", "--model", "q4", "--onnx", "--out", "no"], 3, "`export`"],
-      [[...generate, "--device", "reference"], 2, "the reference device"],
-      [[...generate, "--device", "tfjs"], 2, "the tfjs device"],
-      [[...generate, "--device", "cuda"], 2, "the cuda device"],
-      [[...generate, "--quantize", "q8"], 2, "`--quantize q8`"],
-      [[...generate, "--quantize", "q4", "--block-size", "64"], 2, "`--block-size 64`"],
-      [
-        ["bench", "--model", "q4", "--what", "decode", "--quantize", "q4,q8"],
-        2,
-        "`--quantize q8`",
-      ],
-    ];
     await Deno.writeTextFile(`${cwd}/x.jsonl`, jsonLines({ text: "abc" }));
-    for (const [args, code, what] of refusals) {
-      assertRefused(await runParscale(args, { cwd }), code, `${what} ${is}`);
-    }
+    const generate = "generate --model q4 --prompt a";
+    const is = (what: string) => `error: ${what} needs full-precision weights: "q4" is q4\n`;
+    await assertRefusals([
+      ["train --model q4 --data x.jsonl --steps 1 --out no", 3, is("`train`")],
+      ["convert --model q4 --strip --out no", 3, is("`convert`")],
+      ["convert --model q4 --quantize q8 --out no", 3, is("`convert`")],
+      ["export --model q4 --onnx --out no", 3, is("`export`")],
+      [`${generate} --device reference`, 2, is("the reference device")],
+      [`${generate} --device tfjs`, 2, is("the tfjs device")],
+      [`${generate} --device cuda`, 2, is("the cuda device")],
+      [`${generate} --quantize q8`, 2, is("`--quantize q8`")],
+      [`${generate} --quantize q4 --block-size 64`, 2, is("`--block-size 64`")],
+      ["bench --model q4 --what decode --quantize q4,q8", 2, is("`--quantize q8`")],
+    ], { cwd });
     assertEquals(names(cwd), ["q4", "x.jsonl"]);
   }));
 
 Deno.test("convert --quantize: flags that do not go together", async () => {
-  const line = ["convert", "--model", PLAIN_MODEL, "--out", "no"];
-  const refusals: [string[], string][] = [
-    [["--quantize", "q4", "--streams", "2"], "`--quantize q4` cannot be combined with `--streams`"],
-    [["--quantize", "q4", "--strip"], "`--quantize q4` cannot be combined with `--strip`"],
-    [["--quantize", "q4", "--block-size", "48"], "invalid value 48 for `--block-size`"],
-    [["--quantize", "q5"], 'invalid value "q5" for `--quantize`'],
-    [["--streams", "2", "--block-size", "32"], "`--block-size 32` needs `--quantize`"],
-    [[], "`convert` needs"],
-  ];
-  for (const [args, message] of refusals) {
-    const { code, stdout, stderr } = await runParscale([...line, ...args]);
-    assertEquals([code, stdout], [2, ""], stderr);
-    assertStringIncludes(stderr.split("\n")[0]!, message);
-  }
+  const line = `convert --model ${PLAIN_MODEL} --out no`;
+  await assertRefusals([
+    [`${line} --quantize q4 --streams 2`, 2, "`--quantize q4` cannot be combined with `--streams`"],
+    [`${line} --quantize q4 --strip`, 2, "`--quantize q4` cannot be combined with `--strip`"],
+    [`${line} --quantize q4 --block-size 48`, 2, "invalid value 48 for `--block-size`"],
+    [`${line} --quantize q5`, 2, 'invalid value "q5" for `--quantize`'],
+    [`${line} --streams 2 --block-size 32`, 2, "`--block-size 32` needs `--quantize`"],
+    [line, 2, "`convert` needs"],
+  ]);
 });
 
 Deno.test("convert --quantize: dry run, overwrite, and a source that is the target", () =>
@@ -158,29 +148,15 @@ Deno.test("convert --quantize: dry run, overwrite, and a source that is the targ
     assertRefused(await runParscale(self, { cwd }), 2, '"own" holds the model to convert');
   }));
 
-Deno.test("damaged quantized folders say what is wrong", () =>
+Deno.test("inspect --check finds a byte of a quantized folder that was changed", () =>
   withScratch(async (cwd) => {
     await quantized(cwd);
     const path = `${cwd}/q4/model.safetensors`;
     const bytes = Deno.readFileSync(path);
-    const score = () => runParscale(["score", "--model", "q4"], { cwd, stdin: PROMPTS });
-    Deno.writeFileSync(path, bytes.subarray(0, bytes.length - 999));
-    const truncated = await score();
-    assertEquals([truncated.code, truncated.stdout], [3, ""]);
-    assertStringIncludes(truncated.stderr, "is truncated");
     bytes[bytes.length - 999]! ^= 1;
     Deno.writeFileSync(path, bytes);
-    const changed = await runParscale(["inspect", "--model", "q4", "--check"], { cwd });
-    assertEquals([changed.code, changed.stdout], [3, ""]);
-    assertStringIncludes(changed.stderr, 'error: the weights in "q4" were changed');
-    const config = `${cwd}/q4/config.json`;
-    const text = Deno.readTextFileSync(config);
-    Deno.writeTextFileSync(config, text.replace('"version": 1', '"version": 9'));
-    assertRefused(
-      await score(),
-      3,
-      '"q4/config.json" has quantized weights of version 9, expected 1',
-    );
+    const changed = 'error: the weights in "q4" were changed';
+    await assertRefusals([["inspect --model q4 --check", 3, changed]], { cwd });
   }));
 
 Deno.test("convert --quantize into a pipe that is read, and one that is closed", () =>

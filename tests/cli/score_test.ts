@@ -1,7 +1,7 @@
 /** `parscale score` as a black box: every format, bad rows, misuse, pipes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
-  assertRefused,
+  assertRefusals,
   copyFolder,
   EXPECTED,
   jsonLines,
@@ -27,10 +27,7 @@ Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", a
   const rows = await rowsOf(SCORE, { stdin: ROWS });
   assertEquals(rows.map(({ id }) => id), ["a", 1, 7]);
   for (const row of rows) {
-    assertEquals(
-      Object.keys(row),
-      ["id", "tokens", "token_logprobs", "loglikelihood", "is_greedy"],
-    );
+    assertEquals(Object.keys(row).join(" "), "id tokens token_logprobs loglikelihood is_greedy");
     const sum = row.token_logprobs.reduce((a: number, b: number) => a + b, 0);
     assert(Math.abs(sum - row.loglikelihood) < 1e-9);
     assertEquals(typeof row.is_greedy, "boolean");
@@ -55,8 +52,8 @@ Deno.test("--stream-weights adds a row of shares per token; one stream has ones"
   }
 });
 
-Deno.test("table, json, csv and md hold the same numbers; FILE and - are read alike", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("table, json, csv and md hold the same numbers; FILE and - are read alike", () =>
+  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
     const rows = await rowsOf([...SCORE, "rows.jsonl"], { cwd });
     assertEquals(await rowsOf([...SCORE, "-"], { cwd, stdin: ROWS }), rows);
@@ -75,8 +72,7 @@ Deno.test("table, json, csv and md hold the same numbers; FILE and - are read al
     const rounded = rows[0].loglikelihood.toFixed(4);
     assertStringIncludes(await run(), rounded);
     assertStringIncludes(await run("--format", "md"), `| ${rounded} |`);
-  });
-});
+  }));
 
 Deno.test("companions and batch size change nothing but the last bits", async () => {
   const [together, alone] = await Promise.all([
@@ -119,41 +115,32 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
   const good = { tokens: [1, 2] };
-  const refused = async (line: unknown, message: string) =>
-    assertRefused(
-      await runParscale(SCORE, { stdin: jsonLines(good, "", line) }),
+  const after = (line: unknown) => runParscale(SCORE, { stdin: jsonLines(good, "", line) });
+  const at = "error: line 3 of stdin", pair = '"tokens", or "prompt" and "continuation"';
+  const list = "expected a list of numbers", text = "expected text";
+  await assertRefusals([
+    [after('{"tokens": [1,'), 3, `${at} is not valid JSON: Unexpected end of JSON input\n`],
+    [after("[1, 2]"), 3, `${at}: found [1,2], expected a JSON object\n`],
+    [after({ prompt: "x", id: 1 }), 3, `${at}: found only "prompt", "id", expected ${pair}\n`],
+    [after({ tokens: "1 2" }), 3, `${at}: found "1 2" in "tokens", ${list}\n`],
+    [
+      after({ prompt: "x", continuation: null }),
       3,
-      `line 3 of stdin${message}`,
-    );
-  const pair = '"tokens", or "prompt" and "continuation"';
-  await Promise.all([
-    refused(
-      '{"tokens": [1,',
-      " is not valid JSON: Unexpected end of JSON input",
-    ),
-    refused("[1, 2]", ": found [1,2], expected a JSON object"),
-    refused({ prompt: "x", id: 1 }, `: found only "prompt", "id", expected ${pair}`),
-    refused({ tokens: "1 2" }, ': found "1 2" in "tokens", expected a list of numbers'),
-    refused({ prompt: "x", continuation: null }, ': found null in "continuation", expected text'),
+      `${at}: found null in "continuation", ${text}\n`,
+    ],
   ]);
 });
 
-Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad value", async () => {
-  const run = (...args: string[]) => runParscale(["score", ...args], { stdin: ROWS });
-  const [none, missing, flag, value, files] = await Promise.all([
-    run(),
-    run("--model", "./none"),
-    run("--model", MODEL, "--stream-wieghts"),
-    run("--model", MODEL, "--batch", "0"),
-    run("--model", MODEL, "a", "b"),
-  ]);
-  assertEquals([none, flag, value, files].map(({ code }) => code), [2, 2, 2, 2]);
-  assertStringIncludes(flag.stderr, "did you mean `--stream-weights`?");
-  assertStringIncludes(value.stderr, "--batch");
-  assertEquals(missing.code, 3);
-  assertStringIncludes(missing.stderr, 'error: no such folder: "./none"');
-  const file = await run("--model", MODEL, "none.jsonl");
-  assertRefused(file, 3, 'no such file: "none.jsonl"');
+Deno.test("misuse: no model, no such model, two files, an unknown flag, a bad value", () => {
+  const score = `score --model ${MODEL}`;
+  return assertRefusals([
+    ["score", 2],
+    ["score --model ./none", 3, 'error: no such folder: "./none"'],
+    [`${score} --stream-wieghts`, 2, "did you mean `--stream-weights`?"],
+    [`${score} --batch 0`, 2, "--batch"],
+    [`${score} a b`, 2],
+    [`${score} none.jsonl`, 3, 'error: no such file: "none.jsonl"\n'],
+  ], { stdin: ROWS });
 });
 
 Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin", async () => {
@@ -162,8 +149,8 @@ Deno.test("no rows: an empty result and 0, from an empty and from a closed stdin
   assertEquals(closed.stdout, "0\n");
 });
 
-Deno.test("ids need no tokenizer, text does", async () => {
-  await withScratch(async (folder) => {
+Deno.test("ids need no tokenizer, text does", () =>
+  withScratch(async (folder) => {
     const model = await copyFolder(MODEL, `${folder}/m`, {
       "tokenizer.json": undefined,
       "tokenizer_config.json": undefined,
@@ -173,18 +160,15 @@ Deno.test("ids need no tokenizer, text does", async () => {
     const text = await runParscale(run, { stdin: jsonLines({ prompt: "a", continuation: "b" }) });
     assertEquals([text.code, text.stdout], [3, ""]);
     assertStringIncludes(text.stderr, `error: "${model}" has no tokenizer: `);
-  });
-});
+  }));
 
 Deno.test("pipelines: jq reads rows, a reader that leaves ends it quietly", async () => {
   const { stdout, stderr } = await runShell(
     `parscale ${SCORE.join(" ")} --jsonl | jq -c '[.id, (.tokens|length)]'`,
     { stdin: ROWS },
   );
-  assertEquals([stdout.split("\n")[0], stderr], [
-    `["a",${EXPECTED.cases.single.ids[0].length}]`,
-    "",
-  ]);
+  assertEquals(stdout.split("\n")[0], `["a",${EXPECTED.cases.single.ids[0].length}]`);
+  assertEquals(stderr, "");
   const many = `for i in {1..400}; do echo '{"tokens":[1,2,3]}'; done`;
   const gone = await runShell(
     `${many} | parscale ${
@@ -212,8 +196,8 @@ Deno.test("the reference device agrees with the cpu", async () => {
   assert(Math.abs(reference.loglikelihood - cpu.loglikelihood) < 1e-4);
 });
 
-Deno.test("-o writes a file whole, and replaces one only with --overwrite", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("-o writes a file whole, and replaces one only with --overwrite", () =>
+  withScratch(async (cwd) => {
     const args = [...SCORE, "--jsonl", "-o", "out.jsonl"];
     const first = await runParscale(args, { cwd, stdin: ROWS });
     assertEquals(first, { code: 0, stdout: "", stderr: "" });
@@ -234,5 +218,4 @@ Deno.test("-o writes a file whole, and replaces one only with --overwrite", asyn
     assertEquals((await runParscale(again, { cwd, stdin: mended })).code, 0);
     const ids = parseLines(await Deno.readTextFile(`${cwd}/out.jsonl`)).map(({ id }) => id);
     assertEquals(ids, [0, 1]);
-  });
-});
+  }));

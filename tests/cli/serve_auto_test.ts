@@ -1,6 +1,6 @@
 /** `parscale serve` chooses the number of streams: requests, responses, streams, metrics, misuse. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { runParscale } from "./run.ts";
+import { assert, assertEquals } from "@std/assert";
+import { assertRefusals } from "./models.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
 
@@ -11,8 +11,8 @@ const EASY = ["--target-tpot", "1h", "--target-ttft", "1h"], HARD = ["--target-t
 
 const greedy = { prompt: "The red fox", max_tokens: 8, temperature: 0, ignore_eos: true };
 
-Deno.test("streams by load", async (t) => {
-  await withScratch(async (folder) => {
+Deno.test("streams by load", (t) =>
+  withScratch(async (folder) => {
     const [two, four, other] = await Promise.all([
       makeAdapter(CHAT_MODEL, 2, `${folder}/two`),
       makeAdapter(CHAT_MODEL, 4, `${folder}/four`),
@@ -114,19 +114,13 @@ Deno.test("streams by load", async (t) => {
     });
 
     await t.step("flags that have nothing to choose from are refused with a hint", async () => {
-      const cases: [string[], string, string][] = [
-        [["--streams", "auto"], "nothing to choose from", "hint: pass `--adapter NAME=PATH`"],
-        [["--streams", "3"], "no model has so many, only 1", "hint: pass `--adapter NAME=PATH`"],
-        [["--streams", "some"], "is not a number of streams", "hint: pass `--streams auto`"],
-        [["--target-tpot", "50ms"], "needs `--adapter`", ""],
-        [["--target-tpot", "0"], "above 0s", ""],
-      ];
-      for (const [args, message, hint] of cases) {
-        const { code, stderr } = await runParscale(["serve", "--model", CHAT_MODEL, ...args]);
-        assertEquals(code, 2, stderr);
-        assertStringIncludes(stderr, message);
-        assertStringIncludes(stderr, hint);
-      }
+      const serve = `serve --model ${CHAT_MODEL}`, pass = "hint: pass `--adapter NAME=PATH`";
+      await assertRefusals([
+        [`${serve} --streams auto`, 2, "nothing to choose from", pass],
+        [`${serve} --streams 3`, 2, "no model has so many, only 1", pass],
+        [`${serve} --streams some`, 2, "is not a number of streams", "hint: pass `--streams auto`"],
+        [`${serve} --target-tpot 50ms`, 2, "needs `--adapter`"],
+        [`${serve} --target-tpot 0`, 2, "above 0s"],
+      ]);
     });
-  });
-});
+  }));

@@ -1,7 +1,7 @@
 /** Running `parscale serve`: misuse, keys, back-pressure, disconnects and shutdown. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, MODEL, rowsOf } from "./models.ts";
+import { assertRefusals, assertRefused, MODEL, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
@@ -19,29 +19,27 @@ const running = async (server: TestServer, name = NAME) => {
     metrics.get(`parscale_num_requests_waiting${label}`)!;
 };
 
-Deno.test("misuse and bad data end before the server is ready", async () => {
-  const serve = (...args: string[]) => runParscale(["serve", "--port", "0", ...args]);
-  assertRefused(
-    await serve("--model", MODEL, "--host", "0.0.0.0"),
-    2,
-    "`--host 0.0.0.0` needs an API key in PARSCALE_API_KEY",
-  );
-  assertRefused(
-    await serve("--model", MODEL, "--adapter", "some/folder"),
-    2,
-    "`--adapter some/folder` needs a name and a path",
-  );
-  assertRefused(
-    await serve("--model", MODEL, "--adapter", "a=x", "--adapter", "a=y"),
-    2,
-    '`--adapter` names "a" twice',
-  );
-  assertRefused(
-    await serve("--model", MODEL, "--max-model-len", "9999"),
-    2,
-    "`--max-model-len 9999` exceeds the model's context of 2048 tokens",
-  );
-  assertEquals((await serve("--model", "no/such/folder/here")).code, 3);
+Deno.test("misuse and bad data end before the server is ready", () => {
+  const serve = `serve --port 0 --model ${MODEL}`;
+  return assertRefusals([
+    [
+      `${serve} --host 0.0.0.0`,
+      2,
+      "error: `--host 0.0.0.0` needs an API key in PARSCALE_API_KEY\n",
+    ],
+    [
+      `${serve} --adapter some/folder`,
+      2,
+      "error: `--adapter some/folder` needs a name and a path\n",
+    ],
+    [`${serve} --adapter a=x --adapter a=y`, 2, 'error: `--adapter` names "a" twice\n'],
+    [
+      `${serve} --max-model-len 9999`,
+      2,
+      "error: `--max-model-len 9999` exceeds the model's context of 2048 tokens\n",
+    ],
+    ["serve --port 0 --model no/such/folder/here", 3],
+  ]);
 });
 
 Deno.test("sizes over the memory limit end with exit code 4 and the largest batch that fits", async () => {
@@ -208,17 +206,13 @@ Deno.test("/health answers while a long prompt is prefilled", async () => {
   assert(answers > 100, `${answers} answers before the prompt was read`);
 });
 
-Deno.test("a ParScale model serves beside adapters of its backbone", async () => {
-  await withScratch(async (folder) => {
+Deno.test("a ParScale model serves beside adapters of its backbone", () =>
+  withScratch(async (folder) => {
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const convert = ["convert", "--model", CHAT_MODEL, "--streams", "2", "--out", `${folder}/p2`];
     assertEquals((await runParscale(convert)).code, 0);
-    await using server = await TestServer.start([
-      "--model",
-      `${folder}/p2`,
-      "--adapter",
-      `p4=${four}`,
-    ]);
+    const models = ["--model", `${folder}/p2`, "--adapter", `p4=${four}`];
+    await using server = await TestServer.start(models);
     const prompt = { prompt: "The red fox", max_tokens: 8, temperature: 0 };
     for (const [model, from] of [["p2", `${folder}/p2`], ["p4", CHAT_MODEL]] as const) {
       const { choices: [{ text }] } = await server.complete({ ...prompt, model });
@@ -227,13 +221,11 @@ Deno.test("a ParScale model serves beside adapters of its backbone", async () =>
       const [row] = await rowsOf(["generate", ...args]);
       assertEquals(text, row.text);
     }
-  });
-});
+  }));
 
-Deno.test("an adapter of another backbone is refused at the start", async () => {
-  await withScratch(async (folder) => {
+Deno.test("an adapter of another backbone is refused at the start", () =>
+  withScratch(async (folder) => {
     const adapter = await makeAdapter(OTHER_MODEL, 2, `${folder}/two`);
     const args = ["serve", "--port", "0", "--model", MODEL, "--adapter", `p2=${adapter}`];
     assertEquals((await runParscale(args)).code, 3);
-  });
-});
+  }));

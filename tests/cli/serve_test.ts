@@ -295,27 +295,17 @@ Deno.test("completions", async (t) => {
     assertStringIncludes(new TextDecoder().decode(answer), "403");
     const metrics = await server.metrics();
     const label = `{model="${NAME}"}`;
-    for (
-      const name of [
-        "num_requests_running",
-        "num_requests_waiting",
-        "kv_cache_usage_perc",
-        "prefix_cache_queries_total",
-        "prefix_cache_hits_total",
-        "prompt_tokens_total",
-        "generation_tokens_total",
-        "time_to_first_token_seconds_count",
-        "inter_token_latency_seconds_sum",
-        "e2e_request_latency_seconds_count",
-        "request_queue_time_seconds_count",
-      ]
-    ) assert(metrics.has(`parscale_${name}${label}`), name);
+    const names = "num_requests_running num_requests_waiting kv_cache_usage_perc " +
+      "prefix_cache_queries_total prefix_cache_hits_total prompt_tokens_total " +
+      "generation_tokens_total time_to_first_token_seconds_count inter_token_latency_seconds_sum " +
+      "e2e_request_latency_seconds_count request_queue_time_seconds_count";
+    for (const name of names.split(" ")) assert(metrics.has(`parscale_${name}${label}`), name);
     assert(metrics.get(`parscale_request_failure_total{code="404"}`)! >= 2);
   });
 });
 
-Deno.test("chats, and adapters as model names over one backbone", async (t) => {
-  await withScratch(async (folder) => {
+Deno.test("chats, and adapters as model names over one backbone", (t) =>
+  withScratch(async (folder) => {
     const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
@@ -385,5 +375,4 @@ Deno.test("chats, and adapters as model names over one backbone", async (t) => {
         assertEquals(named.choices[0].message.content, row.text);
       }
     });
-  });
-});
+  }));

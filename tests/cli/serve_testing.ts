@@ -154,18 +154,8 @@ export async function until(
 
 /** Writes an adapter with so many streams for a backbone. Its streams and it differ visibly from others. */
 export async function makeAdapter(backbone: string, streams: number, out: string): Promise<string> {
-  const { code, stderr } = await runParscale(
-    [
-      "convert",
-      "--model",
-      backbone,
-      "--streams",
-      String(streams),
-      "--introduced-only",
-      "--out",
-      out,
-    ],
-  );
+  const convert = ["convert", "--model", backbone, "--streams", `${streams}`, "--introduced-only"];
+  const { code, stderr } = await runParscale([...convert, "--out", out]);
   assert(code === 0, stderr);
   const path = `${out}/introduced.safetensors`;
   const file = Deno.readFileSync(path);

@@ -10,6 +10,7 @@ import { weightType } from "../../core/base/dtype.ts";
 import { EXPECTED, jsonLines, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 import { linkSync } from "../links.ts";
+import { withScratch } from "../scratch.ts";
 
 const MODELS = fileURLToPath(new URL("../../fixtures/models/", import.meta.url));
 
@@ -137,9 +138,8 @@ export class Workplace {
 }
 
 /** Calls `body` with a new folder that holds the models, `rows.jsonl` and `texts.jsonl`. */
-export async function withWorkplace(body: (place: Workplace) => Promise<void>): Promise<void> {
-  const cwd = await Deno.makeTempDir({ prefix: "parscale-train-" });
-  try {
+export function withWorkplace(body: (place: Workplace) => Promise<void>): Promise<void> {
+  return withScratch(async (cwd) => {
     const place = new Workplace(cwd);
     for (const [name, model] of Object.entries(LINKS)) {
       linkSync(`${MODELS}${model}`, `${cwd}/${name}`);
@@ -148,7 +148,5 @@ export async function withWorkplace(body: (place: Workplace) => Promise<void>): 
     place.write("rows.jsonl", jsonLines(...rows.map((tokens: number[]) => ({ tokens }))));
     place.write("texts.jsonl", jsonLines(...texts(60)));
     await body(place);
-  } finally {
-    await Deno.remove(cwd, { recursive: true });
-  }
+  });
 }

@@ -4,6 +4,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA } from "./eval_testing.ts";
 import {
+  assertRefusals,
   assertRefused,
   copyFolder,
   jsonLines,
@@ -101,78 +102,49 @@ Deno.test("ids need no tokenizer and are shown as numbers", () =>
   }));
 
 Deno.test("bad data: nothing to show, broken rows, ids, files, one stream", async () => {
-  const refused = async (stdin: string, message: string, ...args: string[]) =>
-    assertRefused(await runParscale([...SHOW, ...args], { stdin }), 3, message);
-  await Promise.all([
-    refused("", "stdin is empty"),
-    refused(jsonLines({ text: "" }), "line 1 of stdin is empty"),
+  const given = (stdin: string, ...args: string[]) => runParscale([...SHOW, ...args], { stdin });
+  const line = "error: line 1 of stdin";
+  await assertRefusals([
+    [given(""), 3, "error: stdin is empty\n"],
+    [given(jsonLines({ text: "" })), 3, `${line} is empty\n`],
+    [given("", "--input", "jsonl"), 3, "error: stdin holds no rows\n"],
+    [
+      given(jsonLines({ text: "a" }, "", '{"text": ')),
+      3,
+      "error: line 3 of stdin is not valid JSON: Unexpected end of JSON input\n",
+    ],
+    [
+      given(jsonLines({ id: 1 })),
+      3,
+      `${line}: found only "id", expected "text", "prompt", "messages" or "tokens"\n`,
+    ],
+    [given(jsonLines({ text: 5 })), 3, `${line}: found 5 in "text", expected text\n`],
+    [
+      given(jsonLines({ tokens: [600] })),
+      3,
+      "error: cannot visualize line 1 of stdin: token id 600 at position 0, expected an integer " +
+      "from 0 to 511\n",
+    ],
+    [given("", "none.txt"), 3, 'error: no such file: "none.txt"\n'],
+    [
+      `visualize --model ${PLAIN_MODEL} --text a`,
+      3,
+      `error: "${PLAIN_MODEL}" has one stream, which always has the whole weight\n`,
+      "hint: `parscale convert --streams 4` gives it streams",
+    ],
   ]);
-  await Promise.all([
-    refused("", "stdin holds no rows", "--input", "jsonl"),
-    refused(
-      jsonLines({ text: "a" }, "", '{"text": '),
-      "line 3 of stdin is not valid JSON: Unexpected end of JSON input",
-    ),
-    refused(
-      jsonLines({ id: 1 }),
-      'line 1 of stdin: found only "id", expected "text", "prompt", "messages" or ' +
-        '"tokens"',
-    ),
-    refused(
-      jsonLines({ text: 5 }),
-      'line 1 of stdin: found 5 in "text", expected text',
-    ),
-  ]);
-  await Promise.all([
-    refused(
-      jsonLines({ tokens: [600] }),
-      "cannot visualize line 1 of stdin: token id 600 at position 0, expected an integer " +
-        "from 0 to 511",
-    ),
-    refused("", 'no such file: "none.txt"', "none.txt"),
-  ]);
-  const plain = await runParscale(["visualize", "--model", PLAIN_MODEL, "--text", "a"]);
-  assertRefused(
-    plain,
-    3,
-    `"${PLAIN_MODEL}" has one stream, which always has the whole weight`,
-  );
-  assertStringIncludes(plain.stderr, "hint: `parscale convert --streams 4` gives it streams");
 });
 
 Deno.test("misuse: two sources, flags without a task, figures on stdout or in one", async () => {
-  const refused = async (message: string, ...args: string[]) =>
-    assertRefused(await runParscale([...SHOW, ...args]), 2, message);
-  await Promise.all([
-    refused(
-      "`--text` cannot be combined with FILE",
-      "a.txt",
-      "--text",
-      "a",
-    ),
-    refused("`--ids` needs `--task`", "--ids", "1"),
-    refused("`--html` cannot be written to stdout", "--html", "-"),
+  const show = SHOW.join(" ");
+  await assertRefusals([
+    [`${show} a.txt --text a`, 2, "error: `--text` cannot be combined with FILE\n"],
+    [`${show} --ids 1`, 2, "error: `--ids` needs `--task`\n"],
+    [`${show} --html -`, 2, "error: `--html` cannot be written to stdout\n"],
+    [`${show} --html a --out a`, 2, 'error: `--html` and `--out` both name "a"\n'],
+    [`${show} --task gsm8k`, 2, "error: `--task gsm8k` needs `--data`\n"],
+    ["visualize --text a", 2],
+    [`${show} --task gsm8`, 2, "hint: did you mean `gsm8k`?"],
+    [`${show} --hmtl a`, 2, "did you mean `--html`?"],
   ]);
-  await Promise.all([
-    refused(
-      '`--html` and `--out` both name "a"',
-      "--html",
-      "a",
-      "--out",
-      "a",
-    ),
-    refused(
-      "`--task gsm8k` needs `--data`",
-      "--task",
-      "gsm8k",
-    ),
-  ]);
-  const [none, task, flag] = await Promise.all([
-    runParscale(["visualize", "--text", "a"]),
-    runParscale([...SHOW, "--task", "gsm8"]),
-    runParscale([...SHOW, "--hmtl", "a"]),
-  ]);
-  assertEquals([none.code, task.code, flag.code], [2, 2, 2]);
-  assertStringIncludes(task.stderr, "hint: did you mean `gsm8k`?");
-  assertStringIncludes(flag.stderr, "did you mean `--html`?");
 });

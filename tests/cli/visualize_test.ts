@@ -1,6 +1,6 @@
 /** `parscale visualize` as a black box: every format, statistics, figures, pipes. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, EXPECTED, jsonLines, MODEL, rowsOf } from "./models.ts";
+import { assertRefused, EXPECTED, jsonLines, MODEL, rowsOf, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -39,17 +39,15 @@ Deno.test("the golden weights of a model with two streams", async () => {
 });
 
 Deno.test("the document has statistics that follow from its rows", async () => {
-  const stdin = jsonLines({ text: "the cat and the dog" }, {
-    id: "b",
-    text: "the mat and the hat",
-  });
-  const { code, stdout, stderr } = await runParscale([...SHOW, "--json"], { stdin });
-  assertEquals([code, stderr], [0, ""]);
+  const texts = [{ text: "the cat and the dog" }, { id: "b", text: "the mat and the hat" }];
+  const stdin = jsonLines(...texts);
+  const stdout = await succeed([...SHOW, "--json"], { stdin });
   const { schema, command, device, results } = JSON.parse(stdout);
   assertEquals([schema, command, device], ["parscale.visualize/2", "visualize", "cpu"]);
-  const { statistics, texts, agreement, diversity, rows } = results;
+  const { statistics, agreement, diversity, rows } = results;
   assertEquals([results.streams, results.labels, diversity], [4, ["A", "B", "C", "D"], null]);
-  assertEquals(texts.map(({ text_id }: { text_id: unknown }) => text_id), [0, "b"]);
+  const ids = results.texts.map(({ text_id }: { text_id: unknown }) => text_id);
+  assertEquals(ids, [0, "b"]);
   assertEquals(statistics.tokens, rows.length);
   const wins = (p: number) => rows.filter(({ stream }: { stream: number }) => stream === p).length;
   assertEquals(statistics.shares, [0, 1, 2, 3].map((p) => wins(p) / rows.length));
@@ -71,8 +69,7 @@ Deno.test("the document has statistics that follow from its rows", async () => {
 });
 
 Deno.test("for readers: text, letters below, statistics; colour only when asked", async () => {
-  const { code, stdout, stderr } = await runParscale([...SHOW, "--text", TEXT]);
-  assertEquals([code, stderr], [0, ""]);
+  const stdout = await succeed([...SHOW, "--text", TEXT]);
   const rows = await rowsOf([...SHOW, "--text", TEXT]);
   const [legend, , above, below] = stdout.split("\n");
   assertEquals(legend, "Streams: A B C D");

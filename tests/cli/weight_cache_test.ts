@@ -66,8 +66,8 @@ Deno.test("--quantize keeps weights for the next start, which gives the same tok
     assertStringIncludes(without.stderr, "warning: quantized weights were not kept: ");
   }));
 
-Deno.test("a small model is not kept, and the flags of the cache need --quantize", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a small model is not kept, and the flags of the cache need --quantize", () =>
+  withScratch(async (cwd) => {
     const small = ["generate", "--model", PLAIN_MODEL, "--prompt", "a", "--max-tokens", "1"];
     const env = { PARSCALE_CACHE: `${cwd}/cache` };
     const { code, stderr } = await runParscale([...small, "--quantize", "q8"], { env });
@@ -75,5 +75,4 @@ Deno.test("a small model is not kept, and the flags of the cache need --quantize
     assert(!(await Deno.stat(`${cwd}/cache/weights`).catch(() => undefined)));
     const idle = await runParscale([...small, "--cache-limit", "1GB"]);
     assertStringIncludes(idle.stderr, "--cache-limit` has no effect without `--quantize`");
-  });
-});
+  }));

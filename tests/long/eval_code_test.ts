@@ -1,7 +1,7 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertRefused, jsonLines } from "../cli/models.ts";
+import { assertRefused, jsonLines, succeed } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -13,8 +13,7 @@ async function metricsOf(
   rows: readonly unknown[],
   args: readonly string[] = ALLOWED,
 ): Promise<Record<string, number>> {
-  const { code, stdout, stderr } = await runParscale(args, { stdin: jsonLines(...rows) });
-  assertEquals(code, 0, stderr);
+  const stdout = await succeed(args, { stdin: jsonLines(...rows) });
   const [task] = JSON.parse(stdout).results.tasks;
   assert(["pyodide", "bwrap"].includes(task.sandbox), task.sandbox);
   assert(/^3\.\d+\.\d+$/.test(task.python), task.python);
@@ -45,8 +44,8 @@ Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a
   assertEquals(metrics["pass@10"], 1);
 });
 
-Deno.test("a greedy answer and sampled ones: pass@1 is the greedy one's", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a greedy answer and sampled ones: pass@1 is the greedy one's", () =>
+  withScratch(async (cwd) => {
     const args = ["--tasks", "humaneval", "--ids", "0,53", "--max-tokens", "8"];
     await runEval([...args, "--n-samples", "10", "--predict-only", "--out", "run"], cwd);
     const samples = sortedLines(`${cwd}/run/samples.jsonl`);
@@ -62,19 +61,17 @@ Deno.test("a greedy answer and sampled ones: pass@1 is the greedy one's", async 
     const args2 = ALLOWED.with(ALLOWED.indexOf("53"), "0,53");
     const metrics = await metricsOf(rows, args2);
     assertEquals([metrics["pass@1"], metrics["pass@10"]], [0.5, 0]);
-  });
-});
+  }));
 
-Deno.test("plain HumanEval gives base scores only", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("plain HumanEval gives base scores only", () =>
+  withScratch(async (cwd) => {
     await Deno.mkdir(`${cwd}/data/humaneval`, { recursive: true });
     const file = "humaneval/HumanEval.jsonl.gz";
     await Deno.copyFile(`${DATA}/${file}`, `${cwd}/data/${file}`);
     const args = ALLOWED.with(ALLOWED.indexOf(DATA), `${cwd}/data`);
     const rows = [{ task_id: "HumanEval/53", solution: ADD }];
     assertEquals(await metricsOf(rows, args), { "pass@1": 1 });
-  });
-});
+  }));
 
 Deno.test("a program that needs a missing module counts as wrong, and that is said", async () => {
   const solution = "import numpy\n" + ADD.replace("x + y", "int(numpy.add(x, y))");

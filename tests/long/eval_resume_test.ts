@@ -1,7 +1,7 @@
 /** Evaluations that are killed, spread over shards, or scored later give what a single run gives. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, EVAL, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertRefused, jsonLines, parseLines } from "../cli/models.ts";
+import { assertFailed, assertRefused, jsonLines, parseLines, succeed } from "../cli/models.ts";
 import { parscale, runParscale, runShell } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -34,8 +34,8 @@ async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promi
   return (await ended).code;
 }
 
-Deno.test("kill -9 again and again: finished rows are not run twice, results are equal", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("kill -9 again and again: finished rows are not run twice, results are equal", () =>
+  withScratch(async (cwd) => {
     await runEval([...WORK, "--out", "whole"], cwd);
     for (const lines of [1, 9, 20, 33]) {
       await killAfter(lines, cwd, "SIGKILL");
@@ -55,11 +55,10 @@ Deno.test("kill -9 again and again: finished rows are not run twice, results are
       sortedLines(`${cwd}/whole/samples.jsonl`),
     );
     assertEquals(comparable(`${cwd}/killed`), comparable(`${cwd}/whole`));
-  });
-});
+  }));
 
-Deno.test("statistics add up over resumed runs, and a run with nothing to do keeps them", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("statistics add up over resumed runs, and a run with nothing to do keeps them", () =>
+  withScratch(async (cwd) => {
     const stats = () =>
       JSON.parse(Deno.readTextFileSync(`${cwd}/killed/results.json`)).results.stats;
     const noted = () => [
@@ -83,19 +82,17 @@ Deno.test("statistics add up over resumed runs, and a run with nothing to do kee
     const again = stats();
     assertEquals([again.samples, again.new_tokens], [samples, new_tokens]);
     assert(again.seconds >= seconds, `${again.seconds}`);
-  });
-});
+  }));
 
-Deno.test("SIGTERM: what is answered is kept, and the message says how to continue", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("SIGTERM: what is answered is kept, and the message says how to continue", () =>
+  withScratch(async (cwd) => {
     const code = await killAfter(3, cwd, "SIGTERM");
     assertEquals(code, 143);
     await runEval([...WORK, "--out", "killed"], cwd);
-  });
-});
+  }));
 
-Deno.test("shards merge into the single run", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("shards merge into the single run", () =>
+  withScratch(async (cwd) => {
     await runEval([...WORK, "--out", "whole"], cwd);
     for (const part of [1, 2, 3]) {
       await runEval([...WORK, "--shard", `${part}/3`, "--out", `part-${part}`], cwd);
@@ -118,36 +115,32 @@ Deno.test("shards merge into the single run", async () => {
         loglikelihood: loglikelihood?.map((x: number) => x.toFixed(3)),
       }));
     assertEquals(close("merged"), close("whole"));
-  });
-});
+  }));
 
-Deno.test("answers now, scores later: the file scores as the run did, also from stdin", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("answers now, scores later: the file scores as the run did, also from stdin", () =>
+  withScratch(async (cwd) => {
     await runEval([...WORK, "--out", "whole"], cwd);
     await runEval([...WORK, "--out", "answers", "--predict-only"], cwd);
     const data = ["--tasks", "arc_easy,mmlu,gsm8k,gsm8k_cot", "--limit", "8", "--data", DATA];
     const path = "answers/samples.jsonl";
-    const scored = await runParscale(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
-    assertEquals([scored.code, scored.stderr], [0, ""]);
-    const { tasks } = JSON.parse(scored.stdout).results;
+    const scored = await succeed(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
+    const { tasks } = JSON.parse(scored).results;
     assertEquals(tasks, comparable(`${cwd}/whole`).results.tasks);
     const piped = await runShell(
       `cat ${path} | parscale eval --score - ${data.join(" ")} --json`,
       { cwd },
     );
     assertEquals(JSON.parse(piped.stdout).results.tasks, tasks);
-  });
-});
+  }));
 
-Deno.test("a folder of another evaluation is refused, and replaced only when told", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("a folder of another evaluation is refused, and replaced only when told", () =>
+  withScratch(async (cwd) => {
     const args = ["--tasks", "piqa", "--limit", "2", "--out", "run"];
     await runEval(args, cwd);
     const other = [...EVAL, ...args, "--shots", "1"];
-    const refused = await runParscale(other, { cwd });
-    assertEquals(refused.code, 2);
-    assertStringIncludes(
-      refused.stderr,
+    assertFailed(
+      await runParscale(other, { cwd }),
+      2,
       '"run" holds an evaluation with another shots',
     );
     assertEquals((await runParscale([...other, "--overwrite"], { cwd })).code, 0);
@@ -159,8 +152,7 @@ Deno.test("a folder of another evaluation is refused, and replaced only when tol
       cwd,
     });
     assertEquals(none.code, 3);
-  });
-});
+  }));
 
 const GSM8K = [
   "eval",

@@ -74,8 +74,8 @@ async function fill(cwd: string): Promise<void> {
   await Deno.writeTextFile(`${cwd}/prompts.jsonl`, jsonLines(...prompts));
 }
 
-Deno.test("the pipelines of the contract work as they are written", async (t) => {
-  await withScratch(async (cwd) => {
+Deno.test("the pipelines of the contract work as they are written", (t) =>
+  withScratch(async (cwd) => {
     await fill(cwd);
 
     await t.step("convert tells jq what it introduced", async () => {
@@ -174,5 +174,4 @@ Deno.test("the pipelines of the contract work as they are written", async (t) =>
       const { code, stdout } = await shell(LINES.doctor, cwd);
       assertEquals([code, stdout], [4, ""], "jq's code for no output");
     });
-  });
-});
+  }));

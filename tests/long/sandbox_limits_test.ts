@@ -4,10 +4,11 @@ import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { fileURLToPath } from "node:url";
 import type { Job } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";
-import { PROBLEM, withFolder } from "../unit/eval/sandbox_problem.ts";
+import { withScratch } from "../scratch.ts";
+import { PROBLEM } from "../unit/eval/sandbox_problem.ts";
 
 Deno.test("programs that tamper with JavaScript change no result of others", () =>
-  withFolder(async (cacheFolder) => {
+  withScratch(async (cacheFolder) => {
     const tampering = [
       "to_js([]).constructor.prototype.entries = lambda *a: iter(())",
       "to_js(b'').constructor.prototype.set = lambda *a: None",
@@ -25,7 +26,7 @@ Deno.test("programs that tamper with JavaScript change no result of others", () 
   }));
 
 Deno.test("a child over its resident memory is replaced, and only its program fails", () =>
-  withFolder(async () => {
+  withScratch(async () => {
     const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
     const settings = { snapshot: null, folder, residentBytes: 450e6 };
     await using pool = new Pool(1, settings, "none");
@@ -43,7 +44,7 @@ Deno.test("a child over its resident memory is replaced, and only its program fa
   }));
 
 Deno.test("a program slowed by others is run again alone and passes", () =>
-  withFolder(async (cacheFolder) => {
+  withScratch(async (cacheFolder) => {
     await using grader = await openGrader({ shell: "none", workers: 2, cacheFolder });
     assertEquals((await grader.grade(PROBLEM, PROBLEM.canonicalSolution)).plus, "pass");
     // Over the limit of four seconds in its first run only: the file tells the second one.

@@ -12,8 +12,8 @@ import { withScratch } from "../scratch.ts";
 
 const STEPS = 40;
 
-Deno.test("two streams learn more than one with a prefix", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("two streams learn more than one with a prefix", () =>
+  withScratch(async (scratch) => {
     const data = `${scratch}/data`;
     await writeWordProblems(data, 20_000);
     const rows = Deno.readTextFileSync(`${data}/validation.jsonl`).trim().split("\n");
@@ -41,5 +41,4 @@ Deno.test("two streams learn more than one with a prefix", async () => {
     const two = await lossOf("P=2");
     assert(one < 0.6 * before, `one stream: ${one} of ${before}`);
     assert(two < 0.97 * one, `two streams: ${two}, one stream: ${one}`);
-  });
-});
+  }));

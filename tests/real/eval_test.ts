@@ -1,8 +1,7 @@
 /** Benchmarks with a real model, beside what lm-evaluation-harness recorded. */
 import { assert, assertEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
-import { parseLines } from "../cli/models.ts";
-import { runParscale } from "../cli/run.ts";
+import { parseLines, succeed } from "../cli/models.ts";
 import { withScratch } from "../scratch.ts";
 import { realTest } from "./model.ts";
 
@@ -33,8 +32,7 @@ realTest(
       const tasks = Object.keys(RECORDED);
       const asked = ["--tasks", tasks.join(","), "--shots", "0", "--data", `${FOLDER}rows`];
       const args = ["eval", "--model", path, "--quantize", "none", ...asked, "--out", "res", "-q"];
-      const { code, stderr } = await runParscale(args, { cwd });
-      assertEquals([code, stderr], [0, ""]);
+      await succeed(args, { cwd });
       const samples = parseLines(await Deno.readTextFile(`${cwd}/res/samples.jsonl`));
       assertEquals(samples.length, Object.values(RECORDED).flat().length);
       for (const { task, doc_id, loglikelihood } of samples) {

@@ -125,8 +125,8 @@ async function keepsItsCachePrivate(bundle: Bundle): Promise<void> {
   assert(Deno.statSync(`${strange}/named/deno`).isDirectory);
 }
 
-Deno.test("the portable bundle", async (t) => {
-  await withScratch(async (scratch) => {
+Deno.test("the portable bundle", (t) =>
+  withScratch(async (scratch) => {
     const [program] = await bundledProgram(scratch);
     const bundle = new Bundle(scratch, program!, await emptyNetwork());
     const step = (name: string, check: (bundle: Bundle) => Promise<void>) =>
@@ -138,5 +138,4 @@ Deno.test("the portable bundle", async (t) => {
     await step("may be started three times at once with an empty cache", startsTogether);
     await step("runs from a read-only folder, with and without a cache", runsReadOnly);
     await step("keeps its cache where no other user can write", keepsItsCachePrivate);
-  });
-});
+  }));

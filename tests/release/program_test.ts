@@ -36,24 +36,22 @@ function compile(out: string, env: Record<string, string>, args: readonly string
   return execute([...run, "--out", out, ...args], environment(env));
 }
 
-Deno.test("the tree is complete and small enough", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("the tree is complete and small enough", () =>
+  withScratch(async (scratch) => {
     const parts = await stage(`${scratch}/tree`, platformOf()!);
     const bytes = parts.reduce((sum, part) => sum + part.bytes, 0);
     assert(bytes <= PROGRAM_LIMIT - BASE_LIMIT, `${bytes} bytes of content`);
     checkListing([...filesIn(`${scratch}/tree`)]);
     const { unstable } = JSON.parse(await Deno.readTextFile(`${scratch}/tree/deno.json`));
     assertEquals(unstable, ["lazy-dynamic-imports", "no-legacy-abort", "worker-options"]);
-  });
-});
+  }));
 
-Deno.test("the program passes black-box tests cut off", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("the program passes black-box tests cut off", () =>
+  withScratch(async (scratch) => {
     const program = await compiledProgram(scratch);
     await startsAsSandbox(program, `${scratch}/tree`);
     assertEquals(await runSuite(program, SELECTION, scratch), 0);
-  });
-});
+  }));
 
 /** Stands in for what a compiled program does instead of starting a file of its own. */
 async function startsAsSandbox([first, ...rest]: readonly string[], tree: string): Promise<void> {
@@ -82,16 +80,10 @@ function checkListing(paths: readonly string[]): void {
   const kernels = [...Deno.readDirSync(`${ROOT}kernels/forward`)].map(({ name }) => name);
   for (const name of kernels) assert(paths.includes(`kernels/forward/${name}`), name);
   const folders = new Set(paths.map((path) => path.split("/")[0]));
-  assertEquals([...folders].sort(), [
-    "LICENSE",
-    "THIRD_PARTY_NOTICES.md",
-    "cli",
-    "core",
-    "deno.json",
-    "kernels",
-    "mod.ts",
-    "node_modules",
-  ]);
+  assertEquals(
+    [...folders].sort(),
+    "LICENSE THIRD_PARTY_NOTICES.md cli core deno.json kernels mod.ts node_modules".split(" "),
+  );
 }
 
 Deno.test({
@@ -117,8 +109,8 @@ Deno.test({
     }),
 });
 
-Deno.test("every target gets its own engine alone", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("every target gets its own engine alone", () =>
+  withScratch(async (scratch) => {
     for (const target of TARGET_NAMES) {
       const { name, engine } = platformOf(target)!;
       await stage(`${scratch}/${name}`, platformOf(target)!);
@@ -126,8 +118,7 @@ Deno.test("every target gets its own engine alone", async () => {
       assertEquals(engines, [`node_modules/onnxruntime-node/bin/napi-v6/${engine}`]);
       await Deno.remove(`${scratch}/${name}`, { recursive: true });
     }
-  });
-});
+  }));
 
 Deno.test("a release with a part too few or too many is refused", () => {
   const engine = `node_modules/onnxruntime-node/bin/napi-v6/${LINUX.engine}`;
@@ -143,8 +134,8 @@ Deno.test("a release with a part too few or too many is refused", () => {
   refuse([...whole, "node_modules/vega/index.d.ts"], "found node_modules/vega/index.d.ts");
 });
 
-Deno.test("a failed build says why and leaves the earlier program alone", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("a failed build says why and leaves the earlier program alone", () =>
+  withScratch(async (scratch) => {
     const out = `${scratch}/dist/parscale`;
     await Deno.mkdir(`${scratch}/dist`);
     await Deno.writeTextFile(out, "earlier");
@@ -159,5 +150,4 @@ Deno.test("a failed build says why and leaves the earlier program alone", async 
     assertStringIncludes(target.stderr, "did you mean `aarch64-apple-darwin`");
     assertEquals(await Deno.readTextFile(out), "earlier");
     assertEquals([...Deno.readDirSync(`${scratch}/dist`)].map(({ name }) => name), ["parscale"]);
-  });
-});
+  }));

@@ -123,8 +123,8 @@ Deno.test("messages go through the chat template, or say that there is none", as
   await assertRejects(ask, DataError, "has no chat template");
 });
 
-Deno.test("adapters share one backbone, each with its own number of streams", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("adapters share one backbone, each with its own number of streams", () =>
+  withScratch(async (cwd) => {
     const adapters = [2, 4].map((P) => ({ P, out: `${cwd}/p${P}` }));
     for (const { P, out } of adapters) {
       const convert = ["convert", "--model", PLAIN_MODEL, "--streams", `${P}`, "--out", out, "-qq"];
@@ -142,11 +142,10 @@ Deno.test("adapters share one backbone, each with its own number of streams", as
     assertEquals(await backbone.complete("a cat", { maxTokens: 4 }), plain);
     using closed = await openModel(PLAIN_MODEL, { threads: 1 });
     await assertRejects(() => closed.withAdapter(adapters[0]!.out), UsageError, "sharesBackbone");
-  });
-});
+  }));
 
-Deno.test("a quantized folder completes as its source with the same weights, adapters over it too", async () => {
-  await withScratch(async (folder) => {
+Deno.test("a quantized folder completes as its source with the same weights, adapters over it too", () =>
+  withScratch(async (folder) => {
     const [out, adapter] = [`${folder}/q8`, `${folder}/p2`];
     const convert = ["convert", "--model", PLAIN_MODEL, "-qq", "--out"];
     assertEquals(await run([...convert, out, "--quantize", "q8"]), 0);
@@ -169,8 +168,7 @@ Deno.test("a quantized folder completes as its source with the same weights, ada
       UsageError,
       "the reference device needs full-precision weights",
     );
-  });
-});
+  }));
 
 Deno.test("what cannot be opened or continued is said, and a command line can be run", async () => {
   await assertRejects(() => openModel("/nowhere"), DataError);

@@ -15,6 +15,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { devices, reference } from "../devices.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { withScratch } from "../../scratch.ts";
 
 const GOLDEN = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/llama.json", import.meta.url)),
@@ -64,9 +65,8 @@ Deno.test("without its scaling a model computes something else", async () => {
   }
 });
 
-Deno.test("a Llama model with streams computes what a Qwen2 model without biases does", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
+Deno.test("a Llama model with streams computes what a Qwen2 model without biases does", () =>
+  withScratch(async (folder) => {
     const options = { model: modelFolder(LLAMA3), out: `${folder}/p2`, streams: 2, seed: 3 };
     await convert(await planConversion(options));
     const { config, tensors } = await openCheckpoint(options.out);
@@ -86,10 +86,7 @@ Deno.test("a Llama model with streams computes what a Qwen2 model without biases
     assertEquals(found, await logitsAt(expected));
     const single = await logitsAt(await openGolden(LLAMA3, reference));
     assert(maxDifference(found, single) > 1e-3, "the streams have no effect");
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
+  }));
 
 Deno.test("Llama parameters are counted as transformers counts them", async () => {
   for (const name of NAMES) {

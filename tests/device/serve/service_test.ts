@@ -78,8 +78,8 @@ async function withService(
   }
 }
 
-Deno.test("a NaN is a numerical failure of its request: no retry, an error frame, no DONE", async () => {
-  await withService(brokenAt(77), async ({ post, errors, service }) => {
+Deno.test("a NaN is a numerical failure of its request: no retry, an error frame, no DONE", () =>
+  withService(brokenAt(77), async ({ post, errors, service }) => {
     const other = await post("/v1/completions", {
       prompt: [5, 6],
       max_tokens: 400,
@@ -100,18 +100,16 @@ Deno.test("a NaN is a numerical failure of its request: no retry, an error frame
     const rest = (await Array.fromAsync({ [Symbol.asyncIterator]: () => frames })).join("");
     assert(rest.includes('"completion_tokens":400') && rest.includes("[DONE]"), rest.slice(-500));
     assertEquals(service.outstanding, 0);
-  });
-});
+  }));
 
-Deno.test("a failure of a slow request is still a status of its own", async () => {
-  await withService(brokenAt(77), async ({ post }) => {
+Deno.test("a failure of a slow request is still a status of its own", () =>
+  withService(brokenAt(77), async ({ post }) => {
     const response = await post("/v1/completions", { prompt: [77], max_tokens: 3 });
     assertEquals([response.status, (await response.json()).error.type], [500, "server_error"]);
-  }, 2500);
-});
+  }, 2500));
 
-Deno.test("a cancelled stream frees its rows before the next step", async () => {
-  await withService(tensors, async ({ post, service }) => {
+Deno.test("a cancelled stream frees its rows before the next step", () =>
+  withService(tensors, async ({ post, service }) => {
     const body = { prompt: "x", max_tokens: 2000, n: 3, stream: true, ignore_eos: true };
     const response = await post("/v1/completions", body);
     const reader = response.body!.getReader();
@@ -120,11 +118,10 @@ Deno.test("a cancelled stream frees its rows before the next step", async () => 
     await reader.cancel();
     assertEquals(service.outstanding, 0);
     assert(/num_requests_running\{[^}]*\} 0/.test(service.metricsText()));
-  });
-});
+  }));
 
-Deno.test("a reader that takes nothing is cut, and its rows are freed", async () => {
-  await withService(tensors, async ({ post, service }) => {
+Deno.test("a reader that takes nothing is cut, and its rows are freed", () =>
+  withService(tensors, async ({ post, service }) => {
     const body = {
       prompt: "x",
       max_tokens: 2000,
@@ -140,8 +137,7 @@ Deno.test("a reader that takes nothing is cut, and its rows are freed", async ()
     let error: unknown;
     await response.text().catch((reason) => error = reason);
     assert(error instanceof Error, "the stream is cut, not ended");
-  });
-});
+  }));
 
 Deno.test("after a failure of the engine nothing of its requests continues, and the next is right", async () => {
   const body = { prompt: [5, 6, 7], max_tokens: 4, temperature: 0, ignore_eos: true };

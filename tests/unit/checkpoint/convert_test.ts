@@ -99,8 +99,8 @@ Deno.test("the config of a conversion is what the official code expects", () =>
     assert(!("auto_map" in qwen3.configJson));
   }));
 
-Deno.test("linear aggregation has its own tensors, config field and parameter counts", async () => {
-  await withScratch(async (folder) => {
+Deno.test("linear aggregation has its own tensors, config field and parameter counts", () =>
+  withScratch(async (folder) => {
     const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/linear`;
     const options = { streams: 4, prefixTokens: 6, aggregation: "linear" } as const;
     const report = await run({ model, out, ...options }, { verify: true });
@@ -141,8 +141,7 @@ Deno.test("linear aggregation has its own tensors, config field and parameter co
         wrong ? "parscale_aggregation" : "model.aggregate_layer.weight",
       );
     }
-  });
-});
+  }));
 
 Deno.test("a ParScale model splits into backbone and keeps its hash", async () => {
   for (const name of SCALED) {
@@ -206,7 +205,7 @@ Deno.test("requests that make no sense are refused before anything is read", asy
   }
 });
 
-Deno.test("an aborted, damaged or unwritable conversion leaves nothing behind", () =>
+Deno.test("an aborted or damaged conversion leaves nothing behind", () =>
   withScratch(async (folder) => {
     const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/out`;
     const abort = new AbortController();
@@ -224,12 +223,6 @@ Deno.test("an aborted, damaged or unwritable conversion leaves nothing behind", 
     assertEquals(error.kind, "numerical");
     assertStringIncludes(error.message, "model.norm.weight");
     assertEquals(names(folder), ["bad"]);
-
-    const underFile = `${folder}/bad/config.json/out`;
-    for (const target of [underFile, "/proc/parscale-out"]) {
-      const failure = await userError(() => run({ model, out: target, streams: 2 }));
-      assertEquals(failure.kind, "environment", failure.message);
-    }
   }));
 
 Deno.test("an existing folder is replaced only on request, and only at the end", () =>

@@ -207,9 +207,12 @@ Deno.test("without head_dim Qwen3 means 128 and Qwen2 divides the width by the h
 
 Deno.test("config values that would be computed wrongly are refused by name", async () => {
   const cases: [Record<string, unknown>, string][] = [
-    [{ use_sliding_window: true }, "use_sliding_window"],
+    [
+      { use_sliding_window: true },
+      "sliding-window attention is not supported: use_sliding_window is true",
+    ],
     [{ layer_types: ["full_attention", "sliding_attention"] }, "layer_types"],
-    [{ model_type: "qwen3_moe" }, "model_type"],
+    [{ model_type: "qwen3_moe" }, 'llama_parscale, not "qwen3_moe"'],
     [{ model_type: "mistral" }, "model_type"],
     [{ model_type: "toString" }, "model_type"],
     [{ num_experts: 8 }, "num_experts"],
@@ -284,10 +287,16 @@ Deno.test("things that are no checkpoint folder are named as such", () =>
       "is a file, not a model folder",
     );
     assertStringIncludes((await opened(`${folder}/none`)).message, "no such folder: ");
-    assertStringIncludes((await opened(folder)).message, "config.json");
+    assertStringIncludes(
+      (await opened(folder)).message,
+      "is not a Hugging Face model folder: it has no config.json",
+    );
     Deno.copyFileSync(`${fixture}/config.json`, `${folder}/config.json`);
     const error = await opened(folder);
-    assertStringIncludes(error.message, "has no weights: ");
+    assertStringIncludes(
+      error.message,
+      "has no weights: neither model.safetensors nor model.safetensors.index.json",
+    );
     assertEquals(error.hints.length, 1);
   }));
 

@@ -24,10 +24,8 @@ Deno.test("a header must cover its file exactly", () =>
     const path = `${folder}/model.safetensors`;
     writeRaw(path, { B, A }, new Uint8Array(12));
     const { entries, dataOffset } = await readHeader(path);
-    assertEquals(entries.map(({ name, offset }) => [name, offset - dataOffset]), [["A", 0], [
-      "B",
-      8,
-    ]]);
+    const places = entries.map(({ name, offset }) => [name, offset - dataOffset]);
+    assertEquals(places, [["A", 0], ["B", 8]]);
     for (const [name, header, complaint] of WRONG) {
       writeRaw(path, header, new Uint8Array(12));
       const { message } = await userError(() => readHeader(path));

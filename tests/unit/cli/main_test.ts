@@ -4,7 +4,6 @@ import {
   DataError,
   EnvironmentError,
   NumericalError,
-  ParscaleError,
   UsageError,
 } from "../../../core/base/errors.ts";
 import {
@@ -132,19 +131,6 @@ Deno.test("errors: all misuse at once, a line each", async () => {
   assertEquals(stderr.match(/^hint: /gm)?.length, 1);
 });
 
-Deno.test("errors are coloured on a terminal only", async () => {
-  const colored = await run(["probe", "--fail", "usage"], { terminals: ["stderr"] });
-  assertStringIncludes(colored.stderr, "\x1b[31merror:\x1b[39m");
-  const never = await run(["probe", "--fail", "usage", "--color=never"], { terminals: ["stderr"] });
-  assertEquals(never.stderr.includes("\x1b"), false);
-});
-
-Deno.test("a closed pipe ends the program quietly with 0", async () => {
-  for (const args of [["probe"], ["--help"], ["probe", "--json"], ["--version"]]) {
-    assertEquals(await run(args, { closed: ["stdout"] }), { code: 0, stdout: "", stderr: "" });
-  }
-});
-
 Deno.test("input from a terminal: short help and misuse, no waiting", async () => {
   const { code, stdout, stderr } = await run(["probe", "-"], { terminals: ["stdin"] });
   assertEquals([code, stdout], [2, ""]);
@@ -152,22 +138,10 @@ Deno.test("input from a terminal: short help and misuse, no waiting", async () =
   assertStringIncludes(stderr, "error: no input: stdin is a terminal");
 });
 
-Deno.test("no command: help on stderr; flags alone are not a command", async () => {
-  const bare = await run([]);
-  assertEquals([bare.code, bare.stdout], [2, ""]);
-  assertStringIncludes(bare.stderr, "Usage: parscale COMMAND");
+Deno.test("flags alone are not a command", async () => {
   const flags = await run(["--json", "--colour"]);
   assertEquals(flags.code, 2);
   assertStringIncludes(JSON.parse(flags.stderr).error.message, "no command given");
-});
-
-Deno.test("no abbreviations of commands", async () => {
-  const { code, stderr } = await run(["prob"]);
-  assertEquals(code, 2);
-  assertEquals(
-    stderr,
-    'error: unknown command "prob"\n\nhint: did you mean `probe`?\n',
-  );
 });
 
 Deno.test("help wins over everything, with two forms", async () => {
@@ -183,12 +157,6 @@ Deno.test("help wins over everything, with two forms", async () => {
   assertStringIncludes(text, "--no-progress");
   assertStringIncludes(text, "see `parscale");
   assertEquals(text.split("\n").every((line) => line.length <= 80), true);
-});
-
-Deno.test("version, with and without a command", async () => {
-  for (const args of [["-V"], ["--version"], ["probe", "-V"]]) {
-    assertStringIncludes((await run(args)).stdout, "parscale 0.");
-  }
 });
 
 Deno.test("dry run: nothing runs, the document is a config that resolves to itself", async () => {
@@ -212,11 +180,5 @@ Deno.test("dry run: nothing runs, the document is a config that resolves to itse
     assertEquals((await run(["probe", "--config", path])).code, 1);
   } finally {
     await Deno.remove(path);
-  }
-});
-
-Deno.test("all error kinds are instances of the base", () => {
-  for (const kind of ["usage", "data", "environment", "numerical"]) {
-    assertEquals(failures[kind]!() instanceof ParscaleError, true);
   }
 });

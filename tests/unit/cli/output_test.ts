@@ -21,6 +21,7 @@ import {
   terminalTable,
 } from "../../../cli/output/table.ts";
 import { displayWidth } from "../../../cli/output/wrap.ts";
+import { withScratch } from "../../scratch.ts";
 import { captureIo } from "./capture_io.ts";
 
 const invocation: Invocation = {
@@ -42,15 +43,6 @@ const columns = [
   { key: "score", digits: 3, error: "stderr" },
   { key: "n", title: "samples" },
 ];
-
-async function scratch(body: (folder: string) => Promise<void> | void) {
-  const folder = await Deno.makeTempDir();
-  try {
-    await body(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 Deno.test("colour: flag before environment before terminal, per stream", () => {
   const wants = (mode: "auto" | "always" | "never", terminal: boolean, env = {}) =>
@@ -199,14 +191,7 @@ Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
   );
   assertEquals(
     csvLine(['say "hi"', "a,b", 0.1 + 0.2, null, true, [1, 2]]),
-    [
-      '"say ""hi"""',
-      '"a,b"',
-      "0.30000000000000004",
-      "",
-      "true",
-      '"[1,2]"\n',
-    ].join(","),
+    '"say ""hi""","a,b",0.30000000000000004,,true,"[1,2]"\n',
   );
 });
 
@@ -215,9 +200,7 @@ Deno.test("documents: fixed head, seed from the config, absent is null", () => {
   const document = buildDocument(invocation, head, 1234.5, rows);
   assertEquals(
     Object.keys(document).join(" "),
-    [
-      "schema version command config seed device started_at duration_s results",
-    ].join(" "),
+    "schema version command config seed device started_at duration_s results",
   );
   assertEquals([document.seed, document.device, document.duration_s], [3, "cpu", 1.235]);
   assertEquals(document.started_at, "1970-01-01T00:00:00.000Z");
@@ -271,8 +254,8 @@ Deno.test("reports: JSON lines go out row by row, before the end", () => {
   assertEquals(capture.stdout(), '{"id":0}\n');
 });
 
-Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", async () => {
-  await scratch(async (folder) => {
+Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", () =>
+  withScratch(async (folder) => {
     const path = `${folder}/result.json`;
     const { io } = captureIo();
     {
@@ -288,8 +271,7 @@ Deno.test("sinks: a file appears complete or not at all, and is not replaced una
     assertEquals([...Deno.readDirSync(folder)].length, 1);
     assertThrows(() => openSink(io, folder, true), UsageError, "is a folder");
     assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "folder does not exist");
-  });
-});
+  }));
 
 Deno.test("sinks: - is stdout", () => {
   const capture = captureIo();

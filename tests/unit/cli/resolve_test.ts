@@ -7,6 +7,7 @@ import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";
 import type { FlagTable } from "../../../cli/framework/table.ts";
+import { withScratch } from "../../scratch.ts";
 
 const words = { summary: "S", details: "D." };
 const table: FlagTable = {
@@ -24,21 +25,17 @@ const command = {
   presets: { quick: { summary: "Small", values: { lr: 0.5, tokens: "4k", pack: false } } },
 };
 
-async function resolved(
+function resolved(
   args: string[],
   env: Record<string, string> = {},
   config?: string,
 ): Promise<Resolution> {
-  const scratch = await Deno.makeTempDir();
-  try {
-    if (config !== undefined) {
-      await Deno.writeTextFile(`${scratch}/config.json`, config);
-      args = [...args, "--config", `${scratch}/config.json`];
-    }
-    return await resolve(parse(args, table), table, command, (name) => env[name]);
-  } finally {
-    await Deno.remove(scratch, { recursive: true });
-  }
+  return withScratch(async (scratch) => {
+    const path = `${scratch}/config.json`;
+    if (config !== undefined) await Deno.writeTextFile(path, config);
+    const line = config === undefined ? args : [...args, "--config", path];
+    return await resolve(parse(line, table), table, command, (name) => env[name]);
+  });
 }
 
 async function messages(...input: Parameters<typeof resolved>): Promise<string[]> {
@@ -161,9 +158,8 @@ Deno.test("config files may be YAML or TOML, and say so where they are neither",
   }
 });
 
-Deno.test("the user's file is under --config and over presets, with a table per command", async () => {
-  const home = await Deno.makeTempDir();
-  try {
+Deno.test("the user's file is under --config and over presets, with a table per command", () =>
+  withScratch(async (home) => {
     await Deno.mkdir(`${home}/parscale`);
     const path = `${home}/parscale/config.toml`;
     const write = (text: string) => Deno.writeTextFile(path, text);
@@ -176,10 +172,7 @@ Deno.test("the user's file is under --config and over presets, with a table per 
     await assertRejects(() => resolved(["--model", "m"], env), MisuseError, 'key "strems"');
     await write("lr = 2\n");
     await assertRejects(() => resolved(["--model", "m"], env), UsageError, "belongs to no command");
-  } finally {
-    await Deno.remove(home, { recursive: true });
-  }
-});
+  }));
 
 Deno.test("positional arguments: missing and not among the choices", async () => {
   const shell = {

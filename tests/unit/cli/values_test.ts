@@ -108,11 +108,7 @@ Deno.test("choices and switches take their words only", () => {
   assertEquals(readValue(device, "cpu"), "cpu");
   rejects(device, "CPU", "one of auto, cpu");
   const on = { type: "switch", ...words } as const;
-  assertEquals([readValue(on, "true"), readValue(on, "0"), readValue(on, false)], [
-    true,
-    false,
-    false,
-  ]);
+  assertEquals(["true", "0", false].map((raw) => readValue(on, raw)), [true, false, false]);
   rejects(on, "banana", "true or false");
   rejects(on, 1, "true or false");
 });

@@ -47,11 +47,8 @@ Deno.test("of a text all is trained, the end token too", async () => {
 
 Deno.test("rows of tokens are taken as they are and need no tokenizer", async () => {
   const row = { tokens: [5, 0, 7], labels: [-100, -100, 7] };
-  assertEquals([...await encodeDocument(undefined, documentOf(row), { endToken: END })], [
-    ~5,
-    ~0,
-    7,
-  ]);
+  const masked = await encodeDocument(undefined, documentOf(row), { endToken: END });
+  assertEquals([...masked], [~5, ~0, 7]);
   assertEquals([...await encodeDocument(undefined, documentOf({ tokens: [5] }))], [5]);
   const error = await userError(() => encodeDocument(undefined, documentOf({ text: "a" })));
   assertStringIncludes(error.message, "row 1 is text, and the model has no tokenizer");
@@ -114,18 +111,8 @@ Deno.test("an answer's end is found where the content has special tokens or the 
   const thinking = withTemplate(`${start}<think></think>{{ m.content | upper }}${end}`);
   const prompt = "<|im_start|>user\n<think></think>HI<|im_end|>\n<|im_start|>assistant\n";
   assertEquals(await trained("shout", thinking), ["+<think></think>SHOUT<|im_end|>", "-\n"]);
-  assertEquals(
-    runs(
-      await encode(
-        {
-          messages: [{ role: "user", content: "Hi" }, { role: "assistant", content: "a" }],
-        },
-        {},
-        thinking,
-      ),
-    )[0],
-    `-${prompt}`,
-  );
+  const messages = [{ role: "user", content: "Hi" }, { role: "assistant", content: "a" }];
+  assertEquals(runs(await encode({ messages }, {}, thinking))[0], `-${prompt}`);
   // No special token at all: everything is the answer.
   const bare = withTemplate(
     "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",

@@ -8,16 +8,8 @@ import { DATA } from "./testing.ts";
 import { linkSync } from "../../links.ts";
 import { withSlashes } from "../../../core/base/platform/mod.ts";
 
-const FILES = [
-  "b.jsonl",
-  "a.txt.gz",
-  "c.png",
-  "odd=2.jsonl",
-  "deep/x.parquet",
-  "deep/er/y.jsonl.zst",
-  "deep/er/model.bin",
-  ".hidden/z.jsonl",
-];
+const FILES = ("b.jsonl a.txt.gz c.png odd=2.jsonl deep/x.parquet deep/er/y.jsonl.zst " +
+  "deep/er/model.bin .hidden/z.jsonl").split(" ");
 
 /** Runs with a folder of the files above; `names` gives the files of each source inside it. */
 const withFiles = (

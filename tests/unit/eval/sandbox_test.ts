@@ -11,7 +11,8 @@ import {
   wallLimit,
 } from "../../../core/eval/sandbox/job.ts";
 import { answerIn, line, lines } from "../../../core/eval/sandbox/protocol.ts";
-import { PROBLEM, withFolder } from "./sandbox_problem.ts";
+import { withScratch } from "../../scratch.ts";
+import { PROBLEM } from "./sandbox_problem.ts";
 
 /** A sandbox whose jobs answer `texts`. */
 function answering(texts: readonly string[], ending: End["ending"] = "done"): Sandbox {
@@ -24,7 +25,7 @@ function answering(texts: readonly string[], ending: End["ending"] = "done"): Sa
 }
 
 Deno.test("an incomplete or forged reference is neither used nor written", () =>
-  withFolder(async (folder) => {
+  withScratch(async (folder) => {
     for (const texts of [[], ["=38"], ["=38", "=69", "=100", "=131"], ["", "", ""]]) {
       const references = new References(answering(texts), "3.14", folder);
       assert("unavailable" in await references.of(PROBLEM), JSON.stringify(texts));
@@ -36,7 +37,7 @@ Deno.test("an incomplete or forged reference is neither used nor written", () =>
   }));
 
 Deno.test("a kept reference with fewer results than inputs is not read", () =>
-  withFolder(async (folder) => {
+  withScratch(async (folder) => {
     await new References(answering(["=38", "=69", "=100"]), "3.14", folder).of(PROBLEM);
     const [{ name }] = await Array.fromAsync(Deno.readDir(`${folder}/expected`)) as [
       Deno.DirEntry,

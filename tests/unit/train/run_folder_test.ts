@@ -3,42 +3,38 @@ import { assertEquals } from "@std/assert";
 import { requireOurs } from "../../../core/checkpoint/our_files.ts";
 import { markFailed } from "../../../core/collective/peers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
+import { withScratch } from "../../scratch.ts";
 
-Deno.test("files of ranks that failed are ours, and go when the run is resumed or replaced", async () => {
-  const folder = `${await Deno.makeTempDir()}/run`;
-  const names = () => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
-  const config = ".lock config.json".split(" ");
-  (await RunFolder.create(folder, false).then(async (run) => {
-    await run.writeConfig({ schema: "parscale.run/1" });
-    return run;
-  }))[Symbol.dispose]();
-  markFailed(folder, 12);
-  assertEquals(names(), [".lock", ".rank-12", "config.json"]);
-  await requireOurs(folder, "run");
-  (await RunFolder.open(folder))[Symbol.dispose]();
-  assertEquals(names(), config);
-  markFailed(folder, 0);
-  (await RunFolder.create(folder, true))[Symbol.dispose]();
-  assertEquals(names(), [".lock"]);
-  await Deno.remove(`${folder}/..`, { recursive: true });
-});
+Deno.test("files of ranks that failed are ours, and go when the run is resumed or replaced", () =>
+  withScratch(async (scratch) => {
+    const folder = `${scratch}/run`;
+    const names = () => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+    const config = ".lock config.json".split(" ");
+    (await RunFolder.create(folder, false).then(async (run) => {
+      await run.writeConfig({ schema: "parscale.run/1" });
+      return run;
+    }))[Symbol.dispose]();
+    markFailed(folder, 12);
+    assertEquals(names(), [".lock", ".rank-12", "config.json"]);
+    await requireOurs(folder, "run");
+    (await RunFolder.open(folder))[Symbol.dispose]();
+    assertEquals(names(), config);
+    markFailed(folder, 0);
+    (await RunFolder.create(folder, true))[Symbol.dispose]();
+    assertEquals(names(), [".lock"]);
+  }));
 
-Deno.test("metrics of later steps and a torn last line are cut off at a resume", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
+Deno.test("metrics of later steps and a torn last line are cut off at a resume", () =>
+  withScratch(async (folder) => {
     using run = await RunFolder.create(folder, true);
     const lines = [1, 2, 3].map((step) => `{"step":${step}}\n`);
     for (const line of [...lines, `{"step":2,"lo`]) run.appendMetrics(line);
     await run.truncateMetrics(2);
     assertEquals(await Deno.readTextFile(`${folder}/metrics.jsonl`), lines.slice(0, 2).join(""));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
+  }));
 
-Deno.test("the newest checkpoints are kept, and those that a resumed run left", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
+Deno.test("the newest checkpoints are kept, and those that a resumed run left", () =>
+  withScratch(async (folder) => {
     using run = await RunFolder.create(folder, true);
     for (const step of [2, 10, 4, 6]) await run.saveCheckpoint(step, () => Promise.resolve());
     assertEquals(await run.lastCheckpoint(), `${folder}/checkpoint-000006`);
@@ -49,7 +45,4 @@ Deno.test("the newest checkpoints are kept, and those that a resumed run left", 
       "checkpoint-000006",
       "checkpoint-000010",
     ]);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
+  }));

@@ -10,6 +10,7 @@ import {
 } from "../../../../core/base/platform/mod.ts";
 import { rename, renameSync } from "../../../../core/base/platform/rename.ts";
 import { cacheFolder } from "../../../../core/base/cache_folder.ts";
+import { withScratch } from "../../../scratch.ts";
 
 const [linux, macos, windows] = ["linux", "darwin", "windows"].map(platformFor) as [
   typeof PLATFORM,
@@ -102,9 +103,8 @@ Deno.test("a rename that is refused for a moment is tried again on Windows alone
   }
 });
 
-Deno.test("renames replace a file, and say when a folder of the name is there", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
+Deno.test("renames replace a file, and say when a folder of the name is there", () =>
+  withScratch(async (folder) => {
     const path = (name: string) => `${folder}/${name}`;
     for (const replace of [rename, renameSync]) {
       await Deno.writeTextFile(path("old"), "old");
@@ -118,10 +118,7 @@ Deno.test("renames replace a file, and say when a folder of the name is there", 
     const error = await rename(path("first"), path("second")).catch((error) => error);
     assert(PLATFORM.isTaken(error), `${error}`);
     assert(!PLATFORM.isTaken(await rename(path("none"), path("x")).catch((error) => error)));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
+  }));
 
 Deno.test("backslashes part names on Windows and belong to a name elsewhere", () => {
   assertEquals(withSlashes("C:\\data\\a/*.jsonl", windows), "C:/data/a/*.jsonl");
