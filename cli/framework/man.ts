@@ -80,12 +80,7 @@ function commandSection(command: Command): string {
     ...flagEntries(flags),
     ...Object.entries(presets).map(([name, { summary }]) => tagged(`--preset ${name}`, [summary])),
     `.PP\n${bold("Examples:")}`,
-    literal(
-      Object.entries(examples).flatMap((
-        [text, line],
-        i,
-      ) => [...(i > 0 ? [""] : []), `# ${text}`, line]),
-    ),
+    literal(Object.entries(examples).flatMap(([text, line]) => ["", `# ${text}`, line]).slice(1)),
   ].join("\n");
 }
 

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { ParscaleError } from "../../core/base/errors.ts";
+import { joinBytes } from "../../core/base/files.ts";
 import { RandomStream } from "../../core/base/random.ts";
 
 /** Longest time of a case, on a machine that is busy with other tests. */
@@ -83,22 +84,25 @@ export function mutateBytes(bytes: Uint8Array, draws: Draws): Uint8Array<ArrayBu
         mutated = mutated.slice(0, at);
         break;
       case 3:
-        mutated = join(mutated.subarray(0, at), mutated.subarray(at + 1 + draws.below(64)));
+        mutated = joinBytes([
+          mutated.subarray(0, at),
+          mutated.subarray(at + 1 + draws.below(64)),
+        ]);
         break;
       case 4: {
         const piece = mutated.subarray(at, at + 1 + draws.below(64));
-        mutated = join(mutated.subarray(0, at), piece, mutated.subarray(at));
+        mutated = joinBytes([mutated.subarray(0, at), piece, mutated.subarray(at)]);
         break;
       }
       case 5:
         mutated.fill(draws.pick([0, 0xff]), at, at + 1 + draws.below(9));
         break;
       default:
-        mutated = join(
+        mutated = joinBytes([
           mutated.subarray(0, at),
           Uint8Array.from({ length: draws.below(16) }, () => draws.below(256)),
           mutated.subarray(at),
-        );
+        ]);
     }
   }
   return mutated;
@@ -126,16 +130,6 @@ export function mutateText(text: string, fragments: readonly string[], draws: Dr
     }
   }
   return parts.join("");
-}
-
-function join(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const joined = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
-  let done = 0;
-  for (const piece of pieces) {
-    joined.set(piece, done);
-    done += piece.length;
-  }
-  return joined;
 }
 
 /** Runs cases, of which some must succeed and some be refused; nothing else may happen. */

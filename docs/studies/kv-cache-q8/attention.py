@@ -37,10 +37,10 @@ def transposed(name, result):
 
 
 PLAIN = [
-    node("FusedMatMul", ["q", "k32", ], ["s"], domain="com.microsoft", transB=1, alpha=D**-0.5),
+    node("FusedMatMul", ["q", "k32"], ["s"], domain="com.microsoft", transB=1, alpha=D**-0.5),
     node("Softmax", ["s"], ["w"], axis=-1),
     node("MatMul", ["w", "v32"], ["o"]),
-]  # fmt: skip
+]
 # Scales of keys, with 1/sqrt(D) in them, are [P, K, S, 1], those of values [P, K, 1, S].
 EXPANDED = [
     node("DequantizeLinear", ["k", "k scales", "zeros"], ["k32"], axis=3, block_size=D),
