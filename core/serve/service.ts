@@ -283,9 +283,9 @@ export class Service implements Disposable {
       const began = performance.now();
       await this.#advance(hosted, hosted.scheduler.decode());
       if (batch === 0) continue;
-      const streams = streamsOf(hosted.model);
-      this.byLoad.observe(streams, batch, performance.now() - began);
-      hosted.debtMs = this.byLoad.stepMs(streams, batch);
+      // What it took, not what is predicted: predictions follow the speed of other models, too.
+      hosted.debtMs = performance.now() - began;
+      this.byLoad.observe(streamsOf(hosted.model), batch, hosted.debtMs);
     }
   }
 
