@@ -154,7 +154,9 @@ if (Deno.build.os === "linux") {
           DENO_V8_FLAGS: "--expose-gc",
         });
         const { plan, held } = JSON.parse(output);
-        assert(Math.abs(held / plan - 1) < 0.05, `held ${held}, planned ${plan}`);
+        // The engine and the heap grow by themselves, less than the scales of the matrix take.
+        const allowed = Math.max(0.05 * plan, 14 * 2 ** 20);
+        assert(Math.abs(held - plan) < allowed, `held ${held}, planned ${plan}`);
       }));
   }
 
