@@ -48,9 +48,9 @@ const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
 
 /**
  * Imported only for their types and by tests: the tfjs device runs on a package that a user installs
- * beside the sources, and documents are spelled before they are released.
+ * beside the sources; documents are spelled and WebAssembly is assembled before they are released.
  */
-const UNUSED_IMPORTS = /^(@tensorflow\/|dictionary-en$|nspell$)/;
+const UNUSED_IMPORTS = /^(@tensorflow\/|dictionary-en$|nspell$|wabt$)/;
 
 /** Returns whether a release needs a package that `deno.json` imports, by its name. */
 export function isImported(name: string): boolean {

@@ -5,7 +5,7 @@
  * unsigned codes q with x ≈ s (q − z), where z is 128 or 8. Two 4-bit codes share a byte, low half
  * first. The last block of a row is padded with z, which stands for 0.
  */
-
+import { memory, quantizeBlocks, toF32 } from "../../kernels/cpu/quantize.wasm";
 import { ELEMENT_BYTES, toF32Into, type WeightType } from "./dtype.ts";
 
 /** Format of the matrices of linear layers. */
@@ -16,7 +16,7 @@ export type MatrixFormat =
 /** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
 export const DEFAULT_BLOCK = 32;
 
-/** A quantised matrix. */
+/** A quantized matrix. */
 export interface Quantized {
   /** [N, blocks, block · bits / 8] */
   readonly codes: Uint8Array;
@@ -24,12 +24,12 @@ export interface Quantized {
   readonly scales: Float32Array;
 }
 
-/** A format that quantises. */
+/** A format that quantizes. */
 export type QuantizedFormat = Exclude<MatrixFormat, { readonly kind: "f32" }>;
 
-/** The format, which must be one that quantises. */
+/** The format, which must be one that quantizes. */
 export function quantizedFormat(format: MatrixFormat): QuantizedFormat {
-  if (format.kind === "f32") throw new TypeError("cannot quantise to f32");
+  if (format.kind === "f32") throw new TypeError("cannot quantize to f32");
   return format;
 }
 
@@ -53,14 +53,11 @@ export function packing(shape: readonly number[], format: MatrixFormat): Packing
   return { rows, columns, bits, blocks, rowBytes: blocks * block * bits / 8 };
 }
 
-/** Elements cast to f32 at a time while quantising. */
-const BATCH_ELEMENTS = 1 << 20;
+/** Elements quantized at a time: few enough for a core's own cache. */
+const BATCH_ELEMENTS = 1 << 16;
 
-/**
- * Quantises a matrix from its stored bytes into given memory, a few rows at a time, so that the
- * matrix in f32 never exists as a whole.
- */
-export function quantizeStored(
+/** Quantizes a matrix from its stored bytes into given memory, a few rows at a time. */
+export function quantize(
   bytes: Uint8Array,
   type: WeightType,
   shape: readonly number[],
@@ -68,85 +65,53 @@ export function quantizeStored(
   { codes, scales }: Quantized,
 ): void {
   const { rows, columns, bits, blocks, rowBytes } = packing(shape, format);
-  const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
-  const buffer = new Float32Array(Math.min(step, rows) * columns);
+  const width = blocks * format.block;
+  const step = Math.min(rows, Math.max(1, Math.floor(BATCH_ELEMENTS / width)));
+  const rowSize = columns * ELEMENT_BYTES[type];
+  const at = reserve(step * width);
   for (let row = 0; row < rows; row += step) {
     const count = Math.min(step, rows - row);
-    const values = buffer.subarray(0, count * columns);
-    toF32Into(values, bytes.subarray(row * columns * ELEMENT_BYTES[type]), type);
-    quantize(values, count, columns, bits, format.block, {
-      codes: codes.subarray(row * rowBytes),
-      scales: scales.subarray(row * blocks),
-    });
+    const part = bytes.subarray(row * rowSize, (row + count) * rowSize);
+    loadRows(part, type, at, { count, columns, width });
+    const end = at.values + 4 * count * width;
+    quantizeBlocks(at.values, end, format.block, bits, at.codes, at.scales);
+    codes.set(new Uint8Array(memory.buffer, at.codes, count * rowBytes), row * rowBytes);
+    scales.set(new Float32Array(memory.buffer, at.scales, count * blocks), row * blocks);
   }
 }
 
-/** Quantises a matrix [rows, columns] into given memory; `codes` starts at a multiple of 4 bytes. */
-export function quantize(
-  values: Float32Array,
-  rows: number,
-  columns: number,
-  bits: 8 | 4,
-  block: number,
-  target: Quantized,
-): void {
-  const width = Math.ceil(columns / block) * block;
-  const padded = width === columns ? values : padRows(values, rows, columns, width);
-  const { buffer, byteOffset } = target.codes;
-  const words = new Uint32Array(buffer, byteOffset, rows * width * bits / 32);
-  quantizeBlocks(padded, bits, block, words, target.scales);
+/** Addresses in the memory of the kernels. */
+type Addresses = Readonly<Record<"values" | "stored" | "codes" | "scales", number>>;
+
+/** Makes room for values in f32 and in bf16, codes of up to 8 bits, and scales of blocks of 4 or more. */
+function reserve(elements: number): Addresses {
+  const at = { values: 0, stored: 4 * elements, codes: 6 * elements, scales: 7 * elements };
+  const missing = 8 * elements - memory.buffer.byteLength;
+  if (missing > 0) memory.grow(Math.ceil(missing / PAGE_BYTES));
+  return at;
 }
 
-/** Every row lengthened by zeros. */
-function padRows(values: Float32Array, rows: number, columns: number, width: number): Float32Array {
-  const padded = new Float32Array(rows * width);
-  for (let row = 0; row < rows; row++) {
-    padded.set(values.subarray(row * columns, (row + 1) * columns), row * width);
-  }
-  return padded;
-}
+/** Unit of a memory's size. */
+const PAGE_BYTES = 1 << 16;
 
-/**
- * The inner loops, written for speed: whole words are stored, and magnitudes are compared as the
- * integers their bits form, which order like the numbers.
- *
- * The scale maps the element of largest magnitude to code 0, the only one that lies z steps from the
- * middle: codes run from −z to z − 1, so the sign of that element chooses the direction.
- */
-function quantizeBlocks(
-  values: Float32Array,
-  bits: 8 | 4,
-  block: number,
-  words: Uint32Array,
-  scales: Float32Array,
+/** Copies rows to the memory of the kernels, as f32; zeros fill the last block of each. */
+function loadRows(
+  bytes: Uint8Array,
+  type: WeightType,
+  at: Addresses,
+  { count, columns, width }: { count: number; columns: number; width: number },
 ): void {
-  const magnitudes = new Int32Array(values.buffer, values.byteOffset, values.length);
-  const zero = 1 << (bits - 1);
-  const perWord = 32 / bits;
-  let at = 0;
-  for (let first = 0; first < values.length; first += block) {
-    const end = first + block;
-    let largest = 0;
-    let extreme = first;
-    for (let i = first; i < end; i++) {
-      const magnitude = magnitudes[i]! & 0x7fffffff;
-      if (magnitude > largest) {
-        largest = magnitude;
-        extreme = i;
-      }
-    }
-    const scale = Math.fround(values[extreme]! / -zero);
-    scales[first / block] = scale;
-    // Adding z and a half makes truncation round to nearest; 2z, one too many, steps back by one.
-    const inverse = scale === 0 ? 0 : 1 / scale;
-    const shift = zero + 0.5;
-    for (let i = first; i < end; i += perWord) {
-      let word = 0;
-      for (let j = 0; j < perWord; j++) {
-        const code = (values[i + j]! * inverse + shift) | 0;
-        word |= (code - (code >> bits)) << (j * bits);
-      }
-      words[at++] = word;
+  const values = new Float32Array(memory.buffer, at.values, count * width);
+  if (width === columns && type === "bf16") {
+    new Uint8Array(memory.buffer, at.stored).set(bytes);
+    toF32(at.stored, at.values, values.length);
+  } else if (width === columns) {
+    toF32Into(values, bytes, type);
+  } else {
+    values.fill(0);
+    for (let row = 0; row < count; row++) {
+      const from = row * columns * ELEMENT_BYTES[type];
+      toF32Into(values.subarray(row * width, row * width + columns), bytes.subarray(from), type);
     }
   }
 }

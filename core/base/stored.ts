@@ -6,7 +6,7 @@
 import { BLOCKS, type BlockType, decodeBlocks, repackBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { readExactlySync } from "./files.ts";
-import { packing, type Quantized, type QuantizedFormat, quantizeStored } from "./quantize.ts";
+import { packing, quantize, type Quantized, type QuantizedFormat } from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {
@@ -140,7 +140,7 @@ export function quantizeRows(
   const rowSize = columns * ELEMENT_BYTES[weight.dtype];
   if (!weight.encoding) {
     const bytes = read(weight.offset + rows.first * rowSize, rows.count * rowSize);
-    return quantizeStored(bytes, weight.dtype, [rows.count, columns], format, target);
+    return quantize(bytes, weight.dtype, [rows.count, columns], format, target);
   }
   const step = Math.min(rows.count, Math.max(1, Math.floor(BATCH_ELEMENTS / columns)));
   const buffer = new Uint8Array(repacks ? 0 : step * rowSize);
@@ -154,7 +154,7 @@ export function quantizeRows(
     else {
       const into = buffer.subarray(0, count * rowSize);
       storedElements(weight, first * rowSize, into.length, read, into);
-      quantizeStored(into, weight.dtype, [count, columns], format, part);
+      quantize(into, weight.dtype, [count, columns], format, part);
     }
   }
 }

@@ -7,7 +7,7 @@
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { type JsonObject, openRegularFile } from "../base/files.ts";
-import { ELEMENT_BYTES, fromF32, toF32 } from "../base/dtype.ts";
+import { ELEMENT_BYTES, findNonFinite, fromF32, toF32 } from "../base/dtype.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { quantizeRows, readsFrom } from "../base/stored.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
@@ -206,6 +206,8 @@ class QuantizedRows {
   readonly #rowScales: number;
   #batch = { first: 0, codes: new Uint8Array(0) };
   #scales: Float32Array<ArrayBuffer> | undefined;
+  /** Memory of the batches, used again for each. */
+  #codes = new Uint8Array(0);
 
   constructor(tensor: StoredTensor, format: QuantizedFormat) {
     const { codes: [, blocks, blockBytes] } = partShapes(tensor.shape, format);
@@ -238,13 +240,17 @@ class QuantizedRows {
     if (row >= first && row < first + codes.length / this.#rowCodes) return this.#batch;
     const [rows, columns] = this.#tensor.shape as [number, number];
     const count = Math.min(rows - row, Math.max(1, Math.floor(BATCH_ELEMENTS / columns)));
-    const made = new Uint8Array(count * this.#rowCodes);
+    const size = count * this.#rowCodes;
+    if (size > this.#codes.length) this.#codes = new Uint8Array(size);
+    const made = this.#codes.subarray(0, size);
     this.#scales ??= new Float32Array(rows * this.#rowScales);
     using file = openRegularFile(this.#tensor.path);
     const read = readsFrom(file, this.#tensor.path);
     const target = { codes: made, scales: this.#scales.subarray(row * this.#rowScales) };
     quantizeRows(this.#tensor, { first: row, count }, this.#format, target, read);
-    if (!target.scales.subarray(0, count * this.#rowScales).every(Number.isFinite)) {
+    const { buffer, byteOffset } = target.scales;
+    const scales = new Uint8Array(buffer, byteOffset, 4 * count * this.#rowScales);
+    if (findNonFinite(scales, "f32") !== -1) {
       const rowBytes = columns * ELEMENT_BYTES[this.#tensor.dtype];
       finitePart(this.#tensor, row * rowBytes, count * rowBytes); // names the element
     }

@@ -5,9 +5,9 @@ import {
   dequantize,
   type MatrixFormat,
   packing,
+  quantize,
   type Quantized,
   type QuantizedFormat,
-  quantizeStored,
 } from "../base/quantize.ts";
 import {
   quantizeRows,
@@ -72,7 +72,7 @@ export function quantizeWeight(
 ): void {
   const { shape } = weight;
   if (!("path" in weight)) {
-    return quantizeStored(hostBytes(weight), storedType(weight), shape, format, target);
+    return quantize(hostBytes(weight), storedType(weight), shape, format, target);
   }
   const rows = { first: 0, count: shape[0]! };
   if (read) return quantizeRows(storedWeight(weight), rows, format, target, read);

@@ -238,9 +238,9 @@ core/ops/aggregate.ts by unit/model/ops_test.ts
   weights that do not sum to 1: smoothing / scores.shape.at(-1)! → smoothing
 
 core/base/quantize.ts by unit/base/quantize_test.ts
-  codes round down: zero + 0.5 → zero
-  code 2z wraps around: code - (code >> bits) → code
-  the scale of the largest magnitude without its sign: values[extreme]! / -zero → Math.abs(values[extreme]!) / zero
+  columns behind the last keep old values: values.fill(0) → values.fill(0, 0, 0)
+  codes of a later part are those of the first: at.values, end, format → at.values, at.values + 4 * width, format
+  a last part has as many rows as others: Math.min(step, rows - row) → step
 
 core/base/stored.ts by unit/checkpoint/gguf_test.ts
   q and k of Llama as GGUF has them: inHead % (D / 2) * 2 + Math.floor(inHead / (D / 2)) → inHead

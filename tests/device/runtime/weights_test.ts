@@ -9,6 +9,7 @@ import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { FileTensor, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { fromF32 } from "../../../core/base/dtype.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
@@ -134,7 +135,9 @@ function rounded(weights: Weights, bits: 8 | 4, block: number): Weights {
       codes: new Uint8Array(rows * blocks * block * bits / 8),
       scales: new Float32Array(rows * blocks),
     };
-    quantize(weightValues(weight), rows, columns, bits, block, quantized);
+    const stored = fromF32(weightValues(weight) as Float32Array<ArrayBuffer>, "f32");
+    const format = { kind: bits === 8 ? "q8" : "q4", block } as const;
+    quantize(stored, "f32", weight.shape, format, quantized);
     const data = dequantize(quantized, rows, columns, bits, block);
     return [name, { dtype: "f32" as const, shape: weight.shape, data }];
   }));

@@ -1,13 +1,51 @@
 /** Codes of 8 and 4 bits against the arithmetic of their definition. */
 import { assertEquals } from "@std/assert";
-import { dequantize, quantize } from "../../../core/base/quantize.ts";
+import wabt from "wabt";
+import { fromF32, toF32, type WeightType } from "../../../core/base/dtype.ts";
+import { dequantize, packing, quantize } from "../../../core/base/quantize.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+
+/** Codes and scales of a matrix. */
+function quantized(
+  stored: Uint8Array,
+  type: WeightType,
+  shape: readonly [number, number],
+  bits: 8 | 4,
+  block: number,
+) {
+  const format = { kind: bits === 8 ? "q8" : "q4", block } as const;
+  const { rows, blocks, rowBytes } = packing(shape, format);
+  const target = {
+    codes: new Uint8Array(rows * rowBytes),
+    scales: new Float32Array(rows * blocks),
+  };
+  quantize(stored, type, shape, format, target);
+  const { codes, scales } = target;
+  const each = bits === 8 ? [...codes] : [...codes].flatMap((byte) => [byte & 15, byte >> 4]);
+  return { codes: each, scales, back: dequantize(target, ...shape, bits, block) };
+}
 
 /** Codes and scale of one block of 16. */
 function codesOf(values: readonly number[], bits: 8 | 4) {
-  const codes = new Uint8Array(16 * bits / 8), scales = new Float32Array(1);
-  quantize(Float32Array.from(values), 1, 16, bits, 16, { codes, scales });
-  const each = bits === 8 ? [...codes] : [...codes].flatMap((byte) => [byte & 15, byte >> 4]);
-  return { codes: each, scale: scales[0]!, back: dequantize({ codes, scales }, 1, 16, bits, 16) };
+  return quantized(fromF32(Float32Array.from(values), "f32"), "f32", [1, 16], bits, 16);
+}
+
+/** The definition, element by element: the scale of each block and the codes of its values. */
+function defined(values: Float32Array, columns: number, bits: 8 | 4, block: number) {
+  const zero = 1 << (bits - 1), codes: number[] = [], scales: number[] = [];
+  for (let start = 0; start < values.length; start += columns) {
+    for (let first = 0; first < columns; first += block) {
+      const row = values.subarray(start, start + columns);
+      const own = Array.from({ length: block }, (_, i) => row[first + i] ?? 0);
+      const largest = Math.max(...own.map(Math.abs));
+      const scale = Math.fround(own.find((value) => Math.abs(value) === largest)! / -zero);
+      const steps = own.map((value) => scale === 0 ? 0 : value * (1 / scale));
+      const rounded = steps.map((step) => Math.floor(step + zero + 0.5));
+      codes.push(...rounded.map((code) => Math.max(0, Math.min(2 * zero - 1, code))));
+      scales.push(scale);
+    }
+  }
+  return { codes, scales };
 }
 
 for (const bits of [8, 4] as const) {
@@ -33,16 +71,48 @@ for (const bits of [8, 4] as const) {
         0.51,
         -0.51,
       ];
-      const { codes, scale, back } = codesOf(steps.map((step) => sign * step / 4), bits);
+      const { codes, scales, back } = codesOf(steps.map((step) => sign * step / 4), bits);
       const rounded = steps.map((step) => Math.min(zero - 1, Math.round(step)));
-      assertEquals(scale, sign / 4);
+      assertEquals([...scales], [sign / 4]);
       assertEquals(codes, rounded.map((step) => step + zero));
       assertEquals([...back], rounded.map((step) => sign / 4 * step));
     }
   });
 
   Deno.test(`${bits} bits: a block of zeros has the code of zero and the scale 0`, () => {
-    const { codes, scale } = codesOf(new Array<number>(16).fill(0), bits);
-    assertEquals([Math.abs(scale), ...codes], [0, ...new Array<number>(16).fill(zero)]);
+    const { codes, scales } = codesOf(new Array<number>(16).fill(0), bits);
+    assertEquals([Math.abs(scales[0]!), ...codes], [0, ...new Array<number>(16).fill(zero)]);
   });
+
+  for (const type of ["f32", "bf16", "f16"] as const) {
+    Deno.test(`${bits} bits of ${type}: matrices of many sizes have the codes of the definition`, () => {
+      const random = new RandomStream(7, "matrices");
+      // Rows of many parts, columns that no block divides, a row longer than a part, numbers near the smallest.
+      const shapes = [[1000, 200], [3, 70], [2, 70_000], [5, 64]] as const;
+      for (const [i, [rows, columns]] of shapes.entries()) {
+        const drawn = Float32Array.from({ length: rows * columns }, () => random.uniform() - 0.5);
+        const stored = fromF32(i === 3 ? drawn.map((x) => x * 1e-43) : drawn, type);
+        const values = toF32(stored, type);
+        for (const block of [16, 32, 128]) {
+          const found = quantized(stored, type, [rows, columns], bits, block);
+          const expected = defined(values, columns, bits, block);
+          assertEquals(found.scales, Float32Array.from(expected.scales), `${columns} by ${block}`);
+          assertEquals(Uint8Array.from(found.codes), Uint8Array.from(expected.codes));
+        }
+      }
+    });
+  }
 }
+
+Deno.test("quantize.wasm is what quantize.wat says", async () => {
+  const folder = new URL("../../../kernels/cpu/", import.meta.url);
+  const text = await Deno.readTextFile(new URL("quantize.wat", folder));
+  const module = (await wabt()).parseWat("quantize.wat", text);
+  const { buffer } = module.toBinary({});
+  module.destroy();
+  assertEquals(
+    await Deno.readFile(new URL("quantize.wasm", folder)),
+    buffer,
+    "run `deno task wasm`",
+  );
+});

@@ -13,7 +13,7 @@ import {
 import { fromF32 } from "../../../core/base/dtype.ts";
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { packing, type QuantizedFormat, quantizeStored } from "../../../core/base/quantize.ts";
+import { packing, quantize, type QuantizedFormat } from "../../../core/base/quantize.ts";
 import { linearSpecs } from "../../../core/model/parameters.ts";
 import { copyModel, MODELS, userError, withScratch } from "./testing.ts";
 
@@ -75,7 +75,7 @@ for (const name of ["qwen2-p2-tied-f32", "qwen2-p4-untied-f32", "qwen2-p1-untied
                 scales: new Float32Array(rows * blocks),
               };
               const bytes = fromF32(await readTensor(stored), stored.dtype);
-              quantizeStored(bytes, stored.dtype, stored.shape, { kind, block }, expected);
+              quantize(bytes, stored.dtype, stored.shape, { kind, block }, expected);
               assertEquals(bytesAt(weight.codes), expected.codes, tensor);
               assertEquals(bytesAt(weight.scales), new Uint8Array(expected.scales.buffer), tensor);
               assertEquals(weight.scales.offset % 4, 0, "scales can be mapped");

@@ -1,0 +1,108 @@
+;; Weights in 8 or 4 bits for `core/base/quantize.ts`, which says what the codes mean.
+;;
+;; `deno task wasm` makes quantize.wasm of this text; a test compares them. Quantizing a large model with
+;; these instructions for several values at once takes less than half the time of the same loops in
+;; JavaScript, with the same codes: products are f64 there as here.
+(module
+  (memory (export "memory") 1)
+
+  ;; Casts $count elements, a multiple of 8, from bf16 at $from to f32 at $to.
+  (func (export "toF32") (param $from i32) (param $to i32) (param $count i32)
+    (local $end i32) (local $eight v128)
+    (local.set $end (i32.add (local.get $from) (i32.shl (local.get $count) (i32.const 1))))
+    (loop $next
+      (local.set $eight (v128.load (local.get $from)))
+      (v128.store (local.get $to)
+        (i32x4.shl (i32x4.extend_low_i16x8_u (local.get $eight)) (i32.const 16)))
+      (v128.store offset=16 (local.get $to)
+        (i32x4.shl (i32x4.extend_high_i16x8_u (local.get $eight)) (i32.const 16)))
+      (local.set $from (i32.add (local.get $from) (i32.const 16)))
+      (local.set $to (i32.add (local.get $to) (i32.const 32)))
+      (br_if $next (i32.lt_u (local.get $from) (local.get $end)))))
+
+  ;; Quantizes the f32 values from $values to $end in blocks of $block, a multiple of 4.
+  ;;
+  ;; The scale maps the element of largest magnitude to code 0, the only one that lies z steps from the
+  ;; middle: codes run from -z to z - 1, so the sign of that element chooses the direction.
+  (func (export "quantizeBlocks")
+    (param $values i32) (param $end i32) (param $block i32) (param $bits i32)
+    (param $codes i32) (param $scales i32)
+    (local $at i32) (local $blockEnd i32) (local $found i32)
+    (local $z f32) (local $scale f32)
+    (local $magnitude v128) (local $largest v128)
+    (local $inverse v128) (local $shift v128) (local $most v128) (local $four v128)
+
+    ;; Adding z and a half makes truncation round to nearest; 2z, one too many, becomes $most.
+    (local.set $z (f32.convert_i32_s (i32.shl (i32.const 1)
+      (i32.sub (local.get $bits) (i32.const 1)))))
+    (local.set $shift (f64x2.splat (f64.add (f64.promote_f32 (local.get $z)) (f64.const 0.5))))
+    (local.set $most (i32x4.splat (i32.sub (i32.shl (i32.const 1) (local.get $bits))
+      (i32.const 1))))
+    ;; Without the sign, bits order like the magnitudes that they stand for.
+    (local.set $magnitude (i32x4.splat (i32.const 0x7fffffff)))
+
+    (loop $blocks
+      (local.set $blockEnd (i32.add (local.get $values)
+        (i32.shl (local.get $block) (i32.const 2))))
+
+      ;; The largest magnitude, in all four lanes.
+      (local.set $largest (v128.const i32x4 0 0 0 0))
+      (local.set $at (local.get $values))
+      (loop $next
+        (local.set $largest (i32x4.max_s (local.get $largest)
+          (v128.and (local.get $magnitude) (v128.load (local.get $at)))))
+        (local.set $at (i32.add (local.get $at) (i32.const 16)))
+        (br_if $next (i32.lt_u (local.get $at) (local.get $blockEnd))))
+      (local.set $largest (i32x4.max_s (local.get $largest)
+        (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7
+          (local.get $largest) (local.get $largest))))
+      (local.set $largest (i32x4.max_s (local.get $largest)
+        (i8x16.shuffle 4 5 6 7 0 1 2 3 12 13 14 15 8 9 10 11
+          (local.get $largest) (local.get $largest))))
+
+      ;; The first element that has it, and the scale.
+      (local.set $at (i32.sub (local.get $values) (i32.const 16)))
+      (loop $next
+        (local.set $at (i32.add (local.get $at) (i32.const 16)))
+        (local.set $found (i32x4.bitmask (i32x4.eq (local.get $largest)
+          (v128.and (local.get $magnitude) (v128.load (local.get $at))))))
+        (br_if $next (i32.eqz (local.get $found))))
+      (local.set $scale (f32.div
+        (f32.load (i32.add (local.get $at)
+          (i32.shl (i32.ctz (local.get $found)) (i32.const 2))))
+        (f32.neg (local.get $z))))
+      (f32.store (local.get $scales) (local.get $scale))
+      (local.set $scales (i32.add (local.get $scales) (i32.const 4)))
+      (local.set $inverse (f64x2.splat (select
+        (f64.const 0)
+        (f64.div (f64.const 1) (f64.promote_f32 (local.get $scale)))
+        (f32.eq (local.get $scale) (f32.const 0)))))
+
+      ;; Four codes at a time: a byte each, or two to a byte, low half first.
+      (local.set $at (local.get $values))
+      (loop $next
+        (local.set $four (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23
+          (i32x4.trunc_sat_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+            (f64x2.promote_low_f32x4 (v128.load64_zero (local.get $at))))))
+          (i32x4.trunc_sat_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+            (f64x2.promote_low_f32x4 (v128.load64_zero offset=8 (local.get $at))))))))
+        ;; A scale near the smallest number is inexact, so that codes may also be below 0.
+        (local.set $four (i32x4.max_s (v128.const i64x2 0 0)
+          (i32x4.min_s (local.get $most) (local.get $four))))
+        (if (i32.eq (local.get $bits) (i32.const 8))
+          (then
+            (v128.store32_lane 0 (local.get $codes)
+              (i8x16.shuffle 0 4 8 12 0 0 0 0 0 0 0 0 0 0 0 0
+                (local.get $four) (local.get $four))))
+          (else
+            (local.set $four (v128.or (local.get $four)
+              (i64x2.shr_u (local.get $four) (i32.const 28))))
+            (v128.store16_lane 0 (local.get $codes)
+              (i8x16.shuffle 0 8 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+                (local.get $four) (local.get $four)))))
+        (local.set $codes (i32.add (local.get $codes) (i32.shr_u (local.get $bits) (i32.const 1))))
+        (local.set $at (i32.add (local.get $at) (i32.const 16)))
+        (br_if $next (i32.lt_u (local.get $at) (local.get $blockEnd))))
+
+      (local.set $values (local.get $blockEnd))
+      (br_if $blocks (i32.lt_u (local.get $values) (local.get $end))))))
