@@ -3,10 +3,10 @@
  *
  * Every reader of stored weights comes through `storedElements` or `quantizeRows`.
  */
-import { BLOCKS, type BlockType, decodeBlocks, repackBlocks } from "./blocks.ts";
+import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
-import { readExactlySync } from "./files.ts";
-import { packing, quantize, type Quantized, type QuantizedFormat } from "./quantize.ts";
+import { joinBytes, readExactlySync } from "./files.ts";
+import { packing, quantize, type Quantized, type QuantizedFormat, repack } from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {
@@ -150,7 +150,7 @@ export function quantizeRows(
       codes: target.codes.subarray(done * rowBytes),
       scales: target.scales.subarray(done * blocks),
     };
-    if (repacks) repackRows(weight, first, count, part, read);
+    if (repacks) repackRows(weight, { first, count }, format.kind, part, read);
     else {
       const into = buffer.subarray(0, count * rowSize);
       storedElements(weight, first * rowSize, into.length, read, into);
@@ -159,24 +159,18 @@ export function quantizeRows(
   }
 }
 
+/** Codes and scales of rows that are stored as codes of the same format. */
 function repackRows(
   weight: StoredWeight,
-  first: number,
-  count: number,
-  { codes, scales }: Quantized,
+  { first, count }: { readonly first: number; readonly count: number },
+  kind: QuantizedFormat["kind"],
+  target: Quantized,
   read: ReadBytes,
 ): void {
   const columns = weight.shape[1]!;
-  const type = weight.encoding!.type as "Q4_0" | "Q8_0";
-  const { elements, bytes } = BLOCKS[type];
-  let done = 0;
-  for (const [from, length] of spans(weight, first * columns, count * columns)) {
-    const blocks = length / elements;
-    const stored = read(weight.offset + from / elements * bytes, blocks * bytes);
-    repackBlocks(type, stored, {
-      codes: codes.subarray(done * (bytes - 2)),
-      scales: scales.subarray(done),
-    });
-    done += blocks;
-  }
+  const { elements, bytes } = BLOCKS[weight.encoding!.type];
+  const parts = [...spans(weight, first * columns, count * columns)].map(([from, length]) =>
+    read(weight.offset + from / elements * bytes, length / elements * bytes)
+  );
+  repack(parts.length === 1 ? parts[0]! : joinBytes(parts), kind, target);
 }

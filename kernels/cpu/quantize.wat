@@ -1,4 +1,4 @@
-;; Weights in 8 or 4 bits for `core/base/quantize.ts`, which says what the codes mean.
+;; Weights in 8 or 4 bits for `core/base/quantize.ts`, which says what codes mean.
 ;;
 ;; `deno task wasm` makes quantize.wasm of this text; a test compares them. Quantizing a large model with
 ;; these instructions for several values at once takes less than half the time of the same loops in
@@ -105,4 +105,46 @@
         (br_if $next (i32.lt_u (local.get $at) (local.get $blockEnd))))
 
       (local.set $values (local.get $blockEnd))
-      (br_if $blocks (i32.lt_u (local.get $values) (local.get $end))))))
+      (br_if $blocks (i32.lt_u (local.get $values) (local.get $end)))))
+
+  ;; Repacks Q8_0 or Q4_0 blocks of a GGUF file, 32 elements each, from $from to $end: a scale in f16, and
+  ;; signed codes of 8 bits or unsigned ones of 4, of which the low halves are elements 0 to 15.
+  (func (export "repackBlocks")
+    (param $from i32) (param $end i32) (param $bits i32) (param $codes i32) (param $scales i32)
+    (local $half i32) (local $low v128) (local $high v128)
+    (loop $next
+      ;; An f16 has the bits of an f32 whose exponent is 112 less; infinities and NaN have all its bits.
+      (local.set $half (i32.load16_u (local.get $from)))
+      (f32.store (local.get $scales) (f32.copysign
+        (select
+          (f32.reinterpret_i32 (i32.or (i32.const 0x7f800000)
+            (i32.shl (local.get $half) (i32.const 13))))
+          (f32.mul (f32.const 0x1p112) (f32.reinterpret_i32
+            (i32.shl (i32.and (local.get $half) (i32.const 0x7fff)) (i32.const 13))))
+          (i32.eq (i32.const 0x7c00) (i32.and (local.get $half) (i32.const 0x7c00))))
+        (f32.reinterpret_i32 (i32.shl (local.get $half) (i32.const 16)))))
+      (local.set $scales (i32.add (local.get $scales) (i32.const 4)))
+
+      (local.set $low (v128.load offset=2 (local.get $from)))
+      (if (i32.eq (local.get $bits) (i32.const 8))
+        (then
+          (v128.store (local.get $codes)
+            (v128.xor (local.get $low) (v128.const i8x16
+              0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80)))
+          (v128.store offset=16 (local.get $codes)
+            (v128.xor (v128.load offset=18 (local.get $from)) (v128.const i8x16
+              0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80)))
+          (local.set $codes (i32.add (local.get $codes) (i32.const 32)))
+          (local.set $from (i32.add (local.get $from) (i32.const 34))))
+        (else
+          ;; Neighbours share a byte: the second of each pair moves to the high half of the first.
+          (local.set $high (i8x16.shr_u (local.get $low) (i32.const 4)))
+          (local.set $low (v128.and (local.get $low) (i8x16.splat (i32.const 15))))
+          (v128.store (local.get $codes) (i8x16.narrow_i16x8_u
+            (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $low)
+              (i16x8.shr_u (local.get $low) (i32.const 4))))
+            (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $high)
+              (i16x8.shr_u (local.get $high) (i32.const 4))))))
+          (local.set $codes (i32.add (local.get $codes) (i32.const 16)))
+          (local.set $from (i32.add (local.get $from) (i32.const 18)))))
+      (br_if $next (i32.lt_u (local.get $from) (local.get $end))))))

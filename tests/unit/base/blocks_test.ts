@@ -1,7 +1,7 @@
 /** Protects the blocks of GGUF files: equal bits with the Python package, repacking without loss. */
 import { assertEquals } from "@std/assert";
-import { BLOCKS, type BlockType, decodeBlocks, repackBlocks } from "../../../core/base/blocks.ts";
-import { dequantize } from "../../../core/base/quantize.ts";
+import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/base/blocks.ts";
+import { dequantize, repack } from "../../../core/base/quantize.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
@@ -30,7 +30,20 @@ Deno.test("repacked codes of Q8_0 and Q4_0 stand for the same values", () => {
     const { blocks, values } = decoded(type);
     const count = values.length / 32;
     const quantized = { codes: new Uint8Array(count * 4 * bits), scales: new Float32Array(count) };
-    repackBlocks(type, blocks, quantized);
+    repack(blocks, bits === 8 ? "q8" : "q4", quantized);
     assertEquals(dequantize(quantized, count, 32, bits, 32), values, type);
   }
+});
+
+Deno.test("scales of repacked blocks are those of every f16", () => {
+  const halves = Uint16Array.from({ length: 1 << 16 }, (_, i) => i);
+  const blocks = new Uint8Array(halves.length * 18);
+  const view = new DataView(blocks.buffer);
+  halves.forEach((half, i) => view.setUint16(i * 18, half, true));
+  const quantized = {
+    codes: new Uint8Array(halves.length * 16),
+    scales: new Float32Array(halves.length),
+  };
+  repack(blocks, "q4", quantized);
+  assertEquals(quantized.scales, Float32Array.from(new Float16Array(halves.buffer)));
 });

@@ -7,18 +7,21 @@ const encoder = new TextEncoder();
 
 /** Collects the fields of one message. */
 export class Message {
-  readonly #parts: Uint8Array[] = [];
+  #bytes = new Uint8Array(64);
   #length = 0;
 
   /** A signed or unsigned integer, or an enum. */
   integer(field: number, value: number | bigint): this {
-    return this.#append(varint(field << 3)).#append(varint(value));
+    this.#varint(field << 3);
+    this.#varint(value);
+    return this;
   }
 
   /** A 32-bit float. */
   float(field: number, value: number): this {
-    return this.#append(varint(field << 3 | 5))
-      .#append(new Uint8Array(new Float32Array([value]).buffer));
+    this.#varint(field << 3 | 5);
+    this.#append(new Uint8Array(new Float32Array([value]).buffer));
+    return this;
   }
 
   /** A string, bytes or nested message. */
@@ -28,37 +31,41 @@ export class Message {
       : value instanceof Message
       ? value.finish()
       : value;
-    return this.#append(varint(field << 3 | 2)).#append(varint(bytes.length)).#append(bytes);
-  }
-
-  /** The encoded message. */
-  finish(): Uint8Array<ArrayBuffer> {
-    const result = new Uint8Array(this.#length);
-    let at = 0;
-    for (const part of this.#parts) {
-      result.set(part, at);
-      at += part.length;
-    }
-    return result;
-  }
-
-  #append(part: Uint8Array): this {
-    this.#parts.push(part);
-    this.#length += part.length;
+    this.#varint(field << 3 | 2);
+    this.#varint(bytes.length);
+    this.#append(bytes);
     return this;
   }
-}
 
-/** Seven bits a byte, lowest first; negative numbers as 64-bit two's complement. */
-function varint(value: number | bigint): Uint8Array {
-  const bytes: number[] = [];
-  if (typeof value === "number" && value >= 0 && value < 2 ** 31) {
-    for (; value > 127; value >>>= 7) bytes.push(value & 127 | 128);
-    bytes.push(value);
-  } else {
-    let rest = BigInt.asUintN(64, BigInt(value));
-    for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128);
-    bytes.push(Number(rest));
+  /** The encoded message, until more is added. */
+  finish(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.subarray(0, this.#length);
   }
-  return Uint8Array.from(bytes);
+
+  /** Seven bits a byte, lowest first; negative numbers as 64-bit two's complement. */
+  #varint(value: number | bigint): void {
+    this.#reserve(10);
+    if (typeof value === "number" && value >= 0 && value < 2 ** 31) {
+      for (; value > 127; value >>>= 7) this.#bytes[this.#length++] = value & 127 | 128;
+      this.#bytes[this.#length++] = value;
+    } else {
+      let rest = BigInt.asUintN(64, BigInt(value));
+      for (; rest > 127n; rest >>= 7n) this.#bytes[this.#length++] = Number(rest & 127n) | 128;
+      this.#bytes[this.#length++] = Number(rest);
+    }
+  }
+
+  #append(bytes: Uint8Array): void {
+    this.#reserve(bytes.length);
+    this.#bytes.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  #reserve(count: number): void {
+    const least = this.#length + count;
+    if (least <= this.#bytes.length) return;
+    const larger = new Uint8Array(Math.max(least, 2 * this.#bytes.length));
+    larger.set(this.finish());
+    this.#bytes = larger;
+  }
 }
