@@ -237,10 +237,9 @@ if (import.meta.main) {
   if (!corpus || !runs || !model) throw new Error("usage: deno task frozen CORPUS RUNS MODEL");
   await Deno.mkdir(runs, { recursive: true });
   await Deno.mkdir(RESULTS, { recursive: true });
-  const seeds = Math.max(...Object.values(ARMS).map((arm) => arm.seeds));
-  for (let seed = 0; seed < seeds; seed++) {
-    for (const [name, arm] of Object.entries(ARMS)) {
-      if (seed < arm.seeds) await runArm(name, seed, { corpus, runs, model });
-    }
-  }
+  // What the criteria compare comes first: the arms with several seeds, seed by seed.
+  const planned = Object.entries(ARMS).flatMap(([name, { seeds }]) =>
+    Array.from({ length: seeds }, (_, seed) => ({ name, seeds, seed }))
+  ).sort((a, b) => b.seeds - a.seeds || a.seed - b.seed);
+  for (const { name, seed } of planned) await runArm(name, seed, { corpus, runs, model });
 }
