@@ -47,9 +47,17 @@ async function expectedValues(cache: string): Promise<string[]> {
   );
 }
 
-async function attack(grader: Grader, cache: string, t: Deno.TestContext): Promise<void> {
+/** Programs that run until their time is up, which bubblewrap does not change: one with it is enough. */
+const ENDLESS: readonly number[] = [38, 40, 41, 42, 43];
+
+async function attack(
+  attacks: typeof ATTACKS,
+  grader: Grader,
+  cache: string,
+  t: Deno.TestContext,
+): Promise<void> {
   const before = await expectedValues(cache);
-  for (const { number, name, program, detail } of ATTACKS) {
+  for (const { number, name, program, detail } of attacks) {
     await t.step(`${number}: ${name}`, async () => {
       const grade = await grader.grade(PROBLEM, program);
       assert(grade.base === "fail" || grade.base === "timeout", `${grade.base}: ${grade.detail}`);
@@ -74,7 +82,10 @@ for (const shell of ["none", "bwrap"] as const) {
       // One worker: the programs that follow meet the interpreter that the attack had.
       await using grader = await openGrader({ shell, workers: 1, cacheFolder });
       assertEquals((await grader.grade(PROBLEM, CHECKING)).plus, "pass");
-      await attack(grader, cacheFolder, t);
+      const attacks = shell === "none"
+        ? ATTACKS
+        : ATTACKS.filter(({ number }) => !ENDLESS.includes(number));
+      await attack(attacks, grader, cacheFolder, t);
       for (const [name, program] of Object.entries(HONEST)) {
         await t.step(`an honest program that ${name} passes`, async () => {
           const { plus, detail } = await grader.grade(PROBLEM, program);
