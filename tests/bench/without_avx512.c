@@ -7,8 +7,8 @@
  *   CPUID_OFFSETS=offsets LD_PRELOAD=./without_avx512.so deno run -A tests/bench/decode.ts ...
  *
  * As soon as the library is loaded its `cpuid` instructions become `ud2`, which have the same length, and
- * the handler of SIGILL answers in their place. llama.cpp has a library for each kind of processor: leave
- * only `libggml-cpu-haswell.so` in its folder.
+ * the handler of SIGILL answers in their place. For llama.cpp `llama_native.sh FOLDER avx2` gives a library
+ * that uses no more either.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
