@@ -5,7 +5,7 @@
  * Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
 import type { Block, ComputeType } from "../memory.ts";
-import { checkCublas } from "./errors.ts";
+import { checkCublas, readHandle } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 
 /** One product D = op(A) op(B), column-major as the library has it. */
@@ -95,7 +95,7 @@ export class Products {
   constructor(symbols: CublasLtSymbols, workspace: Block) {
     this.#lt = symbols;
     this.#workspace = workspace;
-    this.#handle = make("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
+    this.#handle = readHandle(checkCublas, "start cuBLASLt", (out) => symbols.cublasLtCreate(out));
     this.#alpha = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
   }
 
@@ -142,7 +142,11 @@ export class Products {
 
   #descriptor({ transposeA, transposeB, bias, output }: ProductShape): bigint {
     const create = this.#lt.cublasLtMatmulDescCreate;
-    const made = make("describe a product", (out) => create(out, COMPUTE_F32, TYPE.f32));
+    const made = readHandle(
+      checkCublas,
+      "describe a product",
+      (out) => create(out, COMPUTE_F32, TYPE.f32),
+    );
     this.#set(made, DESCRIPTOR.transposeA, Int32Array.of(Number(transposeA)));
     this.#set(made, DESCRIPTOR.transposeB, Int32Array.of(Number(transposeB)));
     if (bias) {
@@ -157,7 +161,7 @@ export class Products {
   #layout(type: ComputeType, rows: number, columns: number): bigint {
     const sizes = [BigInt(rows), BigInt(columns), BigInt(rows)] as const;
     const create = this.#lt.cublasLtMatrixLayoutCreate;
-    return make("describe a matrix", (out) => create(out, TYPE[type], ...sizes));
+    return readHandle(checkCublas, "describe a matrix", (out) => create(out, TYPE[type], ...sizes));
   }
 
   #choose(
@@ -166,7 +170,11 @@ export class Products {
   ): Uint8Array<ArrayBuffer> {
     const lt = this.#lt;
     const doing = `find an algorithm for matrices of ${m}, ${n} and ${k}`;
-    const preference = make(doing, (out) => lt.cublasLtMatmulPreferenceCreate(out));
+    const preference = readHandle(
+      checkCublas,
+      doing,
+      (out) => lt.cublasLtMatmulPreferenceCreate(out),
+    );
     const prefer = (
       attribute: number,
       value: BigUint64Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
@@ -198,11 +206,4 @@ export class Products {
     const code = set(descriptor, attribute, value, BigInt(value.byteLength));
     checkCublas(code, "describe a product");
   }
-}
-
-/** The handle that a call writes. */
-function make(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
-  const out = new BigUint64Array(1);
-  checkCublas(call(out), doing);
-  return out[0]!;
 }
