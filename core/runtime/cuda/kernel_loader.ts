@@ -16,7 +16,7 @@ import {
   type CompileTarget,
   type KernelSource,
 } from "./driver/nvrtc.ts";
-import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
+import type { Kernel, Sizes } from "./kernels/define.ts";
 
 /** Compiles kernels to machine code: NVRTC, or its stand-in in tests. */
 export interface KernelCompiler {
@@ -103,21 +103,14 @@ export class KernelLoader {
   }
 
   #function({ file, entry }: Kernel, defines: Sizes): bigint {
-    const key = `${entry} ${JSON.stringify(defines)}`;
-    const known = this.#functions.get(key);
-    if (known !== undefined) return known;
-    const found = this.#driver.getFunction(this.#module(file, defines), entry);
-    this.#functions.set(key, found);
-    return found;
-  }
-
-  #module(file: KernelFile, defines: Sizes): bigint {
-    const key = `${file.name} ${JSON.stringify(defines)}`;
-    const known = this.#modules.get(key);
-    if (known !== undefined) return known;
-    const target = { architecture: this.#architecture, defines };
-    const module = this.#driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
-    this.#modules.set(key, module);
-    return module;
+    const driver = this.#driver, key = JSON.stringify(defines);
+    const module = this.#modules.getOrInsertComputed(`${file.name} ${key}`, () => {
+      const target = { architecture: this.#architecture, defines };
+      return driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
+    });
+    return this.#functions.getOrInsertComputed(
+      `${entry} ${key}`,
+      () => driver.getFunction(module, entry),
+    );
   }
 }

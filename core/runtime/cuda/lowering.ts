@@ -152,12 +152,11 @@ export class Lowering {
     if (value.dtype !== "f32" && value.dtype !== "bf16") {
       throw new TypeError(`cannot compute with ${formatType(value)}: its elements are not floats`);
     }
-    const known = this.#casts.get(value);
-    if (known) return known;
     const op = dtype === "f32" ? "bf16 to f32" : "f32 to bf16";
-    const made = this.elementwise(op, [value], { dtype, shape: value.shape });
-    this.#casts.set(value, made);
-    return made;
+    return this.#casts.getOrInsertComputed(
+      value,
+      () => this.elementwise(op, [value], { dtype, shape: value.shape }),
+    );
   }
 
   /** A copy of an operand in f32, to be changed where it lies. */
@@ -176,9 +175,7 @@ export class Lowering {
     make: () => readonly Value[],
   ): readonly Value[] {
     const key = [name, ...values.map(({ id }) => id)].join();
-    const made = this.#shared.get(key) ?? make();
-    this.#shared.set(key, made);
-    return made;
+    return this.#shared.getOrInsertComputed(key, make);
   }
 
   /**
