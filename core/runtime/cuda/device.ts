@@ -23,7 +23,7 @@ import { Driver, type PinnedMemory } from "./driver/driver.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
-import { copy } from "./kernels/strided.ts";
+import { copy, copyScalars } from "./kernels/strided.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";
 import { type ComputeType, CudaTensor, DeviceMemory } from "./memory.ts";
@@ -180,12 +180,12 @@ export class CudaDevice implements Device {
 
   copy(source: CudaTensor, target: CudaTensor, region: CopyRegion): void {
     const { driver, kernels, stream } = this.#context;
-    const { height, width } = region;
-    const launch = kernels.launch(copy, {
-      ...{ count: height * width, n1: 1, n2: height, n3: width },
-      ...{ yFirst: region.targetOffset, y0: 0, y1: 0, y2: region.targetStride, y3: 1 },
-      ...{ xFirst: region.sourceOffset, x0: 0, x1: 0, x2: region.sourceStride, x3: 1 },
-    }, { BYTES: elementBytes(source.dtype) });
+    const scalars = copyScalars(
+      [region.height, region.width],
+      { strides: [region.targetStride, 1], first: region.targetOffset },
+      { strides: [region.sourceStride, 1], first: region.sourceOffset },
+    );
+    const launch = kernels.launch(copy, scalars, { BYTES: elementBytes(source.dtype) });
     launch.set(0, target.address);
     launch.set(1, source.address);
     driver.launch(launch, stream);

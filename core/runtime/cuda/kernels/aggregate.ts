@@ -10,7 +10,6 @@ import type { Lowering } from "../lowering.ts";
 import { each, grid, kernel, kernelFile, packStep } from "./define.ts";
 import { f32, rowsOf, sumRows } from "./reduce.ts";
 import { gradientRule, once, type Rule, rule } from "./rule.ts";
-import { toDense } from "./strided.ts";
 
 export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
 export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
@@ -53,9 +52,8 @@ function scoresGradient(l: Lowering, output: Value, upstream: Value, smoothing: 
 
 export const AGGREGATE_RULES: readonly Rule[] = [
   rule(repeat, (l, inputs, { streams }, [y]) => {
-    const x = l.get(inputs.x);
-    const shape = [streams, elementCount(x.shape)];
-    return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(shape, [0, 1]))];
+    const x = l.get(inputs.x), shape = [streams, elementCount(x.shape)];
+    return [l.view(l.copy(x, { shape, from: { strides: [0, 1] } }), y.shape)];
   }),
   gradientRule(repeat, (l, { x }, { upstream, attributes: { streams } }) => ({
     x: () => sumRows(l, l.operand(upstream), streams, x.shape),

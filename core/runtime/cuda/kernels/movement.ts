@@ -11,7 +11,7 @@ import type { Value } from "../../../graph/value.ts";
 import { embedding } from "../../../ops/embedding.ts";
 import type { Lowering } from "../lowering.ts";
 import { listRule, type Rule, rule } from "./rule.ts";
-import { around, collapse, dense, gather, toDense, writeSlots } from "./strided.ts";
+import { around, gather, type Walk, writeSlots } from "./strided.ts";
 
 /** A rule that changes nothing but the shape. */
 function viewed<A extends Attributes>(op: Primitive<A>): Rule {
@@ -21,16 +21,11 @@ function viewed<A extends Attributes>(op: Primitive<A>): Rule {
 /** A rule that reads its operand by other strides. */
 function moved<A extends Attributes>(
   op: Primitive<A>,
-  walk: (x: Value, attributes: A, y: Value) => {
-    readonly strides: readonly number[];
-    readonly first?: number;
-  },
+  walk: (x: Value, attributes: A) => Walk,
 ): Rule {
-  return listRule(op, (l, [input], attributes, [y]) => {
-    const x = l.get(input);
-    const { strides, first } = walk(input, attributes, y);
-    return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(y.shape, strides, first))];
-  });
+  return listRule(op, (l, [x], attributes, [{ shape }]) => [
+    l.copy(l.get(x), { shape, from: walk(x, attributes) }),
+  ]);
 }
 
 /** y [outer, count, inner] of x [outer, size, inner], by index along the middle axis. */
@@ -64,22 +59,13 @@ export const MOVEMENT_RULES: readonly Rule[] = [
     const areBf16 = inputs.every((value) => l.get(value).dtype === "bf16");
     const isFloat = y.dtype === "f32";
     const strides = denseStrides(y.shape);
-    let start = 0;
+    let first = 0;
     let whole: Value | undefined;
     for (const input of inputs) {
       const part = isFloat && !areBf16 ? l.f32(input) : l.get(input);
-      const { sizes, strides: [targetStrides, sourceStrides] } = collapse(
-        part.shape,
-        [strides, denseStrides(part.shape)],
-      );
-      whole = l.copy(part, { dtype: part.dtype, shape: y.shape }, {
-        sizes,
-        targetFirst: start * strides[axis]!,
-        targetStrides: targetStrides!,
-        sourceFirst: 0,
-        sourceStrides: sourceStrides!,
-      }, whole);
-      start += part.shape[axis]!;
+      const to = { dtype: part.dtype, shape: y.shape };
+      whole = l.copy(part, { at: { strides, first }, to, target: whole });
+      first += part.shape[axis]! * strides[axis]!;
     }
     return [whole!];
   }),
@@ -95,7 +81,7 @@ export const MOVEMENT_RULES: readonly Rule[] = [
     const target = l.get(state);
     const source = target.dtype === "f32" ? l.f32(value) : l.get(value);
     if (l.isIn(source, target)) return [source]; // it was computed there
-    return [l.copy(source, source, dense(source.shape), target)];
+    return [l.copy(source, { target })];
   }),
   listRule(p.writeSlots, (l, [state, update, start]) => {
     const cache = l.get(state);

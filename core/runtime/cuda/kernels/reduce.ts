@@ -7,7 +7,7 @@ import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
-import { around, toDense } from "./strided.ts";
+import { around } from "./strided.ts";
 
 export const REDUCE = kernelFile("primitive/reduce.cu", text);
 export const ARGMAX = kernelFile("forward/argmax.cu", argmaxText);
@@ -76,10 +76,9 @@ export const REDUCE_RULES: readonly Rule[] = [
   listRule(p.argmax, (l, [source], { axis }, [index]) => {
     const [outer, n, inner] = around(source.shape, axis);
     const x = l.operand(source);
-    const shape = [outer, inner, n];
     const rows = inner === 1
       ? x
-      : l.copy(x, { dtype: x.dtype, shape }, toDense(shape, [n * inner, 1, inner]));
+      : l.copy(x, { shape: [outer, inner, n], from: { strides: [n * inner, 1, inner] } });
     const scalars = { N: outer * inner, V: n };
     return l.launch(argmax, { reads: { x: rows }, writes: { index }, scalars });
   }),
