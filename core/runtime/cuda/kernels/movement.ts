@@ -1,4 +1,4 @@
-/** Primitives that move elements: other shapes, orders and parts, new contents of a state; embeddings. */
+/** Primitives that move elements: other shapes, orders and parts, new contents of a state. */
 import * as p from "../../../graph/primitives.ts";
 import { broadcastStrides, denseStrides } from "../../../graph/strides.ts";
 import {
@@ -8,9 +8,7 @@ import {
   type Primitive,
 } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
-import { embedding } from "../../../ops/embedding.ts";
-import type { Lowering } from "../lowering.ts";
-import { listRule, type Rule, rule } from "./rule.ts";
+import { listRule, type Rule } from "./rule.ts";
 import { around, gather, type Walk, writeSlots } from "./strided.ts";
 
 /** A rule that changes nothing but the shape. */
@@ -26,21 +24,6 @@ function moved<A extends Attributes>(
   return listRule(op, (l, [x], attributes, [{ shape }]) => [
     l.copy(l.get(x), { shape, from: walk(x, attributes) }),
   ]);
-}
-
-/** y [outer, count, inner] of x [outer, size, inner], by index along the middle axis. */
-function gathered(
-  l: Lowering,
-  [x, ids]: readonly [Value, Value],
-  [outer, size, inner]: readonly [number, number, number],
-  y: Value,
-): Value[] {
-  return l.launch(gather, {
-    reads: { x, indices: l.get(ids) },
-    writes: { y: { dtype: x.dtype, shape: y.shape } },
-    scalars: { outer, size, count: elementCount(ids.shape), inner },
-    defines: { BYTES: elementBytes(x.dtype) },
-  });
 }
 
 export const MOVEMENT_RULES: readonly Rule[] = [
@@ -69,14 +52,15 @@ export const MOVEMENT_RULES: readonly Rule[] = [
     }
     return [whole!];
   }),
-  listRule(
-    p.gather,
-    (l, [x, ids], { axis }, [y]) => gathered(l, [l.get(x), ids], around(x.shape, axis), y),
-  ),
-  rule(
-    embedding,
-    (l, { table, ids }, _, [y]) => gathered(l, [l.operand(table), ids], around(table.shape, 0), y),
-  ),
+  listRule(p.gather, (l, [table, ids], { axis }, [y]) => {
+    const x = l.get(table), [outer, size, inner] = around(x.shape, axis);
+    return l.launch(gather, {
+      reads: { x, indices: l.get(ids) },
+      writes: { y: { dtype: x.dtype, shape: y.shape } },
+      scalars: { outer, size, count: elementCount(ids.shape), inner },
+      defines: { BYTES: elementBytes(x.dtype) },
+    });
+  }),
   listRule(p.assign, (l, [state, value]) => {
     const target = l.get(state);
     const source = target.dtype === "f32" ? l.f32(value) : l.get(value);
