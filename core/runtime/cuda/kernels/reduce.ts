@@ -1,5 +1,4 @@
 /** Reductions over one axis: sums, maxima and their places. */
-import argmaxText from "../../../../kernels/forward/argmax.cu" with { type: "text" };
 import text from "../../../../kernels/primitive/reduce.cu" with { type: "text" };
 import * as p from "../../../graph/primitives.ts";
 import { elementCount, type Shape, type TensorType } from "../../../graph/types.ts";
@@ -10,7 +9,6 @@ import { listRule, type Rule } from "./rule.ts";
 import { around } from "./strided.ts";
 
 export const REDUCE = kernelFile("primitive/reduce.cu", text);
-export const ARGMAX = kernelFile("forward/argmax.cu", argmaxText);
 
 const reduceRows = kernel(
   REDUCE,
@@ -22,7 +20,7 @@ const reduceColumns = kernel(
   "reduce_columns",
   ({ outer, n, inner, chunk }) => grid(256, blocks(outer! * inner!, 256), blocks(n!, chunk!)),
 );
-const argmax = kernel(ARGMAX, "argmax", ({ N }) => grid(512, N!));
+const argmax = kernel(REDUCE, "argmax", ({ outer }) => grid(512, outer!));
 
 /** Elements of a row that one block folds, and of a column that one thread does. */
 const ROW_CHUNK = 1 << 14, COLUMN_CHUNK = 128;
@@ -79,7 +77,7 @@ export const REDUCE_RULES: readonly Rule[] = [
     const rows = inner === 1
       ? x
       : l.copy(x, { shape: [outer, inner, n], from: { strides: [n * inner, 1, inner] } });
-    const scalars = { N: outer * inner, V: n };
+    const scalars = { outer: outer * inner, n };
     return l.launch(argmax, { reads: { x: rows }, writes: { index }, scalars });
   }),
 ];
