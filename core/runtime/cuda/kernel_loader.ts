@@ -6,8 +6,7 @@
  * is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
-import { renameSync } from "../../base/platform/rename.ts";
-import { writeAllSync } from "../../base/write_all.ts";
+import { replaceFileSync } from "../../base/platform/rename.ts";
 import type { Driver } from "./driver/driver.ts";
 import { Launch } from "./driver/launch.ts";
 import {
@@ -50,13 +49,7 @@ export function withCache(compiler: KernelCompiler, folder: string): KernelCompi
       }
       const { bytes } = compiler.compile(source, target);
       Deno.mkdirSync(folder, { recursive: true });
-      const temporary = `${path}.${crypto.randomUUID()}`;
-      {
-        using file = Deno.openSync(temporary, { write: true, createNew: true });
-        writeAllSync(file, bytes);
-        file.syncSync();
-      }
-      renameSync(temporary, path);
+      replaceFileSync(path, bytes);
       return { bytes };
     },
   };

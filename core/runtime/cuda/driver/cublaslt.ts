@@ -41,6 +41,9 @@ export interface Product {
   readonly algorithm: Uint8Array<ArrayBuffer>;
 }
 
+/** The value of an attribute, in an array of its type. */
+type Attribute = ArrayBufferView<ArrayBuffer>;
+
 const COMPUTE_F32 = 68;
 const TYPE: Readonly<Record<ComputeType, number>> = { f32: 0, bf16: 14 };
 const DESCRIPTOR = { transposeA: 3, transposeB: 4, epilogue: 7, bias: 8, biasType: 26 } as const;
@@ -149,10 +152,7 @@ export class Products {
       doing,
       (out) => lt.cublasLtMatmulPreferenceCreate(out),
     );
-    const prefer = (
-      attribute: number,
-      value: BigUint64Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
-    ) => {
+    const prefer = (attribute: number, value: Attribute) => {
       const set = lt.cublasLtMatmulPreferenceSetAttribute;
       checkCublas(set(preference, attribute, value, BigInt(value.byteLength)), doing);
     };
@@ -171,11 +171,7 @@ export class Products {
     }
   }
 
-  #set(
-    descriptor: bigint,
-    attribute: number,
-    value: Int32Array<ArrayBuffer> | BigUint64Array<ArrayBuffer>,
-  ): void {
+  #set(descriptor: bigint, attribute: number, value: Attribute): void {
     const set = this.#lt.cublasLtMatmulDescSetAttribute;
     const code = set(descriptor, attribute, value, BigInt(value.byteLength));
     checkCublas(code, "describe a product");

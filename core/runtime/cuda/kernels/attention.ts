@@ -12,15 +12,7 @@ import { type GradientAttributes, gradientOp } from "../../../graph/differentiat
 import type { Value } from "../../../graph/value.ts";
 import { type AttentionAttributes, AttentionCall, attentionOp } from "../../../ops/attention.ts";
 import type { Lowering } from "../lowering.ts";
-import {
-  blocks,
-  grid,
-  type Kernel,
-  kernel,
-  type KernelFile,
-  kernelFile,
-  overHeads,
-} from "./define.ts";
+import { blocks, grid, kernel, type KernelFile, kernelFile, overHeads } from "./define.ts";
 import { f32, sumRows } from "./reduce.ts";
 import { listRule, once, type Rule } from "./rule.ts";
 
@@ -65,15 +57,8 @@ const delta = kernel(
   ({ heads }) => grid(128, blocks(heads!, 4)),
 );
 
-/** The kernels of the gradient: by queries, and by the slots of the text or of the prefix. */
-interface BackwardKernels {
-  readonly queries: Kernel;
-  readonly slots: Kernel;
-  /** Queries or slots of a block. */
-  readonly tile: number;
-}
-
-function backwardKernels(file: KernelFile, suffix: string, tile: number): BackwardKernels {
+/** The kernels of the gradient: by queries, and by the slots of the text or of the prefix, in tiles. */
+function backwardKernels(file: KernelFile, suffix: string, tile: number) {
   return {
     tile,
     queries: kernel(
@@ -175,7 +160,7 @@ function attend(l: Lowering, call: Arguments): Value[] {
 /** Gradients of keys and values, of the text or of the prefix. */
 function slotGradients(
   l: Lowering,
-  kernels: BackwardKernels,
+  kernels: typeof backward,
   { reads: given, scalars, defines }: Arguments,
   ofPrefix: boolean,
 ): Value[] {

@@ -59,7 +59,6 @@ export const RMS_NORM_RULES: readonly Rule[] = [
         reads: { ...reads, weight: l.operand(weight) },
         writes: { dx: l.type(x.shape), inverse: f32(rows) },
         scalars: { rows, C, epsilon },
-        reuse: "dy",
       })
     );
     return {

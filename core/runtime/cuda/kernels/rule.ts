@@ -25,11 +25,10 @@ export function rule<A extends Attributes, R extends string, O extends string>(
     outputs: Values,
   ) => readonly Value[],
 ): Rule {
-  return {
-    op: op.op,
-    lower: (l, { inputs, attributes, outputs }) =>
-      lower(l, op.named(inputs), attributes as A, outputs as Values),
-  };
+  return listRule(
+    op.op,
+    (l, inputs, attributes, outputs) => lower(l, op.named(inputs), attributes, outputs),
+  );
 }
 
 /** The rule of an op whose inputs are a list. */
