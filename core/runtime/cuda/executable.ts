@@ -57,7 +57,7 @@ export class CudaExecutable implements Executable {
   readonly #names: ReadonlyMap<string, string>;
   /** Tensors of the last run, kept so that their memory is not returned. */
   #bound = new Map<string, CudaTensor>();
-  #generation = -1;
+  #arena: bigint | undefined;
   #runs = 0;
   #graph: Graph | undefined;
 
@@ -90,7 +90,7 @@ export class CudaExecutable implements Executable {
   }
 
   #isBound(bindings: Bindings): boolean {
-    if (this.#context.memory.generation !== this.#generation) return false;
+    if (this.#context.memory.arena !== this.#arena) return false;
     for (const [name, tensor] of this.#bound) if (bindings.get(name) !== tensor) return false;
     return true;
   }
@@ -104,13 +104,13 @@ export class CudaExecutable implements Executable {
     for (const name of this.#names.values()) {
       if (!fixed.has(name)) this.#bound.set(name, bindings.get(name)!);
     }
-    this.#generation = memory.generation;
+    const arena = this.#arena = memory.arena;
     this.#runs = 0;
     if (this.#graph) graphs.free(this.#graph);
     this.#graph = undefined;
     const address = (value: Value) => {
       const { section, offset } = plan.placements.get(value)!;
-      if (section === "temporaries") return memory.arena + BigInt(offset);
+      if (section === "temporaries") return arena + BigInt(offset);
       const name = this.#names.get(placeOf(plan, value))!;
       return (fixed.get(name) ?? this.#bound.get(name)!).address;
     };

@@ -3,8 +3,7 @@
  *
  * Every tensor has an allocation of its own, returned when nothing refers to it any more. The temporaries
  * of all programs share one arena, since programs run one after the other: it is as large as the largest
- * needs, and a value lies in it where the memory plan put it. When the arena grows it moves, so addresses
- * in it hold only for its `generation`.
+ * needs, and a value lies in it where the memory plan put it. When the arena grows it moves.
  */
 import type { DType, TensorType } from "../../graph/types.ts";
 import type { DeviceTensor } from "../device.ts";
@@ -44,8 +43,6 @@ export class CudaTensor implements DeviceTensor {
 }
 
 export class DeviceMemory {
-  /** Changes whenever the arena moves. */
-  generation = 0;
   readonly #driver: Driver;
   readonly #allocations: Owned<Allocation>;
   #arena: Block | undefined;
@@ -89,7 +86,6 @@ export class DeviceMemory {
     this.#arenaBytes = 0;
     this.#arena = this.allocate(bytes);
     this.#arenaBytes = bytes;
-    this.generation++;
   }
 
   /** Returns everything. */

@@ -6,7 +6,7 @@ import { mixStreams } from "../../../ops/aggregate.ts";
 import { repeat } from "../../../ops/repeat_streams.ts";
 import { each, grid, kernel, kernelFile, packStep } from "./define.ts";
 import { f32 } from "./reduce.ts";
-import { gradientRule, once, type Rule, rule } from "./rule.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
 
 export const AGGREGATE = kernelFile("forward/aggregate.cu", forwardText);
 export const AGGREGATE_BACKWARD = kernelFile("backward/aggregate.cu", backwardText);
@@ -32,14 +32,12 @@ export const AGGREGATE_RULES: readonly Rule[] = [
     });
   }),
   gradientRule(mixStreams, (l, { x, weights }, { upstream }) => {
-    const both = once(() => {
-      const [P, N, C] = x.shape as [number, number, number];
-      return l.launch(mixBackward, {
-        reads: { dy: l.operand(upstream), x: l.operand(x), weights: l.f32(weights) },
-        writes: { dx: l.type(x.shape), dweights: f32(N, P) },
-        scalars: { P, N, C },
-      });
+    const [P, N, C] = x.shape as [number, number, number];
+    const [dx, dweights] = l.launch(mixBackward, {
+      reads: { dy: l.operand(upstream), x: l.operand(x), weights: l.f32(weights) },
+      writes: { dx: l.type(x.shape), dweights: f32(N, P) },
+      scalars: { P, N, C },
     });
-    return { x: () => both()[0]!, weights: () => both()[1]! };
+    return { x: dx, weights: dweights };
   }),
 ];

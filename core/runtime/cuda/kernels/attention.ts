@@ -14,7 +14,7 @@ import { type AttentionAttributes, AttentionCall, attentionOp } from "../../../o
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, type KernelFile, kernelFile, overHeads } from "./define.ts";
 import { f32, sumRows } from "./reduce.ts";
-import { listRule, once, type Rule } from "./rule.ts";
+import { listRule, type Rule } from "./rule.ts";
 
 const BF16 = overHeads([{ BF16: 1 }]);
 
@@ -214,16 +214,17 @@ function lowerGradient(
   });
   const reads = { ...call.reads, dout, normalizer, delta: sums! };
   const kernels = call.fitsTensorCores ? backwardMma : backward;
-  const byQueries = once(() =>
-    l.launch(kernels.queries, { reads, writes: { dq: l.type(reads.q.shape) }, scalars, defines })
-  );
-  const byKeys = once(() => slotGradients(l, kernels, { ...call, reads }, false));
-  const byPrefix = once(() => slotGradients(l, kernels, { ...call, reads }, true));
-  const prefix = attributes.packed ? 5 : 4; // number of the input with the prefix keys
-  return wanted.map((input) => {
-    if (input === 0) return byQueries()[0]!;
-    return input < 3 ? byKeys()[input - 1]! : byPrefix()[input - prefix]!;
+  const [dq] = l.launch(kernels.queries, {
+    reads,
+    writes: { dq: l.type(reads.q.shape) },
+    scalars,
+    defines,
   });
+  const ofText = slotGradients(l, kernels, { ...call, reads }, false);
+  const ofPrefix = scalars.M > 0 ? slotGradients(l, kernels, { ...call, reads }, true) : [];
+  const unused = attributes.packed ? [undefined, undefined] : [undefined]; // last, first
+  const gradients = [dq, ...ofText, ...unused, ...ofPrefix];
+  return wanted.map((input) => gradients[input]!);
 }
 
 export const ATTENTION_RULES: readonly Rule[] = [

@@ -103,11 +103,10 @@ export const LINEAR_RULES: readonly Rule[] = [
     const dy = l.operand(upstream);
     return {
       // dX [M, K] = dY [M, N] W [N, K]
-      x: () => l.product({ m: K, n: M, k: N }, [l.operand(weight), dy], l.type(x.shape)),
+      x: l.product({ m: K, n: M, k: N }, [l.operand(weight), dy], l.type(x.shape)),
       // dW [N, K] = dY [M, N]ᵀ X [M, K]
-      weight: () =>
-        l.product({ m: K, n: N, k: M, transposeB: true }, [l.operand(x), dy], f32(N, K)),
-      bias: () => sumRows(l, dy, M, [N]),
+      weight: l.product({ m: K, n: N, k: M, transposeB: true }, [l.operand(x), dy], f32(N, K)),
+      bias: sumRows(l, dy, M, [N]),
     };
   }),
 ];

@@ -35,7 +35,7 @@ function rotated(
 export const ROPE_RULES: readonly Rule[] = [
   rule(rope, (l, inputs, { heads }) => [rotated(l, inputs, heads, 1)]),
   gradientRule(rope, (l, { cos, sin }, { upstream, attributes: { heads } }) => ({
-    x: () => rotated(l, { x: upstream, cos, sin }, heads, -1),
+    x: rotated(l, { x: upstream, cos, sin }, heads, -1),
   })),
   rule(rotateAndWrite, (l, inputs, _, [, , y]) => {
     const { keyCache, valueCache, q, k, v, cos, sin, start } = inputs;

@@ -4,7 +4,7 @@ import forwardText from "../../../../kernels/forward/swiglu.cu" with { type: "te
 import { elementCount } from "../../../graph/types.ts";
 import { swiglu } from "../../../ops/activation.ts";
 import { each, kernel, kernelFile, perPack } from "./define.ts";
-import { gradientRule, once, type Rule, rule } from "./rule.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
 
 export const SWIGLU = kernelFile("forward/swiglu.cu", forwardText);
 export const SWIGLU_BACKWARD = kernelFile("backward/swiglu.cu", backwardText);
@@ -23,13 +23,11 @@ export const SWIGLU_RULES: readonly Rule[] = [
       reuse: "gate",
     })),
   gradientRule(swiglu, (l, { gate, up }, { upstream }) => {
-    const both = once(() =>
-      l.launch(backward, {
-        reads: { dy: l.operand(upstream), gate: l.operand(gate), up: l.operand(up) },
-        writes: { dgate: l.type(gate.shape), dup: l.type(up.shape) },
-        scalars: { count: elementCount(gate.shape) },
-      })
-    );
-    return { gate: () => both()[0]!, up: () => both()[1]! };
+    const [dgate, dup] = l.launch(backward, {
+      reads: { dy: l.operand(upstream), gate: l.operand(gate), up: l.operand(up) },
+      writes: { dgate: l.type(gate.shape), dup: l.type(up.shape) },
+      scalars: { count: elementCount(gate.shape) },
+    });
+    return { gate: dgate, up: dup };
   }),
 ];
